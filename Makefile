@@ -1,0 +1,58 @@
+# CodeForge: `make up` runs it, `make test` tests it. The scripts in make/ hold what takes more than a line.
+
+GO      ?= go
+BIN     := bin
+DENO    := .tools/deno
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+MODULE  := github.com/codeforge-mcp/codeforge
+LDFLAGS := -s -w -X $(MODULE)/catalog/version.Version=$(VERSION)
+
+# One line per binary: its name, and the folder of its main package.
+BINARIES := codeforge egress-proxy sandboxd mcp-server docker-shim
+codeforge_DIR    := codeforge/cmd/codeforge
+egress-proxy_DIR := proxy/cmd/egress-proxy
+sandboxd_DIR     := sandbox-image/cmd/sandboxd
+mcp-server_DIR   := mcp-server/cmd/mcp-server
+docker-shim_DIR  := mcp-server/cmd/docker-shim
+
+.DEFAULT_GOAL := help
+.PHONY: help build binaries deno up down test e2e attack bench fuzz lint clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: binaries deno ## every binary into bin/, Deno into .tools/
+
+binaries:
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(foreach b,$(BINARIES),./$($(b)_DIR))
+
+deno:
+	@make/deno.sh $(DENO)
+
+up: ## start it: Docker if an engine answers, else embedded (MODE=docker|embedded forces one)
+	@MAKE='$(MAKE)' make/up.sh
+
+down: ## stop it; skills, state and the CA stay
+	@make/down.sh
+
+test: build ## unit tests, then end to end in both modes
+	@GO='$(GO)' make/test.sh
+
+e2e: build ## end to end tests only (CODEFORGE_E2E_MODE=embedded|docker)
+	@cd e2e && $(GO) test -count=1 -timeout 30m ./...
+
+attack: build ## the attacks of SECURITY.md against a running system, as a table
+	@cd e2e && $(GO) test -count=1 -timeout 30m -v ./attack/...
+
+bench: build ## the tables of docs/performance.md, measured here (BENCH_QUICK=1: in two minutes)
+	@GO='$(GO)' make/bench.sh
+
+fuzz: ## every fuzz target for FUZZTIME (5s)
+	@make/fuzz.sh
+
+lint: ## golangci-lint, gofmt, go mod tidy, shellcheck
+	@make/lint.sh
+
+clean: ## remove what build and bench made; state and skills stay
+	rm -rf $(BIN) .tools bench/out

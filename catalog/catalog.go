@@ -1,0 +1,99 @@
+// Package catalog is what apis/<name>/config.json means: loading, validating and matching.
+//
+// A Catalog is the immutable set of all valid APIs of one load. It holds credentials, so it stays in the proxy's
+// memory; what other parts may know of it is the public catalog of proxy/controlapi.
+package catalog
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+)
+
+// Catalog is the validated, immutable set of APIs. The nil Catalog holds none.
+type Catalog struct {
+	version string
+	apis    []*API // sorted by name
+	byName  map[string]*API
+	// byPattern is the active APIs of each pattern, wildcards with their "*.". A pattern of inactive APIs only is there
+	// with none.
+	byPattern map[string][]*API
+	// closed is the patterns of APIs too broken to load, with the API's name.
+	closed map[string]string
+}
+
+// API is one folder apis/<name>/. An API whose content did not change between two loads keeps its pointer.
+type API struct {
+	Name        string
+	Description string
+	Reference   string
+	Hosts       []HostPattern
+	Credentials []Credential
+	Methods     Methods
+	// Active is false for an API that is configured and switched off: its hosts are closed, its credentials scrubbed.
+	Active bool
+	// AllowHTTP lets credentials go over plain HTTP to this API's hosts.
+	AllowHTTP bool
+	// AllowPrivate lists the private ranges this API's hosts may resolve to. Empty: none.
+	AllowPrivate []netip.Prefix
+	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.
+	CAs []byte
+	// Types is the text of types.d.ts, or empty.
+	Types string
+	// Stale is why the folder's present content could not be loaded, when this is an earlier version of it.
+	Stale string
+	// LoadedAt is when this version was read.
+	LoadedAt time.Time
+
+	digest digest
+}
+
+// Credential is one token name with its value and the surfaces it may be swapped on.
+type Credential struct {
+	Name     string
+	Value    secret.Value
+	Surfaces []Surface
+}
+
+// SurfaceKind is where in a request a token name may be swapped.
+type SurfaceKind uint8
+
+// The surfaces. The zero kind is none: nothing is swapped there.
+const (
+	SurfaceNone   SurfaceKind = iota
+	SurfaceHeader             // "header" (default) or "header:Name"
+	SurfaceQuery              // "query:name", or "query" for any parameter
+	SurfacePath               // "path": one whole path segment
+	SurfaceBody               // "body:field", or "body" for anywhere in the body
+)
+
+// Surface is one entry of a credential's "in". Field is the header's, parameter's or body field's name; empty means any.
+type Surface struct {
+	Kind  SurfaceKind
+	Field string
+}
+
+// Methods is what restricted_methods or allowed_methods says. The zero value restricts nothing.
+type Methods struct {
+	// Restricted methods are refused. Upper case, sorted.
+	Restricted []string
+	// Allowed, when not nil, is the only set of methods that passes. Upper case, sorted.
+	Allowed []string
+}
+
+// Version identifies this content of the catalog. It changes when anything that matters to a run does.
+func (c *Catalog) Version() string {
+	if c == nil {
+		return ""
+	}
+	return c.version
+}
+
+// APIs lists every valid API, sorted by name, inactive ones included.
+func (c *Catalog) APIs() []*API {
+	if c == nil {
+		return nil
+	}
+	return c.apis
+}

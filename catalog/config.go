@@ -1,0 +1,295 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// config is config.json as it was written: decoded, defaults applied, not yet validated.
+type config struct {
+	description, reference, caFile string
+	domains                        []string
+	credentials                    []rawCredential
+	restricted, allowed            []string // nil: absent
+	private                        []string // nil: absent
+	privateAll, allowHTTP, active  bool
+}
+
+// rawCredential is one entry of "credentials". Exactly one of value, file and env is set.
+type rawCredential struct {
+	name             string
+	value, file, env *string
+	in               []string // nil: absent
+}
+
+// path is the credential's field in messages.
+func (c rawCredential) path() string { return "credentials." + c.name }
+
+// decoder collects the mistakes of one file.
+type decoder struct {
+	api, file string
+	problems  Problems
+}
+
+func (d *decoder) bad(field, found, want string) {
+	d.problems = append(d.problems, Problem{API: d.api, File: d.file, Field: field, Found: found, Want: want})
+}
+
+func (d *decoder) warn(field, found, want string) {
+	d.problems = append(d.problems, Problem{API: d.api, File: d.file, Field: field, Found: found, Want: want, Severity: Warning})
+}
+
+// decode reads a whole config.json. It goes on after a mistake, so that all are reported; it is false where there is
+// nothing to go on with.
+func (d *decoder) decode(data []byte) (config, bool) {
+	c := config{active: true}
+	root, syntax := parseJSON(data)
+	if syntax != nil {
+		d.bad(fmt.Sprintf("line %d, column %d", syntax.line, syntax.column), syntax.found, syntax.want)
+		return c, false
+	}
+	if root.kind != kindObject {
+		d.bad("", string(root.kind), `an object, e.g. {"domains": ["api.example.com"]}`)
+		return c, false
+	}
+	for _, m := range d.unique("", root) {
+		d.field(&c, m)
+	}
+	top, _ := FieldNames()
+	has := func(key string) bool { // or something that unknown takes for it
+		return slices.ContainsFunc(root.members, func(m member) bool {
+			return m.key == key || !slices.Contains(top, m.key) && nearest(m.key, top) == key
+		})
+	}
+	if !has("domains") {
+		d.bad("domains", "missing", `at least one host name, e.g. ["api.example.com"]`)
+	}
+	if !has("description") {
+		d.warn("description", "missing", "one line that tells a model what the API is for")
+	}
+	return c, true
+}
+
+// unique lists an object's members without the repetitions, which are mistakes.
+func (d *decoder) unique(path string, n *node) []member {
+	first := map[string]int{}
+	top, credential := FieldNames()
+	known := func(key string) bool {
+		switch path {
+		case "":
+			return slices.Contains(top, key)
+		case "credentials.":
+			return ValidTokenName(key)
+		}
+		return slices.Contains(credential, key)
+	}
+	var out []member
+	for _, m := range n.members {
+		if line, dup := first[m.key]; dup {
+			d.bad(label(path, m.key, known(m.key)), fmt.Sprintf("a key written twice, on lines %d and %d", line, m.line), "once")
+			continue
+		}
+		first[m.key] = m.line
+		out = append(out, m)
+	}
+	return out
+}
+
+func (d *decoder) field(c *config, m member) {
+	for _, f := range topFields() {
+		if f.name == m.key {
+			f.read(d, c, m.value)
+			return
+		}
+	}
+	top, _ := FieldNames()
+	d.unknown("", m, top)
+}
+
+// unknown reports a field that does not exist, with the nearest one that does.
+func (d *decoder) unknown(path string, m member, known []string) {
+	near := nearest(m.key, known)
+	want := "one of " + strings.Join(known, ", ")
+	if near != "" {
+		want = fmt.Sprintf("did you mean %q?", near)
+	}
+	d.bad(label(path, m.key, near != ""), fmt.Sprintf("unknown field on line %d", m.line), want)
+}
+
+// label is a key as a message's field. A key that is none of ours nor near one may be a credential in the wrong place:
+// it is shown only at the top, if it looks like a word.
+func label(path, key string, ours bool) string {
+	const longWord = 32
+	word := path == "" && len(key) <= longWord && !strings.ContainsAny(key, "0123456789")
+	if ours || word {
+		return path + shown(key)
+	}
+	return strings.TrimSuffix(path, ".")
+}
+
+// shown is a key fit for a message.
+func shown(key string) string {
+	if isToken(key) {
+		return cut(key)
+	}
+	return strconv.Quote(cut(key))
+}
+
+// cut bounds what a message quotes.
+func cut(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+func (d *decoder) str(field string, n *node, to *string) {
+	switch {
+	case n.kind != kindString:
+		d.bad(field, string(n.kind), "a string")
+	case strings.ContainsRune(n.text, '\uFFFD'):
+		d.bad(field, "a string with a replacement character or half a \\u pair", "text that was saved as UTF-8")
+	default:
+		*to = n.text
+	}
+}
+
+func (d *decoder) boolean(field string, n *node, to *bool) {
+	if n.kind != kindBool {
+		found := string(n.kind)
+		if n.kind == kindString && (n.text == "true" || n.text == "false") {
+			found = fmt.Sprintf("the string %q", n.text)
+		}
+		d.bad(field, found, "true or false, without quotes")
+		return
+	}
+	*to = n.on
+}
+
+// list reads a list of strings. It is never nil, so that an empty list is told from none.
+func (d *decoder) list(field string, n *node, example string) []string {
+	out := []string{}
+	if n.kind != kindList {
+		d.bad(field, string(n.kind), "a list of strings, e.g. "+example)
+		return nil
+	}
+	for i, item := range n.items {
+		var s string
+		before := len(d.problems)
+		d.str(fmt.Sprintf("%s[%d]", field, i), item, &s)
+		if len(d.problems) == before {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (d *decoder) private(c *config, n *node) {
+	switch n.kind {
+	case kindBool:
+		c.privateAll = n.on
+	case kindList:
+		c.private = d.list("allow_private", n, `["10.0.0.0/8"]`)
+	default:
+		d.bad("allow_private", string(n.kind), `true, or a list of address ranges, e.g. ["10.0.0.0/8"]`)
+	}
+}
+
+func (d *decoder) credentials(n *node) []rawCredential {
+	if n.kind != kindObject {
+		d.bad("credentials", string(n.kind), `an object, e.g. {"EXAMPLE_TOKEN": "..."}`)
+		return nil
+	}
+	var out []rawCredential
+	for _, m := range d.unique("credentials.", n) {
+		if problem := nameProblem(m.key); problem != "" {
+			d.badName(m, problem)
+			continue
+		}
+		if c, ok := d.credential(m); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// badName never shows the name: somebody may have written the credential in its place.
+func (d *decoder) badName(m member, problem string) {
+	field := fmt.Sprintf("credentials (line %d)", m.line)
+	if m.value.kind == kindString && nameProblem(m.value.text) == "" {
+		d.bad(field, "a token name where the credential belongs", `the token name first: "EXAMPLE_TOKEN": "the credential"`)
+		return
+	}
+	d.bad(field, "a token name "+problem, "5 to 64 of A-Z, 0-9 and _, starting with a letter, e.g. EXAMPLE_TOKEN")
+}
+
+// Bounds of a token name, in bytes.
+const (
+	minName = 5
+	maxName = 64
+)
+
+// nameProblem says why s is no token name, or nothing.
+func nameProblem(s string) string {
+	switch {
+	case len(s) < minName:
+		return "shorter than 5 characters"
+	case len(s) > maxName:
+		return "longer than 64 characters"
+	case s[0] < 'A' || s[0] > 'Z':
+		return "that does not start with a capital letter"
+	}
+	for i := range len(s) {
+		b := s[i]
+		if (b < 'A' || b > 'Z') && (b < '0' || b > '9') && b != '_' {
+			return "with a character other than A-Z, 0-9 and _"
+		}
+	}
+	return ""
+}
+
+// ValidTokenName reports whether s is [A-Z][A-Z0-9_]{4,63}.
+func ValidTokenName(s string) bool { return nameProblem(s) == "" }
+
+func (d *decoder) credential(m member) (rawCredential, bool) {
+	c, before := rawCredential{name: m.key}, len(d.problems)
+	switch m.value.kind {
+	case kindString:
+		c.value = new(string)
+		d.str(c.path(), m.value, c.value)
+		return c, len(d.problems) == before
+	case kindObject:
+	default:
+		d.bad(c.path(), string(m.value.kind), `a string, or an object with "value", "file" or "env"`)
+		return c, false
+	}
+	_, known := FieldNames()
+	for _, f := range d.unique(c.path()+".", m.value) {
+		i := slices.Index(known, f.key)
+		if i < 0 {
+			d.unknown(c.path()+".", f, known)
+			continue
+		}
+		credentialFields()[i].read(d, &c, c.path()+"."+f.key, f.value)
+	}
+	sources := 0
+	for _, s := range []*string{c.value, c.file, c.env} {
+		if s != nil {
+			sources++
+		}
+	}
+	if sources > 1 || sources == 0 && len(d.problems) == before {
+		d.bad(c.path(), fmt.Sprintf(`%d of "value", "file" and "env"`, sources), "exactly one of them")
+	}
+	return c, len(d.problems) == before
+}
+
+// source reads one place a credential can come from. It is never nil, so that a wrong type still counts as one.
+func (d *decoder) source(field string, n *node) *string {
+	s := new(string)
+	d.str(field, n, s)
+	return s
+}

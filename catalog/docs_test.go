@@ -1,0 +1,83 @@
+package catalog_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+)
+
+// rows are the first cells of a document's tables that are code, by the heading they stand under.
+func rows(doc string) map[string][]string {
+	cell := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|(.*)$")
+	out := map[string][]string{}
+	for section := range strings.SplitSeq(doc, "\n## ") {
+		heading, body, _ := strings.Cut(section, "\n")
+		for _, m := range cell.FindAllStringSubmatch(body, -1) {
+			out[heading] = append(out[heading], m[1])
+		}
+	}
+	return out
+}
+
+// TestReferenceIsComplete: docs/configuration.md has every field and every variable, and no other.
+func TestReferenceIsComplete(t *testing.T) {
+	data, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := rows(string(data))
+	top, credential := catalog.FieldNames()
+	for heading, want := range map[string][]string{"Fields": top, "Credentials": credential, ".env": settings.Names()} {
+		have := slices.Sorted(slices.Values(got[heading]))
+		if want := slices.Sorted(slices.Values(want)); !slices.Equal(have, want) {
+			t.Errorf("under %q the reference has\n%v\nwant\n%v", heading, have, want)
+		}
+	}
+	for _, surface := range got["Surfaces"] {
+		if _, err := catalog.ParseSurface(surface); err != nil {
+			t.Errorf("the reference has the surface %q: %v", surface, err)
+		}
+	}
+	if len(got["Surfaces"]) != 7 {
+		t.Errorf("surfaces in the reference: %v", got["Surfaces"])
+	}
+	for _, name := range settings.Names() {
+		want := settings.Default(name)
+		switch {
+		case name == "USER_AGENT":
+			want = "`CodeForge/<version>`"
+		case want == "":
+			want = "empty"
+		default:
+			want = "`" + want + "`"
+		}
+		if !strings.Contains(string(data), "| `"+name+"` | "+want+" |") {
+			t.Errorf("the reference does not say that %s is %s by default", name, want)
+		}
+	}
+}
+
+// TestReferenceExampleLoads: the config.json in the reference is a good one.
+func TestReferenceExampleLoads(t *testing.T) {
+	data, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "```json\n")
+	example, _, ok := strings.Cut(rest, "```")
+	key := t.TempDir() + "/key"
+	if err := os.WriteFile(key, []byte("dummy-webhook-key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	example = strings.ReplaceAll(example, "/run/secrets/stripe_webhook", key)
+	example = strings.ReplaceAll(example, "sk_live_...", "dummy-0123456789")
+	c := clean(t, writeTree(t, map[string]string{"stripe/config.json": example}), nil)
+	if a := c.API("stripe"); !ok || a == nil || len(a.Credentials) != 2 || a.Credentials[1].Value.Reveal() != "dummy-webhook-key" {
+		t.Errorf("loaded: %+v", a)
+	}
+}

@@ -1,0 +1,127 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+const apisDir = "../apis"
+
+func examples(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(apisDir + "/*/config.json.example")
+	if err != nil || len(files) < 7 {
+		t.Fatalf("%d examples in apis/, %v", len(files), err)
+	}
+	return files
+}
+
+// TestExamplesAreNotLoaded: a fresh clone has no API.
+func TestExamplesAreNotLoaded(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range examples(t) {
+		name := filepath.Base(filepath.Dir(file))
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, name+"/config.json.example", string(data))
+		write(t, dir, name+"/types.d.ts", "declare const x: 1;")
+	}
+	if c := clean(t, dir, nil); len(c.APIs()) != 0 {
+		t.Errorf("loaded: %s", names(c))
+	}
+}
+
+// TestExamplesLoad does what a user does: copy the example to config.json and put a credential in. Before that, each
+// placeholder is warned of.
+func TestExamplesLoad(t *testing.T) {
+	schema := resolvedSchema(t)
+	placeholder := regexp.MustCompile(`put_your_\w+_here`)
+	dir := t.TempDir()
+	for i, file := range examples(t) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(filepath.Dir(file))
+		if name == "example" { // this folder is never loaded
+			name = "example-copy"
+		}
+		var value any
+		if err := json.Unmarshal(data, &value); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(value); err != nil {
+			t.Errorf("%s does not pass the schema: %v", file, err)
+		}
+		raw := writeTree(t, map[string]string{name + "/config.json": string(data), name + "/client_secret": "dummy-secret-1"})
+		if _, problems := catalog.Load(raw, catalog.Options{}); len(problems.Errors()) > 0 || !strings.Contains(problems.String(), "a placeholder, not a credential") {
+			t.Errorf("%s as it is:\n%s", file, problems)
+		}
+		n := 0
+		filled := placeholder.ReplaceAllStringFunc(string(data), func(string) string {
+			n++
+			return "dummy-0123456789-" + string(rune('a'+i)) + string(rune('a'+n))
+		})
+		if n == 0 {
+			t.Errorf("%s has no placeholder for a credential", file)
+		}
+		write(t, dir, name+"/config.json", filled)
+		write(t, dir, name+"/client_secret", "dummy-secret-1")
+		if types, err := os.ReadFile(filepath.Join(filepath.Dir(file), "types.d.ts")); err == nil {
+			write(t, dir, name+"/types.d.ts", string(types))
+		}
+	}
+	// All together: no token name and no credential twice.
+	c := clean(t, dir, nil)
+	if got := names(c); got != "example-copy github google-maps linear openai slack stripe" {
+		t.Errorf("loaded: %s", got)
+	}
+	for _, a := range c.APIs() {
+		if a.Reference == "" || len(a.Credentials) == 0 || a.Methods.Allowed == nil && a.Methods.Restricted == nil {
+			t.Errorf("%s is no good example: %+v", a.Name, a)
+		}
+		for _, cred := range a.Credentials {
+			// A model must be able to learn from the types how the token name is used.
+			if a.Types != "" && !strings.Contains(a.Types, cred.Name) {
+				t.Errorf("types of %s do not name %s", a.Name, cred.Name)
+			}
+		}
+	}
+	if c.API("stripe").Types == "" || c.API("github").Types == "" {
+		t.Error("stripe and github have no types")
+	}
+}
+
+// TestNothingPrivateIsTracked: git takes the examples and leaves a user's files alone.
+func TestNothingPrivateIsTracked(t *testing.T) {
+	git := func(path string) bool {
+		cmd := exec.CommandContext(t.Context(), "git", "-C", "..", "check-ignore", "-q", "--no-index", path)
+		err := cmd.Run()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() > 1 {
+			if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+				t.Fatal("git check-ignore: ", err)
+			}
+			t.Skip("not in a git work tree: ", err)
+		}
+		return err == nil
+	}
+	for _, private := range []string{"apis/mine/config.json", "apis/mine/key.pem", "apis/mine/sub/token", "apis/stripe/config.json", "apis/mine/types.d.ts", "apis/mine/config.json~", "apis/example/config.json"} {
+		if !git(private) {
+			t.Errorf("%s is not ignored", private)
+		}
+	}
+	for _, tracked := range []string{"apis/example/config.json.example", "apis/stripe/types.d.ts", "apis/config.schema.json", "apis/linear/config.json.example"} {
+		if git(tracked) {
+			t.Errorf("%s is ignored", tracked)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package catalog
+
+// fieldSpec is one field of config.json: what loading, the JSON Schema and the documentation's test know about it.
+type fieldSpec struct {
+	name string
+	doc  string
+	// shape is the field's type for editors. Its description is doc.
+	shape schema
+	// read decodes the field. It reports what is wrong with its type, and validation the rest.
+	read func(d *decoder, c *config, n *node)
+}
+
+// topFields are the fields of config.json, in the order of the documentation.
+func topFields() []fieldSpec {
+	return []fieldSpec{
+		{"$schema", "Where this schema is, for editors. Ignored.", text(),
+			func(d *decoder, _ *config, n *node) { d.str("$schema", n, new(string)) }},
+		{"description", "One line that tells a model what the API is for.", schema{Type: "string", MaxLength: maxDescription},
+			func(d *decoder, c *config, n *node) { d.str("description", n, &c.description) }},
+		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. Required.",
+			schema{Type: "array", Items: &schema{Type: "string", MinLength: 1}, MinItems: 1, UniqueItems: true},
+			func(d *decoder, c *config, n *node) { c.domains = d.list("domains", n, `["api.example.com"]`) }},
+		{"credentials", "Token names and their credentials. A token name belongs to one API.", credentialsShape(),
+			func(d *decoder, c *config, n *node) { c.credentials = d.credentials(n) }},
+		{"reference", "The address of the API's documentation.", schema{Type: "string", Format: "uri", Pattern: "^https?://"},
+			func(d *decoder, c *config, n *node) { d.str("reference", n, &c.reference) }},
+		{"restricted_methods", "HTTP methods that are refused. Not together with allowed_methods.", methodsShape(0),
+			func(d *decoder, c *config, n *node) {
+				c.restricted = d.list("restricted_methods", n, `["POST", "DELETE"]`)
+			}},
+		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
+			func(d *decoder, c *config, n *node) { c.allowed = d.list("allowed_methods", n, `["GET", "HEAD"]`) }},
+		{"allow_private", "The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
+			schema{OneOf: []schema{{Type: "boolean"}, {Type: "array", Items: &schema{Type: "string", Pattern: "/[0-9]+$"}}}, Default: false},
+			func(d *decoder, c *config, n *node) { d.private(c, n) }},
+		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},
+			func(d *decoder, c *config, n *node) { d.boolean("allow_http", n, &c.allowHTTP) }},
+		{"ca_file", "A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
+			schema{Type: "string", MinLength: 1},
+			func(d *decoder, c *config, n *node) { d.str("ca_file", n, &c.caFile) }},
+		{"active", "false switches the API off: its hosts are closed, its credentials still scrubbed from responses.",
+			schema{Type: "boolean", Default: true},
+			func(d *decoder, c *config, n *node) { d.boolean("active", n, &c.active) }},
+	}
+}
+
+// credentialSpec is one field of a credential that is written as an object.
+type credentialSpec struct {
+	name, doc string
+	shape     schema
+	read      func(d *decoder, c *rawCredential, field string, n *node)
+}
+
+// credentialFields are the fields of a credential that is written as an object.
+func credentialFields() []credentialSpec {
+	return []credentialSpec{
+		{"value", "The credential itself.", schema{Type: "string", MinLength: minValue},
+			func(d *decoder, c *rawCredential, f string, n *node) { c.value = d.source(f, n) }},
+		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.", schema{Type: "string", MinLength: 1},
+			func(d *decoder, c *rawCredential, f string, n *node) { c.file = d.source(f, n) }},
+		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
+			func(d *decoder, c *rawCredential, f string, n *node) { c.env = d.source(f, n) }},
+		{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
+			schema{Type: "array", Items: &schema{Type: "string", Pattern: surfacePattern}, MinItems: 1, UniqueItems: true},
+			func(d *decoder, c *rawCredential, f string, n *node) { c.in = d.list(f, n, `["header"]`) }},
+	}
+}
+
+func text() schema { return schema{Type: "string"} }
+
+// surfacePattern and namePattern are what ParseSurface and nameProblem check, as far as a pattern can say it.
+const (
+	surfacePattern = `^(header|query|body)(:.+)?$|^path$`
+	namePattern    = `^[A-Z][A-Z0-9_]{4,63}$`
+)
+
+func methodsShape(least int) schema {
+	return schema{Type: "array", MinItems: least, UniqueItems: true,
+		Items: &schema{AnyOf: []schema{{Enum: knownMethods()[:7]}, {Type: "string", Pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}}}}
+}
+
+func credentialsShape() schema {
+	object := schema{Type: "object", Properties: map[string]schema{}, Closed: true,
+		OneOf: []schema{{Required: []string{"value"}}, {Required: []string{"file"}}, {Required: []string{"env"}}}}
+	for _, f := range credentialFields() {
+		f.shape.Description = f.doc
+		object.Properties[f.name] = f.shape
+	}
+	return schema{Type: "object", Closed: true, PatternProperties: map[string]schema{
+		namePattern: {OneOf: []schema{{Type: "string", MinLength: minValue, MaxLength: maxValue}, object}},
+	}}
+}

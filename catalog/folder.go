@@ -1,0 +1,84 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The largest files that are read, in bytes.
+const (
+	maxConfig     = 256 << 10
+	maxTypes      = 1 << 20
+	maxCAs        = 1 << 20
+	maxSecretFile = 64 << 10
+)
+
+// errNotRegular is a directory, device or pipe where a file belongs.
+var errNotRegular = errors.New("not a regular file")
+
+// errTooLarge is a file over its bound.
+var errTooLarge = errors.New("too large")
+
+// opener is what of os.Root and of the whole file system reading needs.
+type opener struct {
+	stat func(string) (fs.FileInfo, error)
+	open func(string) (*os.File, error)
+}
+
+// inside reads below apis/ only: no path and no symbolic link leads out.
+func inside(root *os.Root) opener { return opener{root.Stat, root.Open} }
+
+// anywhere reads what the operator named by an absolute path.
+func anywhere() opener { return opener{os.Stat, os.Open} }
+
+// read reads a regular file of at most limit bytes. It looks before it opens: opening a pipe would wait for a writer.
+func (o opener) read(name string, limit int64) ([]byte, error) {
+	info, err := o.stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	f, err := o.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
+	}
+	return data, err
+}
+
+// reason words an error of read for a message, without paths of the machine.
+func reason(err error) string {
+	var path *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "no such file"
+	case errors.Is(err, fs.ErrPermission):
+		return "not readable by this user"
+	case errors.Is(err, errNotRegular), errors.Is(err, errTooLarge):
+		return err.Error()
+	case errors.As(err, &path) && strings.Contains(path.Err.Error(), "escapes"):
+		return "a path or symbolic link that leads out of apis/"
+	case errors.As(err, &path):
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// readNamed reads a file that config.json names: relative to the API's folder, and then inside apis/, or absolute.
+func readNamed(root *os.Root, api, name string, limit int64) ([]byte, error) {
+	if filepath.IsAbs(name) {
+		return anywhere().read(name, limit)
+	}
+	return inside(root).read(filepath.Join(api, filepath.FromSlash(name)), limit)
+}

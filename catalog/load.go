@@ -1,0 +1,273 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Options are what Load needs besides the folder. The zero Options are those of a first load in Docker.
+type Options struct {
+	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
+	Getenv func(string) string
+	// Previous is the catalog in use. An API whose folder does not load keeps its version of it, marked Stale.
+	Previous *Catalog
+}
+
+// maxAPIs bounds the folders that are looked at.
+const maxAPIs = 1000
+
+// Load reads every apis/<name>/config.json. The catalog holds what is valid, and is never nil; the problems name every
+// mistake of every API. One bad API hides no other.
+func Load(dir string, o Options) (*Catalog, Problems) {
+	l := loader{o: o, now: time.Now(), fresh: map[string]*API{}, closed: map[string]string{}}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return l.keepAll(err)
+	}
+	defer root.Close()
+	l.root = root
+	names, err := l.folders()
+	if err != nil {
+		return l.keepAll(err)
+	}
+	for _, name := range names {
+		l.api(name)
+	}
+	l.across()
+	c := l.finish()
+	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
+	return c, l.problems
+}
+
+// loader is one load.
+type loader struct {
+	o        Options
+	root     *os.Root
+	now      time.Time
+	fresh    map[string]*API
+	closed   map[string]string
+	problems Problems
+}
+
+// keepAll is what an unreadable apis/ leads to: the previous catalog, all of it stale.
+func (l *loader) keepAll(err error) (*Catalog, Problems) {
+	l.problems = append(l.problems, Problem{File: "apis", Found: reason(err), Want: "a directory with one folder per API"})
+	for _, a := range l.o.Previous.APIs() {
+		l.keep(a.Name, "apis: "+reason(err))
+	}
+	if l.o.Previous != nil {
+		maps.Copy(l.closed, l.o.Previous.closed)
+	}
+	return l.finish(), l.problems
+}
+
+// folders lists the folders of apis/ that are APIs: no hidden ones, no examples.
+func (l *loader) folders() ([]string, error) {
+	entries, err := fs.ReadDir(l.root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || name == "example" || strings.HasSuffix(name, ".example") {
+			continue
+		}
+		if info, err := l.root.Stat(name); err == nil && !info.IsDir() {
+			continue
+		}
+		names = append(names, name)
+	}
+	if len(names) > maxAPIs {
+		return nil, fmt.Errorf("more than %d folders", maxAPIs)
+	}
+	return names, nil
+}
+
+// api loads one folder.
+func (l *loader) api(name string) {
+	v := &validator{root: l.root, getenv: l.o.Getenv}
+	v.api, v.file = name, "apis/"+name+"/config.json"
+	data, err := inside(l.root).read(name+"/config.json", maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.misnamed(name)
+		return
+	}
+	if bad := folderProblem(name); bad != "" {
+		l.problems = append(l.problems, Problem{API: name, File: "apis/" + shown(name), Found: bad, Want: wantFolder(name)})
+		return
+	}
+	if err != nil {
+		v.bad("", reason(err), fmt.Sprintf("a file of at most %d bytes", maxConfig))
+		l.settle(name, nil, v)
+		return
+	}
+	c, ok := v.decode(data)
+	if !ok {
+		l.settle(name, nil, v)
+		return
+	}
+	a := v.validate(c)
+	a.Types = v.types()
+	v.permissions(c)
+	v.hide(c)
+	l.settle(name, a, v)
+}
+
+// misnamed warns of a folder without config.json that has a file somebody may have meant to be it.
+func (l *loader) misnamed(name string) {
+	entries, _ := fs.ReadDir(l.root.FS(), name)
+	for _, e := range entries {
+		switch strings.ToLower(e.Name()) {
+		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt", "config.yaml", "config.yml", "config.toml":
+			l.problems = append(l.problems, Problem{API: name, File: "apis/" + shown(name) + "/" + e.Name(), Severity: Warning,
+				Found: "not read", Want: "config.json"})
+		}
+	}
+}
+
+// settle takes a folder's new version, or keeps the previous one.
+func (l *loader) settle(name string, a *API, v *validator) {
+	l.problems = append(l.problems, v.problems...)
+	errs := v.problems.Errors()
+	if len(errs) == 0 {
+		a.LoadedAt = l.now
+		l.fresh[name] = a
+		return
+	}
+	l.reject(name, a, errs[0].String())
+}
+
+// reject puts the previous version in the place of a bad one. Where there is none, its hosts are closed: those it has,
+// or, if it got no further than to be read, those it had last.
+func (l *loader) reject(name string, bad *API, why string) {
+	if l.keep(name, why) {
+		return
+	}
+	if bad != nil {
+		for _, h := range bad.Hosts {
+			l.closed[h.String()] = name
+		}
+		return
+	}
+	if l.o.Previous != nil {
+		for pattern, api := range l.o.Previous.closed {
+			if api == name {
+				l.closed[pattern] = name
+			}
+		}
+	}
+}
+
+// keep puts the previous version of an API back, stale. It reports whether there is one.
+func (l *loader) keep(name, why string) bool {
+	delete(l.fresh, name)
+	old := l.o.Previous.API(name)
+	if old == nil {
+		return false
+	}
+	stale := *old
+	stale.Stale = why
+	l.fresh[name] = &stale
+	return true
+}
+
+// types reads types.d.ts, which need not be there.
+func (v *validator) types() string {
+	data, err := inside(v.root).read(v.api+"/types.d.ts", maxTypes)
+	p := Problem{API: v.api, File: "apis/" + v.api + "/types.d.ts", Want: fmt.Sprintf("UTF-8 text of at most %d bytes", maxTypes)}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil:
+		p.Found = reason(err)
+	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
+		p.Found = "bytes that are not text"
+	default:
+		return string(data)
+	}
+	v.problems = append(v.problems, p)
+	return ""
+}
+
+// permissions warns of credentials that other users of the machine can read.
+func (v *validator) permissions(c config) {
+	inline := slices.ContainsFunc(c.credentials, func(r rawCredential) bool { return r.value != nil })
+	info, err := v.root.Stat(v.api + "/config.json")
+	if runtime.GOOS == "windows" || !inline || err != nil || info.Mode().Perm()&0o004 == 0 {
+		return
+	}
+	v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", info.Mode().Perm()), "chmod 600")
+}
+
+// hide is the last look at a file's problems: no credential value that it holds stands in one.
+func (v *validator) hide(c config) {
+	for _, raw := range c.credentials {
+		if raw.value == nil || len(*raw.value) < minValue {
+			continue
+		}
+		for i := range v.problems {
+			p := &v.problems[i]
+			if !strings.HasPrefix(p.Field, "credentials.") { // these show valid token names only
+				p.Field = strings.ReplaceAll(p.Field, *raw.value, "[secret]")
+			}
+			p.Found = strings.ReplaceAll(p.Found, *raw.value, "[secret]")
+			p.Want = strings.ReplaceAll(p.Want, *raw.value, "[secret]")
+		}
+	}
+}
+
+// finish compiles the catalog.
+func (l *loader) finish() *Catalog {
+	c := &Catalog{closed: l.closed}
+	for _, a := range l.fresh {
+		a.digest = a.sum()
+		if old := l.o.Previous.API(a.Name); old != nil && old.digest == a.digest {
+			a = old
+		}
+		c.apis = append(c.apis, a)
+	}
+	slices.SortFunc(c.apis, func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
+	closed := make([]string, 0, len(l.closed))
+	for p := range l.closed {
+		closed = append(closed, p)
+	}
+	slices.Sort(closed)
+	c.version = versionOf(c.apis, closed)
+	c.index()
+	return c
+}
+
+// maxFolder bounds a folder's name, in bytes.
+const maxFolder = 64
+
+// folderProblem says why a folder's name is no API's, or nothing.
+func folderProblem(name string) string {
+	if len(name) > maxFolder {
+		return fmt.Sprintf("a name longer than %d characters", maxFolder)
+	}
+	for i := range len(name) {
+		b := name[i]
+		alnum := 'a' <= b && b <= 'z' || '0' <= b && b <= '9'
+		if !alnum && (i == 0 || b != '-' && b != '_') {
+			return "a name with something other than a-z, 0-9, - and _, or that starts with - or _"
+		}
+	}
+	return ""
+}
+
+func wantFolder(name string) string {
+	fixed := strings.Trim(strings.NewReplacer(" ", "-", ".", "-").Replace(strings.ToLower(name)), "-_")
+	if fixed != "" && folderProblem(fixed) == "" {
+		return "apis/" + fixed
+	}
+	return "a name like google-maps"
+}

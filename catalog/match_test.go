@@ -1,0 +1,150 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+func TestMatch(t *testing.T) {
+	c := clean(t, writeTree(t, map[string]string{
+		"live/config.json":   `{"description": "x", "domains": ["api.stripe.com"], "credentials": {"LIVE_TOKEN": "value-live"}}`,
+		"test/config.json":   `{"description": "x", "domains": ["API.stripe.com."], "credentials": {"TEST_TOKEN": "value-test"}}`,
+		"off/config.json":    `{"description": "x", "domains": ["off.example.com", "api.stripe.com"], "credentials": {"OFF_TOKEN": "value-off"}, "active": false}`,
+		"wide/config.json":   `{"description": "x", "domains": ["*.example.com", "*.stripe.com"]}`,
+		"wide2/config.json":  `{"description": "x", "domains": ["*.example.com"]}`,
+		"local/config.json":  `{"description": "x", "domains": ["localhost", "gitlab"], "allow_private": ["127.0.0.0/8", "::1/128"]}`,
+		"umlaut/config.json": `{"description": "x", "domains": ["bücher.example.org"]}`,
+	}), nil)
+	for host, want := range map[string]string{
+		"api.stripe.com":            "live test", // two accounts
+		"API.STRIPE.COM.":           "live test",
+		"dashboard.stripe.com":      "wide",
+		"a.example.com":             "wide wide2",
+		"off.example.com":           "", // the exact name of an inactive API beats the wildcards
+		"gitlab":                    "local",
+		"localhost":                 "local",
+		"xn--bcher-kva.example.org": "umlaut",
+		"example.com":               "",
+		"a.b.example.com":           "",
+		"stripe.com":                "",
+		"api.stripe.com.evil.com":   "",
+		"com":                       "",
+		"evil.com":                  "",
+	} {
+		if got := matched(t, c, host); got != want {
+			t.Errorf("%s is held by %q, want %q", host, got, want)
+		}
+	}
+	for host, want := range map[string]bool{"off.example.com": true, "api.stripe.com": true, "x.example.com": true, "evil.com": false, "example.com": false} {
+		if got := c.Holds(mustHost(t, host)); got != want {
+			t.Errorf("Holds(%s) = %v", host, got)
+		}
+	}
+	if c.Match(catalog.Host{}) != nil || c.Holds(catalog.Host{}) {
+		t.Error("the zero host is in an API")
+	}
+	var all []string
+	for _, cred := range c.AllCredentials() {
+		all = append(all, cred.Name)
+	}
+	if got := strings.Join(all, " "); got != "LIVE_TOKEN OFF_TOKEN TEST_TOKEN" {
+		t.Errorf("all credentials: %s", got)
+	}
+}
+
+func TestNilCatalog(t *testing.T) {
+	var c *catalog.Catalog
+	h := mustHost(t, "api.example.com")
+	if c.Match(h) != nil || c.Holds(h) || c.API("x") != nil || c.AllCredentials() != nil || c.APIs() != nil || c.Version() != "" {
+		t.Error("the nil catalog holds something")
+	}
+}
+
+// TestBrokenAPIStaysClosed: YOLO_MODE opens hosts that are in no API, and a broken API is one.
+func TestBrokenAPIStaysClosed(t *testing.T) {
+	dir := writeTree(t, map[string]string{
+		"a/config.json": `{"domains": ["api.example.com", "*.example.org"], "restricted_methods": ["DELET"]}`,
+	})
+	c, _ := catalog.Load(dir, catalog.Options{})
+	closedHosts(t, c)
+	write(t, dir, "a/config.json", `{"domains": [`)
+	c, _ = catalog.Load(dir, catalog.Options{Previous: c})
+	closedHosts(t, c)
+	write(t, dir, "a/config.json", plainConfig)
+	if c = clean(t, dir, c); c.Holds(mustHost(t, "api.example.com")) {
+		t.Error("a mended API keeps hosts it does not have")
+	}
+}
+
+func closedHosts(t *testing.T, c *catalog.Catalog) {
+	t.Helper()
+	for host, want := range map[string]bool{"api.example.com": true, "x.example.org": true, "example.org": false, "other.example.com": false} {
+		if h := mustHost(t, host); c.Holds(h) != want || c.Match(h) != nil {
+			t.Errorf("%s: held %v, want %v; matched %v", host, c.Holds(h), want, c.Match(h))
+		}
+	}
+}
+
+// TestNothingPrintsCredentials marshals and prints a whole catalog.
+func TestNothingPrintsCredentials(t *testing.T) {
+	const value = "sk-canary-0123456789"
+	c := clean(t, writeTree(t, map[string]string{"a/config.json": api("a.example.com", "A_TOKEN", value)}), nil)
+	data, err := json.Marshal(c.APIs())
+	if err != nil || !strings.Contains(string(data), "[secret]") {
+		t.Errorf("json: %s, %v", data, err)
+	}
+	out := string(data) + c.Version()
+	for _, x := range []any{c, *c, c.APIs(), c.API("a"), *c.API("a"), c.AllCredentials()} {
+		out += fmt.Sprintf("%v %+v %#v %s %x", x, x, x, x, x)
+	}
+	if strings.Contains(out, value) || strings.Contains(out, fmt.Sprintf("%x", value)) {
+		t.Error("a credential shows")
+	}
+	if c.AllCredentials()[0].Value.Reveal() != value {
+		t.Error("the credential is lost")
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	c := clean(t, writeTree(t, map[string]string{"a/config.json": api("a.example.com", "A_TOKEN", "first-value"), "a/types.d.ts": "declare const x: 1;\n"}), nil)
+	a := c.API("a")
+	if !a.Active || a.AllowHTTP || a.AllowPrivate != nil || a.CAs != nil || a.Methods.Allowed != nil || a.Methods.Restricted != nil || a.Stale != "" || a.LoadedAt.IsZero() {
+		t.Errorf("defaults: %+v", a)
+	}
+	if s := a.Credentials[0].Surfaces; len(s) != 1 || s[0] != (catalog.Surface{Kind: catalog.SurfaceHeader}) {
+		t.Errorf("default surfaces: %v", s)
+	}
+	if a.Types != "declare const x: 1;\n" {
+		t.Errorf("types: %q", a.Types)
+	}
+}
+
+func TestEverything(t *testing.T) {
+	dir := writeTree(t, map[string]string{
+		"a/config.json": `{"$schema": "../config.schema.json", "description": "x", "domains": ["a.example.com"], "reference": "https://docs.example.com",
+			"credentials": {"A_FILE": {"file": "keys/a"}, "A_SHARED": {"file": "../shared"}, "A_ENV": {"env": "A_VALUE"}, "A_VALUE": {"value": "value-value", "in": ["header:x-api-key", "query:key", "path", "body:client_secret"]}},
+			"allowed_methods": ["get", "Post", "PROPFIND"], "allow_private": true, "active": true}`,
+		"a/keys/a": "value-of-file\r\n",
+		"shared":   "value-shared",
+	})
+	c, problems := catalog.Load(dir, catalog.Options{Getenv: environment("A_VALUE=value-of-env")})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	a := c.API("a")
+	var got []string
+	for _, cred := range a.Credentials {
+		got = append(got, cred.Name+"="+cred.Value.Reveal()+fmt.Sprint(cred.Surfaces))
+	}
+	want := "A_ENV=value-of-env[header] A_FILE=value-of-file[header] A_SHARED=value-shared[header] A_VALUE=value-value[header:X-Api-Key query:key path body:client_secret]"
+	if strings.Join(got, " ") != want {
+		t.Errorf("credentials:\n%v\nwant\n%v", strings.Join(got, " "), want)
+	}
+	if fmt.Sprint(a.Methods.Allowed) != "[GET POST PROPFIND]" || fmt.Sprint(a.AllowPrivate) != "[10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7]" {
+		t.Errorf("methods %v, private %v", a.Methods, a.AllowPrivate)
+	}
+}

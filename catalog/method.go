@@ -1,0 +1,48 @@
+package catalog
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// maxMethod bounds a method's name, in bytes.
+const maxMethod = 32
+
+// knownMethods are those in use, the ordinary ones first; a near miss of one is taken for a typing mistake.
+func knownMethods() []string {
+	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY", "SEARCH", "REPORT",
+		"PROPFIND", "PROPPATCH", "MKCOL", "MKCALENDAR", "COPY", "MOVE", "LOCK", "UNLOCK", "LINK", "UNLINK", "BIND", "ACL",
+		"CHECKIN", "CHECKOUT", "MERGE", "PURGE", "LIST", "SUBSCRIBE", "UNSUBSCRIBE", "NOTIFY"}
+}
+
+// parseMethod normalises a method to upper case. Methods are tokens (RFC 9110, section 9.1).
+func parseMethod(s string) (string, error) {
+	switch {
+	case s == "":
+		return "", errors.New("empty")
+	case !isToken(s) || len(s) > maxMethod:
+		return "", errors.New("not a method")
+	}
+	return strings.ToUpper(s), nil
+}
+
+// Permits reports whether a request with this method passes. The method may be in any case.
+func (m Methods) Permits(method string) bool {
+	method = strings.ToUpper(method)
+	if m.Allowed != nil && !slices.Contains(m.Allowed, method) {
+		return false
+	}
+	return !slices.Contains(m.Restricted, method)
+}
+
+// nearMethod is the method that an unknown one is one slip away from, or nothing. A slip in restricted_methods would
+// leave the method open.
+func nearMethod(m string) string {
+	for _, known := range knownMethods() {
+		if edits(m, known) == 1 {
+			return known
+		}
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+package catalog
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, p := range list {
+		out[i] = netip.MustParsePrefix(p)
+	}
+	return out
+}
+
+// PrivateRanges is what "allow_private": true means: RFC 1918 and unique local addresses (RFC 4193).
+func PrivateRanges() []netip.Prefix {
+	return prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+}
+
+// listable is what allow_private may list: the private ranges, carrier-grade NAT (RFC 6598, as overlay networks use it)
+// and loopback.
+func listable() []netip.Prefix {
+	return append(PrivateRanges(), prefixes("100.64.0.0/10", "127.0.0.0/8", "::1/128")...)
+}
+
+// forbidden is what no API may open, with the word for it.
+func forbidden() map[string][]netip.Prefix {
+	return map[string][]netip.Prefix{
+		"link-local addresses (the cloud's metadata)": prefixes("169.254.0.0/16", "fe80::/10"),
+		"multicast addresses":                         prefixes("224.0.0.0/4", "ff00::/8"),
+		"unspecified addresses":                       prefixes("0.0.0.0/8", "::/128"),
+		"addresses that CodeForge uses itself":        append(prefixes("198.18.0.0/15"), slot.Subnet),
+		"IPv4 addresses in an IPv6 form":              prefixes("::ffff:0:0/96", "64:ff9b::/96", "2002::/16"),
+	}
+}
+
+// parseRange reads one entry of allow_private. It answers what would be right instead.
+func parseRange(text string) (p netip.Prefix, want string) {
+	const example = `a private range like "10.0.0.0/8" or "192.168.1.10/32"`
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return p, fmt.Sprintf("a range, e.g. %q", netip.PrefixFrom(a, a.BitLen()).String())
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, example
+	}
+	if p != p.Masked() {
+		return p, fmt.Sprintf("%q, without bits behind the prefix", p.Masked().String())
+	}
+	for class, ranges := range forbidden() {
+		for _, r := range ranges {
+			if r.Contains(p.Addr()) {
+				return p, example + ": " + class + " are never opened"
+			}
+		}
+	}
+	for _, r := range listable() {
+		if r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
+			return p, ""
+		}
+	}
+	return p, example + " that lies within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, fc00::/7 or 127.0.0.0/8"
+}

@@ -1,0 +1,80 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// schema is as much of JSON Schema (draft 2020-12) as config.json needs.
+type schema struct {
+	Schema            string            `json:"$schema,omitempty"`
+	Title             string            `json:"title,omitempty"`
+	Description       string            `json:"description,omitempty"`
+	Type              string            `json:"type,omitempty"`
+	Format            string            `json:"format,omitempty"`
+	Pattern           string            `json:"pattern,omitempty"`
+	Enum              []string          `json:"enum,omitempty"`
+	Default           any               `json:"default,omitempty"`
+	MinLength         int               `json:"minLength,omitempty"`
+	MaxLength         int               `json:"maxLength,omitempty"`
+	MinItems          int               `json:"minItems,omitempty"`
+	UniqueItems       bool              `json:"uniqueItems,omitempty"`
+	Items             *schema           `json:"items,omitempty"`
+	Properties        map[string]schema `json:"properties,omitempty"`
+	PatternProperties map[string]schema `json:"patternProperties,omitempty"`
+	Required          []string          `json:"required,omitempty"`
+	OneOf             []schema          `json:"oneOf,omitempty"`
+	AnyOf             []schema          `json:"anyOf,omitempty"`
+	Not               *schema           `json:"not,omitempty"`
+	// Closed allows no other properties.
+	Closed bool `json:"-"`
+}
+
+// MarshalJSON writes Closed the way JSON Schema has it.
+func (s schema) MarshalJSON() ([]byte, error) {
+	type plain schema
+	out := struct {
+		plain
+		Additional *bool `json:"additionalProperties,omitempty"`
+	}{plain: plain(s)}
+	if s.Closed {
+		out.Additional = new(bool)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(out)
+	return b.Bytes(), err
+}
+
+// Schema is the JSON Schema of config.json, indented. It is generated from the fields that Load reads; an editor that
+// knows it completes them. It says less than Load checks.
+func Schema() ([]byte, error) {
+	root := schema{
+		Schema: "https://json-schema.org/draft/2020-12/schema", Title: "apis/<name>/config.json",
+		Description: "One API of CodeForge.", Type: "object", Closed: true,
+		Properties: map[string]schema{}, Required: []string{"domains"},
+		Not: &schema{Required: []string{"restricted_methods", "allowed_methods"}},
+	}
+	for _, f := range topFields() {
+		f.shape.Description = f.doc
+		root.Properties[f.name] = f.shape
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(root)
+	return b.Bytes(), err
+}
+
+// FieldNames are the fields of config.json, and those of a credential that is an object.
+func FieldNames() (top, credential []string) {
+	for _, f := range topFields() {
+		top = append(top, f.name)
+	}
+	for _, f := range credentialFields() {
+		credential = append(credential, f.name)
+	}
+	return top, credential
+}

@@ -1,0 +1,55 @@
+// Package secret holds a credential so that no ordinary way of printing it shows it.
+//
+// Threat: a credential that reaches a log line, an error text or a marshalled struct by accident.
+package secret
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// Mask is what a Value prints as, whatever the verb or encoder.
+const Mask = "[secret]"
+
+// Value is a credential. Its zero value is the empty credential. Compare with Equal, not ==; read with Reveal.
+type Value struct {
+	// A pointer, because fmt calls no method on an unexported field of somebody else's struct: it would print a string
+	// that stood here, and prints an address now.
+	s *string
+}
+
+// New wraps a credential.
+func New(s string) Value { return Value{&s} }
+
+// Reveal is the credential itself. Every call is a place to review.
+func (v Value) Reveal() string {
+	if v.s == nil {
+		return ""
+	}
+	return *v.s
+}
+
+// Empty reports whether there is no credential.
+func (v Value) Empty() bool { return v.Reveal() == "" }
+
+// Equal reports whether both are the same credential.
+func (v Value) Equal(o Value) bool { return v.Reveal() == o.Reveal() }
+
+// String gives the mask.
+func (v Value) String() string { return Mask }
+
+// GoString gives the mask.
+func (v Value) GoString() string { return Mask }
+
+// Format gives the mask for every verb, %x and %+v included.
+func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Mask) }
+
+// LogValue gives the mask to slog.
+func (v Value) LogValue() slog.Value { return slog.StringValue(Mask) }
+
+// MarshalJSON gives the mask as a JSON string.
+func (v Value) MarshalJSON() ([]byte, error) { return []byte(`"` + Mask + `"`), nil }
+
+// MarshalText gives the mask.
+func (v Value) MarshalText() ([]byte, error) { return []byte(Mask), nil }

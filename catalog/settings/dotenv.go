@@ -1,0 +1,148 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxDotenv bounds a .env file, in bytes.
+const maxDotenv = 1 << 20
+
+// ReadFile reads a .env file with Compose's grammar: NAME=value lines, optional "export", # comments, single quotes
+// taken literally, double quotes with \n \r \t \" \\ \$, ${NAME} and ${NAME:-default} outside single quotes, quoted
+// values over several lines. A missing file is an error that errors.Is fs.ErrNotExist. The error names every bad line,
+// and never a value.
+func ReadFile(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxDotenv+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if len(data) > maxDotenv {
+		return nil, fmt.Errorf("reading %s: larger than %d bytes", path, maxDotenv)
+	}
+	p := dotenv{rest: strings.TrimPrefix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\ufeff"), line: 1, vars: map[string]string{}}
+	for p.rest != "" {
+		if err := p.assignment(); err != nil {
+			p.errs = append(p.errs, fmt.Errorf("%s:%d: %w", path, p.at, err))
+			p.skipLine()
+		}
+	}
+	return p.vars, errors.Join(p.errs...)
+}
+
+// dotenv is a parser's position in a file.
+type dotenv struct {
+	rest     string
+	line, at int // the present line, and the one the assignment began on
+	vars     map[string]string
+	errs     []error
+}
+
+func (p *dotenv) skipLine() {
+	_, p.rest, _ = strings.Cut(p.rest, "\n")
+	p.line++
+}
+
+// assignment reads one line, or several where a quoted value spans them.
+func (p *dotenv) assignment() error {
+	p.at = p.line
+	p.rest = strings.TrimLeft(p.rest, " \t")
+	if p.rest == "" || p.rest[0] == '#' || p.rest[0] == '\n' {
+		p.skipLine()
+		return nil
+	}
+	head, _, _ := strings.Cut(p.rest, "\n")
+	name, _, ok := strings.Cut(head, "=")
+	if !ok {
+		return errors.New("a line without \"=\": want NAME=value")
+	}
+	offset := len(name) + 1
+	name = strings.TrimSpace(name)
+	if after, ok := strings.CutPrefix(name, "export "); ok {
+		name = strings.TrimSpace(after)
+	}
+	if !validName(name) {
+		return errors.New("not a variable's name before \"=\": want letters, digits and _, not starting with a digit")
+	}
+	p.rest = strings.TrimLeft(p.rest[offset:], " \t")
+	value, err := p.value()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	p.vars[name] = value
+	return nil
+}
+
+func validName(s string) bool {
+	for i := range len(s) {
+		b := s[i]
+		letter := b == '_' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
+		if !letter && (i == 0 || b < '0' || b > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func (p *dotenv) value() (string, error) {
+	if p.rest != "" && (p.rest[0] == '\'' || p.rest[0] == '"') {
+		return p.quoted(p.rest[0])
+	}
+	raw, _, _ := strings.Cut(p.rest, "\n")
+	if i := comment(raw); i >= 0 {
+		raw = raw[:i]
+	}
+	value, err := p.expand(strings.TrimRight(raw, " \t"))
+	if err != nil {
+		return "", err
+	}
+	p.skipLine()
+	return value, nil
+}
+
+// comment finds where an unquoted value's comment begins: at a # at the start or after white space.
+func comment(s string) int {
+	for i := range len(s) {
+		if s[i] == '#' && (i == 0 || s[i-1] == ' ' || s[i-1] == '\t') {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *dotenv) quoted(quote byte) (string, error) {
+	end := 1
+	for end < len(p.rest) && p.rest[end] != quote {
+		if p.rest[end] == '\\' && quote == '"' {
+			end++
+		}
+		end++
+	}
+	if end >= len(p.rest) {
+		return "", fmt.Errorf("a value with an opening %c and no closing one", quote)
+	}
+	raw, rest := p.rest[1:end], p.rest[end+1:]
+	tail, _, _ := strings.Cut(rest, "\n")
+	if tail = strings.TrimSpace(tail); tail != "" && tail[0] != '#' {
+		return "", errors.New("text behind the closing quote")
+	}
+	value, err := raw, error(nil)
+	if quote == '"' {
+		value, err = p.expandQuoted(raw)
+	}
+	if err != nil {
+		return "", err
+	}
+	p.line += strings.Count(raw, "\n")
+	p.rest = rest
+	p.skipLine()
+	return value, nil
+}

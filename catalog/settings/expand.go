@@ -1,0 +1,112 @@
+package settings
+
+import (
+	"errors"
+	"strings"
+)
+
+// expandQuoted resolves the escapes and variables of a double-quoted value.
+func (p *dotenv) expandQuoted(raw string) (string, error) {
+	var b strings.Builder
+	for raw != "" {
+		i := strings.IndexByte(raw, '\\')
+		if i < 0 {
+			i = len(raw)
+		}
+		plain, err := p.expand(raw[:i])
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(plain)
+		if i == len(raw) {
+			break
+		}
+		b.WriteString(unescape(raw[i+1]))
+		raw = raw[i+2:]
+	}
+	return b.String(), nil
+}
+
+func unescape(c byte) string {
+	switch c {
+	case 'n':
+		return "\n"
+	case 'r':
+		return "\r"
+	case 't':
+		return "\t"
+	case '"', '\\', '$':
+		return string(c)
+	}
+	return "\\" + string(c)
+}
+
+// expand replaces $NAME, ${NAME}, ${NAME-default} and ${NAME:-default}; $$ is a dollar. Names are those of the
+// lines above; what is not there is empty.
+func (p *dotenv) expand(s string) (string, error) {
+	var b strings.Builder
+	for {
+		before, after, ok := strings.Cut(s, "$")
+		b.WriteString(before)
+		if !ok {
+			return b.String(), nil
+		}
+		switch {
+		case strings.HasPrefix(after, "$"):
+			b.WriteByte('$')
+			s = after[1:]
+		case strings.HasPrefix(after, "{"):
+			inner, rest, closed := strings.Cut(after[1:], "}")
+			if !closed {
+				return "", errors.New("a value with ${ and no }: write $$ for a dollar, or use single quotes")
+			}
+			value, err := p.braced(inner)
+			if err != nil {
+				return "", err
+			}
+			b.WriteString(value)
+			s = rest
+		default:
+			n := 0
+			for n < len(after) && validName(after[:n+1]) {
+				n++
+			}
+			if n == 0 {
+				b.WriteByte('$')
+			}
+			value, _ := p.lookup(after[:n])
+			b.WriteString(value)
+			s = after[n:]
+		}
+	}
+}
+
+func (p *dotenv) braced(inner string) (string, error) {
+	n := 0
+	for n < len(inner) && validName(inner[:n+1]) {
+		n++
+	}
+	name, rest := inner[:n], inner[n:]
+	value, set := p.lookup(name)
+	switch {
+	case name == "":
+	case rest == "":
+		return value, nil
+	case strings.HasPrefix(rest, ":-"):
+		if value == "" {
+			return p.expand(rest[2:])
+		}
+		return value, nil
+	case strings.HasPrefix(rest, "-"):
+		if !set {
+			return p.expand(rest[1:])
+		}
+		return value, nil
+	}
+	return "", errors.New("an expansion other than ${NAME}, ${NAME-default} and ${NAME:-default}")
+}
+
+func (p *dotenv) lookup(name string) (string, bool) {
+	v, ok := p.vars[name]
+	return v, ok
+}

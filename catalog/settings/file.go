@@ -1,0 +1,72 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// fileSuffix makes of a setting's name that of the variable with the path of a file that holds the value instead:
+// where an environment can be looked at by others (docker inspect), a secret has no place in it.
+const fileSuffix = "_FILE"
+
+// maxFile bounds such a file, in bytes.
+const maxFile = 64 << 10
+
+// InFile lists the settings that a file may hold.
+func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN"} }
+
+// Lookup is the value of a setting of InFile: from its variable, or from the file that NAME_FILE names. It is for those
+// who read single settings or hand them on; Parse does all this itself.
+func Lookup(getenv func(string) string, name string) (string, error) {
+	if value := getenv(name); strings.TrimSpace(value) != "" {
+		return value, nil
+	}
+	path := strings.TrimSpace(getenv(name + fileSuffix))
+	if path == "" {
+		return "", nil
+	}
+	return readValue(path)
+}
+
+// readValue is what a file holds, without white space around it.
+func readValue(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	return strings.TrimSpace(string(data)), err
+}
+
+// file reads a NAME_FILE variable. set says that NAME itself has a value.
+func file(path string, set bool, read func(text string) (want string)) string {
+	if path == "" {
+		return ""
+	}
+	if set {
+		return "nothing, because the setting itself has a value too: one of the two"
+	}
+	text, err := readValue(path)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return fmt.Sprintf("a file that this process (user %d) can read, but: %v", os.Getuid(), err)
+	}
+	if text == "" {
+		return "a file with the value in it, this one is empty"
+	}
+	if want := read(text); want != "" {
+		return "a file that holds " + want
+	}
+	return ""
+}

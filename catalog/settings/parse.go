@@ -1,0 +1,261 @@
+package settings
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+)
+
+// Error is every variable that did not parse, in the order of .env.example.
+type Error []Mistake
+
+// Mistake is one variable that did not parse. Found is quoted; of a variable that may hold a secret it is not shown.
+type Mistake struct{ Name, Found, Want string }
+
+// Error is one line per variable: "MCP_PORT: \"http\": a whole number from 1 to 65535".
+func (e Error) Error() string {
+	lines := make([]string, len(e))
+	for i, m := range e {
+		lines[i] = m.Name + ": " + m.Found + ": " + m.Want
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Parse reads every setting from the environment. Unset and empty mean the default. The error is an Error and names
+// every variable that does not parse; the Settings are complete only without one.
+func Parse(getenv func(string) string) (Settings, error) {
+	var s Settings
+	var mistakes Error
+	for _, v := range variables() {
+		text := strings.TrimSpace(getenv(v.name))
+		if text == "" {
+			text = v.def
+		}
+		if want := v.read(&s, text); want != "" {
+			mistakes = append(mistakes, Mistake{v.name, found(v.name, text), want})
+		}
+	}
+	if mistakes != nil {
+		return s, mistakes
+	}
+	if s.Warm > s.Slots {
+		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm), fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
+	}
+	if s.TimeoutDefault > s.TimeoutMax {
+		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", seconds10(s.TimeoutDefault), "at most TIMEOUT_MAX, which is " + seconds10(s.TimeoutMax)})
+	}
+	if mistakes != nil {
+		return s, mistakes
+	}
+	return s, nil
+}
+
+func seconds10(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+
+// found quotes what was there, cut, and never for what may be secret.
+func found(name, text string) string {
+	switch name {
+	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY":
+		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
+	}
+	if len(text) > 60 {
+		text = text[:60] + "..."
+	}
+	return strconv.Quote(text)
+}
+
+func boolean(t string, to *bool) string {
+	switch strings.ToLower(t) {
+	case "true", "1", "yes", "on":
+		*to = true
+	case "false", "0", "no", "off":
+		*to = false
+	default:
+		return "true or false"
+	}
+	return ""
+}
+
+func integer(t string, low, high int, to *int) string {
+	n, err := strconv.Atoi(t)
+	if err != nil || n < low || n > high {
+		return fmt.Sprintf("a whole number from %d to %d", low, high)
+	}
+	*to = n
+	return ""
+}
+
+// maxTimeout is a day: more than any run needs, and far from overflow.
+const maxTimeout = 24 * 60 * 60
+
+func seconds(t string, to *time.Duration) string {
+	var n int
+	if want := integer(t, 1, maxTimeout, &n); want != "" {
+		return fmt.Sprintf("seconds, a whole number from 1 to %d", maxTimeout)
+	}
+	*to = time.Duration(n) * time.Second
+	return ""
+}
+
+// The bounds of SANDBOX_MEMORY: below the lower one Deno does not start.
+const (
+	minMemory = 64 << 20
+	maxMemory = 1 << 40
+)
+
+func size(t string, to *int64) string {
+	const want = "a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g"
+	t = strings.TrimSuffix(strings.ToLower(t), "b")
+	var shift uint
+	for unit, bits := range map[string]uint{"k": 10, "m": 20, "g": 30} {
+		if digits, ok := strings.CutSuffix(t, unit); ok {
+			t, shift = digits, bits
+			break
+		}
+	}
+	n, err := strconv.ParseInt(t, 10, 64)
+	if err != nil || n < 0 || n > maxMemory>>shift || n<<shift < minMemory {
+		return want
+	}
+	*to = n << shift
+	return ""
+}
+
+func header(t string, to *string) string {
+	if strings.ContainsFunc(t, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) }) {
+		return "printable ASCII, as a header's value"
+	}
+	*to = t
+	return ""
+}
+
+// minRedacting keeps a stray letter or comma from blanking out every request.
+const minRedacting = 4
+
+func redacting(t string, to *[]string) string {
+	for _, part := range list(t) {
+		if len(part) < minRedacting {
+			return fmt.Sprintf("strings of at least %d bytes each, separated by commas", minRedacting)
+		}
+		*to = append(*to, part)
+	}
+	return ""
+}
+
+// minBearer is short of guessable in the time an attacker on the network has.
+const minBearer = 16
+
+func bearer(t string, to *secret.Value) string {
+	if t == "" {
+		return ""
+	}
+	if len(t) < minBearer || strings.ContainsFunc(t, func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f }) {
+		return fmt.Sprintf("at least %d printable ASCII characters without spaces", minBearer)
+	}
+	*to = secret.New(t)
+	return ""
+}
+
+func hosts(t string, to *[]string) string {
+	for _, part := range list(t) {
+		entry, ok := hostPort(part)
+		if !ok {
+			return "host names or addresses, each perhaps with a port, separated by commas, e.g. codeforge.example.com"
+		}
+		*to = append(*to, entry)
+	}
+	return ""
+}
+
+// hostPort normalises what a Host header may hold: a name or an address (IPv6 in brackets), perhaps with a port.
+func hostPort(s string) (string, bool) {
+	name, port := s, ""
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
+		var n int
+		if name, port = s[:i], s[i+1:]; integer(port, 1, 65535, &n) != "" {
+			return "", false
+		}
+		port = ":" + strconv.Itoa(n)
+	}
+	if inner, ok := strings.CutPrefix(name, "["); ok {
+		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return "[" + a.String() + "]" + port, err == nil && a.Is6() && a.Zone() == "" && strings.HasSuffix(inner, "]")
+	}
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a.String() + port, a.Is4()
+	}
+	h, err := hostname.Parse(name)
+	return h.String() + port, err == nil
+}
+
+func list(t string) []string {
+	var out []string
+	for part := range strings.FieldsFuncSeq(t, func(r rune) bool { return r == ',' || r == '\n' }) {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func proxyURL(t string, to **url.URL) string {
+	if t == "" {
+		return ""
+	}
+	u, err := url.Parse(t)
+	if err != nil || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
+		return "a URL like http://proxy.example.com:3128"
+	}
+	switch u.Scheme {
+	case "http", "https", "socks5", "socks5h":
+		*to = u
+		return ""
+	}
+	return "a URL that starts with http://, https:// or socks5://"
+}
+
+func path(t string, to *string) string {
+	if strings.ContainsFunc(t, unicode.IsControl) {
+		return "the path of a PEM file"
+	}
+	*to = t
+	return ""
+}
+
+func zone(t string, to *string) string {
+	const want = "a time zone of the IANA database, e.g. UTC or Europe/Berlin"
+	for part := range strings.SplitSeq(t, "/") {
+		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-") != "" {
+			return want
+		}
+	}
+	if _, err := time.LoadLocation(t); t == "Local" || err != nil && haveZones() {
+		return want
+	}
+	*to = t
+	return ""
+}
+
+// haveZones reports whether this machine has the database at all: an image without it cannot say that a zone is wrong,
+// and Deno brings its own.
+func haveZones() bool {
+	_, err := time.LoadLocation("Europe/London")
+	return err == nil
+}
+
+func oneOf(t string, to *string, options ...string) string {
+	for _, o := range options {
+		if strings.EqualFold(t, o) {
+			*to = o
+			return ""
+		}
+	}
+	return strings.Join(options, " or ")
+}

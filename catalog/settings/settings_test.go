@@ -1,0 +1,185 @@
+package settings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func env(vars map[string]string) func(string) string {
+	return func(name string) string { return vars[name] }
+}
+
+func TestDefaults(t *testing.T) {
+	s, err := Parse(env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.YOLO || s.UserAgent != "CodeForge/dev" || s.RedactingStrings != nil || s.Debug || s.MCPPort != 8080 || !s.MCPAuthToken.Empty() ||
+		s.MCPAllowedHosts != nil || s.Slots != 8 || s.Warm != 2 || s.Memory != 1<<30 || s.SkillsReadonly || s.OutputLimit != 40000 ||
+		s.TimeoutDefault != time.Minute || s.TimeoutMax != 5*time.Minute || s.UpstreamProxy != nil || s.UpstreamCAFile != "" || s.TZ != "UTC" || s.LogFormat != "text" {
+		t.Errorf("defaults: %#v", fields(s))
+	}
+	blank := map[string]string{}
+	for _, name := range Names() {
+		blank[name] = "  "
+	}
+	if b, err := Parse(env(blank)); err != nil || fmt.Sprint(fields(b)) != fmt.Sprint(fields(s)) {
+		t.Errorf("blank variables are not the defaults: %v, %v", fields(b), err)
+	}
+}
+
+// fields is Settings without its masks.
+func fields(s Settings) any {
+	type plain Settings
+	return plain(s)
+}
+
+// TestNames holds the list of architecture and .env.example: 20 variables, each with its default.
+func TestNames(t *testing.T) {
+	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_ALLOWED_HOSTS= " +
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_MEMORY=1g SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= TZ=UTC LOG_FORMAT=text"
+	var got []string
+	for _, name := range Names() {
+		got = append(got, name+"="+Default(name))
+	}
+	if strings.Join(got, " ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
+	}
+	if Default("PATH") != "" {
+		t.Error("an unknown name has a default")
+	}
+}
+
+func TestValues(t *testing.T) {
+	rows := []struct {
+		name, text string
+		get        func(s Settings) any
+		want       any
+	}{
+		{"YOLO_MODE", "TRUE", func(s Settings) any { return s.YOLO }, true},
+		{"YOLO_MODE", "1", func(s Settings) any { return s.YOLO }, true},
+		{"DEBUG_MODE", "no", func(s Settings) any { return s.Debug }, false},
+		{"USER_AGENT", "Me/1.0 (x)", func(s Settings) any { return s.UserAgent }, "Me/1.0 (x)"},
+		{"REDACTING_STRINGS", " Acme Corp , Jane Doe,,", func(s Settings) any { return strings.Join(s.RedactingStrings, "|") }, "Acme Corp|Jane Doe"},
+		{"MCP_PORT", "65535", func(s Settings) any { return s.MCPPort }, 65535},
+		{"MCP_AUTH_TOKEN", "0123456789abcdef", func(s Settings) any { return s.MCPAuthToken.Reveal() }, "0123456789abcdef"},
+		{"MCP_ALLOWED_HOSTS", "Forge.Example.com., 192.168.1.5:8080,[FD00::1]:80,[::1],box:80", func(s Settings) any { return strings.Join(s.MCPAllowedHosts, " ") },
+			"forge.example.com 192.168.1.5:8080 [fd00::1]:80 [::1] box:80"},
+		{"SANDBOX_SLOTS", "100", func(s Settings) any { return s.Slots }, 100},
+		{"SANDBOX_WARM", "0", func(s Settings) any { return s.Warm }, 0},
+		{"SANDBOX_MEMORY", "512M", func(s Settings) any { return s.Memory }, int64(512 << 20)},
+		{"SANDBOX_MEMORY", "2gb", func(s Settings) any { return s.Memory }, int64(2 << 30)},
+		{"SANDBOX_MEMORY", "524288k", func(s Settings) any { return s.Memory }, int64(512 << 20)},
+		{"SANDBOX_MEMORY", "67108864", func(s Settings) any { return s.Memory }, int64(64 << 20)},
+		{"TIMEOUT_DEFAULT", "300", func(s Settings) any { return s.TimeoutDefault }, 5 * time.Minute},
+		{"UPSTREAM_PROXY", "http://proxy.example.com:3128", func(s Settings) any { return s.UpstreamProxy.Host }, "proxy.example.com:3128"},
+		{"UPSTREAM_PROXY", "socks5://u:p@10.0.0.1:1080/", func(s Settings) any { return s.UpstreamProxy.Scheme }, "socks5"},
+		{"UPSTREAM_CA_FILE", "/etc/ca.pem", func(s Settings) any { return s.UpstreamCAFile }, "/etc/ca.pem"},
+		{"TZ", "Europe/Berlin", func(s Settings) any { return s.TZ }, "Europe/Berlin"},
+		{"LOG_FORMAT", "JSON", func(s Settings) any { return s.LogFormat }, "json"},
+	}
+	for _, r := range rows {
+		s, err := Parse(env(map[string]string{r.name: r.text}))
+		if err != nil || r.get(s) != r.want {
+			t.Errorf("%s=%s gives %v, %v; want %v", r.name, r.text, r.get(s), err, r.want)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	const notShown = " bytes, not shown: "
+	rows := []struct{ name, text, want string }{
+		{"YOLO_MODE", "maybe", `YOLO_MODE: "maybe": true or false`},
+		{"DEBUG_MODE", "2", `DEBUG_MODE: "2": true or false`},
+		{"SKILLS_READONLY", "tru", `SKILLS_READONLY: "tru": true or false`},
+		{"USER_AGENT", "a\r\nX-Evil: 1", `USER_AGENT: "a\r\nX-Evil: 1": printable ASCII, as a header's value`},
+		{"USER_AGENT", "größe", `USER_AGENT: "größe": printable ASCII, as a header's value`},
+		{"REDACTING_STRINGS", "Jane Doe,abc", "REDACTING_STRINGS: a value of 12" + notShown + "strings of at least 4 bytes each, separated by commas"},
+		{"REDACTING_STRINGS_FILE", "/nonexistent/list", fmt.Sprintf(`REDACTING_STRINGS_FILE: "/nonexistent/list": a file that this process (user %d) can read, but: no such file or directory`, os.Getuid())},
+		{"MCP_PORT", "http", `MCP_PORT: "http": a whole number from 1 to 65535`},
+		{"MCP_PORT", "0", `MCP_PORT: "0": a whole number from 1 to 65535`},
+		{"MCP_PORT", "65536", `MCP_PORT: "65536": a whole number from 1 to 65535`},
+		{"MCP_PORT", "8080.0", `MCP_PORT: "8080.0": a whole number from 1 to 65535`},
+		{"MCP_AUTH_TOKEN", "hunter2", "MCP_AUTH_TOKEN: a value of 7" + notShown + "at least 16 printable ASCII characters without spaces"},
+		{"MCP_AUTH_TOKEN", "hunter2 hunter2 hunter2", "MCP_AUTH_TOKEN: a value of 23" + notShown + "at least 16 printable ASCII characters without spaces"},
+		{"MCP_AUTH_TOKEN_FILE", "/nonexistent/token", fmt.Sprintf(`MCP_AUTH_TOKEN_FILE: "/nonexistent/token": a file that this process (user %d) can read, but: no such file or directory`, os.Getuid())},
+		{"MCP_ALLOWED_HOSTS", "http://x", `MCP_ALLOWED_HOSTS: "http://x": host names or addresses, each perhaps with a port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "*", `MCP_ALLOWED_HOSTS: "*": host names or addresses, each perhaps with a port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "x:0", `MCP_ALLOWED_HOSTS: "x:0": host names or addresses, each perhaps with a port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "::1", `MCP_ALLOWED_HOSTS: "::1": host names or addresses, each perhaps with a port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "[::1", `MCP_ALLOWED_HOSTS: "[::1": host names or addresses, each perhaps with a port, separated by commas, e.g. codeforge.example.com`},
+		{"SANDBOX_SLOTS", "101", `SANDBOX_SLOTS: "101": a whole number from 1 to 100`},
+		{"SANDBOX_SLOTS", "0", `SANDBOX_SLOTS: "0": a whole number from 1 to 100`},
+		{"SANDBOX_WARM", "-1", `SANDBOX_WARM: "-1": a whole number from 0 to 100`},
+		{"SANDBOX_WARM", "9", `SANDBOX_WARM: 9: at most SANDBOX_SLOTS, which is 8`},
+		{"SANDBOX_MEMORY", "lots", `SANDBOX_MEMORY: "lots": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "63m", `SANDBOX_MEMORY: "63m": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "1t", `SANDBOX_MEMORY: "1t": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "b", `SANDBOX_MEMORY: "b": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "9223372036854775807g", `SANDBOX_MEMORY: "9223372036854775807g": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"OUTPUT_LIMIT", "999", `OUTPUT_LIMIT: "999": a whole number from 1000 to 10000000`},
+		{"TIMEOUT_DEFAULT", "60s", `TIMEOUT_DEFAULT: "60s": seconds, a whole number from 1 to 86400`},
+		{"TIMEOUT_DEFAULT", "301", `TIMEOUT_DEFAULT: 301: at most TIMEOUT_MAX, which is 300`},
+		{"TIMEOUT_MAX", "86401", `TIMEOUT_MAX: "86401": seconds, a whole number from 1 to 86400`},
+		{"UPSTREAM_PROXY", "u:hunter2@proxy:3128", "UPSTREAM_PROXY: a value of 20" + notShown + "a URL like http://proxy.example.com:3128"},
+		{"UPSTREAM_PROXY", "ftp://u:hunter2@proxy", "UPSTREAM_PROXY: a value of 21" + notShown + "a URL that starts with http://, https:// or socks5://"},
+		{"UPSTREAM_CA_FILE", "a\x00b", `UPSTREAM_CA_FILE: "a\x00b": the path of a PEM file`},
+		{"TZ", "Mars/Olympus", `TZ: "Mars/Olympus": a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
+		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd": a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
+		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml": text or json`},
+		{"LOG_FORMAT", strings.Repeat("x", 70), `LOG_FORMAT: "` + strings.Repeat("x", 60) + `...": text or json`},
+	}
+	tried := map[string]bool{}
+	for _, r := range rows {
+		tried[r.name] = true
+		if _, err := Parse(env(map[string]string{r.name: r.text})); err == nil || err.Error() != r.want {
+			t.Errorf("%s=%q:\ngot  %v\nwant %s", r.name, r.text, err, r.want)
+		}
+	}
+	for _, name := range Names() {
+		if !tried[name] {
+			t.Errorf("no bad value of %s is tried", name)
+		}
+	}
+}
+
+// TestAllAtOnce: every mistake is named, in the order of the list.
+func TestAllAtOnce(t *testing.T) {
+	bad := map[string]string{"TZ": "x y", "YOLO_MODE": "x", "MCP_PORT": "x", "LOG_FORMAT": "x"}
+	_, err := Parse(env(bad))
+	var mistakes Error
+	if !errors.As(err, &mistakes) || len(mistakes) != 4 {
+		t.Fatalf("%d mistakes: %v", len(mistakes), err)
+	}
+	var order []string
+	for _, m := range mistakes {
+		order = append(order, m.Name)
+	}
+	if strings.Join(order, " ") != "YOLO_MODE MCP_PORT TZ LOG_FORMAT" || len(slices.Collect(maps.Keys(bad))) != 4 {
+		t.Errorf("order: %v", order)
+	}
+}
+
+func TestSettingsDoNotPrint(t *testing.T) {
+	const canary = "canary-0123456789"
+	s, err := Parse(env(map[string]string{"MCP_AUTH_TOKEN": canary, "REDACTING_STRINGS": canary, "UPSTREAM_PROXY": "http://u:" + canary + "@proxy:1"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	slog.New(slog.NewTextHandler(&b, nil)).Info("m", "s", s)
+	data, _ := json.Marshal(map[string]any{"s": s, "p": &s})
+	fmt.Fprintf(&b, "%v %+v %#v %s %x %s", s, s, &s, s, s, data)
+	if strings.Contains(b.String(), canary) || !strings.Contains(b.String(), "[settings]") {
+		t.Errorf("printed: %s", b.String())
+	}
+}

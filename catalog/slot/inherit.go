@@ -1,0 +1,47 @@
+package slot
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// firstFD is where inherited files start: 0, 1 and 2 are stdio.
+const firstFD = 3
+
+// File is one inherited file.
+type File struct {
+	Slot ID
+	Kind Kind
+	File *os.File
+}
+
+// Inherited lists the files this process was started with, as LISTEN_FDS and LISTEN_FDNAMES name them
+// (the protocol of sd_listen_fds(3) without LISTEN_PID, which a supervisor cannot know before it forks).
+// With neither variable set the list is empty; a count that disagrees with the names is an error.
+func Inherited(getenv func(string) string) ([]File, error) {
+	count, names := getenv("LISTEN_FDS"), getenv("LISTEN_FDNAMES")
+	if count == "" && names == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(count)
+	list := strings.Split(names, ":")
+	if err != nil || n != len(list) {
+		return nil, fmt.Errorf("LISTEN_FDS=%q does not count LISTEN_FDNAMES=%q", count, names)
+	}
+	files := make([]File, 0, n)
+	for i, name := range list {
+		id, kind, err := ParseFileName(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading LISTEN_FDNAMES: %w", err)
+		}
+		files = append(files, File{Slot: id, Kind: kind, File: os.NewFile(uintptr(firstFD+i), name)})
+	}
+	return files, nil
+}
+
+// Environ is what a supervisor sets for a child that inherits the files in this order from descriptor 3 on.
+func Environ(names []string) []string {
+	return []string{"LISTEN_FDS=" + strconv.Itoa(len(names)), "LISTEN_FDNAMES=" + strings.Join(names, ":")}
+}

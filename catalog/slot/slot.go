@@ -1,0 +1,91 @@
+// Package slot is the arithmetic of slots: which uid, source address and inherited file belongs to which slot.
+//
+// A slot is a seat for one run: its own uid, its own network identity, perhaps a warm interpreter. Every daemon
+// derives a slot's identity from its number alone, so that they cannot disagree about it.
+package slot
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Max is how many slots there can be: numbers 0 to Max-1.
+	Max = 100
+	// BaseUID is the uid of slot 0.
+	BaseUID = 20000
+	// ServerUID is the user of mcp-server in embedded mode under root: next to the slots, and none of them.
+	ServerUID = BaseUID - 1
+	// GroupID is the group of every slot. It owns /skills.
+	GroupID = 20000
+	// ServiceUID is the user, and by the same number the group, of mcp-server and of `sandboxd attach` in Docker
+	// mode. Sockets made for mcp-server (sandboxd's, the proxy's control socket, docker-shim's) are for it alone.
+	ServiceUID = 19998
+)
+
+// The addresses of Docker mode, and the one synthetic address the resolver answers with.
+var (
+	Subnet        = netip.MustParsePrefix("10.77.0.0/24")
+	ProxyAddr     = netip.MustParseAddr("10.77.0.2")
+	HoldAddr      = netip.MustParseAddr("10.77.0.3")
+	SyntheticAddr = netip.MustParseAddr("198.18.0.1")
+)
+
+// ID is a slot's number, from 0 to Max-1.
+type ID int
+
+// Valid reports whether the number is one of a slot.
+func (id ID) Valid() bool { return id >= 0 && id < Max }
+
+// UID is the user that code in the slot runs as.
+func (id ID) UID() int { return BaseUID + int(id) }
+
+// Addr is the slot's source address in Docker mode: 10.77.0.(100+n).
+func (id ID) Addr() netip.Addr {
+	b := Subnet.Addr().As4()
+	b[3] = byte(100 + int(id))
+	return netip.AddrFrom4(b)
+}
+
+// FromAddr is the inverse of Addr. It is false for an address that belongs to no slot.
+func FromAddr(a netip.Addr) (ID, bool) {
+	a = a.Unmap()
+	if !Subnet.Contains(a) {
+		return 0, false
+	}
+	id := ID(int(a.As4()[3]) - 100)
+	return id, id.Valid()
+}
+
+// Kind says what an inherited file is for.
+type Kind string
+
+// The kinds of inherited files, as they stand in LISTEN_FDNAMES behind "slotN-".
+const (
+	HTTP   Kind = "http"    // TCP listener on port 80 inside the slot's network namespace
+	HTTPS  Kind = "https"   // TCP listener on port 443
+	DNSUDP Kind = "dns-udp" // UDP socket on port 53
+	DNSTCP Kind = "dns-tcp" // TCP listener on port 53
+	NetNS  Kind = "netns"   // the network namespace itself, for sandboxd
+)
+
+// FileName is the name of an inherited file in LISTEN_FDNAMES, e.g. "slot3-https".
+func FileName(id ID, k Kind) string { return fmt.Sprintf("slot%d-%s", int(id), k) }
+
+// ParseFileName is the inverse of FileName. It accepts only what FileName makes.
+func ParseFileName(name string) (ID, Kind, error) {
+	rest, ok := strings.CutPrefix(name, "slot")
+	num, kind, ok2 := strings.Cut(rest, "-")
+	n, err := strconv.Atoi(num)
+	id, k := ID(n), Kind(kind)
+	if !ok || !ok2 || err != nil || !id.Valid() || FileName(id, k) != name {
+		return 0, "", fmt.Errorf("inherited file name %q: want slotN-kind", name)
+	}
+	switch k {
+	case HTTP, HTTPS, DNSUDP, DNSTCP, NetNS:
+		return id, k, nil
+	}
+	return 0, "", fmt.Errorf("inherited file name %q: unknown kind %q", name, kind)
+}

@@ -1,0 +1,85 @@
+package slot
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestAddr(t *testing.T) {
+	seen := map[netip.Addr]bool{ProxyAddr: true, HoldAddr: true}
+	for id := ID(0); id < Max; id++ {
+		a := id.Addr()
+		if !id.Valid() || seen[a] || !Subnet.Contains(a) || id.UID() != 20000+int(id) {
+			t.Errorf("slot %d: address %v, uid %d", id, a, id.UID())
+		}
+		seen[a] = true
+		if got, ok := FromAddr(a); !ok || got != id {
+			t.Errorf("FromAddr(%v) = %d, %v", a, got, ok)
+		}
+		if got, ok := FromAddr(netip.AddrFrom16(a.As16())); !ok || got != id {
+			t.Errorf("FromAddr of the v4-mapped %v = %d, %v", a, got, ok)
+		}
+	}
+	if ID(0).Addr() != netip.MustParseAddr("10.77.0.100") || ID(99).Addr() != netip.MustParseAddr("10.77.0.199") {
+		t.Error("slot 0 and 99 are not 10.77.0.100 and .199")
+	}
+}
+
+func TestFromAddrRefuses(t *testing.T) {
+	for _, s := range []string{"10.77.0.0", "10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.99", "10.77.0.200", "10.77.0.255", "10.77.1.100", "10.76.0.100", "127.0.0.1", "::1", "fe80::a4d:64", "0.0.0.0"} {
+		if id, ok := FromAddr(netip.MustParseAddr(s)); ok {
+			t.Errorf("FromAddr(%s) = %d; want no slot", s, id)
+		}
+	}
+	if id, ok := FromAddr(netip.Addr{}); ok {
+		t.Errorf("FromAddr of no address = %d", id)
+	}
+	for _, id := range []ID{-1, 100, 1 << 20} {
+		if id.Valid() {
+			t.Errorf("slot %d is valid", id)
+		}
+	}
+}
+
+func TestFileName(t *testing.T) {
+	for _, id := range []ID{0, 7, 99} {
+		for _, k := range []Kind{HTTP, HTTPS, DNSUDP, DNSTCP, NetNS} {
+			gotID, gotKind, err := ParseFileName(FileName(id, k))
+			if err != nil || gotID != id || gotKind != k {
+				t.Errorf("%s parses as %d, %s, %v", FileName(id, k), gotID, gotKind, err)
+			}
+		}
+	}
+	for _, s := range []string{"", "slot", "slot3", "slot3-", "slot-http", "slot03-http", "slot+3-http", "slot-1-http", "slot100-http", "slot3-HTTP", "slot3-ftp", "Slot3-http", "slot3-http ", " slot3-http", "slot3-http-x", "slot0x3-http", "3-http"} {
+		if id, k, err := ParseFileName(s); err == nil {
+			t.Errorf("ParseFileName(%q) = %d, %s; want it refused", s, id, k)
+		}
+	}
+}
+
+func environ(list []string) func(string) string {
+	return func(name string) string {
+		for _, e := range list {
+			if v, ok := strings.CutPrefix(e, name+"="); ok {
+				return v
+			}
+		}
+		return ""
+	}
+}
+
+func TestInherited(t *testing.T) {
+	if files, err := Inherited(environ(nil)); err != nil || files != nil {
+		t.Errorf("without the variables: %v, %v", files, err)
+	}
+	for _, bad := range [][]string{
+		{"LISTEN_FDS=1"}, {"LISTEN_FDNAMES=slot0-http"}, {"LISTEN_FDS=2", "LISTEN_FDNAMES=slot0-http"},
+		{"LISTEN_FDS=x", "LISTEN_FDNAMES=slot0-http"}, {"LISTEN_FDS=-1", "LISTEN_FDNAMES=slot0-http"},
+		{"LISTEN_FDS=1", "LISTEN_FDNAMES=stdin"}, {"LISTEN_FDS=0", "LISTEN_FDNAMES="},
+	} {
+		if files, err := Inherited(environ(bad)); err == nil && files != nil {
+			t.Errorf("%v gives %v; want an error", bad, files)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package catalog_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+func TestParseSurface(t *testing.T) {
+	must := map[string]string{
+		"header": "header", "header:Authorization": "header:Authorization", "header:x-api-key": "header:X-Api-Key",
+		"header:PRIVATE-TOKEN": "header:Private-Token", "header:X-Goog-Api-Key": "header:X-Goog-Api-Key",
+		"query": "query", "query:key": "query:key", "query:filter[key]": "query:filter[key]", "query:a:b": "query:a:b",
+		"path": "path", "body": "body", "body:client_secret": "body:client_secret", "body:größe": "body:größe",
+	}
+	for in, want := range must {
+		s, err := catalog.ParseSurface(in)
+		if err != nil || s.String() != want {
+			t.Errorf("ParseSurface(%q) = %q, %v; want %q", in, s, err, want)
+		}
+		if again, err := catalog.ParseSurface(s.String()); err != nil || again != s {
+			t.Errorf("%q does not parse as itself: %v, %v", s, again, err)
+		}
+	}
+	mustNot := []string{
+		"", " ", "Header", "HEADER:X-Key", "headers", "header ", " header", "header:", "query:", "body:", "path:", "path:0", "none", "cookie", "cookie:session", "url", "*", "any",
+		"header:X Key", "header:X-Key:", "header:X-Key\r\nEvil", "header:Ünicode", "header:X\x00", "query:a b", "query:a&b", "query:a=b", "query:a\nb", "query:\x7f", "body:a\"b", "body:\ufffd",
+		"query:" + strings.Repeat("x", 129), "header,query", "header;query:key",
+		"header:Cookie", "header:COOKIE", "header:Host", "header:referer", "header:Origin", "header:User-Agent", "header:X-Forwarded-For", "header:x-forwarded-anything", "header:Forwarded",
+		"header:Via", "header:From", "header:Link", "header:X-Amz-Meta-Title", "header:x-goog-meta-a", "header:x-ms-meta-b", "header:Content-Type", "header:Content-Disposition",
+		"header:If-Match", "header:Idempotency-Key", "header:Traceparent", "header:Tracestate", "header:X-Request-Id", "header:X-Correlation-ID", "header:X-B3-TraceId",
+		"header:Connection", "header:Transfer-Encoding", "header:Proxy-Authorization", "header:Upgrade", "header:X-HTTP-Method-Override",
+	}
+	for _, in := range mustNot {
+		if s, err := catalog.ParseSurface(in); err == nil {
+			t.Errorf("ParseSurface(%q) = %q; want it refused", in, s)
+		} else if s != (catalog.Surface{}) {
+			t.Errorf("ParseSurface(%q) gave %v with its error", in, s)
+		}
+	}
+	if got := (catalog.Surface{}).String(); got != "none" {
+		t.Errorf("the zero surface is %q", got)
+	}
+}
+
+func TestSinkHeader(t *testing.T) {
+	for _, name := range []string{"Cookie", "cOOKIE", "X-Object-Meta-Note", "content-length", "IF-RANGE", "sec-websocket-protocol", "Accept-Language", "Baggage", "X-MS-Client-Request-Id", "Uber-Trace-Id", "X-Amzn-Trace-Id", "CF-Connecting-IP"} {
+		if !catalog.SinkHeader(name) {
+			t.Errorf("%s is no sink", name)
+		}
+	}
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "Private-Token", "X-Auth-Token", "Apikey", "X-Shopify-Access-Token", "DD-API-KEY", "Metadata-Key", "X-Vault-Token", "Ocp-Apim-Subscription-Key", "X-Content-Key", "Linkkey", ""} {
+		if catalog.SinkHeader(name) {
+			t.Errorf("%s is a sink", name)
+		}
+	}
+}
+
+func TestMethodsPermits(t *testing.T) {
+	rows := []struct {
+		m      catalog.Methods
+		method string
+		want   bool
+	}{
+		{catalog.Methods{}, "GET", true},
+		{catalog.Methods{}, "ANYTHING", true},
+		{catalog.Methods{Restricted: []string{"DELETE", "POST"}}, "GET", true},
+		{catalog.Methods{Allowed: []string{"GET"}}, "GET", true},
+		{catalog.Methods{Allowed: []string{"GET"}}, "get", true},
+		{catalog.Methods{Restricted: []string{"DELETE", "POST"}}, "POST", false},
+		{catalog.Methods{Restricted: []string{"DELETE", "POST"}}, "pOsT", false},
+		{catalog.Methods{Allowed: []string{"GET"}}, "HEAD", false},
+		{catalog.Methods{Allowed: []string{}}, "GET", false},
+		{catalog.Methods{Allowed: []string{"GET"}}, "", false},
+		{catalog.Methods{Allowed: []string{"GET"}, Restricted: []string{"GET"}}, "GET", false},
+	}
+	for _, r := range rows {
+		if got := r.m.Permits(r.method); got != r.want {
+			t.Errorf("%+v permits %q: %v, want %v", r.m, r.method, got, r.want)
+		}
+	}
+}
+
+func TestValidTokenName(t *testing.T) {
+	for _, s := range []string{"ABCDE", "STRIPE_AUTH_TOKEN", "A1234", "A____", "A" + strings.Repeat("B", 63)} {
+		if !catalog.ValidTokenName(s) {
+			t.Errorf("%q is refused", s)
+		}
+	}
+	for _, s := range []string{"", "ABCD", "abcde", "1ABCD", "_ABCD", "ABC-DE", "ABC DE", "ABCDÉ", "ABCDe", "ABCDE\n", "A" + strings.Repeat("B", 64)} {
+		if catalog.ValidTokenName(s) {
+			t.Errorf("%q is taken", s)
+		}
+	}
+}

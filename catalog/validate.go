@@ -1,0 +1,296 @@
+package catalog
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+)
+
+// validator turns a config into an API, or into problems.
+type validator struct {
+	decoder
+	root   *os.Root
+	getenv func(string) string
+}
+
+// validate checks everything in a config, whatever else is wrong with it.
+func (v *validator) validate(c config) *API {
+	a := &API{Name: v.api, Active: c.active, AllowHTTP: c.allowHTTP}
+	a.Description = v.description(c.description)
+	a.Reference = v.reference(c.reference)
+	a.Hosts = v.hosts(c.domains)
+	a.Methods = v.methods(c)
+	a.AllowPrivate = v.ranges(c)
+	a.CAs = v.cas(c.caFile)
+	for _, raw := range c.credentials {
+		a.Credentials = append(a.Credentials, v.credential(raw))
+	}
+	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
+	if a.AllowHTTP && len(a.Credentials) > 0 {
+		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
+	}
+	return a
+}
+
+// maxDescription keeps list_apis short: a model reads it. In characters.
+const maxDescription = 500
+
+func (v *validator) description(s string) string {
+	switch {
+	case utf8.RuneCountInString(s) > maxDescription:
+		v.bad("description", fmt.Sprintf("%d characters", utf8.RuneCountInString(s)), fmt.Sprintf("at most %d", maxDescription))
+	case strings.ContainsFunc(s, unicode.IsControl):
+		v.bad("description", "a line break or control character", "one line of text")
+	}
+	return s
+}
+
+func (v *validator) reference(s string) string {
+	if s == "" {
+		return ""
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, unicode.IsControl) {
+		v.bad("reference", "not the address of a page", "a URL that starts with https://, e.g. https://docs.example.com/api")
+	}
+	return s
+}
+
+func (v *validator) hosts(domains []string) []HostPattern {
+	if domains != nil && len(domains) == 0 {
+		v.bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
+	}
+	var out []HostPattern
+	for i, d := range domains {
+		field := fmt.Sprintf("domains[%d]", i)
+		p, err := ParseHostPattern(d)
+		switch {
+		case err != nil:
+			v.bad(field, found(d, err), wantHost(d))
+		case slices.Contains(out, p):
+			v.warn(field, strconv.Quote(p.String())+" a second time", "each name once")
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// found quotes what a user wrote and says what it is. What may hold a password or a key is not quoted.
+func found(s string, err error) string {
+	if strings.ContainsAny(s, "@?#") {
+		return err.Error()
+	}
+	return fmt.Sprintf("%q is %v", cut(s), err)
+}
+
+// wantHost is the nearest right thing to a bad entry of "domains".
+func wantHost(s string) string {
+	const want = `a host name like "api.example.com" or "*.example.com"`
+	s = strings.TrimSpace(s)
+	if u, err := url.Parse(s); err == nil && u.Host != "" {
+		s = u.Host
+	}
+	s, _, _ = strings.Cut(s, "/")
+	if i := strings.LastIndexByte(s, '@'); i >= 0 {
+		s = s[i+1:]
+	}
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		s = s[:i]
+	}
+	if p, err := ParseHostPattern(s); err == nil {
+		return fmt.Sprintf("%q", p.String())
+	}
+	return want
+}
+
+func (v *validator) methods(c config) Methods {
+	if c.restricted != nil && c.allowed != nil {
+		v.bad("allowed_methods", "restricted_methods is set too", "one of the two")
+	}
+	if c.allowed != nil && len(c.allowed) == 0 {
+		v.bad("allowed_methods", "an empty list, which refuses everything", `at least one method, e.g. ["GET"]`)
+	}
+	return Methods{
+		Restricted: v.methodList("restricted_methods", c.restricted),
+		Allowed:    v.methodList("allowed_methods", c.allowed),
+	}
+}
+
+func (v *validator) methodList(field string, list []string) []string {
+	var out []string
+	for i, text := range list {
+		path := fmt.Sprintf("%s[%d]", field, i)
+		m, err := parseMethod(text)
+		switch {
+		case err != nil:
+			v.bad(path, found(text, err), `a method like "POST"`)
+			continue
+		case field == "allowed_methods" && (m == "TRACE" || m == "CONNECT"):
+			v.bad(path, strconv.Quote(m)+", which is refused for every API", "a method like \"GET\"")
+			continue
+		case slices.Contains(out, m):
+			v.warn(path, strconv.Quote(m)+" a second time", "each method once")
+			continue
+		case !slices.Contains(knownMethods(), m):
+			if near := nearMethod(m); near != "" {
+				v.bad(path, strconv.Quote(text)+", no method in use", fmt.Sprintf("did you mean %q?", near))
+				continue
+			}
+			v.warn(path, strconv.Quote(m)+", no method in use", "one of "+strings.Join(knownMethods()[:7], ", "))
+		}
+		out = append(out, m)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ranges compiles allow_private.
+func (v *validator) ranges(c config) []netip.Prefix {
+	if c.privateAll {
+		return PrivateRanges()
+	}
+	var out []netip.Prefix
+	if c.private != nil && len(c.private) == 0 {
+		v.warn("allow_private", "an empty list", "left out, which means the same")
+	}
+	for i, text := range c.private {
+		p, want := parseRange(text)
+		if want != "" {
+			v.bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(cut(text)), want)
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// cas reads and checks ca_file.
+func (v *validator) cas(name string) []byte {
+	if name == "" {
+		return nil
+	}
+	data, err := readNamed(v.root, v.api, name, maxCAs)
+	if err != nil {
+		v.bad("ca_file", reason(err), "a PEM file in the API's folder, or an absolute path")
+		return nil
+	}
+	count, rest := 0, data
+	for {
+		var block *pem.Block
+		block, rest = pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			v.bad("ca_file", fmt.Sprintf("a PEM block %q", cut(block.Type)), "CERTIFICATE blocks only")
+			return nil
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			v.bad("ca_file", fmt.Sprintf("certificate %d does not parse", count+1), "an X.509 certificate")
+			return nil
+		}
+		count++
+	}
+	if count == 0 {
+		v.bad("ca_file", "no certificate in the file", "PEM: -----BEGIN CERTIFICATE-----")
+		return nil
+	}
+	return data
+}
+
+func (v *validator) credential(raw rawCredential) Credential {
+	c := Credential{Name: raw.name, Surfaces: v.surfaces(raw)}
+	text, ok := v.reveal(raw)
+	if !ok {
+		return c
+	}
+	if problem, want := valueProblem(text); problem != "" {
+		v.bad(raw.path(), problem, want)
+		return c
+	}
+	if text == raw.name {
+		v.bad(raw.path(), "the token name itself", "the credential")
+		return c
+	}
+	if w := placeholder(text); w != "" {
+		v.warn(raw.path(), w, "the credential itself")
+	}
+	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+		v.warn(raw.path(), "a token name that is a single word, which requests may hold by chance", "one like "+raw.name+"_TOKEN")
+	}
+	c.Value = secret.New(text)
+	return c
+}
+
+// reveal reads the value from where the config has it.
+func (v *validator) reveal(raw rawCredential) (string, bool) {
+	switch {
+	case raw.value != nil:
+		return *raw.value, true
+	case raw.file != nil:
+		data, err := readNamed(v.root, v.api, *raw.file, maxSecretFile)
+		if err != nil {
+			v.bad(raw.path()+".file", reason(err), "a file in the API's folder, or an absolute path")
+			return "", false
+		}
+		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
+	case v.getenv == nil:
+		v.bad(raw.path()+".env", "a credential in the environment, which docker inspect shows to everybody who can use Docker",
+			`{"file": "/run/secrets/..."} or a value in config.json`)
+		return "", false
+	}
+	text := v.getenv(*raw.env)
+	if text == "" {
+		v.bad(raw.path()+".env", "a variable that is not set", "the name of one in the environment or in .env")
+	}
+	return text, text != ""
+}
+
+func (v *validator) surfaces(raw rawCredential) []Surface {
+	if raw.in == nil {
+		return []Surface{{Kind: SurfaceHeader}}
+	}
+	if len(raw.in) == 0 {
+		v.bad(raw.path()+".in", "an empty list", `left out, or at least one surface, e.g. ["header"]`)
+	}
+	var out []Surface
+	for i, text := range raw.in {
+		field := fmt.Sprintf("%s.in[%d]", raw.path(), i)
+		s, err := ParseSurface(text)
+		switch {
+		case err != nil:
+			v.bad(field, found(text, err), wantSurface(text))
+			continue
+		case slices.Contains(out, s):
+			v.warn(field, strconv.Quote(s.String())+" a second time", "each surface once")
+			continue
+		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
+			v.warn(field, strconv.Quote(s.String())+", where code could also publish the credential (a message's text, a comment)",
+				fmt.Sprintf("the one field that needs it, e.g. %q", s.String()+":key"))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func wantSurface(text string) string {
+	kind, field, named := strings.Cut(text, ":")
+	if kind == "header" && SinkHeader(field) {
+		return `"header", or the API's own header, e.g. "header:X-Api-Key"`
+	}
+	if near := nearest(kind, []string{"header", "query", "path", "body"}); near != "" && near != kind && !named {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return `"header", "header:Name", "query:name", "path" or "body:field"`
+}

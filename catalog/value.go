@@ -1,0 +1,54 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a credential, in bytes. Shorter ones would be found by chance in any response.
+const (
+	minValue = 8
+	maxValue = 8192
+)
+
+// valueProblem says what is wrong with a credential, without showing it, and what would be right.
+func valueProblem(s string) (found, want string) {
+	switch {
+	case s == "":
+		return "empty", fmt.Sprintf("a credential of at least %d bytes", minValue)
+	case !utf8.ValidString(s):
+		return "bytes that are not UTF-8", "a credential that is text"
+	case strings.ContainsAny(s, "\r\n"):
+		return "a line break in the credential", "one line"
+	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "a control character in the credential", "text without control characters"
+	case strings.TrimSpace(s) != s:
+		return "white space at the start or end of the credential", "the credential without it"
+	case len(s) < minValue:
+		return fmt.Sprintf("a credential of %d bytes", len(s)), fmt.Sprintf("at least %d: shorter ones appear in responses by chance", minValue)
+	case len(s) > maxValue:
+		return fmt.Sprintf("a credential of %d bytes", len(s)), fmt.Sprintf("at most %d", maxValue)
+	}
+	return "", ""
+}
+
+// placeholder says why a credential looks like none, or nothing.
+func placeholder(s string) string {
+	lower := strings.ToLower(s)
+	scheme, _, two := strings.Cut(lower, " ")
+	switch {
+	case two && slices.Contains([]string{"bearer", "basic", "token", "apikey"}, scheme):
+		return fmt.Sprintf("a credential behind the word %q, which code writes itself", scheme)
+	case strings.HasSuffix(s, "..."), strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">"),
+		strings.Contains(lower, "your_"), strings.Contains(lower, "your-"), strings.Contains(lower, "put_yours"), strings.Contains(lower, "changeme"),
+		strings.Contains(lower, "replace_me"), strings.Contains(lower, "replace-me"):
+		return "a placeholder, not a credential"
+	case strings.Trim(s, s[:1]) == "":
+		return "one character over and over"
+	case len(s) < 16 && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz") == "", len(s) < 12 && strings.Trim(s, "0123456789") == "":
+		return "a word or number, which is replaced by its token name wherever a response has it"
+	}
+	return ""
+}

@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+	"sync"
+)
+
+// digest identifies one API's content, credential values included.
+type digest [sha256.Size]byte
+
+// digestKey is random and lives as long as the process: versions are equal across loads, and say nothing about the
+// credentials in them to who can see a version.
+var digestKey = sync.OnceValue(func() []byte {
+	key := make([]byte, sha256.Size)
+	if _, err := rand.Read(key); err != nil {
+		panic(fmt.Sprintf("reading randomness for the catalog's version: %v", err))
+	}
+	return key
+})
+
+// field writes one length-prefixed string, so that no two contents run together.
+func field(h hash.Hash, s string) {
+	_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
+}
+
+// sum is the digest of everything in the API but when it was read.
+func (a *API) sum() digest {
+	h := hmac.New(sha256.New, digestKey())
+	for _, s := range []string{
+		a.Name, a.Description, a.Reference, string(a.CAs), a.Types, a.Stale,
+		fmt.Sprint(a.Active, a.AllowHTTP, a.Methods.Allowed != nil),
+		fmt.Sprint(len(a.Hosts), len(a.Credentials), len(a.Methods.Restricted), len(a.Methods.Allowed), len(a.AllowPrivate)),
+	} {
+		field(h, s)
+	}
+	for _, p := range a.Hosts {
+		field(h, p.String())
+	}
+	for _, c := range a.Credentials {
+		field(h, c.Name)
+		field(h, c.Value.Reveal())
+		field(h, strconv.Itoa(len(c.Surfaces)))
+		for _, s := range c.Surfaces {
+			field(h, s.String())
+		}
+	}
+	for _, m := range a.Methods.Restricted {
+		field(h, m)
+	}
+	for _, m := range a.Methods.Allowed {
+		field(h, m)
+	}
+	for _, p := range a.AllowPrivate {
+		field(h, p.String())
+	}
+	return digest(h.Sum(nil))
+}
+
+// versionOf identifies a set of APIs and the hosts that are closed besides.
+func versionOf(apis []*API, closed []string) string {
+	h := hmac.New(sha256.New, digestKey())
+	for _, a := range apis {
+		_, _ = h.Write(a.digest[:])
+	}
+	for _, p := range closed {
+		field(h, p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,25 @@
+// Command codeforge is the command line of CodeForge: it runs the embedded mode, talks to a running server, and helps
+// with apis/. codeforge help lists the commands.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/cli"
+)
+
+func main() {
+	ending := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		ending = append(ending, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ending...)
+	// A second Ctrl-C is not waited for.
+	context.AfterFunc(ctx, stop)
+	code := cli.Run(ctx, &cli.Env{Program: os.Args[0], Args: os.Args[1:], Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+	stop()
+	os.Exit(code)
+}

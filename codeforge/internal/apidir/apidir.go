@@ -1,0 +1,144 @@
+// Package apidir writes the folder of APIs: a new API's config.json, whole and valid or not at all.
+package apidir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+)
+
+// Entry is an API to be written.
+type Entry struct {
+	Name        string
+	Description string
+	Domains     []string
+	Reference   string
+	Restricted  []string
+	Credentials []Credential
+}
+
+// Credential is a token name with its value and surfaces; no surface means the default.
+type Credential struct {
+	Name     string
+	Value    secret.Value
+	Surfaces []string
+}
+
+// InvalidError says what is wrong with an Entry.
+type InvalidError struct{ Problems catalog.Problems }
+
+// Error is one line per mistake.
+func (e *InvalidError) Error() string { return e.Problems.String() }
+
+// Add writes dir/NAME/config.json, mode 0600, and returns its path and what deserves a look. Nothing is written when the
+// folder exists, or when the catalog would refuse the entry (an *InvalidError).
+func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the files in it are what is secret
+		return "", nil, fmt.Errorf("apis folder: %w", err)
+	}
+	text, err := e.render()
+	if err != nil {
+		return "", nil, err
+	}
+	final := filepath.Join(dir, e.Name)
+	if _, err := os.Lstat(final); err == nil {
+		return "", nil, fmt.Errorf("%s exists already: edit %s, or remove it first", final, filepath.Join(final, "config.json"))
+	}
+	// Names that begin with a dot are no API: the proxy does not see the folder before it is whole.
+	draft, err := os.MkdirTemp(dir, ".codeforge-new-")
+	if err != nil {
+		return "", nil, fmt.Errorf("writing the API: %w", err)
+	}
+	defer os.RemoveAll(draft)
+	if !fs.ValidPath(e.Name) || filepath.Base(e.Name) != e.Name {
+		return "", nil, fmt.Errorf("API name %q: letters, digits, - and _", e.Name)
+	}
+	folder := filepath.Join(draft, e.Name)
+	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // likewise
+		return "", nil, fmt.Errorf("writing the API: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600); err != nil {
+		return "", nil, fmt.Errorf("writing the API: %w", err)
+	}
+	_, problems := catalog.Load(draft, catalog.Options{})
+	if bad := problems.Errors(); len(bad) > 0 {
+		return "", nil, &InvalidError{bad}
+	}
+	if err := sameOwner(dir, folder); err != nil {
+		return "", nil, err
+	}
+	if err := os.Rename(folder, final); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return "", nil, fmt.Errorf("%s exists already", final)
+		}
+		return "", nil, fmt.Errorf("writing the API: %w", err)
+	}
+	return filepath.Join(final, "config.json"), problems.Warnings(), nil
+}
+
+// render is config.json in the order in which people read it.
+func (e Entry) render() ([]byte, error) {
+	type value struct {
+		Value string   `json:"value"`
+		In    []string `json:"in"`
+	}
+	var creds bytes.Buffer
+	creds.WriteString("{")
+	for i, c := range e.Credentials {
+		if i > 0 {
+			creds.WriteString(",")
+		}
+		var v any = c.Value.Reveal()
+		if len(c.Surfaces) > 0 {
+			v = value{c.Value.Reveal(), c.Surfaces}
+		}
+		name, err := marshal(c.Name)
+		if err != nil {
+			return nil, err
+		}
+		text, err := marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		creds.Write(name)
+		creds.WriteString(":")
+		creds.Write(text)
+	}
+	creds.WriteString("}")
+	config := struct {
+		Description string          `json:"description"`
+		Domains     []string        `json:"domains"`
+		Credentials json.RawMessage `json:"credentials,omitempty"`
+		Reference   string          `json:"reference,omitempty"`
+		Restricted  []string        `json:"restricted_methods,omitempty"`
+		Active      bool            `json:"active"`
+	}{e.Description, e.Domains, creds.Bytes(), e.Reference, e.Restricted, true}
+	compact, err := marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, compact, "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// marshal writes & and < as they are.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("writing JSON: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+)
+
+// finding is one thing that check found.
+type finding struct {
+	Severity string `json:"severity"`
+	File     string `json:"file"`
+	API      string `json:"api,omitempty"`
+	Field    string `json:"field,omitempty"`
+	Found    string `json:"found,omitempty"`
+	Want     string `json:"want,omitempty"`
+	Text     string `json:"text"`
+}
+
+func checkCommand() command {
+	return command{
+		name: "check", usage: "check", summary: "look for mistakes in apis/ and .env, without starting anything",
+		details: "Exit codes: 0 no mistake (there may be warnings); 1 there are mistakes, all of them listed.",
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			apis, asJSON := apisFlag(fs), jsonFlag(fs)
+			return func(_ context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("check takes no argument, got %q", args[0])
+				}
+				found, cat := inspect(e, *apis)
+				return showFindings(e, found, cat, *asJSON)
+			}
+		},
+	}
+}
+
+// inspect reads .env and the APIs.
+func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
+	var found []finding
+	w, err := readWorld(e)
+	if err != nil {
+		found = append(found, finding{Severity: "error", File: dotenvFile, Text: err.Error()})
+		w.values = map[string]string{}
+	}
+	var mistakes settings.Error
+	if _, err := settings.Parse(w.getenv); errors.As(err, &mistakes) {
+		for _, m := range mistakes {
+			found = append(found, finding{
+				Severity: "error", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
+				Text: fmt.Sprintf("%s: %s: %s: %s", dotenvFile, m.Name, m.Found, m.Want),
+			})
+		}
+	}
+	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
+		text := fmt.Sprintf("%s: there is no such folder; codeforge init makes it", apis)
+		if e.Getenv("CODEFORGE_CONTAINER") == "1" {
+			text = fmt.Sprintf("%s: not seen from inside the container, only the proxy has it; codeforge status shows what is in force, docker compose logs proxy what is wrong", apis)
+		}
+		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
+	}
+	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
+	for _, p := range problems {
+		found = append(found, finding{
+			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.String(),
+		})
+	}
+	return found, cat
+}
+
+func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) error {
+	failed := false
+	for _, f := range found {
+		failed = failed || f.Severity == "error"
+	}
+	if asJSON {
+		if found == nil {
+			found = []finding{}
+		}
+		if err := printJSON(e.Stdout, map[string]any{"ok": !failed, "findings": found}); err != nil {
+			return err
+		}
+	} else {
+		printFindings(e, found, cat)
+	}
+	if failed {
+		return silent(ExitFailed)
+	}
+	return nil
+}
+
+func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
+	p := newPainter(e, e.Stdout)
+	for _, f := range found {
+		colour := red
+		if f.Severity != "error" {
+			colour = yellow
+		}
+		fmt.Fprintf(e.Stdout, "%s %s\n", p.paint(colour, f.Severity+":"), quoteIfOdd(f.Text))
+	}
+	active, off := 0, 0
+	for _, a := range cat.APIs() {
+		if a.Active {
+			active++
+		} else {
+			off++
+		}
+	}
+	errs := 0
+	for _, f := range found {
+		if f.Severity == "error" {
+			errs++
+		}
+	}
+	fmt.Fprintf(e.Stdout, "%s, %d switched off, %s, %s.\n", count(active, "active API"), off, count(errs, "mistake"), count(len(found)-errs, "warning"))
+}

@@ -1,0 +1,259 @@
+// Package cli is the command line: one table of commands, one file per command.
+//
+// Exit codes: 0 it is done (or all is well), 1 it failed (or something is wrong), 2 the command line is wrong.
+// codeforge run has the exit code of the script, and 125 when the script could not be run.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+)
+
+// The exit codes.
+const (
+	ExitFailed = 1
+	ExitUsage  = 2
+	// ExitTimeout is codeforge run's when the script ran into its time limit.
+	ExitTimeout = 124
+	// ExitNotRun is codeforge run's when the script could not be run.
+	ExitNotRun = 125
+	// ExitInterrupted is codeforge run's after Ctrl-C.
+	ExitInterrupted = 130
+)
+
+// Env is what the program knows of the world.
+type Env struct {
+	// Program is how the user called it, Args what followed.
+	Program string
+	Args    []string
+	// Environ is the environment as NAME=value.
+	Environ []string
+	Stdin   *os.File
+	Stdout  *os.File
+	Stderr  *os.File
+}
+
+// Getenv is the value of a variable of Environ, or empty.
+func (e *Env) Getenv(name string) string {
+	for i := len(e.Environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(e.Environ[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// program is how the user can call this program again.
+func (e *Env) program() string {
+	if strings.ContainsRune(e.Program, '/') && !filepath.IsAbs(e.Program) {
+		return e.Program
+	}
+	return "codeforge"
+}
+
+// command is one row of the table.
+type command struct {
+	name, usage, summary string
+	// details follows the summary in the command's help.
+	details string
+	// setup declares the flags and returns what runs with the arguments that are no flags.
+	setup  func(*flag.FlagSet) func(ctx context.Context, e *Env, args []string) error
+	hidden bool
+}
+
+// commands is the table, in the order of the help.
+func commands() []command {
+	return []command{
+		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), runCommand(), stdioCommand(),
+		logsCommand(), receiptCommand(), skillsCommand(), doctorCommand(), versionCommand(), superviseCommand(), probeCommand(),
+	}
+}
+
+// exitError carries an exit code. A silent one has been explained already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError is a wrong command line.
+func usageError(format string, args ...any) error {
+	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// silent ends with a code when everything has been said.
+func silent(code int) error { return &exitError{code: code} }
+
+// Run runs the command line and returns the exit code.
+func Run(ctx context.Context, e *Env) int {
+	err := dispatch(ctx, e)
+	if err == nil {
+		return 0
+	}
+	code := ExitFailed
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code = exit.code
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(e.Stderr, "codeforge: "+text)
+	}
+	return code
+}
+
+func dispatch(ctx context.Context, e *Env) error {
+	if len(e.Args) == 0 {
+		printHelp(e.Stderr)
+		return silent(ExitUsage)
+	}
+	name, args := e.Args[0], e.Args[1:]
+	switch name {
+	case "help", "-h", "--help":
+		if len(args) == 0 {
+			printHelp(e.Stdout)
+			return nil
+		}
+		name, args = args[0], []string{"--help"}
+	case "--version":
+		name = "version"
+	}
+	for _, c := range commands() {
+		if c.name == name {
+			return c.run(ctx, e, args)
+		}
+	}
+	return usageError("there is no command %q; codeforge help lists them", name)
+}
+
+// run parses flags, which may stand before and after other arguments.
+func (c command) run(ctx context.Context, e *Env, args []string) error {
+	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	do := c.setup(fs)
+	var rest []string
+	for {
+		err := fs.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			c.printHelp(e.Stdout, fs)
+			return nil
+		}
+		if err != nil {
+			return usageError("%s: %w; codeforge %s --help says what it takes", c.name, err, c.name)
+		}
+		left := fs.Args()
+		if parsed := len(args) - len(left); parsed > 0 && args[parsed-1] == "--" {
+			rest = append(rest, left...)
+			break
+		}
+		if len(left) == 0 {
+			break
+		}
+		rest, args = append(rest, left[0]), left[1:]
+	}
+	return do(ctx, e, rest)
+}
+
+func printHelp(w io.Writer) {
+	fmt.Fprint(w, "codeforge runs a model's TypeScript in a sandbox whose only way out is a proxy that holds the credentials.\n\n")
+	for _, c := range commands() {
+		if !c.hidden {
+			fmt.Fprintf(w, "  codeforge %-44s %s\n", c.usage, c.summary)
+		}
+	}
+	fmt.Fprint(w, "\nExit codes: 0 done, 1 failed or something is wrong, 2 wrong command line. codeforge COMMAND --help says more.\n")
+}
+
+func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
+	fmt.Fprintf(w, "codeforge %s\n%s\n", c.usage, sentence(c.summary))
+	if c.details != "" {
+		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.details, "\n"))
+	}
+	first := true
+	fs.VisitAll(func(f *flag.Flag) {
+		if strings.HasPrefix(f.Usage, "internal") {
+			return
+		}
+		if first {
+			fmt.Fprintln(w)
+			first = false
+		}
+		kind, usage := flag.UnquoteUsage(f)
+		name := strings.TrimSpace("--" + f.Name + " " + kind)
+		if len(f.Name) == 1 {
+			name = name[1:]
+		}
+		if f.DefValue != "" && f.DefValue != "-1" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintf(w, "  %-18s %s\n", name, usage)
+	})
+}
+
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+
+// world is the environment with .env below it: the real environment wins. What NAME_FILE names has been read into NAME
+// where it could be: the daemons of the embedded mode cannot read the user's files. Parse says why if it could not.
+type world struct {
+	environ []string
+	values  map[string]string
+}
+
+// dotenvFile is the file of settings in the working directory.
+const dotenvFile = ".env"
+
+// readWorld reads .env, which need not exist.
+func readWorld(e *Env) (world, error) {
+	file, err := settings.ReadFile(dotenvFile)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return world{}, fmt.Errorf("reading %s: %w", dotenvFile, err)
+	}
+	w := world{values: map[string]string{}}
+	for name, value := range file {
+		w.values[name] = value
+	}
+	for _, kv := range e.Environ {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			w.values[name] = value
+		}
+	}
+	for _, name := range settings.InFile() {
+		if value, err := settings.Lookup(w.getenv, name); err == nil && value != "" && w.values[name] == "" {
+			w.values[name] = value
+			delete(w.values, name+"_FILE")
+		}
+	}
+	for name, value := range w.values {
+		w.environ = append(w.environ, name+"="+value)
+	}
+	return w, nil
+}
+
+func (w world) getenv(name string) string { return w.values[name] }
+
+// stateFlag declares --state.
+func stateFlag(fs *flag.FlagSet) *string {
+	return fs.String("state", statedir.Default, "`DIR` that keeps everything of this CodeForge")
+}
+
+func apisFlag(fs *flag.FlagSet) *string {
+	return fs.String("apis", "apis", "`DIR` of the APIs")
+}
+
+func jsonFlag(fs *flag.FlagSet) *bool { return fs.Bool("json", false, "print JSON") }

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// TestExitCode: codeforge run has the script's exit code.
+func TestExitCode(t *testing.T) {
+	for _, row := range []struct {
+		r    server.Result
+		want int
+	}{
+		{server.Result{}, 0},
+		{server.Result{Failed: true}, ExitNotRun},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Exited, Code: 7}}, 7},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Timeout, Code: 137}}, ExitTimeout},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM}}, ExitFailed},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM, Code: 137}}, 137},
+	} {
+		if got := exitCode(row.r); got != row.want {
+			t.Errorf("exitCode(%+v) = %d, want %d", row.r, got, row.want)
+		}
+	}
+}
+
+// TestQuote: what comes from outside cannot play tricks on the terminal.
+func TestQuote(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain text, ümlaut": "plain text, ümlaut", "\x1b[31mred": `"\x1b[31mred"`, "two\nlines": `"two\nlines"`,
+		"\xff": `"\xff"`, "right\u202eleft": `"right\u202eleft"`, "": "",
+	} {
+		if got := quoteIfOdd(in); got != want {
+			t.Errorf("quoteIfOdd(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestEveryCommandDocumentsItself: a summary, exit codes, and a help text for every flag.
+func TestEveryCommandDocumentsItself(t *testing.T) {
+	for _, c := range commands() {
+		if c.hidden {
+			continue
+		}
+		if c.summary == "" || !strings.HasPrefix(c.usage, c.name) {
+			t.Errorf("%s: summary %q, usage %q", c.name, c.summary, c.usage)
+		}
+		if c.name != "version" && !strings.Contains(c.details, "Exit codes:") {
+			t.Errorf("%s: its exit codes are not documented", c.name)
+		}
+	}
+}
+
+// TestConnect: how to connect, with a token as a place to fill in, never the token.
+func TestConnect(t *testing.T) {
+	u := statedir.Up{URL: "http://127.0.0.1:8080", Token: true}
+	if got, want := claudeCode(u), `claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp --header "Authorization: Bearer <MCP_AUTH_TOKEN>"`; got != want {
+		t.Errorf("got %s", got)
+	}
+	if got, want := claudeDesktop(u), `{"mcpServers":{"codeforge":{"command":"npx","args":["-y","mcp-remote","http://127.0.0.1:8080/mcp","--header","Authorization: Bearer <MCP_AUTH_TOKEN>"]}}}`; got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func api(restricted, allowed []string, host string, surfaces ...catalog.Surface) *catalog.API {
+	h, err := catalog.ParseHostPattern(host)
+	if err != nil {
+		panic(err)
+	}
+	return &catalog.API{
+		Name: "x", Hosts: []catalog.HostPattern{h}, Methods: catalog.Methods{Restricted: restricted, Allowed: allowed},
+		Credentials: []catalog.Credential{{Name: "X_TOKEN", Surfaces: surfaces}},
+	}
+}
+
+// TestProbe: api test sends what changes nothing, with the token where it may stand.
+func TestProbe(t *testing.T) {
+	header := catalog.Surface{Kind: catalog.SurfaceHeader}
+	for _, row := range []struct {
+		name                       string
+		api                        *catalog.API
+		method, url, header, value string
+	}{
+		{"header", api(nil, nil, "a.example", header), "GET", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
+		{"GET restricted", api([]string{"GET"}, nil, "a.example", header), "HEAD", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
+		{"OPTIONS only", api(nil, []string{"OPTIONS", "POST"}, "a.example"), "OPTIONS", "https://a.example/v1", "", ""},
+		{"named header", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceHeader, Field: "X-Api-Key"}), "GET", "https://a.example/v1", "X-Api-Key", "X_TOKEN"},
+		{"query", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceQuery, Field: "key"}), "GET", "https://a.example/v1?key=X_TOKEN", "", ""},
+		{"body", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceBody}), "GET", "https://a.example/v1", "", ""},
+		{"any query", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceQuery}), "GET", "https://a.example/v1", "", ""},
+	} {
+		p, err := newProbe(row.api, "/v1")
+		if err != nil || p.Method != row.method || p.URL != row.url || p.Header != row.header || p.Value != row.value {
+			t.Errorf("%s: %+v, %v", row.name, p, err)
+		}
+	}
+	for name, a := range map[string]*catalog.API{
+		"no harmless method": api([]string{"GET", "HEAD", "OPTIONS"}, nil, "a.example"),
+		"POST only":          api(nil, []string{"POST"}, "a.example"),
+		"wildcards only":     api(nil, nil, "*.a.example"),
+	} {
+		if p, err := newProbe(a, "/"); err == nil {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// TestProbeScript: a host or path cannot break out of the script.
+func TestProbeScript(t *testing.T) {
+	p := probe{Method: "GET", URL: `https://a.example/"); evil(); ("`, Header: "A", Value: "b\"\n"}
+	got := p.script()
+	if strings.Contains(got, `"); evil(); ("`) && !strings.Contains(got, `\"); evil(); (\"`) {
+		t.Errorf("it broke out: %s", got)
+	}
+}
+
+// TestVerdict: what came of it, in words that say what to do.
+func TestVerdict(t *testing.T) {
+	p := probe{Method: "GET", URL: "https://a.example/", Token: "X_TOKEN"}
+	swapped := []controlapi.Swap{{Name: "X_TOKEN", In: "header:Authorization"}}
+	for _, row := range []struct {
+		name string
+		x    *controlapi.Exchange
+		ok   bool
+		says string
+	}{
+		{"good", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200, Swapped: swapped}, true, "X_TOKEN was swapped"},
+		{"not found", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 404, Swapped: swapped}, true, "--path"},
+		{"wrong credential", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 401, Swapped: swapped}, false, "is the credential right"},
+		{"forbidden", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 403, Swapped: swapped}, false, "permission"},
+		{"their fault", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 503, Swapped: swapped}, false, "error of its own"},
+		{"not swapped", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200}, false, "config.json"},
+		{"refused", &controlapi.Exchange{Outcome: controlapi.OutcomeDenied, Status: 403, Code: "method_restricted"}, false, "method_restricted"},
+		{"unreachable", &controlapi.Exchange{Outcome: controlapi.OutcomeFailed, Status: 502, Code: "upstream_tls"}, false, "ca_file"},
+		{"never sent", nil, false, "no request reached the proxy"},
+	} {
+		r := server.Result{Receipt: &controlapi.Receipt{}}
+		if row.x != nil {
+			r.Receipt.Exchanges = []controlapi.Exchange{*row.x}
+		}
+		if v := judge(p, r); v.OK != row.ok || !strings.Contains(v.Text, row.says) {
+			t.Errorf("%s: %+v, want %v saying %q", row.name, v, row.ok, row.says)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"golang.org/x/term"
+)
+
+func downCommand() command {
+	return command{
+		name: "down", usage: "down [--purge]", summary: "stop the CodeForge that codeforge up started",
+		details: `
+What it keeps (skills, the certificate authority, logs) stays. --purge lists it and, when you agree, removes it; apis/ and
+.env are not part of it.
+
+Exit codes: 0 stopped, or it was not running; 1 it could not be stopped or removed.`,
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			state, asJSON := stateFlag(fs), jsonFlag(fs)
+			purge := fs.Bool("purge", false, "remove the state directory too")
+			yes := fs.Bool("yes", false, "do not ask before removing")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("down takes no argument, got %q", args[0])
+				}
+				dir, err := statedir.Find(*state)
+				if err != nil {
+					return err
+				}
+				p := startProgress(e, "stopping")
+				stopped, err := embedded.Stop(ctx, dir)
+				p.stop()
+				if err != nil && (!*purge || !errors.Is(err, embedded.ErrUnsupported)) {
+					return err
+				}
+				if err := sayStopped(e, dir, stopped, *asJSON); err != nil || !*purge {
+					return err
+				}
+				return purgeState(e, dir, *yes)
+			}
+		},
+	}
+}
+
+func sayStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
+	if asJSON {
+		return printJSON(e.Stdout, map[string]any{"stopped": stopped, "state": dir.Path()})
+	}
+	text := "CodeForge was not running"
+	if stopped {
+		text = "CodeForge is stopped"
+	}
+	_, err := fmt.Fprintf(e.Stdout, "%s (state directory %s).\n", text, dir.Path())
+	return err
+}
+
+// purgeState lists what is in the state directory, asks, and removes it.
+func purgeState(e *Env, dir statedir.Dir, yes bool) error {
+	if !dir.Exists() {
+		_, err := fmt.Fprintln(e.Stdout, "There is no state to remove.")
+		return err
+	}
+	if _, err := os.Stat(dir.Join("lock")); err != nil {
+		return fmt.Errorf("%s is no state directory of CodeForge (it has no file named lock): nothing is removed", dir.Path())
+	}
+	entries, err := os.ReadDir(dir.Path())
+	if err != nil {
+		return fmt.Errorf("looking at the state directory: %w", err)
+	}
+	fmt.Fprintf(e.Stdout, "In %s:\n", dir.Path())
+	for _, entry := range entries {
+		files, size := measure(dir.Join(entry.Name()))
+		fmt.Fprintf(e.Stdout, "  %-14s %5d files %10d bytes\n", entry.Name(), files, size)
+	}
+	if !yes {
+		if !term.IsTerminal(int(e.Stdin.Fd())) {
+			return errors.New("nothing is removed: say --yes to remove it all without being asked")
+		}
+		fmt.Fprint(e.Stderr, "Remove all of it, skills included? [y/N] ")
+		line, _ := bufio.NewReader(e.Stdin).ReadString('\n') // no answer is no
+		if !strings.EqualFold(strings.TrimSpace(line), "y") {
+			return errors.New("nothing is removed")
+		}
+	}
+	if err := os.RemoveAll(dir.Path()); err != nil {
+		return fmt.Errorf("removing the state directory: %w", err)
+	}
+	_, err = fmt.Fprintln(e.Stdout, "Removed.")
+	return err
+}
+
+// measure counts the files below a path and their size; what cannot be read counts as nothing.
+func measure(path string) (files int, size int64) {
+	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // see above
+		}
+		files++
+		if info, err := d.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	return files, size
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+)
+
+// exampleConfig is what init puts into apis/example: a template that is never loaded.
+const exampleConfig = `{
+  "description": "Stripe payments",
+  "domains": ["api.stripe.com"],
+  "credentials": {
+    "STRIPE_AUTH_TOKEN": "sk_live_..."
+  },
+  "reference": "https://docs.stripe.com/api",
+  "restricted_methods": ["DELETE"],
+  "active": true
+}
+`
+
+func initCommand() command {
+	return command{
+		name: "init", usage: "init", summary: "make apis/ and .env here",
+		details: "What exists is left as it is.\n\nExit codes: 0 done; 1 something could not be written.",
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			asJSON := jsonFlag(fs)
+			return func(_ context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("init takes no argument, got %q", args[0])
+				}
+				return initHere(e, *asJSON)
+			}
+		},
+	}
+}
+
+func initHere(e *Env, asJSON bool) error {
+	type file struct {
+		path, text string
+		mode       fs.FileMode
+	}
+	var made, kept []string
+	for _, f := range []file{
+		{filepath.Join("apis", "example", "config.json.example"), exampleConfig, 0o644},
+		{dotenvFile, dotenvTemplate(), 0o600},
+	} {
+		err := writeNew(f.path, f.text, f.mode)
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			kept = append(kept, f.path)
+		case err != nil:
+			return err
+		default:
+			made = append(made, f.path)
+		}
+	}
+	if asJSON {
+		return printJSON(e.Stdout, map[string][]string{"made": made, "kept": kept})
+	}
+	for _, f := range made {
+		fmt.Fprintf(e.Stdout, "made  %s\n", f)
+	}
+	for _, f := range kept {
+		fmt.Fprintf(e.Stdout, "kept  %s\n", f)
+	}
+	fmt.Fprint(e.Stdout, "Next: codeforge api add NAME, then codeforge up (Linux) or docker compose up -d --build.\n")
+	return nil
+}
+
+// writeNew writes a file that does not exist yet, and its folder.
+func writeNew(path, text string, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the files in it are what is secret
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// dotenvTemplate lists every setting with its default, commented out.
+func dotenvTemplate() string {
+	var b strings.Builder
+	b.WriteString("# Settings of CodeForge. All are optional; these are the defaults.\n")
+	for _, name := range settings.Names() {
+		fmt.Fprintf(&b, "# %s=%s\n", name, settings.Default(name))
+	}
+	return b.String()
+}

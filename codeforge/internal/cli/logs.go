@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/journal"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+func logsCommand() command {
+	return command{
+		name: "logs", usage: "logs [-f] [--run ID]", summary: "show what went through the proxy, one line per exchange",
+		details: `
+Kept are the last exchanges, in the state directory's log/exchanges.ndjson. What the daemons say is in log/codeforge.log.
+In Docker mode, docker compose exec mcp-server codeforge logs shows what happens from now on, until Ctrl-C.
+
+Exit codes: 0 shown; 1 there is nothing to show it from.`,
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			var o logsOptions
+			fs.BoolVar(&o.follow, "f", false, "go on with what happens from now on, until Ctrl-C")
+			fs.StringVar(&o.run, "run", "", "`ID` of a run, or how it begins: only its exchanges")
+			fs.StringVar(&o.state, "state", statedir.Default, "`DIR` that keeps everything of this CodeForge")
+			fs.StringVar(&o.control, "control", "", "`SOCKET` of the proxy's control API, in place of the state directory")
+			fs.BoolVar(&o.json, "json", false, "print JSON, one event per line")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("logs takes no argument, got %q", args[0])
+				}
+				return o.show(ctx, e)
+			}
+		},
+	}
+}
+
+// containerControl is where the proxy's control socket is in mcp-server's container.
+const containerControl = "/run/codeforge/control/proxy.sock"
+
+type logsOptions struct {
+	follow, json        bool
+	run, state, control string
+}
+
+func (o logsOptions) show(ctx context.Context, e *Env) error {
+	p := newPainter(e, e.Stdout)
+	print := func(ev controlapi.Event) { o.print(e.Stdout, p, ev) }
+	dir, err := statedir.Find(o.state)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(containerControl); err == nil && o.control == "" && !dir.Exists() {
+		o.control = containerControl
+	}
+	if o.control != "" {
+		c := controlapi.NewClient(o.control)
+		defer c.Close()
+		err := c.Events(ctx, print)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	if !dir.Exists() {
+		return fmt.Errorf("there is no state directory %s: codeforge up makes it; in Docker mode: docker compose exec mcp-server codeforge logs", dir.Path())
+	}
+	if err := journal.Read(dir.Path(), print); err != nil {
+		return err
+	}
+	if o.follow {
+		return journal.Follow(ctx, dir.Path(), print)
+	}
+	return nil
+}
+
+func (o logsOptions) print(w io.Writer, p painter, ev controlapi.Event) {
+	x := ev.Exchange
+	if x == nil || !strings.HasPrefix(x.Run, o.run) {
+		return
+	}
+	if o.json {
+		_ = printJSONLine(w, ev)
+		return
+	}
+	run := x.Run
+	if run == "" {
+		run = "-"
+	}
+	fmt.Fprintf(w, "%s %s %s\n", p.paint(dim, x.At.Local().Format("2006-01-02 15:04:05.000")), quoteIfOdd(run), exchangeLine(p, *x))
+}
+
+func receiptCommand() command {
+	return command{
+		name: "receipt", usage: "receipt [RUN]", summary: "show what the proxy did for one run",
+		details: "RUN is a run's id or how it begins; without it, the last run.\n\nExit codes: 0 shown; 1 that run is not known (any more).",
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			state, asJSON := stateFlag(fs), jsonFlag(fs)
+			return func(_ context.Context, e *Env, args []string) error {
+				if len(args) > 1 {
+					return usageError("receipt takes one run, got %d", len(args))
+				}
+				dir, err := statedir.Find(*state)
+				if err != nil {
+					return err
+				}
+				run := strings.Join(args, "")
+				r, ok, err := journal.Receipt(dir.Path(), run)
+				switch {
+				case err != nil:
+					return err
+				case !ok && run == "":
+					return errors.New("no run is recorded in " + dir.Path() + " yet")
+				case !ok:
+					return fmt.Errorf("no run %q is recorded in %s; codeforge logs shows what is", run, dir.Path())
+				case *asJSON:
+					return printJSON(e.Stdout, r)
+				}
+				printReceipt(newPainter(e, e.Stdout), e.Stdout, r)
+				return nil
+			}
+		},
+	}
+}

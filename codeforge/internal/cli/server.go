@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+)
+
+// target is where a command finds the server.
+type target struct{ state, url *string }
+
+func targetFlags(fs *flag.FlagSet) target {
+	return target{
+		state: stateFlag(fs),
+		url:   fs.String("url", "", "`URL` of the MCP endpoint (default: CODEFORGE_URL, then what runs on the state directory, then http://127.0.0.1:MCP_PORT/mcp)"),
+	}
+}
+
+// config reads what the flags leave open from the environment and .env.
+func (t target) config(e *Env) (server.Config, error) {
+	w, err := readWorld(e)
+	if err != nil {
+		return server.Config{}, err
+	}
+	dir, err := statedir.Find(*t.state)
+	if err != nil {
+		return server.Config{}, err
+	}
+	port := w.getenv("MCP_PORT")
+	if port == "" {
+		port = "8080"
+	}
+	c := server.Config{URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port), Token: secret.New(w.getenv("MCP_AUTH_TOKEN"))}
+	if c.URL == "" {
+		c.URL = w.getenv("CODEFORGE_URL")
+	}
+	return c, nil
+}

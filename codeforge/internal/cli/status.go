@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// state is what status tells.
+type state struct {
+	Running bool   `json:"running"`
+	Dir     string `json:"state"`
+	// URL is where a server answers that no supervisor on Dir started: in Docker, or by another user.
+	URL     string              `json:"url,omitempty"`
+	Up      *statedir.Up        `json:"up,omitempty"`
+	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
+	Problem string              `json:"problem,omitempty"`
+}
+
+func statusCommand() command {
+	return command{
+		name: "status", usage: "status", summary: "say whether CodeForge runs, and how to connect",
+		details: "Exit codes: 0 it runs and serves; 1 it does not.",
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			t, asJSON := targetFlags(fs), jsonFlag(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("status takes no argument, got %q", args[0])
+				}
+				c, err := t.config(e)
+				if err != nil {
+					return err
+				}
+				s := look(ctx, c)
+				if *asJSON {
+					err = printJSON(e.Stdout, s)
+				} else {
+					printState(e, s)
+				}
+				if err == nil && (!s.Running || s.Problem != "") {
+					return silent(ExitFailed)
+				}
+				return err
+			}
+		},
+	}
+}
+
+// look asks the running system.
+func look(ctx context.Context, c server.Config) state {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	s := state{Dir: c.State.Path()}
+	place, err := server.Locate(c)
+	switch {
+	case err != nil:
+		s.Problem = err.Error()
+		return s
+	case place.State == nil:
+		if err := server.Ready(ctx, c, place); err != nil {
+			s.Problem = err.Error()
+			return s
+		}
+		s.Running, s.URL = true, place.URL
+		if _, err := os.Stat(containerControl); err == nil {
+			s.askProxy(ctx, containerControl)
+		}
+		return s
+	}
+	up, err := c.State.Running()
+	if err != nil {
+		s.Problem = err.Error()
+		return s
+	}
+	s.Running, s.Up = true, &up
+	path, release, err := c.State.Socket(statedir.ControlSocket)
+	if err != nil {
+		s.Problem = err.Error()
+		return s
+	}
+	defer release()
+	s.askProxy(ctx, path)
+	return s
+}
+
+// askProxy asks the proxy what is in force.
+func (s *state) askProxy(ctx context.Context, socket string) {
+	client := controlapi.NewClient(socket)
+	defer client.Close()
+	cat, err := client.Catalog(ctx)
+	if err != nil {
+		s.Problem = err.Error()
+		return
+	}
+	s.Catalog = &cat
+}
+
+func printState(e *Env, s state) {
+	if !s.Running {
+		fmt.Fprintf(e.Stdout, "%s.\n", strings.TrimSuffix(s.Problem, "."))
+		return
+	}
+	if s.Up == nil {
+		fmt.Fprintf(e.Stdout, "CodeForge answers at %s (in Docker, or started elsewhere).\n", s.URL)
+		if s.Catalog != nil {
+			printCatalog(e.Stdout, *s.Catalog, "apis")
+		}
+		if s.Problem != "" {
+			fmt.Fprintf(e.Stdout, "  problem: %s\n", quoteIfOdd(s.Problem))
+		}
+		return
+	}
+	fmt.Fprintf(e.Stdout, "CodeForge %s runs (process %d, %d slots, since %s).\n", s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
+	printConnect(e, *s.Up)
+	fmt.Fprintln(e.Stdout)
+	if s.Catalog != nil {
+		printCatalog(e.Stdout, *s.Catalog, s.Up.APIs)
+	}
+	if s.Problem != "" {
+		fmt.Fprintf(e.Stdout, "  problem: %s\n", quoteIfOdd(s.Problem))
+	}
+}

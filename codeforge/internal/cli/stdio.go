@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+	"flag"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+)
+
+func stdioCommand() command {
+	return command{
+		name: "stdio", usage: "stdio", summary: "speak MCP on standard input and output, for clients that start a program",
+		details: "It joins the server that runs on the state directory, or at the URL; it starts none.\n\nExit codes: 0 the client or the server closed; 1 there is no server.",
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			t := targetFlags(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("stdio takes no argument, got %q", args[0])
+				}
+				c, err := t.config(e)
+				if err != nil {
+					return err
+				}
+				return server.Stdio(ctx, c, e.Stdin, e.Stdout)
+			}
+		},
+	}
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+)
+
+// upOptions are the flags of up.
+type upOptions struct {
+	apis, state, bin, deno string
+	port, slots            int
+	detach, json           bool
+	reportFD               int
+}
+
+func upCommand() command {
+	return command{
+		name: "up", usage: "up [--detach]", summary: "start CodeForge on this machine, without Docker",
+		details: `
+It stays in the foreground until Ctrl-C; --detach returns when everything serves. Settings come from the environment,
+then from .env in the working directory. If CodeForge runs already on the state directory, this says how to connect.
+
+Exit codes: 0 stopped, or started with --detach, or running already; 1 it could not start, or a part of it broke.`,
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			var o upOptions
+			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
+			fs.StringVar(&o.state, "state", statedir.Default, "`DIR` that keeps everything of this CodeForge")
+			fs.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: where codeforge is)")
+			fs.StringVar(&o.deno, "deno", "", "`PATH` of Deno (default: DENO_PATH, then .tools/deno beside the binaries)")
+			fs.IntVar(&o.port, "port", -1, "`N`, the port of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
+			fs.IntVar(&o.slots, "slots", 0, "`N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
+			fs.BoolVar(&o.detach, "detach", false, "go on in the background")
+			fs.BoolVar(&o.json, "json", false, "print JSON when ready")
+			fs.IntVar(&o.reportFD, "report-fd", 0, "internal: where --detach waits for the outcome")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("up takes no argument, got %q", args[0])
+				}
+				if o.detach {
+					return o.runDetached(ctx, e)
+				}
+				return o.run(ctx, e)
+			}
+		},
+	}
+}
+
+// config is what the flags and the settings say.
+func (o upOptions) config(e *Env) (embedded.Config, error) {
+	w, err := readWorld(e)
+	if err != nil {
+		return embedded.Config{}, err
+	}
+	set, err := settings.Parse(w.getenv)
+	if err != nil {
+		return embedded.Config{}, fmt.Errorf("settings (.env and the environment):\n%w", err)
+	}
+	c := embedded.Config{
+		APIs: o.apis, Bin: o.bin, Deno: o.deno, Settings: set, Port: o.port, Slots: o.slots, Environ: w.environ,
+		Quiet: o.reportFD > 0, Stderr: e.Stderr,
+	}
+	if c.Deno == "" {
+		c.Deno = w.getenv("DENO_PATH")
+	}
+	if c.Port < 0 {
+		c.Port = set.MCPPort
+	}
+	if c.Port > 65535 {
+		return c, usageError("--port %d: want a number from 0 to 65535", c.Port)
+	}
+	if c.Slots == 0 {
+		c.Slots = set.Slots
+	}
+	if c.Slots < 1 || c.Slots > 100 {
+		return c, usageError("--slots %d: want a number from 1 to 100", c.Slots)
+	}
+	return c, nil
+}
+
+// run is up in the foreground.
+func (o upOptions) run(ctx context.Context, e *Env) error {
+	report := func(r outcome) error { return printOutcome(e, r, o.json) }
+	if o.reportFD > 0 {
+		pipe := os.NewFile(uintptr(o.reportFD), "report")
+		report = func(r outcome) error {
+			err := json.NewEncoder(pipe).Encode(r)
+			_ = pipe.Close()
+			return err
+		}
+	}
+	c, err := o.config(e)
+	if err == nil {
+		c.State, err = statedir.Create(o.state)
+	}
+	if err == nil {
+		err = embedded.Run(ctx, c, func(r embedded.Ready) error { return report(outcome{Ready: &r}) })
+	}
+	var running *embedded.RunningError
+	if errors.As(err, &running) {
+		return report(outcome{Running: &running.Up})
+	}
+	if err != nil && o.reportFD > 0 {
+		_ = report(outcome{Error: err.Error()})
+	}
+	return err
+}
+
+// outcome is how a start ended: one field is set.
+type outcome struct {
+	Ready   *embedded.Ready `json:"ready,omitempty"`
+	Running *statedir.Up    `json:"running,omitempty"`
+	Error   string          `json:"error,omitempty"`
+}
+
+// runDetached starts up again in a session of its own and waits for the outcome.
+func (o upOptions) runDetached(ctx context.Context, e *Env) error {
+	if _, err := o.config(e); err != nil {
+		return err
+	}
+	dir, err := statedir.Create(o.state)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(dir.Join("log", "supervisor.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	defer log.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	args := []string{
+		"up", "--report-fd", "3", "--state", dir.Path(), "--apis", o.apis, "--bin", o.bin, "--deno", o.deno,
+		"--port", strconv.Itoa(o.port), "--slots", strconv.Itoa(o.slots),
+	}
+	cmd := exec.Command(self, args...) //nolint:gosec,noctx // this very program, which outlives this process
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = e.Environ, log, log, []*os.File{write}
+	cmd.SysProcAttr = ownSession()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting in the background: %w", err)
+	}
+	_ = write.Close()
+	p := startProgress(e, "starting")
+	var r outcome
+	got := make(chan error, 1)
+	go func() { got <- json.NewDecoder(read).Decode(&r) }()
+	select {
+	case err = <-got:
+		p.stop()
+	case <-ctx.Done():
+		p.stop()
+		_ = cmd.Process.Signal(os.Interrupt)
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("the start in the background ended without a word; look into %s", log.Name())
+	}
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	return printOutcome(e, r, o.json)
+}
+
+// printOutcome tells the user how to connect.
+func printOutcome(e *Env, r outcome, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(e.Stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	if r.Running != nil {
+		fmt.Fprintf(e.Stdout, "CodeForge is running already (process %d, since %s).\n", r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
+		printConnect(e, *r.Running)
+		return nil
+	}
+	printReady(e, *r.Ready)
+	return nil
+}
+
+// innerCommand is the inner process of up or doctor.
+func innerCommand(name string, inner func(context.Context, *Env) error) command {
+	return command{
+		name: name, usage: name, summary: "internal", hidden: true,
+		setup: func(*flag.FlagSet) func(context.Context, *Env, []string) error {
+			return func(ctx context.Context, e *Env, _ []string) error { return inner(ctx, e) }
+		},
+	}
+}
+
+func superviseCommand() command {
+	return innerCommand(embedded.SuperviseCommand, func(ctx context.Context, e *Env) error {
+		if embedded.Supervise(ctx, e.Environ, e.Stderr) != nil {
+			return silent(ExitFailed) // the outer process says it
+		}
+		return nil
+	})
+}
+
+func probeCommand() command {
+	return innerCommand(embedded.ProbeCommand, func(ctx context.Context, _ *Env) error { return embedded.RunProbe(ctx) })
+}

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime"
+
+	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
+)
+
+func versionCommand() command {
+	return command{
+		name: "version", usage: "version", summary: "say which CodeForge this is",
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			asJSON := jsonFlag(fs)
+			return func(_ context.Context, e *Env, _ []string) error {
+				if *asJSON {
+					return printJSON(e.Stdout, map[string]string{
+						"version": version.Version, "deno": deno.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+					})
+				}
+				_, err := fmt.Fprintf(e.Stdout, "codeforge %s (%s/%s, %s; for Deno %s)\n", version.Version, runtime.GOOS, runtime.GOARCH, runtime.Version(), deno.Version)
+				return err
+			}
+		},
+	}
+}

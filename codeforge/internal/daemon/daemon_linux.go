@@ -1,0 +1,180 @@
+// Package daemon is one child process of the supervisor: started with inherited files, watched, and stopped with
+// SIGTERM, then SIGKILL.
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+// Config says what to start.
+type Config struct {
+	// Name is the binary's name, for messages.
+	Name string
+	Path string
+	Args []string
+	// Env is the whole environment, without LISTEN_FDS.
+	Env []string
+	// Files are inherited from descriptor 3 on and named in LISTEN_FDNAMES.
+	Files []slot.File
+	// User is what the process runs as. Nil: like the supervisor.
+	User *syscall.Credential
+	// Log takes what the process prints, line by line and never half a line.
+	Log io.Writer
+}
+
+// Daemon is a running process.
+type Daemon struct {
+	name string
+	cmd  *exec.Cmd
+	out  *tail
+	done chan struct{}
+	err  error
+}
+
+// Start starts the process. Its working directory is /.
+func Start(c Config) (*Daemon, error) {
+	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec,noctx // our own binaries; Stop ends them in order
+	cmd.Dir = "/"
+	cmd.Env = c.Env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.User, Setpgid: true}
+	if len(c.Files) > 0 {
+		var names []string
+		for _, f := range c.Files {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, f.File)
+			names = append(names, slot.FileName(f.Slot, f.Kind))
+		}
+		cmd.Env = append(append([]string(nil), c.Env...), slot.Environ(names)...)
+	}
+	d := &Daemon{name: c.Name, cmd: cmd, out: &tail{to: c.Log}, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = d.out, d.out
+	// A grandchild that keeps the pipe open must not keep Wait from returning.
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", c.Name, err)
+	}
+	go func() {
+		d.err = cmd.Wait()
+		d.out.flush()
+		close(d.done)
+	}()
+	return d, nil
+}
+
+// Name is the binary's name.
+func (d *Daemon) Name() string { return d.name }
+
+// PID is the process id, as the supervisor sees it.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (d *Daemon) Done() <-chan struct{} { return d.done }
+
+// Cause says how an ended process ended, with the last line it printed. Call it only after Done.
+func (d *Daemon) Cause() error {
+	how := "ended by itself"
+	var exit *exec.ExitError
+	switch {
+	case errors.As(d.err, &exit):
+		how = exit.String()
+	case d.err != nil:
+		how = d.err.Error()
+	}
+	if last := d.out.lastLine(); last != "" {
+		return fmt.Errorf("%s stopped (%s): %s", d.name, how, last)
+	}
+	return fmt.Errorf("%s stopped (%s)", d.name, how)
+}
+
+// Stop asks the process to end, kills it after the grace period, and returns when it has ended.
+func (d *Daemon) Stop(grace time.Duration) {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-d.done:
+		return
+	case <-time.After(grace):
+	}
+	_ = d.cmd.Process.Kill()
+	<-d.done
+}
+
+// tail passes whole lines on and remembers the last one.
+type tail struct {
+	mu   sync.Mutex
+	to   io.Writer
+	part []byte
+	last string
+}
+
+// maxLine bounds what is held of a line that does not end.
+const maxLine = 64 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.part = append(t.part, p...)
+	end := strings.LastIndexByte(string(t.part), '\n') + 1
+	if end == 0 && len(t.part) > maxLine {
+		t.part = append(t.part, '\n')
+		end = len(t.part)
+	}
+	if end == 0 {
+		return len(p), nil
+	}
+	t.pass(t.part[:end])
+	t.part = append(t.part[:0], t.part[end:]...)
+	return len(p), nil
+}
+
+func (t *tail) pass(lines []byte) {
+	text := strings.TrimSpace(string(lines))
+	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
+		text = text[i+1:]
+	}
+	if text != "" {
+		t.last = text
+	}
+	if t.to != nil {
+		_, _ = t.to.Write(lines)
+	}
+}
+
+func (t *tail) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.part) > 0 {
+		t.pass(append(t.part, '\n'))
+		t.part = nil
+	}
+}
+
+func (t *tail) lastLine() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+// Wait waits for the first of several to end, or for stop. It returns nil when stop came first.
+func Wait(stop <-chan struct{}, list ...*Daemon) *Daemon {
+	first := make(chan *Daemon, len(list))
+	for _, d := range list {
+		go func() {
+			<-d.done
+			first <- d
+		}()
+	}
+	select {
+	case d := <-first:
+		return d
+	case <-stop:
+		return nil
+	}
+}

@@ -1,0 +1,117 @@
+// Package deno finds the Deno executable and says whether it is the one CodeForge is built for.
+package deno
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Version is the pinned version: the one in sandbox-image/deno.version (held by a test).
+const Version = "2.9.6"
+
+// oldest is the first version that has every flag the sandbox uses.
+const oldest = "2.4.0"
+
+// Find is the executable: path, when one is given, or .tools/deno beside the folder of the binaries, or deno beside
+// them. The warning says that it is not the pinned version.
+func Find(ctx context.Context, path, bin string) (real, warning string, err error) {
+	candidates := []string{path}
+	if path == "" {
+		candidates = []string{filepath.Join(filepath.Dir(bin), ".tools", "deno"), filepath.Join(bin, "deno")}
+	}
+	for _, c := range candidates {
+		if info, err := os.Stat(c); err == nil && info.Mode().IsRegular() {
+			real = c
+			break
+		}
+	}
+	switch {
+	case real == "" && path != "":
+		return "", "", fmt.Errorf("there is no Deno at %s: correct DENO_PATH (or --deno)", path)
+	case real == "":
+		return "", "", fmt.Errorf("there is no Deno %s (looked for %s): make deno fetches it, or set DENO_PATH to one you have", Version, strings.Join(candidates, " and "))
+	}
+	if real, err = filepath.Abs(real); err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("finding Deno: %w", err)
+	}
+	have, err := Ask(ctx, real)
+	if err != nil {
+		return "", "", err
+	}
+	warning, err = Judge(have)
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", real, err)
+	}
+	return real, warning, nil
+}
+
+// Ask runs the executable for its version, e.g. "2.9.6".
+func Ask(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version") //nolint:gosec // the path is the user's own setting
+	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent"}
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", path, err)
+	}
+	f := strings.Fields(string(out))
+	if len(f) < 2 || f[0] != "deno" {
+		return "", fmt.Errorf("asking %s for its version: it is not Deno", path)
+	}
+	return f[1], nil
+}
+
+// Judge compares a version with the pinned one: an error when the sandbox cannot use it, a warning when it is not the
+// one CodeForge is tested with.
+func Judge(version string) (warning string, err error) {
+	v, err := parse(version)
+	if err != nil {
+		return "", err
+	}
+	low, _ := parse(oldest)
+	pin, _ := parse(Version)
+	switch {
+	case less(v, low):
+		return "", fmt.Errorf("version %s of Deno is too old: CodeForge needs %s (make deno fetches it)", version, Version)
+	case less(v, pin):
+		return fmt.Sprintf("Deno %s is older than %s, which CodeForge is tested with: security fixes may be missing", version, Version), nil
+	case v != pin:
+		return fmt.Sprintf("Deno %s is not %s, which CodeForge is tested with", version, Version), nil
+	}
+	return "", nil
+}
+
+func parse(s string) (v [3]int, err error) {
+	s, _, _ = strings.Cut(s, "+")
+	s, _, _ = strings.Cut(s, "-")
+	parts := strings.Split(s, ".")
+	if len(parts) != 3 {
+		return v, errors.New("Deno version " + strconv.Quote(s) + ": want three numbers")
+	}
+	for i, p := range parts {
+		if v[i], err = strconv.Atoi(p); err != nil {
+			return v, errors.New("Deno version " + strconv.Quote(s) + ": want three numbers")
+		}
+	}
+	return v, nil
+}
+
+func less(a, b [3]int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}

@@ -1,0 +1,72 @@
+package deno
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestPin: Deno is pinned in one place; this package agrees with it.
+func TestPin(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "sandbox-image", "deno.version"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\nversion "+Version+"\n") {
+		t.Errorf("sandbox-image/deno.version does not say %q", "version "+Version)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for version, want := range map[string]string{
+		Version: "", "2.9.5": "older", "2.10.0": "is not", "3.0.0": "is not", "2.3.9": "too old", "1.46.3": "too old",
+		"2.9": "three numbers", "x.y.z": "three numbers", Version + "+abc": "",
+	} {
+		warning, err := Judge(version)
+		got := warning
+		if err != nil {
+			got = err.Error()
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("Judge(%q) = %q, want %q", version, got, want)
+		}
+	}
+}
+
+// TestFind: where it is looked for, and what is said when it is not there or not Deno.
+func TestFind(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the stand-ins are shell scripts")
+	}
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	write := func(path, text string) string {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	fails := func(path, want string) {
+		t.Helper()
+		if _, _, err := Find(t.Context(), path, bin); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Find(%q): %v, want %q", path, err, want)
+		}
+	}
+	fails("", "DENO_PATH")
+	fails(filepath.Join(dir, "nowhere"), "correct DENO_PATH")
+	fails(dir, "there is no Deno at") // a directory
+	fails(write(filepath.Join(dir, "other"), "#!/bin/sh\necho node 1.2.3\n"), "it is not Deno")
+	fails(write(filepath.Join(dir, "broken"), "#!/bin/sh\nexit 1\n"), "asking")
+	fails(write(filepath.Join(dir, "old"), "#!/bin/sh\necho deno 1.0.0\n"), "too old")
+	tools := write(filepath.Join(dir, ".tools", "deno"), "#!/bin/sh\necho 'deno 2.9.5 (stable)'\n")
+	got, warning, err := Find(t.Context(), "", bin)
+	if real, _ := filepath.EvalSymlinks(tools); err != nil || got != real || !strings.Contains(warning, "older") {
+		t.Errorf("Find: %q, %q, %v", got, warning, err)
+	}
+}

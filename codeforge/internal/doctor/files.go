@@ -1,0 +1,185 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// running looks at the supervisor of the state directory, or else at the server that Docker publishes.
+func running(ctx context.Context, c Config) []Finding {
+	up, err := c.State.Running()
+	if err != nil {
+		out := []Finding{skip("embedded mode", err.Error())}
+		place, err := server.Locate(c.Server)
+		if err != nil || place.URL == "" {
+			return out
+		}
+		err = server.Ready(ctx, c.Server, place)
+		switch {
+		case err == nil:
+			return append(out, ok("server", "answers at "+place.URL))
+		case c.Container || !errors.Is(err, syscall.ECONNREFUSED):
+			return append(out, fail("server", err.Error(), "docker compose ps and docker compose logs say more"))
+		}
+		return append(out, skip("server", "nothing answers at "+place.URL))
+	}
+	out := []Finding{ok("embedded mode", fmt.Sprintf("runs (process %d, %s)", up.PID, up.Endpoint()))}
+	path, release, err := c.State.Socket(statedir.ControlSocket)
+	if err != nil {
+		return append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
+	}
+	defer release()
+	client := controlapi.NewClient(path)
+	defer client.Close()
+	h, err := client.Health(ctx)
+	switch {
+	case err != nil:
+		out = append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
+	case !h.Ready:
+		out = append(out, fail("proxy", h.Problem, "look into log/codeforge.log of the state directory"))
+	default:
+		out = append(out, ok("proxy", "answers"))
+	}
+	return out
+}
+
+// port looks whether the MCP port is free, unless our own server has it.
+func port(ctx context.Context, c Config) []Finding {
+	if up, err := c.State.Running(); err == nil {
+		return []Finding{ok("port", fmt.Sprintf("%d is CodeForge's own", up.Port))}
+	}
+	if c.Port == 0 {
+		return nil
+	}
+	if _, err := embedded.Port(ctx, c.Port); err != nil {
+		if place, locateErr := server.Locate(c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
+			return []Finding{ok("port", fmt.Sprintf("%d is CodeForge's own, in Docker or started elsewhere", c.Port))}
+		}
+		return []Finding{warn("port", err.Error(), "")}
+	}
+	return []Finding{ok("port", fmt.Sprintf("%d is free", c.Port))}
+}
+
+// configuration looks at .env and apis/ as codeforge check does.
+func configuration(_ context.Context, c Config) []Finding {
+	var out []Finding
+	var mistakes settings.Error
+	switch {
+	case errors.As(c.SettingsErr, &mistakes):
+		for _, m := range mistakes {
+			out = append(out, fail("settings", m.Name+": "+m.Found, m.Want))
+		}
+	case c.SettingsErr != nil:
+		out = append(out, fail("settings", c.SettingsErr.Error(), ""))
+	default:
+		out = append(out, ok("settings", "every value parses"))
+	}
+	if _, err := os.Stat(c.APIs); errors.Is(err, fs.ErrNotExist) {
+		return append(out, fail("apis", "there is no folder "+c.APIs, "codeforge init makes it"))
+	}
+	cat, problems := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv})
+	for _, p := range problems {
+		f := Finding{Check: "apis", Status: Fail, Text: p.String()}
+		if p.Severity == catalog.Warning {
+			f.Status = Warn
+		}
+		out = append(out, f)
+	}
+	active := 0
+	for _, a := range cat.APIs() {
+		if a.Active {
+			active++
+		}
+	}
+	return append(out, ok("apis", fmt.Sprintf("%d active, %d in all", active, len(cat.APIs()))))
+}
+
+// secretSettings are those that others must not read.
+var secretSettings = []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY"}
+
+// files looks at who can read what is secret. The catalog does so for config.json.
+func files(_ context.Context, c Config) []Finding {
+	if runtime.GOOS == "windows" {
+		return []Finding{skip("permissions", "not looked at on this system")}
+	}
+	var out []Finding
+	if info, err := os.Stat(c.Dotenv); err == nil {
+		values, _ := settings.ReadFile(c.Dotenv) // configuration says what does not parse
+		secret := ""
+		for _, name := range secretSettings {
+			if values[name] != "" {
+				secret = name
+			}
+		}
+		if secret != "" && info.Mode().Perm()&0o077 != 0 {
+			out = append(out, warn("permissions", fmt.Sprintf("%s holds %s and other users can read it (mode %o)", c.Dotenv, secret, info.Mode().Perm()), "chmod 600 "+c.Dotenv))
+		} else {
+			out = append(out, ok("permissions", c.Dotenv))
+		}
+	}
+	if info, err := os.Stat(c.State.Path()); err == nil {
+		if info.Mode().Perm()&0o077 != 0 {
+			out = append(out, fail("permissions", fmt.Sprintf("other users can look into %s (mode %o)", c.State.Path(), info.Mode().Perm()), "chmod 700 "+c.State.Path()))
+		} else {
+			out = append(out, ok("permissions", c.State.Path()))
+		}
+	}
+	if info, err := os.Stat(c.State.Join("ca-private", "ca.key")); err == nil && info.Mode().Perm()&0o077 != 0 {
+		out = append(out, fail("permissions", fmt.Sprintf("other users can read the key of the certificate authority (mode %o)", info.Mode().Perm()), "chmod 600 "+c.State.Join("ca-private", "ca.key")))
+	}
+	return out
+}
+
+// expirySoon is how long before its end a certificate deserves a word.
+const expirySoon = 30 * 24 * time.Hour
+
+// authority looks at the certificate that the sandbox trusts.
+func authority(_ context.Context, c Config) []Finding {
+	path := c.State.Join("ca-public", "ca.pem")
+	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return []Finding{skip("certificate authority", "none has been made yet")}
+	}
+	if err != nil {
+		return []Finding{skip("certificate authority", err.Error())}
+	}
+	return []Finding{judgeCA(text, time.Now(), path)}
+}
+
+func judgeCA(text []byte, now time.Time, path string) Finding {
+	const fix = "codeforge down, remove the folders ca-private and ca-public of the state directory, codeforge up"
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return fail("certificate authority", path+" is no certificate", fix)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return fail("certificate authority", path+": "+err.Error(), fix)
+	}
+	until := cert.NotAfter.Format("2006-01-02")
+	switch {
+	case now.Before(cert.NotBefore):
+		return fail("certificate authority", "valid only from "+cert.NotBefore.Format(time.RFC3339)+" on", "is the clock right? else: "+fix)
+	case now.After(cert.NotAfter):
+		return fail("certificate authority", "expired on "+until, fix)
+	case now.Add(expirySoon).After(cert.NotAfter):
+		return warn("certificate authority", "expires on "+until, fix)
+	}
+	return ok("certificate authority", "valid until "+until+", "+strings.TrimPrefix(cert.Subject.CommonName, "CN="))
+}

@@ -1,0 +1,126 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+)
+
+// versions looks at this program, the ones beside it, and Deno.
+func versions(ctx context.Context, c Config) []Finding {
+	out := []Finding{ok("codeforge", version.Version+" on "+runtime.GOOS+"/"+runtime.GOARCH)}
+	if runtime.GOOS != "linux" {
+		return append(out, skip("Deno", "it runs in the container on this system"))
+	}
+	bin := c.Bin
+	if bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return append(out, fail("binaries", err.Error(), ""))
+		}
+		bin = filepath.Dir(self)
+	}
+	var missing []string
+	for _, name := range []string{"egress-proxy", "sandboxd", "mcp-server"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		out = append(out, warn("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start", "make build, or --bin DIR; Docker mode does not need them"))
+	} else {
+		out = append(out, ok("binaries", "all in "+bin))
+	}
+	path, warning, err := deno.Find(ctx, c.Deno, bin)
+	switch {
+	case err != nil:
+		out = append(out, warn("Deno", err.Error(), "make deno fetches it; Docker mode does not need it"))
+	case warning != "":
+		f := warn("Deno", warning, "make deno fetches "+deno.Version)
+		f.minor = true
+		out = append(out, f)
+	default:
+		out = append(out, ok("Deno", deno.Version+" at "+path+", the pinned version"))
+	}
+	return out
+}
+
+// machine looks at what embedded mode needs of the kernel.
+func machine(ctx context.Context, c Config) []Finding {
+	if runtime.GOOS != "linux" {
+		return []Finding{skip("kernel", embedded.ErrUnsupported.Error())}
+	}
+	var out []Finding
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		out = append(out, warn("kernel", err.Error(), "is /proc mounted?"))
+	} else {
+		out = append(out, ok("kernel", "Linux "+strings.TrimSpace(string(release))))
+	}
+	if actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail"); err != nil || !strings.Contains(string(actions), "errno") {
+		out = append(out, fail("seccomp", "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER"))
+	} else {
+		out = append(out, ok("seccomp", "filters are there"))
+	}
+	text, err := exec.CommandContext(ctx, "bwrap", "--version").Output()
+	if err != nil {
+		return append(out, warn("bubblewrap", "bwrap is not installed: embedded mode cannot start", "apt-get install bubblewrap (or dnf, apk, pacman)"))
+	}
+	out = append(out, ok("bubblewrap", strings.TrimSpace(string(text))))
+	if err := embedded.Probe(ctx, c.Environ); err != nil {
+		return append(out, warn("namespaces", err.Error(), ""))
+	}
+	who := "as this user"
+	if os.Geteuid() == 0 {
+		who = "as root"
+	}
+	return append(out, ok("namespaces", "user, mount, process and network namespaces and bubblewrap work "+who))
+}
+
+// engine looks for a container engine and our containers in it.
+func engine(ctx context.Context, _ Config) []Finding {
+	if _, err := exec.LookPath("docker"); err != nil {
+		return []Finding{skip("Docker", "the docker command is not installed; only Docker mode needs it")}
+	}
+	text, err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Output()
+	if err != nil {
+		return []Finding{skip("Docker", "no engine answers"+stderrOf(err)+"; only Docker mode needs one")}
+	}
+	out := []Finding{ok("Docker", "engine "+strings.TrimSpace(string(text)))}
+	if text, err = exec.CommandContext(ctx, "docker", "compose", "version", "--short").Output(); err != nil {
+		out = append(out, warn("Docker Compose", "the compose plugin is missing", "install docker-compose-plugin (Debian: docker-compose)"))
+	} else {
+		out = append(out, ok("Docker Compose", strings.TrimSpace(string(text))))
+	}
+	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--filter", "label=com.docker.compose.project=codeforge", "--format", "{{.Names}}\t{{.Status}}").Output()
+	if err != nil {
+		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
+	}
+	for line := range strings.Lines(string(text)) {
+		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if strings.Contains(status, "unhealthy") || strings.HasPrefix(status, "Exited") || strings.HasPrefix(status, "Restarting") {
+			out = append(out, fail("container "+name, status, "docker compose logs "+name+"; docker compose up -d starts it again"))
+		} else {
+			out = append(out, ok("container "+name, status))
+		}
+	}
+	return out
+}
+
+// stderrOf is the last line that a command said when it failed.
+func stderrOf(err error) string {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || len(exit.Stderr) == 0 {
+		return ""
+	}
+	text := strings.TrimSpace(string(exit.Stderr))
+	return " (" + text[strings.LastIndexByte(text, '\n')+1:] + ")"
+}

@@ -1,0 +1,115 @@
+package embedded
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
+)
+
+// plan is what the supervisor is to run. It travels from the outer to the inner process.
+type plan struct {
+	State, APIs, Bin, Deno string
+	// Keep lists what the proxy reads under its own name besides: APIs, and the file of further authorities.
+	Keep           []string
+	Port           int
+	Slots, Warm    int
+	Memory         int64
+	SkillsReadonly bool
+	// OwnerUID is whose programs may connect without a token, beside root. An ordinary user is root in here.
+	OwnerUID int
+	// Privileged: real root, so that daemons and slots get users of their own.
+	Privileged bool
+	// Quiet keeps the daemons' lines out of stderr; the log file has them.
+	Quiet bool
+}
+
+func (p plan) address() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
+
+func (p plan) url() string { return "http://" + p.address() }
+
+// proxyArgs is egress-proxy's command line.
+func proxyArgs(p plan, v view.View) []string {
+	return []string{
+		"--mode", "embedded",
+		"--apis", p.APIs,
+		"--ca-private", p.State + "/ca-private",
+		"--ca-public", v.Path("ca"),
+		"--control", v.Path("run", statedir.ControlSocket),
+	}
+}
+
+// sandboxArgs is sandboxd's command line.
+func sandboxArgs(p plan, v view.View) []string {
+	args := []string{
+		"serve",
+		"--mode", "embedded",
+		"--socket", v.Path("run", statedir.SandboxSocket),
+		"--slots", strconv.Itoa(p.Slots),
+		"--warm", strconv.Itoa(p.Warm),
+		"--memory", strconv.FormatInt(p.Memory, 10),
+		"--deno", v.Path("deno"),
+		"--ca", v.Path("ca", "ca.pem"),
+		"--runs", v.Path("runs"),
+		"--skills", v.Path("skills"),
+		"--tmp", v.Path("tmp"),
+		"--state", v.Path("sandboxd"),
+	}
+	if p.SkillsReadonly {
+		args = append(args, "--skills-readonly")
+	}
+	return args
+}
+
+// serverArgs is mcp-server's command line. It listens on [::1] too where there is one.
+func serverArgs(p plan, v view.View) []string {
+	return []string{
+		"--listen", p.address(),
+		"--sandbox", "unix:" + v.Path("run", statedir.SandboxSocket),
+		"--control", v.Path("run", statedir.ControlSocket),
+		"--skills", v.Path("skills"),
+		"--join", v.Path("run", statedir.MCPSocket),
+		"--owner-uid", strconv.Itoa(p.OwnerUID),
+	}
+}
+
+// The settings that each daemon gets. The proxy gets the whole environment besides (credentials may be there), but not
+// the token that opens the MCP endpoint.
+var (
+	sandboxSettings = []string{"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT"}
+	notForServer    = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT"}
+	notForProxy     = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE"}
+)
+
+// environments are the daemons' environments, from the supervisor's own.
+func environments(environ []string) (proxy, sandbox, server []string) {
+	common := func(name string) bool { return name == "PATH" || name == "LANG" || name == "LC_ALL" }
+	inList := func(list []string) func(string) bool {
+		return func(name string) bool {
+			for _, n := range list {
+				if n == name {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	isSetting, forSandbox := inList(settings.Names()), inList(sandboxSettings)
+	hiddenServer, hiddenProxy := inList(notForServer), inList(notForProxy)
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if !hiddenProxy(name) && name != "LISTEN_FDS" && name != "LISTEN_FDNAMES" {
+			proxy = append(proxy, kv)
+		}
+		if common(name) || forSandbox(name) || disarm.Variable(name) {
+			sandbox = append(sandbox, kv)
+		}
+		if common(name) || isSetting(name) && !hiddenServer(name) || disarm.Variable(name) {
+			server = append(server, kv)
+		}
+	}
+	return proxy, sandbox, server
+}

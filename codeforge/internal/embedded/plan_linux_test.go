@@ -1,0 +1,88 @@
+package embedded
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestCommandLines shows what the daemons are started with.
+func TestCommandLines(t *testing.T) {
+	p := plan{State: "/home/me/.codeforge", APIs: "/home/me/apis", Port: 8080, Slots: 8, Warm: 2, Memory: 1 << 30, OwnerUID: 1000, SkillsReadonly: true}
+	var v view.View
+	var b strings.Builder
+	for _, row := range []struct {
+		name string
+		args []string
+	}{{"egress-proxy", proxyArgs(p, v)}, {"sandboxd", sandboxArgs(p, v)}, {"mcp-server", serverArgs(p, v)}} {
+		b.WriteString(row.name + "\n")
+		for _, a := range row.args {
+			b.WriteString("  " + a + "\n")
+		}
+	}
+	path := filepath.Join("testdata", "commandlines.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("the command lines changed (-update writes them):\n%s", diff)
+	}
+}
+
+// TestEnvironments: each daemon gets what it needs. What could be a credential is the proxy's alone, and the token that
+// opens the MCP endpoint mcp-server's.
+func TestEnvironments(t *testing.T) {
+	proxy, sandbox, server := environments([]string{
+		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=1",
+		"UPSTREAM_PROXY=http://u:p@h", "TZ=UTC", "MCP_PORT=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "LD_PRELOAD=x",
+	})
+	for _, row := range []struct {
+		who        string
+		env        []string
+		must, mays []string
+	}{
+		{"egress-proxy", proxy, []string{"MY_API_KEY", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PATH"}, []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "LISTEN_FDS", "LISTEN_FDNAMES"}},
+		{"sandboxd", sandbox, []string{"PATH", "TZ", "SANDBOX_WARM"}, []string{"MY_API_KEY", "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "HOME", "LD_PRELOAD"}},
+		{"mcp-server", server, []string{"PATH", "MCP_AUTH_TOKEN", "MCP_PORT", "REDACTING_STRINGS"}, []string{"MY_API_KEY", "UPSTREAM_PROXY", "HOME", "LD_PRELOAD"}},
+	} {
+		has := func(name string) bool {
+			return slices.ContainsFunc(row.env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		}
+		for _, name := range row.must {
+			if !has(name) {
+				t.Errorf("%s does not get %s", row.who, name)
+			}
+		}
+		for _, name := range row.mays {
+			if has(name) {
+				t.Errorf("%s gets %s", row.who, name)
+			}
+		}
+	}
+}
+
+func TestOwnerUID(t *testing.T) {
+	for _, row := range []struct {
+		privileged bool
+		sudo       string
+		want       int
+	}{{true, "1000", 1000}, {true, "", 0}, {true, "0", 0}, {true, "-5", 0}, {true, "me", 0}, {false, "1000", 0}} {
+		if got := ownerUID(row.privileged, func(string) string { return row.sudo }); got != row.want {
+			t.Errorf("ownerUID(%v, SUDO_UID=%q) = %d, want %d", row.privileged, row.sudo, got, row.want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Port finds out whether the port is free on both loopback addresses, and gives it. 0 chooses a free one.
+func Port(ctx context.Context, want int) (int, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:"+strconv.Itoa(want))
+	if err != nil {
+		return 0, taken(want, err)
+	}
+	defer l.Close()
+	got := l.Addr().(*net.TCPAddr).Port
+	l6, err := lc.Listen(ctx, "tcp6", "[::1]:"+strconv.Itoa(got))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return 0, taken(got, err)
+	}
+	if err == nil {
+		_ = l6.Close()
+	}
+	return got, nil // without IPv6 there is nothing to listen on
+}
+
+// taken says what to do about a port that cannot be listened on.
+func taken(port int, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		who := "another program"
+		if name := listener(port); name != "" {
+			who = name
+		}
+		return fmt.Errorf("port %d on this machine is in use by %s: stop it, or choose another port with --port N or MCP_PORT in .env", port, who)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("port %d is for root alone: choose one from 1024 on with --port N or MCP_PORT in .env", port)
+	}
+	return fmt.Errorf("listening on port %d: %w", port, err)
+}
+
+// listener names the process that listens on a port, as far as this user may know.
+func listener(port int) string {
+	inodes := map[string]bool{}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _ := os.ReadFile(table)
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			// sl local_address rem_address st ... inode; state 0A listens.
+			if len(f) > 9 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+				inodes["socket:["+f[9]+"]"] = true
+			}
+		}
+	}
+	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err != nil || !inodes[target] {
+			continue
+		}
+		dir := filepath.Dir(filepath.Dir(fd))
+		name, _ := os.ReadFile(filepath.Join(dir, "comm"))
+		return fmt.Sprintf("%s (process %s)", strconv.Quote(strings.TrimSpace(string(name))), filepath.Base(dir))
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// reap waits for what other processes leave to process 1: orphans. The daemons themselves are waited for elsewhere.
+func (s *supervisor) reap(ctx context.Context) {
+	sig := make(chan os.Signal, 1)
+	signal.Notify(sig, syscall.SIGCHLD)
+	defer signal.Stop(sig)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sig:
+		}
+		s.mu.Lock()
+		for _, pid := range children() {
+			if !s.owns(pid) {
+				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *supervisor) owns(pid int) bool {
+	for _, d := range s.daemons {
+		if d.PID() == pid {
+			return true
+		}
+	}
+	return false
+}
+
+// children are the processes whose parent is this one, ended ones included.
+func children() []int {
+	var pids []int
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, _ := os.ReadFile(path)
+		// "pid (name) state ppid ...": the name may hold anything, the last parenthesis ends it.
+		_, rest, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), " ")
+		f := strings.Fields(rest)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

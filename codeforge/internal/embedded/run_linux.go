@@ -1,0 +1,169 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+)
+
+// innerGrace is how long the inner process may take to stop three daemons.
+const innerGrace = 3*stopGrace + 2*time.Second
+
+// Run starts everything, calls ready once it serves, and returns when ctx ends (nil) or something breaks. Nothing is
+// left when it returns. It answers a *RunningError when the state directory is in use.
+func Run(ctx context.Context, c Config, ready func(Ready) error) error {
+	// No core file of any part: there may be a credential in it.
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
+		return fmt.Errorf("switching core files off: %w", err)
+	}
+	lock, err := takeLock(ctx, c.State)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	c.State.Sweep()
+	defer c.State.Sweep()
+	p, warnings, err := prepare(ctx, c)
+	if err != nil {
+		return err
+	}
+	child, report, err := launch(c, p, lock)
+	if err != nil {
+		return err
+	}
+	return attend(ctx, child, report, func(s status) error {
+		up := statedir.Up{
+			PID: os.Getpid(), Version: version.Version, URL: p.url(), Port: p.Port, State: p.State, APIs: p.APIs, Slots: p.Slots,
+			Token: !c.Settings.MCPAuthToken.Empty(), Started: time.Now().UTC(),
+		}
+		if err := c.State.WriteUp(up); err != nil {
+			return err
+		}
+		return ready(Ready{Up: up, Deno: s.Deno, Catalog: *s.Catalog, Warnings: warnings})
+	})
+}
+
+// takeLock locks the state directory. If a supervisor runs on it, it waits for that one to be ready.
+func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
+	deadline := time.Now().Add(readyTimeout)
+	for {
+		lock, err := d.Lock()
+		if !errors.Is(err, statedir.ErrLocked) {
+			return lock, err
+		}
+		if up, err := d.Running(); err == nil {
+			return nil, &RunningError{up}
+		}
+		pid, _ := d.Holder()
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("process %d has been starting CodeForge in %s for %s: stop it with codeforge down, or look into %s",
+				pid, d.Path(), readyTimeout, d.Join("log", "codeforge.log"))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// launch starts the inner process and hands it the plan. report carries its status.
+func launch(c Config, p plan, lock *os.File) (child *reexec.Child, report *os.File, err error) {
+	planRead, planWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
+	}
+	defer planRead.Close()
+	defer planWrite.Close()
+	report, reportWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
+	}
+	defer reportWrite.Close()
+	child, err = reexec.Start(reexec.Config{
+		Args:   []string{SuperviseCommand},
+		Env:    c.Environ,
+		Files:  []*os.File{planRead, reportWrite, lock},
+		Stdout: c.Stderr, Stderr: c.Stderr,
+	})
+	if err == nil {
+		err = json.NewEncoder(planWrite).Encode(p)
+	}
+	if err != nil {
+		_ = report.Close()
+		return nil, nil, err
+	}
+	return child, report, nil
+}
+
+// attend watches the inner process until it has ended.
+func attend(ctx context.Context, child *reexec.Child, report *os.File, ready func(status) error) error {
+	defer report.Close()
+	states := make(chan status)
+	go func() {
+		defer close(states)
+		dec := json.NewDecoder(report)
+		for {
+			var s status
+			if dec.Decode(&s) != nil {
+				return
+			}
+			states <- s
+		}
+	}()
+	var failed error
+	stopping := ctx.Done()
+	var kill <-chan time.Time
+	stop := func() {
+		stopping = nil
+		child.Signal(syscall.SIGTERM)
+		kill = time.After(innerGrace)
+	}
+	for {
+		select {
+		case s, ok := <-states:
+			switch {
+			case !ok:
+				states = nil
+			case s.Error != "":
+				failed = errors.New(s.Error)
+			case s.Ready:
+				if err := ready(s); err != nil {
+					failed = err
+					stop()
+				}
+			}
+		case <-stopping:
+			stop()
+		case <-kill:
+			child.Signal(syscall.SIGKILL)
+		case <-child.Done():
+			if states != nil { // what was said last is still in the pipe
+				for s := range states {
+					if s.Error != "" {
+						failed = errors.New(s.Error)
+					}
+				}
+			}
+			if failed == nil && ctx.Err() == nil {
+				failed = fmt.Errorf("the supervisor ended (%w)", ended(child.Err()))
+			}
+			return failed
+		}
+	}
+}
+
+func ended(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}

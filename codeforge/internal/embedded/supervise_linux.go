@@ -1,0 +1,319 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/daemon"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/journal"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/logfile"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"golang.org/x/sys/unix"
+)
+
+// The files the inner process inherits.
+const (
+	planFD   = 3 // plan as JSON, to its end
+	statusFD = 4 // status as JSON lines
+	lockFD   = 5 // keeps the state directory locked until this process has ended too
+)
+
+const (
+	readyTimeout = 30 * time.Second
+	readyPause   = 5 * time.Millisecond
+	stopGrace    = 5 * time.Second
+)
+
+// status is what the inner process tells the outer one: ready once, or the error that ended it.
+type status struct {
+	Ready   bool                `json:"ready,omitempty"`
+	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
+	Deno    string              `json:"deno,omitempty"`
+	Error   string              `json:"error,omitempty"`
+}
+
+// Supervise is the inner process: process 1 of its namespaces. It starts the daemons, says so, and ends when it is
+// told to or when one of them ends.
+func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
+	if os.Getpid() != 1 {
+		return errors.New("this command is for codeforge up alone")
+	}
+	planFile, report := os.NewFile(planFD, "plan"), os.NewFile(statusFD, "status")
+	// Nothing that was open where codeforge was started is the daemons' business.
+	if err := unix.CloseRange(planFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("closing inherited files: %w", err)
+	}
+	var p plan
+	if err := json.NewDecoder(planFile).Decode(&p); err != nil {
+		return fmt.Errorf("reading the plan: %w", err)
+	}
+	_ = planFile.Close()
+	s := &supervisor{plan: p, status: json.NewEncoder(report)}
+	err := s.run(ctx, environ, stderr)
+	if err != nil {
+		_ = s.status.Encode(status{Error: err.Error()})
+	}
+	return err
+}
+
+// supervisor owns the daemons.
+type supervisor struct {
+	plan   plan
+	view   view.View
+	status *json.Encoder
+	log    io.Writer
+
+	mu      sync.Mutex       // held while a daemon is started, so that reap knows it
+	daemons []*daemon.Daemon // in the order they were started
+}
+
+func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer) error {
+	file, err := logfile.Open(filepath.Join(s.plan.State, "log", "codeforge.log"), 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	s.log = file
+	if !s.plan.Quiet {
+		s.log = io.MultiWriter(file, stderr)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go s.reap(ctx)
+	defer s.stop()
+	ready, err := s.start(ctx, environ)
+	if err == nil {
+		recorded := s.record(ctx)
+		defer func() { <-recorded }()
+		defer cancel()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.status.Encode(ready); err != nil {
+		return fmt.Errorf("reporting to the outer process: %w", err)
+	}
+	if ended := daemon.Wait(ctx.Done(), s.daemons...); ended != nil {
+		return ended.Cause()
+	}
+	return nil
+}
+
+// start starts everything in order, each daemon when the one before serves.
+func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
+	var err error
+	p := s.plan
+	if s.view, err = view.Make(view.Config{State: p.State, Bin: p.Bin, Deno: p.Deno, Keep: p.Keep}); err != nil {
+		return status{}, reexec.Explain(err)
+	}
+	if err := s.own(); err != nil {
+		return status{}, err
+	}
+	slots, err := slotnet.Make(p.Slots)
+	if err != nil {
+		return status{}, reexec.Explain(err)
+	}
+	proxyFiles, sandboxFiles := slotnet.Files(slots)
+	proxyEnv, sandboxEnv, serverEnv := environments(environ)
+	steps := []struct {
+		daemon daemon.Config
+		ready  func(context.Context) error
+	}{
+		{daemon.Config{Name: "egress-proxy", Args: proxyArgs(p, s.view), Env: proxyEnv, Files: proxyFiles}, s.proxyReady},
+		{daemon.Config{Name: "sandboxd", Args: sandboxArgs(p, s.view), Env: sandboxEnv, Files: sandboxFiles}, s.sandboxReady},
+		{daemon.Config{Name: "mcp-server", Args: serverArgs(p, s.view), Env: serverEnv, User: s.serverUser()}, s.serverReady},
+	}
+	for _, step := range steps {
+		step.daemon.Path, step.daemon.Log = s.view.Path("bin", step.daemon.Name), s.log
+		d, err := s.launch(step.daemon)
+		if err != nil {
+			return status{}, err
+		}
+		if err := s.await(ctx, d, step.ready); err != nil {
+			return status{}, err
+		}
+	}
+	// The daemons have their own copies; these would keep the namespaces alive.
+	for _, sl := range slots {
+		sl.Close()
+	}
+	return s.ready(ctx)
+}
+
+func (s *supervisor) launch(c daemon.Config) (*daemon.Daemon, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, err := daemon.Start(c)
+	if err == nil {
+		s.daemons = append(s.daemons, d)
+	}
+	return d, err
+}
+
+// own gives the folders of the state directory to the users that work in them.
+func (s *supervisor) own() error {
+	type folder struct {
+		name     string
+		uid, gid int
+		mode     os.FileMode
+	}
+	list := []folder{
+		{"run", slot.ServerUID, slot.GroupID, 0o700},
+		{"skills", 0, slot.GroupID, 0o775 | os.ModeSetgid},
+		{"ca-public", 0, 0, 0o755},
+		{"runs", 0, 0, 0o755},
+		{"sandboxd", 0, 0, 0o711},
+	}
+	for _, f := range list {
+		path := filepath.Join(s.plan.State, f.name)
+		if s.plan.Privileged {
+			if err := os.Lchown(path, f.uid, f.gid); err != nil {
+				return fmt.Errorf("preparing the state directory: %w", err)
+			}
+		}
+		if err := os.Chmod(path, f.mode); err != nil {
+			return fmt.Errorf("preparing the state directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// serverUser is who mcp-server runs as: nobody in particular, in the group that owns the skills.
+func (s *supervisor) serverUser() *syscall.Credential {
+	if !s.plan.Privileged {
+		return nil
+	}
+	return &syscall.Credential{Uid: slot.ServerUID, Gid: slot.GroupID}
+}
+
+// handOver lets mcp-server connect to a socket that a daemon of root made. sandboxd does that by itself.
+func (s *supervisor) handOver(socket string) error {
+	if !s.plan.Privileged {
+		return nil
+	}
+	return os.Lchown(s.view.Path("run", socket), slot.ServerUID, slot.GroupID)
+}
+
+// await asks a daemon whether it is ready until it is, it ends, or the time is over.
+func (s *supervisor) await(ctx context.Context, d *daemon.Daemon, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-d.Done():
+			return d.Cause()
+		case <-ctx.Done():
+			return fmt.Errorf("%s was not ready after %s: %w", d.Name(), readyTimeout, err)
+		case <-time.After(readyPause):
+		}
+	}
+}
+
+func (s *supervisor) proxyReady(ctx context.Context) error {
+	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+	defer c.Close()
+	h, err := c.Health(ctx)
+	if err != nil {
+		return err
+	}
+	if !h.Ready {
+		return errors.New(h.Problem)
+	}
+	return s.handOver(statedir.ControlSocket)
+}
+
+func (s *supervisor) sandboxReady(ctx context.Context) error {
+	h, err := s.sandboxHealth(ctx)
+	if err != nil {
+		return err
+	}
+	if !h.Ready {
+		return errors.New(h.Problem)
+	}
+	return nil
+}
+
+func (s *supervisor) sandboxHealth(ctx context.Context) (runapi.Health, error) {
+	c := runapi.NewClient(runapi.ClientConfig{Dial: func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.view.Path("run", statedir.SandboxSocket))
+	}})
+	defer c.Close()
+	return c.Health(ctx)
+}
+
+func (s *supervisor) serverReady(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.plan.url()+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return nil
+}
+
+// record keeps what the proxy does until ctx ends.
+func (s *supervisor) record(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+		defer c.Close()
+		if err := journal.Record(ctx, s.plan.State, c); err != nil {
+			fmt.Fprintf(s.log, "codeforge: %v\n", err)
+		}
+	}()
+	return done
+}
+
+// ready is what there is to tell about the running system.
+func (s *supervisor) ready(ctx context.Context) (status, error) {
+	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+	defer c.Close()
+	catalog, err := c.Catalog(ctx)
+	if err != nil {
+		return status{}, err
+	}
+	h, err := s.sandboxHealth(ctx)
+	return status{Ready: true, Catalog: &catalog, Deno: h.Deno}, err
+}
+
+// stop ends the daemons, the last one first.
+func (s *supervisor) stop() {
+	for i := len(s.daemons) - 1; i >= 0; i-- {
+		s.daemons[i].Stop(stopGrace)
+	}
+	for _, name := range []string{statedir.MCPSocket, statedir.SandboxSocket, statedir.ControlSocket} {
+		_ = os.Remove(filepath.Join(s.plan.State, "run", name))
+	}
+}

@@ -1,0 +1,115 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+func exchange(run, url string) controlapi.Event {
+	return controlapi.Event{Exchange: &controlapi.Exchange{Run: run, URL: url, Outcome: controlapi.OutcomeServed, Sanitized: 1}}
+}
+
+// TestRecordAndFollow: what a control API streams is kept, over a broken stream too, and seen by who follows.
+func TestRecordAndFollow(t *testing.T) {
+	state := t.TempDir()
+	if err := os.Mkdir(filepath.Join(state, "log"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "c.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams atomic.Int32
+	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := streams.Add(1)
+		enc := json.NewEncoder(w)
+		_ = enc.Encode(controlapi.Event{Catalog: "v"}) // not kept
+		_ = enc.Encode(exchange("r1", map[int32]string{1: "first", 2: "second"}[min(n, 2)]))
+		_, _ = w.Write([]byte("\n"))
+		if n == 2 {
+			_ = enc.Encode(controlapi.Event{Receipt: &controlapi.Receipt{Run: "r1", Count: controlapi.Count{Exchanges: 2}}})
+		}
+		if n >= 2 {
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(time.Hour) // until the connection is cut below
+		}
+	})}
+	go func() { _ = srv.Serve(l) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := make(chan controlapi.Event, 16)
+	go func() { _ = Follow(ctx, state, func(e controlapi.Event) { seen <- e }) }()
+	time.Sleep(10 * time.Millisecond) // Follow begins at the end of what is there: nothing yet
+	done := make(chan error, 1)
+	client := controlapi.NewClient(socket)
+	go func() { done <- Record(ctx, state, client) }()
+	var urls []string
+	for range 3 {
+		select {
+		case e := <-seen:
+			if e.Exchange != nil {
+				urls = append(urls, e.Exchange.URL)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("an event did not arrive")
+		}
+	}
+	if len(urls) != 2 || urls[0] != "first" || urls[1] != "second" {
+		t.Errorf("followed %v", urls)
+	}
+	cancel()
+	_ = srv.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	r, ok, err := Receipt(state, "r1")
+	if err != nil || !ok || r.Count.Exchanges != 2 {
+		t.Errorf("receipt %+v, %v, %v", r, ok, err)
+	}
+}
+
+// TestReceipt chooses: by beginning, the last, put together when there is none.
+func TestReceipt(t *testing.T) {
+	state := t.TempDir()
+	if _, ok, err := Receipt(state, ""); ok || err != nil {
+		t.Errorf("an empty state directory has a receipt: %v", err)
+	}
+	path := filepath.Join(state, Name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc := json.NewEncoder(f)
+	for _, e := range []controlapi.Event{
+		exchange("aaa1", "x"), {Receipt: &controlapi.Receipt{Run: "aaa1", Generation: 1}},
+		exchange("bbb1", "x"), {Receipt: &controlapi.Receipt{Run: "bbb1", Generation: 2}},
+		exchange("ccc1", "x"), exchange("ccc1", "y"),
+	} {
+		if err := enc.Encode(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = f.Close()
+	for want, run := range map[string]string{"aaa1": "aa", "bbb1": "", "ccc1": "ccc1"} {
+		r, ok, err := Receipt(state, run)
+		if err != nil || !ok || r.Run != want {
+			t.Errorf("Receipt(%q) = %q, %v, %v; want %q", run, r.Run, ok, err, want)
+		}
+	}
+	if r, _, _ := Receipt(state, "ccc"); r.Count.Exchanges != 2 || r.Count.Sanitized != 2 {
+		t.Errorf("put together: %+v", r.Count)
+	}
+}

@@ -1,0 +1,69 @@
+package logfile
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// TestBounds: the two files together never hold more than twice the limit, no write is split, and the newest is there.
+func TestBounds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := Open(path, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 200 {
+				_, _ = fmt.Fprintf(f, "writer %d line %03d\n", w, i)
+			}
+		})
+	}
+	wg.Wait()
+	_, _ = f.Write([]byte("the last line....\n"))
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{path, path + ".1"} {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 1000 {
+			t.Errorf("%s has %d bytes", p, len(text))
+		}
+		for _, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
+			if len(line) != len("writer 0 line 000") {
+				t.Errorf("%s: broken line %q", p, line)
+			}
+		}
+	}
+	if text, _ := os.ReadFile(path); !bytes.HasSuffix(text, []byte("the last line....\n")) {
+		t.Error("the newest line is not in the file")
+	}
+	if info, _ := os.Stat(path); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, want 0600", info.Mode())
+	}
+}
+
+// TestAppend: an earlier start's lines stay.
+func TestAppend(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	for range 2 {
+		f, err := Open(path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = f.Write([]byte("line\n"))
+		_ = f.Close()
+	}
+	if text, _ := os.ReadFile(path); string(text) != "line\nline\n" {
+		t.Errorf("got %q", text)
+	}
+}

@@ -1,0 +1,171 @@
+// Package reexec starts this program again inside its own mount, process and (for an ordinary user) user namespace.
+//
+// The supervisor lives there as process 1. So however it ends, SIGKILL included, the kernel ends every daemon and every
+// sandbox with it, and its mounts and network namespaces go too: nothing has to be cleaned up by anybody.
+package reexec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"golang.org/x/sys/unix"
+)
+
+// Config says what to start.
+type Config struct {
+	// Args follow the program's name.
+	Args []string
+	Env  []string
+	// Files are inherited from descriptor 3 on.
+	Files          []*os.File
+	Stdout, Stderr io.Writer
+}
+
+// Child is the program in its namespaces.
+type Child struct {
+	PID  int
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+// Start starts it. It is killed when this process ends. An error names what the kernel or the machine forbids, and what
+// to do about it.
+func Start(c Config) (*Child, error) {
+	cmd := exec.Command("/proc/self/exe", c.Args...) //nolint:gosec,noctx // this very program; the caller ends it in order
+	cmd.Args[0] = "codeforge"
+	cmd.Env, cmd.ExtraFiles = c.Env, c.Files
+	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
+	cmd.SysProcAttr = attributes(Privileged())
+	child := &Child{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// Pdeathsig is sent when the thread that started the child ends, so this one waits with it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			child.err = cmd.Wait()
+			close(child.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, Explain(err)
+	}
+	child.PID = cmd.Process.Pid
+	return child, nil
+}
+
+// attributes is how the child is cloned. Its own session keeps a Ctrl-C in the terminal from reaching the daemons
+// before the supervisor, and code from reaching the terminal.
+func attributes(privileged bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		Setsid:     true,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	if !privileged {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return attr
+}
+
+// Signal passes a signal on.
+func (c *Child) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
+
+// Done is closed when the child has ended.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Err says how an ended child ended; nil for exit status 0. Call it only after Done.
+func (c *Child) Err() error { return c.err }
+
+// Privileged reports whether this process may make namespaces, become other users, and whether the slots' users
+// exist here: root, but not the root of a user namespace with one user.
+func Privileged() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if os.Geteuid() != 0 || unix.Capget(&header, &data[0]) != nil {
+		return false
+	}
+	for _, c := range []uint{unix.CAP_SYS_ADMIN, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_NET_ADMIN} {
+		if data[c/32].Effective&(1<<(c%32)) == 0 {
+			return false
+		}
+	}
+	table, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && maps(string(table), slot.BaseUID-1, slot.BaseUID+slot.Max)
+}
+
+// maps reports whether one line of a uid_map covers all ids from low to high-1.
+func maps(table string, low, high int) bool {
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		first, err1 := strconv.Atoi(f[0])
+		size, err2 := strconv.Atoi(f[2])
+		if err1 == nil && err2 == nil && first <= low && high <= first+size {
+			return true
+		}
+	}
+	return false
+}
+
+// Explain turns the kernel's refusal of a namespace into what to change.
+func Explain(err error) error {
+	sysctl := func(name string) string {
+		text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(text))
+	}
+	return explain(err, realRoot(), sysctl)
+}
+
+// realRoot reports whether this is root, and not an ordinary user who looks like it in a namespace of their own.
+func realRoot() bool {
+	table, err := os.ReadFile("/proc/self/uid_map")
+	return os.Geteuid() == 0 && err == nil && maps(string(table), 0, 1<<16)
+}
+
+// explain is Explain with the machine's settings given; a setting that does not exist is empty.
+func explain(err error, root bool, sysctl func(string) string) error {
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EUSERS) {
+		return err
+	}
+	fix := func(setting string) error {
+		name, _, _ := strings.Cut(setting, "=")
+		return fmt.Errorf("this kernel forbids what the sandbox needs: %s is %s. As root: sysctl -w %s (and put that line into /etc/sysctl.d/ to keep it); or start CodeForge as root, or use Docker (%w)",
+			name, sysctl(name), setting, err)
+	}
+	switch {
+	case sysctl("user.max_user_namespaces") == "0":
+		return fix("user.max_user_namespaces=15000")
+	case !root && sysctl("kernel.unprivileged_userns_clone") == "0":
+		return fix("kernel.unprivileged_userns_clone=1")
+	case !root && sysctl("kernel.apparmor_restrict_unprivileged_userns") == "1":
+		return fix("kernel.apparmor_restrict_unprivileged_userns=0")
+	case sysctl("user.max_mnt_namespaces") == "0":
+		return fix("user.max_mnt_namespaces=15000")
+	case sysctl("user.max_pid_namespaces") == "0":
+		return fix("user.max_pid_namespaces=15000")
+	case sysctl("user.max_net_namespaces") == "0":
+		return fix("user.max_net_namespaces=15000")
+	case root:
+		return fmt.Errorf("this machine does not let root make namespaces, as in a container without CAP_SYS_ADMIN: start the container with --privileged, or use Docker on the host (%w)", err)
+	}
+	return fmt.Errorf("this machine does not let an ordinary user make namespaces (in a container its seccomp profile forbids it): start CodeForge as root, or use Docker (%w)", err)
+}

@@ -1,0 +1,83 @@
+package reexec
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestExplain shows that the setting in the way is named with the command that changes it, and that other errors stay.
+func TestExplain(t *testing.T) {
+	rows := []struct {
+		name   string
+		err    error
+		root   bool
+		sysctl map[string]string
+		want   []string
+	}{
+		{"no user namespaces", unix.ENOSPC, false, map[string]string{"user.max_user_namespaces": "0"}, []string{"user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=15000"}},
+		{"no user namespaces, as root of one", unix.ENOSPC, true, map[string]string{"user.max_user_namespaces": "0"}, []string{"sysctl -w user.max_user_namespaces="}},
+		{"Debian's switch", unix.EPERM, false, map[string]string{"user.max_user_namespaces": "9", "kernel.unprivileged_userns_clone": "0"}, []string{"sysctl -w kernel.unprivileged_userns_clone=1"}},
+		{"Ubuntu's switch", unix.EACCES, false, map[string]string{"kernel.apparmor_restrict_unprivileged_userns": "1"}, []string{"sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"}},
+		{"both switches off, root in a container", unix.EPERM, true, map[string]string{"kernel.unprivileged_userns_clone": "0"}, []string{"--privileged"}},
+		{"network namespaces", unix.ENOSPC, true, map[string]string{"user.max_net_namespaces": "0"}, []string{"sysctl -w user.max_net_namespaces=15000"}},
+		{"seccomp profile", unix.EPERM, false, map[string]string{"user.max_user_namespaces": "9"}, []string{"seccomp", "as root"}},
+		{"something else", unix.ENOENT, false, nil, []string{"no such file"}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			wrapped := fmt.Errorf("doing it: %w", row.err)
+			got := explain(wrapped, row.root, func(name string) string { return row.sysctl[name] })
+			if !errors.Is(got, row.err) {
+				t.Errorf("%v hides the cause", got)
+			}
+			for _, w := range row.want {
+				if !strings.Contains(got.Error(), w) {
+					t.Errorf("%q does not say %q", got, w)
+				}
+			}
+		})
+	}
+}
+
+// TestMaps: the slots' users must all be there, in one line.
+func TestMaps(t *testing.T) {
+	rows := []struct {
+		table string
+		want  bool
+	}{
+		{"         0          0 4294967295\n", true},
+		{"0 100000 65536\n", true},
+		{"0 1000 1\n", false},
+		{"0 1000 1\n1 100000 65536\n", true},
+		{"0 0 20050\n", false},
+		{"20000 0 1000\n", false},
+		{"", false},
+		{"0 0\nx y z\n", false},
+	}
+	for _, row := range rows {
+		if got := maps(row.table, 19999, 20100); got != row.want {
+			t.Errorf("maps(%q) = %v, want %v", row.table, got, row.want)
+		}
+	}
+}
+
+// TestAttributes: root keeps its users, an ordinary user gets a namespace in which only the user is.
+func TestAttributes(t *testing.T) {
+	root := attributes(true)
+	if root.Cloneflags&unix.CLONE_NEWUSER != 0 || root.Cloneflags&unix.CLONE_NEWPID == 0 || root.Cloneflags&unix.CLONE_NEWNS == 0 {
+		t.Errorf("root: clone flags %x", root.Cloneflags)
+	}
+	user := attributes(false)
+	if user.Cloneflags&unix.CLONE_NEWUSER == 0 || len(user.UidMappings) != 1 || user.UidMappings[0].Size != 1 || user.UidMappings[0].ContainerID != 0 || user.GidMappingsEnableSetgroups {
+		t.Errorf("ordinary user: %+v", user)
+	}
+	for _, a := range []int{int(root.Pdeathsig), int(user.Pdeathsig)} {
+		if a != int(unix.SIGKILL) {
+			t.Errorf("the inner process would outlive the outer one: signal %d", a)
+		}
+	}
+}

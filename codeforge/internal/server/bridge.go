@@ -1,0 +1,321 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// bridge carries MCP between newline-delimited JSON and Streamable HTTP, message by message, in both eras of the
+// protocol. It understands only what decides the headers; everything else passes through unchanged.
+type bridge struct {
+	url    string
+	client *http.Client
+
+	out  sync.Mutex // one line at a time
+	to   io.Writer
+	open sync.WaitGroup
+
+	mu      sync.Mutex
+	session string // of the era with sessions
+	version string // negotiated there
+	listens bool
+}
+
+// message is what of a JSON-RPC message decides how it is sent.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Name string                     `json:"name"`
+		URI  string                     `json:"uri"`
+		Meta map[string]json.RawMessage `json:"_meta"`
+	} `json:"params"`
+}
+
+const (
+	versionHeader = "Mcp-Protocol-Version"
+	sessionHeader = "Mcp-Session-Id"
+	versionMeta   = "io.modelcontextprotocol/protocolVersion"
+	// sessionless is the first version of the protocol without sessions.
+	sessionless = "2026-07-28"
+	// inFlight bounds the requests on their way.
+	inFlight = 64
+	// listenPause is how long to wait before the server's own messages are listened for again.
+	listenPause = time.Second
+)
+
+// run carries messages until stdin has ended and everything is answered, or ctx ends.
+func (b *bridge) run(ctx context.Context, stdin io.Reader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seats := make(chan struct{}, inFlight)
+	lines := bufio.NewReaderSize(stdin, 64<<10)
+	for ctx.Err() == nil {
+		line, err := lines.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			b.pass(ctx, seats, line)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("reading standard input: %w", err)
+		}
+	}
+	for range inFlight { // every request is answered
+		seats <- struct{}{}
+	}
+	b.end(context.WithoutCancel(ctx))
+	cancel()
+	b.open.Wait()
+	return nil
+}
+
+// pass sends one message: requests side by side, but what others depend on in order.
+func (b *bridge) pass(ctx context.Context, seats chan struct{}, line []byte) {
+	var m message
+	_ = json.Unmarshal(line, &m) // what cannot be understood is the server's to refuse
+	if m.Method == "initialize" || len(m.ID) == 0 {
+		b.send(ctx, m, line)
+		return
+	}
+	seats <- struct{}{}
+	b.open.Go(func() {
+		defer func() { <-seats }()
+		b.send(ctx, m, line)
+	})
+}
+
+// send posts one message and writes what comes back.
+func (b *bridge) send(ctx context.Context, m message, line []byte) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
+	if err != nil {
+		b.fail(m, err.Error())
+		return
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	b.describe(req.Header, m)
+	resp, err := b.client.Do(req)
+	if err != nil {
+		b.fail(m, "CodeForge cannot be reached: "+err.Error())
+		return
+	}
+	defer resp.Body.Close()
+	if s := resp.Header.Get(sessionHeader); s != "" && m.Method == "initialize" {
+		b.mu.Lock()
+		b.session = s
+		b.mu.Unlock()
+	}
+	answered := false
+	err = messages(resp, func(answer []byte) {
+		answered = answered || bytes.Contains(answer, []byte(`"id"`))
+		b.learn(m, answer)
+		b.write(answer)
+	})
+	switch {
+	case resp.StatusCode >= 300 && !answered:
+		b.fail(m, fmt.Sprintf("CodeForge answered %s", resp.Status))
+	case err != nil && !answered:
+		b.fail(m, "CodeForge broke off: "+err.Error())
+	}
+	if m.Method == "notifications/initialized" {
+		b.listen(ctx)
+	}
+}
+
+// describe sets the headers that repeat what is in the message.
+func (b *bridge) describe(h http.Header, m message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	version := b.version
+	var named string
+	if json.Unmarshal(m.Params.Meta[versionMeta], &named) == nil && named != "" {
+		version = named
+	}
+	if version != "" {
+		h.Set(versionHeader, version)
+	}
+	if version < sessionless {
+		if b.session != "" {
+			h.Set(sessionHeader, b.session)
+		}
+		return
+	}
+	h.Set("Mcp-Method", headerValue(m.Method))
+	switch m.Method {
+	case "tools/call", "prompts/get":
+		h.Set("Mcp-Name", headerValue(m.Params.Name))
+	case "resources/read":
+		h.Set("Mcp-Name", headerValue(m.Params.URI))
+	}
+}
+
+// headerValue writes a text so that a header can carry it.
+func headerValue(s string) string {
+	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+	if plain && s == strings.TrimSpace(s) && !strings.HasPrefix(s, "=?base64?") {
+		return s
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
+}
+
+// learn remembers the version that an initialize negotiated.
+func (b *bridge) learn(m message, answer []byte) {
+	if m.Method != "initialize" {
+		return
+	}
+	var r struct {
+		Result struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		} `json:"result"`
+	}
+	if json.Unmarshal(answer, &r) == nil && r.Result.ProtocolVersion != "" {
+		b.mu.Lock()
+		b.version = r.Result.ProtocolVersion
+		b.mu.Unlock()
+	}
+}
+
+// listen keeps a stream open for what the server sends by itself, in the era with sessions.
+func (b *bridge) listen(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.session == "" || b.listens {
+		return
+	}
+	b.listens = true
+	b.open.Go(func() {
+		for b.listenOnce(ctx) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(listenPause):
+			}
+		}
+	})
+}
+
+// listenOnce reports whether to try again when the stream has ended.
+func (b *bridge) listenOnce(ctx context.Context) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	b.describe(req.Header, message{})
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return ctx.Err() == nil
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return false
+	}
+	_ = messages(resp, b.write)
+	return ctx.Err() == nil
+}
+
+// end gives the session up.
+func (b *bridge) end(ctx context.Context) {
+	if b.session == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, b.url, nil)
+	if err != nil {
+		return
+	}
+	b.describe(req.Header, message{})
+	if resp, err := b.client.Do(req); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
+// fail answers a request that the server did not answer.
+func (b *bridge) fail(m message, text string) {
+	if len(m.ID) == 0 || m.Method == "" {
+		return
+	}
+	type rpcError struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	line, err := json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   rpcError        `json:"error"`
+	}{"2.0", m.ID, rpcError{-32603, text}})
+	if err == nil {
+		b.write(line)
+	}
+}
+
+// write writes one message as one line.
+func (b *bridge) write(text []byte) {
+	var line bytes.Buffer
+	if json.Compact(&line, text) != nil {
+		return
+	}
+	line.WriteByte('\n')
+	b.out.Lock()
+	defer b.out.Unlock()
+	_, _ = b.to.Write(line.Bytes())
+}
+
+// messages calls on for every JSON-RPC message of an answer.
+func messages(resp *http.Response, on func([]byte)) error {
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	switch strings.TrimSpace(kind) {
+	case "application/json":
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
+		if err == nil && json.Valid(body) {
+			on(body)
+		}
+		return err
+	case "text/event-stream":
+		return events(resp.Body, on)
+	}
+	_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+	return err
+}
+
+// events reads server-sent events and calls on for the data of each.
+func events(r io.Reader, on func([]byte)) error {
+	lines := bufio.NewReaderSize(r, 64<<10)
+	var data []byte
+	for {
+		line, err := lines.ReadBytes('\n')
+		line = bytes.TrimRight(line, "\r\n")
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			if len(data) > 0 {
+				data = append(data, '\n')
+			}
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+		}
+		if (len(line) == 0 || err != nil) && len(data) > 0 {
+			on(data)
+			data = nil
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(data) > maxMessage {
+			return errors.New("a message over the limit")
+		}
+	}
+}

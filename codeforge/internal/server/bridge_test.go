@@ -1,0 +1,170 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// both serves both eras of the protocol with the SDK's own handlers, and notes the headers of each request.
+type both struct {
+	stateful, stateless http.Handler
+	mu                  sync.Mutex
+	methods             []string
+	deleted             bool
+}
+
+func (b *both) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	b.methods = append(b.methods, r.Header.Get("Mcp-Method")+" "+r.Header.Get("Mcp-Name"))
+	b.deleted = b.deleted || r.Method == http.MethodDelete
+	b.mu.Unlock()
+	if r.Header.Get(versionHeader) >= sessionless {
+		b.stateless.ServeHTTP(w, r)
+		return
+	}
+	b.stateful.ServeHTTP(w, r)
+}
+
+func startServer(t *testing.T) (*both, string) {
+	t.Helper()
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	type in struct {
+		Text string `json:"text"`
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "echoes"}, func(ctx context.Context, req *mcp.CallToolRequest, a in) (*mcp.CallToolResult, any, error) {
+		if a.Text == "slow" {
+			time.Sleep(200 * time.Millisecond)
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "said " + a.Text}}}, nil, nil
+	})
+	get := func(*http.Request) *mcp.Server { return s }
+	b := &both{
+		stateful:  mcp.NewStreamableHTTPHandler(get, nil),
+		stateless: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true}),
+	}
+	srv := httptest.NewServer(b)
+	t.Cleanup(srv.Close)
+	return b, srv.URL
+}
+
+// converse sends lines and gives the answers by id.
+func converse(t *testing.T, url string, lines ...string) map[string]string {
+	t.Helper()
+	var out bytes.Buffer
+	b := &bridge{url: url, client: http.DefaultClient, to: &out}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := b.run(ctx, strings.NewReader(strings.Join(lines, "\n"))); err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		var m message
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("not one message per line: %q", line)
+		}
+		answers[string(m.ID)] = line
+	}
+	return answers
+}
+
+const (
+	hello  = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	thanks = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+)
+
+// TestBridgeSessions: the era with sessions. Calls go side by side, and everything is answered before the end.
+func TestBridgeSessions(t *testing.T) {
+	srv, url := startServer(t)
+	started := time.Now()
+	answers := converse(t, url, hello, thanks,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"slow"}}}`,
+		`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"echo","arguments":{"text":"slow"}}}`,
+		`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"echo","arguments":{"text":"fast"}}}`,
+		`{"jsonrpc":"2.0","id":5,"method":"no/such","params":{}}`,
+	)
+	if took := time.Since(started); took > 380*time.Millisecond+time.Second {
+		t.Errorf("it took %s", took)
+	}
+	for id, want := range map[string]string{"1": `"protocolVersion":"2025-06-18"`, "2": "said slow", `"b"`: "said slow", "4": "said fast", "5": `"error"`} {
+		if !strings.Contains(answers[id], want) {
+			t.Errorf("answer to %s is %q, want %s", id, answers[id], want)
+		}
+	}
+	if !srv.deleted {
+		t.Error("the session was not given up")
+	}
+}
+
+// TestBridgeModern: the era without sessions wants what is in the message repeated in headers.
+func TestBridgeModern(t *testing.T) {
+	srv, url := startServer(t)
+	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	answers := converse(t, url, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"},`+meta+`}}`)
+	if !strings.Contains(answers["1"], "said x") {
+		t.Errorf("answer %q", answers["1"])
+	}
+	if len(srv.methods) != 1 || srv.methods[0] != "tools/call echo" {
+		t.Errorf("headers %q", srv.methods)
+	}
+}
+
+// TestBridgeFailures: whatever the server does, a request gets an answer.
+func TestBridgeFailures(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"plain text":    func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "session not found", 404) },
+		"empty":         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"broken stream": func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) },
+		"not a message": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502); _, _ = io.WriteString(w, "<html>") },
+		"foreign content": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(403)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(handler)
+			defer srv.Close()
+			answers := converse(t, srv.URL, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, `{"jsonrpc":"2.0","method":"notifications/x"}`, `garbage`)
+			if len(answers) != 1 || !strings.Contains(answers["7"], `"code":-32603`) {
+				t.Errorf("answers %v", answers)
+			}
+		})
+	}
+	answers := converse(t, "http://127.0.0.1:1/mcp", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`)
+	if !strings.Contains(answers["7"], "cannot be reached") {
+		t.Errorf("answers %v", answers)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	text := ": comment\r\n\r\nevent: message\r\ndata: {\"a\":1}\r\n\r\ndata: {\"b\":\ndata: 2}\n\nid: 3\n\ndata:{\"c\":3}"
+	var got []string
+	if err := events(strings.NewReader(text), func(b []byte) { got = append(got, string(b)) }); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`{"a":1}`, "{\"b\":\n2}", `{"c":3}`}
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestHeaderValue(t *testing.T) {
+	for in, want := range map[string]string{
+		"echo": "echo", "a b": "a b", " a": "=?base64?IGE=?=", "ä": "=?base64?w6Q=?=", "x\r\nEvil: 1": "=?base64?eA0KRXZpbDogMQ==?=",
+		"=?base64?eA==?=": "=?base64?PT9iYXNlNjQ/ZUE9PT89?=",
+	} {
+		if got := headerValue(in); got != want {
+			t.Errorf("headerValue(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

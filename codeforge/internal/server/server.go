@@ -1,0 +1,232 @@
+// Package server is the running CodeForge as a client sees it: where it is, and an MCP session with it.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Config says where to look.
+type Config struct {
+	// URL is the MCP endpoint. Empty: the supervisor of State, else Fallback.
+	URL string
+	// State is the state directory of the embedded mode.
+	State statedir.Dir
+	// Fallback is the endpoint when no supervisor runs: the one Docker publishes.
+	Fallback string
+	// Token opens an HTTP endpoint that asks for one. Empty: none is sent.
+	Token secret.Value
+}
+
+// Place is where the server is: exactly one field is set.
+type Place struct {
+	// State is the directory whose run/mcp.sock to join.
+	State *statedir.Dir
+	URL   string
+}
+
+// Locate decides where the server is. It does not connect.
+func Locate(c Config) (Place, error) {
+	if c.URL != "" {
+		return Place{URL: c.URL}, nil
+	}
+	if _, err := c.State.Running(); err == nil {
+		return Place{State: &c.State}, nil
+	} else if _, held := c.State.Holder(); held && !errors.Is(err, fs.ErrPermission) {
+		return Place{}, err
+	}
+	// Nobody runs on it, or another user (root, by sudo), whose server lets this one in over HTTP.
+	return Place{URL: c.Fallback}, nil
+}
+
+// Dial opens the byte stream of the supervisor's mcp.sock: newline-delimited JSON-RPC.
+func Dial(ctx context.Context, d statedir.Dir) (net.Conn, error) {
+	path, release, err := d.Socket(statedir.MCPSocket)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("joining the server in %s: %w", d.Path(), err)
+	}
+	return conn, nil
+}
+
+// Session is an MCP session.
+type Session struct{ mcp *mcp.ClientSession }
+
+// Options configure a session.
+type Options struct {
+	// Progress is called with the server's progress messages. Nil: they are dropped.
+	Progress func(message string)
+}
+
+// Connect opens a session.
+func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
+	place, err := Locate(c)
+	if err != nil {
+		return nil, err
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-cli", Version: version.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			if o.Progress != nil {
+				o.Progress(r.Params.Message)
+			}
+		},
+	})
+	var transport mcp.Transport
+	if place.State != nil {
+		conn, err := Dial(ctx, *place.State)
+		if err != nil {
+			return nil, err
+		}
+		transport = &mcp.IOTransport{Reader: conn, Writer: conn, MaxLineLength: maxMessage}
+	} else {
+		transport = &mcp.StreamableClientTransport{Endpoint: place.URL, HTTPClient: Client(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage}
+	}
+	s, err := client.Connect(ctx, transport, nil)
+	if err != nil {
+		return nil, explain(err, c, place)
+	}
+	return &Session{s}, nil
+}
+
+// maxMessage is the largest message accepted, in bytes.
+const maxMessage = 64 << 20
+
+// explain says what to do when there is no connection.
+func explain(err error, c Config, p Place) error {
+	var op *net.OpError
+	refused := errors.As(err, &op)
+	switch {
+	case p.State != nil:
+		return fmt.Errorf("connecting to the server in %s: %w", p.State.Path(), err)
+	case errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it lets in only the user who started it, and root (%w)", p.URL, err)
+	case refused && c.URL == "":
+		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s, and nothing answers at %s. Start it with codeforge up or docker compose up -d", c.State.Path(), p.URL), err}
+	case strings.Contains(err.Error(), "Unauthorized"):
+		return fmt.Errorf("%s asks for a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
+	}
+	return fmt.Errorf("connecting to %s: %w", p.URL, err)
+}
+
+// absentError says what to do, and keeps the cause to itself and errors.Is.
+type absentError struct {
+	text  string
+	cause error
+}
+
+func (e *absentError) Error() string { return e.text }
+
+func (e *absentError) Unwrap() error { return e.cause }
+
+// Client is an HTTP client that sends the token, and goes to the server directly whatever HTTP_PROXY says.
+func Client(token secret.Value) *http.Client {
+	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: 10 * time.Minute}}}
+}
+
+type bearer struct {
+	token secret.Value
+	next  http.RoundTripper
+}
+
+// RoundTrip adds the Authorization header.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !b.token.Empty() {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
+	}
+	return b.next.RoundTrip(r)
+}
+
+// Close ends the session.
+func (s *Session) Close() error { return s.mcp.Close() }
+
+// Result is what execute_code gave.
+type Result struct {
+	// Output is what the model is shown first: stdout, or after a failure stderr and stdout.
+	Output string `json:"output"`
+	// Notes are what else the model is told.
+	Notes  []string `json:"notes,omitempty"`
+	Failed bool     `json:"failed"`
+	// Exit is nil when the code was not run, or its end is not known.
+	Exit    *runapi.Exit        `json:"exit,omitempty"`
+	Receipt *controlapi.Receipt `json:"receipt,omitempty"`
+}
+
+// The keys of a result's _meta.
+const (
+	receiptKey = "codeforge/receipt"
+	exitKey    = "codeforge/exit"
+)
+
+// Execute runs code. Timeout is in seconds, 0 the server's default.
+func (s *Session) Execute(ctx context.Context, code string, apis []string, timeout float64) (Result, error) {
+	args := map[string]any{"code": code}
+	if len(apis) > 0 {
+		args["apis"] = apis
+	}
+	if timeout > 0 {
+		args["timeout"] = timeout
+	}
+	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args}
+	p.SetProgressToken("run")
+	res, err := s.mcp.CallTool(ctx, p)
+	if err != nil {
+		return Result{}, fmt.Errorf("running the code: %w", err)
+	}
+	return result(res)
+}
+
+func result(res *mcp.CallToolResult) (Result, error) {
+	out := Result{Failed: res.IsError}
+	for i, c := range res.Content {
+		text, ok := c.(*mcp.TextContent)
+		if !ok {
+			continue
+		}
+		if i == 0 {
+			out.Output = text.Text
+		} else {
+			out.Notes = append(out.Notes, text.Text)
+		}
+	}
+	if err := meta(res.Meta, exitKey, &out.Exit); err != nil {
+		return out, err
+	}
+	return out, meta(res.Meta, receiptKey, &out.Receipt)
+}
+
+// meta decodes one value of _meta into what to points to; a missing one leaves it.
+func meta(m mcp.Meta, key string, to any) error {
+	v, ok := m[key]
+	if !ok {
+		return nil
+	}
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s of the answer: %w", key, err)
+	}
+	return nil
+}

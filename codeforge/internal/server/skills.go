@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Skill is one skill as the server lists it.
+type Skill struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Size        int64  `json:"size,omitempty"`
+}
+
+// skillScheme begins the URI of every skill.
+const skillScheme = "skill://"
+
+// Skills lists the skills.
+func (s *Session) Skills(ctx context.Context) ([]Skill, error) {
+	var out []Skill
+	for r, err := range s.mcp.Resources(ctx, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the skills: %w", err)
+		}
+		if name, ok := strings.CutPrefix(r.URI, skillScheme); ok && !strings.Contains(name, "/") {
+			out = append(out, Skill{Name: name, Description: r.Description, Size: r.Size})
+		}
+	}
+	return out, nil
+}
+
+// Source is the TypeScript of a skill.
+func (s *Session) Source(ctx context.Context, name string) (string, error) {
+	uri := skillScheme + name + "/" + name + ".ts"
+	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
+	if err != nil {
+		return "", fmt.Errorf("reading the skill %q: %w; codeforge skills list shows those there are", name, err)
+	}
+	for _, c := range res.Contents {
+		return c.Text, nil
+	}
+	return "", fmt.Errorf("the skill %q is empty", name)
+}
+
+// DeleteSkill deletes a skill.
+func (s *Session) DeleteSkill(ctx context.Context, name string) error {
+	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: "delete_skill", Arguments: map[string]any{"name": name}})
+	if err != nil {
+		return fmt.Errorf("deleting the skill %q: %w", name, err)
+	}
+	r, err := result(res)
+	if err == nil && r.Failed {
+		err = errors.New(r.Output)
+	}
+	return err
+}

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Stdio speaks MCP on stdin and stdout with the server that Locate finds, until the client closes stdin.
+func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) error {
+	place, err := Locate(c)
+	if err != nil {
+		return err
+	}
+	if place.State != nil {
+		return Join(ctx, *place.State, stdin, stdout)
+	}
+	if err := answers(ctx, c, place); err != nil {
+		return err
+	}
+	b := &bridge{url: place.URL, client: Client(c.Token), to: stdout}
+	return b.run(ctx, stdin)
+}
+
+// Ready asks a server at a URL whether it can run code; the error says what is wrong and what to do.
+func Ready(ctx context.Context, c Config, p Place) error {
+	return get(ctx, c, p, "/readyz")
+}
+
+// answers asks whether anything is there, so that a client's log says what is wrong.
+func answers(ctx context.Context, c Config, p Place) error {
+	return get(ctx, c, p, "/healthz")
+}
+
+func get(ctx context.Context, c Config, p Place, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.URL, "/mcp")+path, nil)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", p.URL, err)
+	}
+	resp, err := Client(c.Token).Do(req)
+	if err != nil {
+		return explain(err, c, p)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // only for the message
+	return fmt.Errorf("%s is not ready (%s): %.400q", p.URL, resp.Status, strings.TrimSpace(string(text)))
+}

@@ -1,0 +1,150 @@
+// Package slotnet makes the network namespaces of slots.
+//
+// A slot's namespace has only lo, and a route that makes every IPv4 address local. So whatever address code connects
+// to, it reaches a listener that was opened inside the namespace before any code ran: the proxy's. There is no other
+// way out, and nothing changes on the host.
+package slotnet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Slot is one namespace with the sockets opened inside it.
+type Slot struct {
+	ID slot.ID
+	// NetNS is the namespace itself. It lives as long as this file and the processes in it.
+	NetNS *os.File
+	// Sockets are the proxy's listeners, in the order of Kinds.
+	Sockets []*os.File
+}
+
+// Kinds are the sockets opened in every namespace.
+var Kinds = [...]slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSUDP, slot.DNSTCP}
+
+// Make makes the namespaces of slots 0 to n-1. On an error nothing of them is left.
+func Make(n int) ([]Slot, error) {
+	type result struct {
+		slots []Slot
+		err   error
+	}
+	done := make(chan result)
+	go func() {
+		// The thread is never unlocked, so it ends with this goroutine and no other code ever runs in its namespaces.
+		runtime.LockOSThread()
+		slots, err := makeAll(n)
+		done <- result{slots, err}
+	}()
+	r := <-done
+	return r.slots, r.err
+}
+
+func makeAll(n int) ([]Slot, error) {
+	var slots []Slot
+	for i := range n {
+		s, err := makeOne(slot.ID(i))
+		if err != nil {
+			s.Close()
+			for _, s := range slots {
+				s.Close()
+			}
+			return nil, fmt.Errorf("making the network namespace of slot %d: %w", i, err)
+		}
+		slots = append(slots, s)
+	}
+	return slots, nil
+}
+
+// makeOne moves the calling thread into a new namespace and sets it up.
+func makeOne(id slot.ID) (Slot, error) {
+	s := Slot{ID: id}
+	ns, err := netns.New()
+	if err != nil {
+		return s, fmt.Errorf("creating it: %w", err)
+	}
+	s.NetNS = os.NewFile(uintptr(ns), slot.FileName(id, slot.NetNS))
+	if err := setUp(); err != nil {
+		return s, err
+	}
+	for _, kind := range Kinds {
+		f, err := open(kind)
+		if err != nil {
+			return s, fmt.Errorf("listening for %s: %w", kind, err)
+		}
+		s.Sockets = append(s.Sockets, f)
+	}
+	return s, nil
+}
+
+// setUp brings lo up and makes every IPv4 address local.
+func setUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding lo: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("bringing lo up: %w", err)
+	}
+	route := &netlink.Route{
+		LinkIndex: lo.Attrs().Index,
+		Dst:       &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
+		Type:      unix.RTN_LOCAL,
+		Table:     unix.RT_TABLE_LOCAL,
+		Scope:     netlink.SCOPE_HOST,
+	}
+	if err := netlink.RouteReplace(route); err != nil {
+		return fmt.Errorf("making every address local: %w", err)
+	}
+	return nil
+}
+
+// open opens one listener in the calling thread's namespace.
+func open(kind slot.Kind) (*os.File, error) {
+	var lc net.ListenConfig
+	ctx := context.Background()
+	if kind == slot.DNSUDP {
+		c, err := lc.ListenPacket(ctx, "udp4", ":53")
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		return c.(*net.UDPConn).File()
+	}
+	port := map[slot.Kind]string{slot.HTTP: ":80", slot.HTTPS: ":443", slot.DNSTCP: ":53"}[kind]
+	l, err := lc.Listen(ctx, "tcp4", port)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return l.(*net.TCPListener).File()
+}
+
+// Close closes the files. The namespace ends with the last process in it.
+func (s Slot) Close() {
+	if s.NetNS != nil {
+		_ = s.NetNS.Close()
+	}
+	for _, f := range s.Sockets {
+		_ = f.Close()
+	}
+}
+
+// Files are the inherited files of the two daemons, with their names in LISTEN_FDNAMES: the sockets are the proxy's,
+// the namespaces sandboxd's.
+func Files(slots []Slot) (proxy, sandbox []slot.File) {
+	for _, s := range slots {
+		for i, f := range s.Sockets {
+			proxy = append(proxy, slot.File{Slot: s.ID, Kind: Kinds[i], File: f})
+		}
+		sandbox = append(sandbox, slot.File{Slot: s.ID, Kind: slot.NetNS, File: s.NetNS})
+	}
+	return proxy, sandbox
+}

@@ -1,0 +1,88 @@
+//go:build unix
+
+package statedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrLocked is the answer of Lock when a supervisor runs on the directory already.
+var ErrLocked = errors.New("a supervisor runs on this state directory already")
+
+// Lock takes the directory for this process until the file, and every copy of its descriptor, is closed.
+func (d Dir) Lock() (*os.File, error) {
+	f, err := os.OpenFile(d.Join("lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the state directory: %w", err)
+	}
+	// Somebody asking who holds the lock has it shared for an instant: try more than once.
+	for try := 0; ; try++ {
+		err := flock(f, syscall.LOCK_EX)
+		if err == nil {
+			break
+		}
+		if try == 5 || !errors.Is(err, ErrLocked) {
+			_ = f.Close()
+			return nil, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("locking the state directory: %w", err)
+	}
+	return f, nil
+}
+
+// Holder is the process id of the supervisor that holds the lock. The id may be 0 for an instant while it starts.
+func (d Dir) Holder() (pid int, held bool) {
+	f, err := os.Open(d.Join("lock"))
+	if err != nil {
+		// An unreadable lock is somebody else's: as good as held. A missing one is free.
+		return 0, !errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	if flock(f, syscall.LOCK_SH) == nil {
+		return 0, false
+	}
+	data := make([]byte, 32)
+	n, _ := f.ReadAt(data, 0)
+	pid, _ = strconv.Atoi(strings.TrimSpace(string(data[:n])))
+	return pid, true
+}
+
+// flock takes the lock without waiting.
+func flock(f *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return ErrLocked
+		default:
+			return fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+	}
+}
+
+// owner is the user id a file belongs to.
+func owner(info fs.FileInfo) (int, bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(st.Uid), true
+}

@@ -1,0 +1,20 @@
+package statedir
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Socket is a path to a socket in run/ that fits into a unix address (107 bytes) however deep the state directory
+// lies. It holds until release is called.
+func (d Dir) Socket(name string) (path string, release func(), err error) {
+	fd, err := unix.Open(d.Join("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, fmt.Errorf("opening %s: %w", d.Join("run"), err)
+	}
+	f := os.NewFile(uintptr(fd), d.Join("run"))
+	return "/proc/self/fd/" + strconv.Itoa(fd) + "/" + name, func() { _ = f.Close() }, nil
+}

@@ -1,0 +1,153 @@
+// Package statedir is the state directory of an embedded CodeForge (default ./.codeforge): where everything lies that
+// outlives a start, who may run on it, and how to reach the one that does.
+//
+//	lock          held by flock while a supervisor runs; holds its process id
+//	up.json       how to connect; written when ready, removed at the end
+//	run/          control.sock, sandboxd.sock, mcp.sock
+//	ca-private/   the key of the local certificate authority
+//	ca-public/    ca.pem
+//	skills/  runs/  sandboxd/  log/
+//	tmp/          mount point of the sandbox's /tmp
+//
+// The directory is 0700: everything in it is its owner's alone.
+package statedir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Default is the state directory when none is named.
+const Default = ".codeforge"
+
+// The sockets in run/.
+const (
+	ControlSocket = "control.sock"
+	SandboxSocket = "sandboxd.sock"
+	MCPSocket     = "mcp.sock"
+)
+
+// ErrNotRunning is the answer of everything that needs a running supervisor when there is none.
+var ErrNotRunning = errors.New("CodeForge is not running")
+
+// Dir is an absolute path with no symbolic link in it.
+type Dir struct{ path string }
+
+// Up says how to connect to the supervisor that runs on a state directory.
+type Up struct {
+	PID     int    `json:"pid"`
+	Version string `json:"version"`
+	// URL is where the server listens; the MCP endpoint is below it.
+	URL     string    `json:"url"`
+	Port    int       `json:"port"`
+	State   string    `json:"state"`
+	APIs    string    `json:"apis"`
+	Slots   int       `json:"slots"`
+	Token   bool      `json:"token"`
+	Started time.Time `json:"started"`
+}
+
+// Endpoint is the URL that MCP clients are given.
+func (u Up) Endpoint() string { return u.URL + "/mcp" }
+
+// Find is the state directory at path, which need not exist.
+func Find(path string) (Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Dir{}, fmt.Errorf("state directory %s: %w", path, err)
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	return Dir{abs}, nil
+}
+
+// Create makes the directory and what belongs in it, mode 0700. It refuses a directory of another user.
+func Create(path string) (Dir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return Dir{}, fmt.Errorf("state directory %s: %w; choose another one with --state DIR", path, err)
+	}
+	d, err := Find(path)
+	if err != nil {
+		return Dir{}, err
+	}
+	info, err := os.Lstat(d.path)
+	if err != nil {
+		return Dir{}, fmt.Errorf("state directory: %w", err)
+	}
+	if uid, ok := owner(info); ok && uid != os.Geteuid() {
+		return Dir{}, fmt.Errorf("state directory %s belongs to user id %d, and you are %d: start CodeForge as that user, or choose another directory with --state DIR",
+			d.path, uid, os.Geteuid())
+	}
+	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
+		return Dir{}, fmt.Errorf("state directory: %w", err)
+	}
+	for _, sub := range []string{"run", "ca-private", "ca-public", "skills", "runs", "sandboxd", "log", "tmp"} {
+		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
+			return Dir{}, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// Path is the directory itself.
+func (d Dir) Path() string { return d.path }
+
+// Join is a path below the directory.
+func (d Dir) Join(elem ...string) string {
+	return filepath.Join(append([]string{d.path}, elem...)...)
+}
+
+// Exists reports whether there is such a directory.
+func (d Dir) Exists() bool {
+	info, err := os.Stat(d.path)
+	return err == nil && info.IsDir()
+}
+
+// WriteUp publishes how to connect, whole or not at all.
+func (d Dir) WriteUp(u Up) error {
+	data, err := json.MarshalIndent(u, "", "  ")
+	if err != nil {
+		return err
+	}
+	part := d.Join("up.json.part")
+	if err := os.WriteFile(part, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("publishing how to connect: %w", err)
+	}
+	return os.Rename(part, d.Join("up.json"))
+}
+
+// Running tells how to connect to the supervisor on this directory. ErrNotRunning when none holds the lock or it is
+// not ready yet.
+func (d Dir) Running() (Up, error) {
+	if _, held := d.Holder(); !held {
+		return Up{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
+	}
+	var u Up
+	data, err := os.ReadFile(d.Join("up.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Up{}, fmt.Errorf("%w: it is still starting (state directory %s)", ErrNotRunning, d.path)
+	}
+	if err != nil {
+		return Up{}, fmt.Errorf("state directory: %w", err)
+	}
+	if err := json.Unmarshal(data, &u); err != nil {
+		return Up{}, fmt.Errorf("reading %s: %w", d.Join("up.json"), err)
+	}
+	return u, nil
+}
+
+// Sweep removes what a supervisor that was killed left: up.json and what is in
+// run/. Only the holder of the lock may call it.
+func (d Dir) Sweep() {
+	_ = os.Remove(d.Join("up.json"))
+	list, _ := os.ReadDir(d.Join("run"))
+	for _, f := range list {
+		_ = os.Remove(d.Join("run", f.Name()))
+	}
+}

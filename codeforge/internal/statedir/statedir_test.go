@@ -1,0 +1,167 @@
+//go:build unix
+
+package statedir
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+func create(t *testing.T) Dir {
+	t.Helper()
+	d, err := Create(filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// skip skips, where a skip is allowed.
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// TestCreate: nobody else may look into it, also when it was open before.
+func TestCreate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(d.Path())
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v, %v; want 0700", info.Mode(), err)
+	}
+	if _, err := Create("/dev/null/state"); err == nil || !strings.Contains(err.Error(), "--state DIR") {
+		t.Errorf("%v does not say what to do", err)
+	}
+}
+
+// TestOwner: another user's directory is refused.
+func TestOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		skip(t, "only root can make a directory of another user")
+	}
+	path := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(path); err == nil || !strings.Contains(err.Error(), "belongs to user id 12345") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestLock: one holder at a time; asking who it is does not get in the way.
+func TestLock(t *testing.T) {
+	d := create(t)
+	if pid, held := d.Holder(); held {
+		t.Fatalf("held by %d before anybody locked it", pid)
+	}
+	stop := make(chan struct{})
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				d.Holder()
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	f, err := d.Lock()
+	close(stop)
+	<-asked
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, held := d.Holder(); !held || pid != os.Getpid() {
+		t.Errorf("holder %d, %v; want this process", pid, held)
+	}
+	if _, err := d.Lock(); !errors.Is(err, ErrLocked) {
+		t.Errorf("locked twice: %v", err)
+	}
+	if _, err := d.Running(); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "still starting") {
+		t.Errorf("Running without up.json: %v", err)
+	}
+	if err := d.WriteUp(Up{PID: 7, URL: "http://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if up, err := d.Running(); err != nil || up.PID != 7 || up.Endpoint() != "http://127.0.0.1:1/mcp" {
+		t.Errorf("Running: %+v, %v", up, err)
+	}
+	_ = f.Close()
+	// up.json of one that was killed does not count.
+	if _, err := d.Running(); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("Running without a holder: %v", err)
+	}
+	d.Sweep()
+	if _, err := os.Stat(d.Join("up.json")); err == nil {
+		t.Error("Sweep left up.json")
+	}
+}
+
+// TestLockLink: a link in the place of the lock is not followed.
+func TestLockLink(t *testing.T) {
+	d := create(t)
+	target := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(target, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, d.Join("lock")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Lock(); err == nil {
+		t.Error("the link was followed")
+	}
+	if text, _ := os.ReadFile(target); string(text) != "precious" {
+		t.Errorf("the file behind the link is %q now", text)
+	}
+}
+
+// TestDeepSocket: a socket is reached however deep the directory lies.
+func TestDeepSocket(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("embedded mode needs Linux")
+	}
+	d, err := Create(filepath.Join(t.TempDir(), strings.Repeat(strings.Repeat("d", 60)+"/", 5)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, release, err := d.Socket(MCPSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatalf("listening at %s: %v", path, err)
+	}
+	defer l.Close()
+	if _, err := os.Lstat(d.Join("run", MCPSocket)); err != nil {
+		t.Errorf("the socket is elsewhere: %v", err)
+	}
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+}

@@ -1,0 +1,47 @@
+package view
+
+import (
+	"os"
+	"testing"
+)
+
+// TestAbove: the view must not cover what the daemons need.
+func TestAbove(t *testing.T) {
+	needed := []string{"/home/me/project/.codeforge", "/srv/bin", "/mnt"}
+	for dir, want := range map[string]bool{
+		"/home": true, "/srv": true, "/mnt": true, "/dev/shm": false, "/opt": false, "/ho": false, "/srv/bin/x": false,
+	} {
+		if got := above(dir, needed); got != want {
+			t.Errorf("above(%s) = %v, want %v", dir, got, want)
+		}
+	}
+}
+
+// TestHidesNothing: where a directory is empty, no other one is taken.
+func TestHidesNothing(t *testing.T) {
+	dir, err := place(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range unused {
+		if list, err := os.ReadDir(other); err == nil && len(list) == 0 && len(entries) > 0 && usable(other, nil) {
+			t.Errorf("%s was chosen and is not empty, %s is", dir, other)
+		}
+	}
+}
+
+// TestPlace chooses a directory that is there, and none that is needed.
+func TestPlace(t *testing.T) {
+	first, err := place(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := place([]string{first + "/something"})
+	if err == nil && other == first {
+		t.Errorf("%s was chosen although it is needed", first)
+	}
+}

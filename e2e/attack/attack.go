@@ -1,0 +1,177 @@
+// Package attack is the attack suite: what hostile code in the sandbox, or a hostile upstream, tries, and what must
+// happen. Each Attack is one small attempt with its expectation; Suite lists them all. They run against a whole
+// CodeForge with canary credentials, and every output is searched for every canary in every encoded form.
+//
+// An attack that could not be mounted counts as not held: where a credential must be scrubbed, the upstream must have
+// received it first.
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+// Attack is one attempt.
+type Attack struct {
+	// Section is the letter of the section of the threat model.
+	Section string
+	Name    string
+	// Expected says in a few words what must happen.
+	Expected string
+	// Code runs in the sandbox behind the prelude. TRIAL in it is replaced by a mark that the upstream finds again.
+	Code string
+	// APIs narrows the run; none means all.
+	APIs []string
+	// Seconds is the run's timeout; zero means 20.
+	Seconds int
+	// Judge decides on what happened.
+	Judge Judge
+	// Do, when set, replaces Code: the attack comes from outside the sandbox.
+	Do func(ctx context.Context, w *world.World) (seen string, held bool)
+	// YOLO runs it where hosts in no API are open.
+	YOLO bool
+	// Escaped runs Code, a task for cmd/intruder, with the intruder in the interpreter's place.
+	Escaped bool
+	// Alone keeps other attacks away while it runs.
+	Alone bool
+	// Only names the one mode in which the attack exists.
+	Only world.Mode
+}
+
+// Evidence is what there is to judge after an attack.
+type Evidence struct {
+	World  *world.World
+	Trial  string
+	Result world.Result
+	// Failed is why execute_code itself failed, or nil.
+	Failed error
+	// Arrived are the trial's requests at the upstream.
+	Arrived []upstream.Seen
+	Took    time.Duration
+}
+
+// Judge says in a few words what was seen, and whether the defence held.
+type Judge func(e *Evidence) (seen string, held bool)
+
+// Outcome is one row of the table.
+type Outcome struct {
+	Attack Attack
+	Seen   string
+	Held   bool
+	Took   time.Duration
+	// Detail is for the log of an attack that was not held.
+	Detail string
+}
+
+// Suite is every attack, by section.
+func Suite() []Attack {
+	var all []Attack
+	for _, section := range [][]Attack{
+		hosts(), requests(), surfaces(), addresses(), methods(),
+		forms(), places(), codings(), framings(), lies(), sockets(), elsewhere(),
+		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), skills(),
+	} {
+		all = append(all, section...)
+	}
+	return all
+}
+
+// patience is how much longer than its run's timeout an attack may take.
+const patience = 30 * time.Second
+
+// Run mounts one attack.
+func Run(ctx context.Context, w *world.World, a Attack) Outcome {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(a.Seconds)*time.Second)
+	defer cancel()
+	if a.Do != nil {
+		seen, held := a.Do(ctx, w)
+		return Outcome{Attack: a, Seen: seen, Held: held, Took: time.Since(start)}
+	}
+	e := &Evidence{World: w, Trial: mark()}
+	seconds := a.Seconds
+	if seconds == 0 {
+		seconds = 20
+	}
+	code := strings.ReplaceAll(a.Code, "TRIAL", e.Trial)
+	if !a.Escaped {
+		code = prelude + code
+	}
+	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: code, APIs: a.APIs, Timeout: seconds})
+	e.Took = time.Since(start)
+	e.Arrived = w.Upstream.Seen(e.Trial)
+	seen, held := judge(a, e)
+	return Outcome{
+		Attack: a, Seen: seen, Held: held, Took: e.Took,
+		Detail: fmt.Sprintf("result %s\nfailed %v\narrived %d: %.2000v", clip(e.Result.JSON, 3000), e.Failed, len(e.Arrived), e.Arrived),
+	}
+}
+
+// judge looks for canaries before it asks the attack's own Judge.
+func judge(a Attack, e *Evidence) (string, bool) {
+	if where := e.World.Leak(e.Result.JSON); where != "" {
+		return "LEAK: " + where, false
+	}
+	if where := misplaced(e.World, e.Arrived); where != "" {
+		return "SENT: " + where, false
+	}
+	if a.Judge == nil {
+		return "no leak", e.Failed == nil
+	}
+	return a.Judge(e)
+}
+
+// home says at which hosts a credential may arrive.
+var home = map[string][]string{
+	"HTTPBIN": {upstream.HTTPBin, upstream.H2},
+	"OTHER":   {upstream.Other},
+	"STRICT":  {upstream.Strict},
+	"ALLOWED": {"b.wild.test"},
+	"PLAIN":   {upstream.Plain},
+	"WILD":    {upstream.Wild},
+	"SHARED":  {upstream.Shared},
+	// The rebinding name leads to the upstream every other time.
+	"FORBIDDEN": {upstream.Rebind},
+}
+
+// misplaced names a credential that arrived at a host that it does not belong to.
+func misplaced(w *world.World, seen []upstream.Seen) string {
+	for name, c := range w.Canaries {
+		prefix, _, _ := strings.Cut(name, "_")
+		for _, s := range seen {
+			if contains(home[prefix], s.Host) {
+				continue
+			}
+			raw, err := json.Marshal(s)
+			if err != nil {
+				return err.Error()
+			}
+			if where := c.Find(append(raw, s.Body...)); where != "" {
+				return fmt.Sprintf("%s to %s", where, s.Host)
+			}
+		}
+	}
+	return ""
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "..."
+}

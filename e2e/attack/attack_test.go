@@ -1,0 +1,128 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+
+// width is how many attacks run at the same time.
+const width = 4
+
+// TestSuite mounts every attack and prints the table.
+func TestSuite(t *testing.T) {
+	only := regexp.MustCompile(os.Getenv("CODEFORGE_ATTACK"))
+	var ordinary, open, inside []Attack
+	for _, a := range Suite() {
+		switch {
+		case !only.MatchString(a.Section + "/" + a.Name), a.Only != "" && a.Only != world.CurrentMode():
+		case a.YOLO:
+			open = append(open, a)
+		case a.Escaped:
+			inside = append(inside, a)
+		default:
+			ordinary = append(ordinary, a)
+		}
+	}
+	var outcomes []Outcome
+	t.Run("catalog hosts only", func(t *testing.T) {
+		env := map[string]string{"REDACTING_STRINGS": redactMe, "DEBUG_MODE": "true"}
+		outcomes = append(outcomes, siege(t, world.Config{Env: env}, ordinary)...)
+	})
+	t.Run("YOLO", func(t *testing.T) {
+		env := map[string]string{"YOLO_MODE": "true", "DEBUG_MODE": "true"}
+		outcomes = append(outcomes, siege(t, world.Config{Env: env, TrustCA: true}, open)...)
+	})
+	t.Run("escaped from the interpreter", func(t *testing.T) {
+		outcomes = append(outcomes, siege(t, world.Config{Interpreter: "intruder"}, inside)...)
+	})
+	table(t, outcomes)
+	for _, o := range outcomes {
+		if !o.Held {
+			t.Errorf("not held: %s %s: expected %s, seen %s\n%s", o.Attack.Section, o.Attack.Name, o.Attack.Expected, o.Seen, o.Detail)
+		}
+	}
+}
+
+// siege mounts attacks on one world, then searches everything the world left behind.
+func siege(t *testing.T, cfg world.Config, attacks []Attack) []Outcome {
+	t.Helper()
+	if len(attacks) == 0 {
+		return nil
+	}
+	w := world.Start(t, cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	outcomes := make([]Outcome, len(attacks))
+	seats := make(chan struct{}, width)
+	var wg sync.WaitGroup
+	for i, a := range attacks {
+		if a.Alone {
+			continue
+		}
+		seats <- struct{}{}
+		wg.Go(func() {
+			outcomes[i] = told(Run(ctx, w, a))
+			<-seats
+		})
+	}
+	wg.Wait()
+	for i, a := range attacks {
+		if a.Alone {
+			outcomes[i] = told(Run(ctx, w, a))
+		}
+	}
+	if dir := os.Getenv("CODEFORGE_ATTACK_OUT"); dir != "" {
+		_ = os.WriteFile(filepath.Join(dir, "attack-"+strings.ReplaceAll(filepath.Base(t.Name()), " ", "-")+".log"), []byte(w.Logs()), 0o600)
+	}
+	return append(outcomes, Aftermath(ctx, w)...)
+}
+
+// told says at once what an attack came to, when CODEFORGE_ATTACK_V is set.
+func told(o Outcome) Outcome {
+	if os.Getenv("CODEFORGE_ATTACK_V") != "" {
+		fmt.Fprintf(os.Stderr, "%s %v %s %s: %s\n", o.Took.Round(time.Millisecond), o.Held, o.Attack.Section, o.Attack.Name, clip(o.Seen, 200))
+	}
+	return o
+}
+
+// table prints attack, expected and seen, and counts by section.
+func table(t *testing.T, outcomes []Outcome) {
+	t.Helper()
+	sort.SliceStable(outcomes, func(i, j int) bool { return outcomes[i].Attack.Section < outcomes[j].Attack.Section })
+	var b strings.Builder
+	count, held := map[string]int{}, map[string]int{}
+	fmt.Fprintf(&b, "| | attack | expected | seen | |\n|---|---|---|---|---|\n")
+	for _, o := range outcomes {
+		verdict := "**NOT HELD**"
+		count[o.Attack.Section]++
+		if o.Held {
+			verdict = "held"
+			held[o.Attack.Section]++
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", o.Attack.Section, cell(o.Attack.Name), cell(o.Attack.Expected), cell(clip(o.Seen, 140)), verdict)
+	}
+	fmt.Fprintf(&b, "\n%s mode: %d attacks", world.CurrentMode(), len(outcomes))
+	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "*"} {
+		fmt.Fprintf(&b, "; %s %d of %d held", s, held[s], count[s])
+	}
+	fmt.Println(b.String())
+	if dir := os.Getenv("CODEFORGE_ATTACK_OUT"); dir != "" {
+		_ = os.WriteFile(filepath.Join(dir, "attack-"+string(world.CurrentMode())+".md"), []byte(b.String()+"\n"), 0o644) //nolint:gosec // a report
+	}
+}
+
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ").Replace(s)
+}

@@ -1,0 +1,268 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+
+// call is one HTTP request to the MCP endpoint.
+type call struct {
+	method, path, host, body string
+	header                   map[string]string
+}
+
+func (c call) send(ctx context.Context, w *world.World) (int, string, http.Header, error) {
+	url := strings.TrimSuffix(w.URL, "/mcp") + or(c.path, "/mcp")
+	req, err := http.NewRequestWithContext(ctx, or(c.method, http.MethodPost), url, strings.NewReader(or(c.body, initialize)))
+	if err != nil {
+		return 0, "", nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for k, v := range c.header {
+		req.Header.Set(k, v)
+	}
+	if c.host != "" {
+		req.Host = c.host
+	}
+	resp, err := w.HTTP().Do(req)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, string(text), resp.Header, nil
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// endpoint are attempts on the MCP endpoint from outside the sandbox.
+func endpoint() []Attack {
+	one := func(name, expected string, c call, statuses ...int) Attack {
+		return Attack{Section: "E", Name: name, Expected: expected, Do: func(ctx context.Context, w *world.World) (string, bool) {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			status, text, _, err := c.send(ctx, w)
+			if err != nil {
+				return clip(err.Error(), 80), len(statuses) > 1 && statuses[1] == 0 && alive(ctx, w)
+			}
+			seen := fmt.Sprintf("%d %s", status, clip(strings.TrimSpace(text), 50))
+			for _, s := range statuses {
+				if s == status {
+					return seen, alive(ctx, w)
+				}
+			}
+			return seen, false
+		}}
+	}
+	h := func(k, v string) map[string]string { return map[string]string{k: v} }
+	return []Attack{
+		one("foreign Host", "403", call{host: "evil.test"}, 403),
+		one("foreign Host with our port", "403", call{host: "evil.test:8080"}, 403),
+		one("Host that ends in localhost", "403", call{host: "evil.localhost"}, 403),
+		one("Host that starts with localhost", "403", call{host: "localhost.evil.test"}, 403),
+		one("Host with userinfo", "refused", call{host: "localhost@evil.test"}, 403, 400),
+		one("Host of the machine's address", "403", call{host: "10.99.0.1"}, 403),
+		one("Host 0.0.0.0", "403", call{host: "0.0.0.0"}, 403),
+		one("foreign Origin", "403", call{header: h("Origin", "https://evil.test")}, 403),
+		one("Origin null", "403", call{header: h("Origin", "null")}, 403),
+		one("Origin of another port", "403", call{header: h("Origin", "http://localhost:3000")}, 403),
+		one("Origin of a similar name", "403", call{header: h("Origin", "http://127.0.0.1.evil.test")}, 403),
+		one("Sec-Fetch-Site cross-site", "403", call{header: h("Sec-Fetch-Site", "cross-site")}, 403),
+		one("Sec-Fetch-Site same-site", "403", call{header: h("Sec-Fetch-Site", "same-site")}, 403),
+		one("text/plain, as a form of a web page sends it", "refused", call{header: h("Content-Type", "text/plain")}, 415, 400, 403),
+		one("preflight", "no CORS", call{method: http.MethodOptions, header: h("Origin", "https://evil.test")}, 403, 405),
+		one("foreign Origin on other paths", "403", call{method: http.MethodGet, path: "/healthz", host: "evil.test"}, 403),
+		one("session of somebody", "404", call{body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header: h("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAAAAAA")}, 404, 400),
+		one("deleting the session of somebody", "404", call{method: http.MethodDelete, header: h("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAAAAAA")}, 404, 400),
+		one("body of 64 MiB", "413 or cut", call{body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"` + strings.Repeat("x", 64<<20) + `"}}}`}, 413, 0),
+		one("JSON nested 200,000 deep", "400", call{body: strings.Repeat("[", 200000)}, 400, 413),
+		one("objects nested 200,000 deep", "400", call{body: strings.Repeat(`{"a":`, 200000) + "1" + strings.Repeat("}", 200000)}, 400, 413),
+		one("no JSON", "400", call{body: "hello"}, 400),
+		one("invalid UTF-8", "an error or harmless", call{body: strings.Replace(initialize, `"name":"x"`, "\"name\":\"\xff\xfe\"", 1)}, 400, 200),
+		one("batch of 20,000 calls", "refused or bounded", call{body: "[" + strings.TrimSuffix(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 20000), ",") + "]", header: h("Mcp-Protocol-Version", "2025-03-26")}, 400, 413, 403, 429),
+		one("unknown protocol version", "400", call{header: h("Mcp-Protocol-Version", "1999-01-01")}, 400, 200),
+		one("unknown path", "404", call{path: "/admin"}, 404),
+		one("debug path", "404", call{method: http.MethodGet, path: "/debug/pprof/"}, 404),
+		one("path with dots", "refused", call{path: "/mcp/../../etc/passwd"}, 404, 400, 301, 307),
+		one("private header of ours", "ignored", call{header: h("X-Codeforge-Context", "1")}, 200),
+		{Section: "E", Name: "1,000 sessions", Expected: "bounded, the server stays up", Alone: true, Do: manySessions},
+		{Section: "E", Name: "a client that stops reading", Expected: "others are served", Alone: true, Do: deaf},
+		{Section: "E", Name: "slow headers, 200 connections", Expected: "others are served", Alone: true, Do: slowloris},
+		{Section: "E", Name: "arguments of wrong types", Expected: "an error each, the server stays up", Do: wrongArguments},
+	}
+}
+
+// alive asks for the tool list through a new session.
+func alive(ctx context.Context, w *world.World) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	s, err := w.Connect(ctx)
+	if err != nil {
+		return false
+	}
+	defer s.Close()
+	tools, err := s.ListTools(ctx, nil)
+	return err == nil && len(tools.Tools) == 5
+}
+
+func manySessions(ctx context.Context, w *world.World) (string, bool) {
+	statuses := map[int]int{}
+	var ids []string
+	for range 1000 {
+		status, _, header, err := call{}.send(ctx, w)
+		if err != nil {
+			statuses[0]++
+			continue
+		}
+		statuses[status]++
+		if id := header.Get("Mcp-Session-Id"); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	ok := alive(ctx, w)
+	for _, id := range ids {
+		_, _, _, _ = call{method: http.MethodDelete, header: map[string]string{"Mcp-Session-Id": id}}.send(ctx, w)
+	}
+	return fmt.Sprintf("statuses %v, then served: %v", statuses, ok), ok
+}
+
+// deaf starts a run with much output and never reads its answer.
+func deaf(ctx context.Context, w *world.World) (string, bool) {
+	status, _, header, err := call{}.send(ctx, w)
+	if err != nil || status != http.StatusOK {
+		return fmt.Sprint(status, err), false
+	}
+	body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"_meta":{"progressToken":"p"},"name":"execute_code","arguments":{"timeout":6,"code":"for(;;){console.log('x'.repeat(1000)); await new Promise(r => setTimeout(r, 1))}"}}}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return err.Error(), false
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Mcp-Session-Id", header.Get("Mcp-Session-Id"))
+	resp, err := w.HTTP().Do(req)
+	if err != nil {
+		return err.Error(), false
+	}
+	defer resp.Body.Close()
+	r, err := w.Execute(ctx, "console.log('served')")
+	return "meanwhile: " + clip(r.Out, 20), err == nil && r.Out == "served\n"
+}
+
+// slowloris opens connections that send a byte of a header now and then.
+func slowloris(ctx context.Context, w *world.World) (string, bool) {
+	for range 200 {
+		c, err := w.Dial(ctx)
+		if err != nil {
+			return err.Error(), false
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+	}
+	time.Sleep(time.Second)
+	r, err := w.Execute(ctx, "console.log('served')")
+	return "meanwhile: " + clip(r.Out, 20), err == nil && r.Out == "served\n"
+}
+
+// wrongArguments calls the tools with what no schema allows.
+func wrongArguments(ctx context.Context, w *world.World) (string, bool) {
+	_, _, header, err := call{}.send(ctx, w)
+	if err != nil {
+		return err.Error(), false
+	}
+	n := 0
+	for _, arguments := range []string{
+		`{}`, `[]`, `null`, `"x"`, `{"code":1}`, `{"code":null}`, `{"code":["x"]}`, `{"code":"1","timeout":-1}`, `{"code":"1","timeout":1e308}`,
+		`{"code":"1","apis":["no-such-api"]}`, `{"code":"1","apis":[1]}`, `{"code":"1","apis":["../httpbin"]}`, `{"code":"1","extra":true}`, `{"code":"` + strings.Repeat("x", 5<<20) + `"}`,
+	} {
+		body := `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"execute_code","arguments":` + arguments + `}}`
+		_, text, _, err := call{body: body, header: map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id")}}.send(ctx, w)
+		if err == nil && strings.Contains(text, `"exited"`) {
+			return "ran with " + clip(arguments, 40), false
+		}
+		if err == nil && !strings.Contains(text, "rror") && !strings.Contains(text, "too large") {
+			return clip(arguments, 40) + " gave " + clip(text, 80), false
+		}
+		n++
+	}
+	return fmt.Sprintf("%d errors", n), alive(ctx, w)
+}
+
+// strangers are callers without the right to call: without the bearer token where one is set, or of another user of the
+// machine where none is.
+func strangers() []Attack {
+	with := func(name, expected string, statuses []int, header map[string]string) Attack {
+		return Attack{Section: "E", Name: name, Expected: expected, Only: world.Embedded, Do: func(ctx context.Context, _ *world.World) (string, bool) {
+			w, stop, err := bare(map[string]string{"MCP_AUTH_TOKEN": token})
+			if err != nil {
+				return err.Error(), false
+			}
+			defer stop()
+			status, _, _, err := call{header: header}.send(ctx, w)
+			return fmt.Sprint(status, err), err == nil && slices.Contains(statuses, status)
+		}}
+	}
+	h := func(v string) map[string]string { return map[string]string{"Authorization": v} }
+	refused := []int{http.StatusUnauthorized}
+	return []Attack{
+		with("control: the right bearer", "200", []int{http.StatusOK}, h("Bearer "+token)),
+		with("no bearer where one is set", "401", refused, nil),
+		with("a wrong bearer", "401", refused, h("Bearer "+token+"x")),
+		with("a part of the bearer", "401", refused, h("Bearer "+token[:8])),
+		with("an empty bearer", "401", refused, h("Bearer ")),
+		with("the bearer as Basic", "401", refused, h("Basic "+token)),
+		with("the bearer twice", "401", refused, h("Bearer "+token+" "+token)),
+		{Section: "E", Name: "another user of the machine", Expected: "not served", Only: world.Embedded, Do: func(ctx context.Context, _ *world.World) (string, bool) {
+			if os.Geteuid() != 0 {
+				return "only root can try to be somebody else", true
+			}
+			w, stop, err := bare(nil)
+			if err != nil {
+				return err.Error(), false
+			}
+			defer stop()
+			w.As = 12345
+			status, _, _, err := call{}.send(ctx, w)
+			return fmt.Sprint(status, " ", err), err != nil
+		}},
+	}
+}
+
+// token is the bearer token of strangers' worlds.
+const token = "correct-horse-battery-staple"
+
+// bare is a CodeForge without APIs, and the way to stop it.
+func bare(env map[string]string) (*world.World, func(), error) {
+	dir, err := world.NewDir(world.Self, nil, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := world.StartUp(world.Self, dir, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := func() { _ = p.Stop(); _ = os.RemoveAll(dir) }
+	up, err := p.Ready(30 * time.Second)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return &world.World{Mode: world.Embedded, URL: up.URL + "/mcp"}, stop, nil
+}

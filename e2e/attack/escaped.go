@@ -1,0 +1,168 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// task is what cmd/intruder takes as code.
+func task(trial string, w *world.World, attempts ...string) string {
+	t := map[string]any{"attempts": attempts, "trial": trial}
+	if w != nil {
+		var secrets []string
+		for _, c := range w.Canaries {
+			secrets = append(secrets, c.Value())
+		}
+		t["secrets"] = secrets
+	}
+	text, _ := json.Marshal(t)
+	return string(text)
+}
+
+// escaped are attempts of code that has left Deno: what the kernel, the namespaces and the proxy must stop by themselves.
+func escaped() []Attack {
+	const section = "C"
+	one := func(name, expected string) Attack {
+		return Attack{Section: section, Name: "escaped: " + name, Expected: expected, Escaped: true, Only: world.Embedded, Seconds: 30, Judge: inner, Code: task("TRIAL", nil, name)}
+	}
+	var list []Attack
+	for _, name := range []string{
+		"who am I", "no new privileges, seccomp", "setuid", "namespaces", "mounts", "kernel interfaces", "sockets of other kinds", "addresses and routes", "TCP to other ports", "IPv6", "UDP",
+		"DNS outside the catalog", "TLS to a host in no API", "sockets of daemons", "other processes", "writable places", "programs from /tmp and /skills", "limits", "terminal",
+	} {
+		list = append(list, one(name, "refused by the kernel or the proxy"))
+	}
+	fork := one("fork bomb", "bounded; nothing stays")
+	memory := one("memory bomb", "ends at its limit; nothing stays")
+	stay := one("stay behind", "dead when the run has ended")
+	fork.Alone, memory.Alone, stay.Alone = true, true, true
+	fork.Section, memory.Section, stay.Section = "F", "F", "F"
+	fork.Judge, stay.Judge, memory.Judge = gone(verdicts()), gone(verdicts()), gone(ended("memory"))
+	return append(list, fork, memory, stay,
+		Attack{Section: section, Name: "escaped: files with secrets", Expected: "none", Escaped: true, Only: world.Embedded, Do: secretFiles},
+		Attack{Section: "A", Name: "escaped: two slots meet", Expected: "they cannot", Escaped: true, Only: world.Embedded, Alone: true, Do: meeting},
+		// Last: it uses up the generations of a slot.
+		Attack{Section: "A", Name: "late messages of an older lease", Expected: "409, no receipt", Escaped: true, Only: world.Embedded, Alone: true, Do: fences},
+	)
+}
+
+// inner: every attempt held, by the intruder's own account, and nothing of the trial was passed on.
+func inner(e *Evidence) (string, bool) {
+	if seen, held := unasked(e); !held && !strings.HasPrefix(seen, "nothing printed") {
+		return seen, false
+	}
+	return verdicts()(e)
+}
+
+// ended: the run was ended, and the result says why.
+func ended(word string) Judge {
+	return func(e *Evidence) (string, bool) {
+		text := e.Result.Out + e.Result.Notes
+		return clip(strings.ReplaceAll(text, "\n", " "), 100), e.Result.IsError && strings.Contains(strings.ToLower(text), word)
+	}
+}
+
+// gone adds that no process of the intruder is left, and that its requests have ended.
+func gone(j Judge) Judge {
+	return func(e *Evidence) (string, bool) {
+		seen, held := j(e)
+		if left := busy(e.Trial); left > 0 {
+			return fmt.Sprintf("%d processes are left after the run; %s", left, seen), false
+		}
+		before := len(e.World.Upstream.Seen(e.Trial))
+		time.Sleep(600 * time.Millisecond)
+		if after := len(e.World.Upstream.Seen(e.Trial)); after > before {
+			return "requests go on after the run", false
+		}
+		return seen + ", nothing is left", held
+	}
+}
+
+// busy counts the intruder's children that live.
+func busy(string) int {
+	n := 0
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		text, _ := os.ReadFile(path)
+		if s := string(text); strings.HasPrefix(s, "intruder\x00") {
+			n++
+		}
+	}
+	return n
+}
+
+// secretFiles lets the intruder read all it can, knowing what to look for. Its code holds the credentials, so it runs
+// in a world of its own.
+func secretFiles(ctx context.Context, w *world.World) (string, bool) {
+	e := &Evidence{World: w, Trial: mark()}
+	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: task(e.Trial, w, "files with secrets"), Timeout: 30})
+	return verdicts()(e)
+}
+
+// meeting starts a run that listens and one that looks for it.
+func meeting(ctx context.Context, w *world.World) (string, bool) {
+	trial := mark()
+	answers := make(chan *Evidence)
+	for _, attempt := range []string{"listen", "reach a neighbour"} {
+		go func() {
+			e := &Evidence{World: w, Trial: trial}
+			e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: task(trial, nil, attempt), Timeout: 20})
+			answers <- e
+		}()
+	}
+	var all []string
+	held := true
+	for range 2 {
+		seen, ok := verdicts()(<-answers)
+		all, held = append(all, seen), held && ok
+	}
+	return strings.Join(all, "; "), held
+}
+
+// fences sends the proxy registrations and ends of leases out of order, as a crashed or slow part would.
+func fences(ctx context.Context, w *world.World) (string, bool) {
+	c := w.Control()
+	defer c.Close()
+	const id, now = slot.ID(3), uint64(1) << 40 // far beyond any generation of this world's leases
+	reg := func(g uint64) error {
+		return c.Register(ctx, id, controlapi.Registration{Generation: g, Run: "late", Deadline: time.Now().Add(time.Minute)})
+	}
+	end := func(g uint64) error { _, err := c.Unregister(ctx, id, g); return err }
+	if err := reg(now); err != nil {
+		return "the first registration: " + err.Error(), false
+	}
+	for name, err := range map[string]error{
+		"the same registration again": reg(now), "an older registration": reg(now - 1),
+		"the end of an older lease": end(now - 1), "the end of a later lease": end(now + 1),
+	} {
+		if !errors.Is(err, controlapi.ErrFenced) {
+			return fmt.Sprintf("%s: %v", name, err), false
+		}
+	}
+	if reg(0) == nil || end(0) == nil {
+		return "generation 0 was taken", false
+	}
+	if err := reg(now + 1); err != nil {
+		return "a newer registration: " + err.Error(), false
+	}
+	if err := end(now); !errors.Is(err, controlapi.ErrFenced) {
+		return fmt.Sprintf("the end of the replaced lease: %v", err), false
+	}
+	if err := end(now + 1); err != nil {
+		return "the end of the newer lease: " + err.Error(), false
+	}
+	if err := reg(now + 1); !errors.Is(err, controlapi.ErrFenced) {
+		return fmt.Sprintf("an ended lease registered again: %v", err), false
+	}
+	return "eight fenced", true
+}

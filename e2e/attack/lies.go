@@ -1,0 +1,145 @@
+package attack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// lies are answers that no honest server gives.
+func lies() []Attack {
+	const token = "HTTPBIN_TOKEN"
+	lie := func(mode string, j Judge, expected string) Attack {
+		return Attack{
+			Section: "B", Name: "answer: " + mode, Expected: expected, Judge: j, Seconds: 25,
+			Code: fmt.Sprintf(`await show(fetch("https://httpbin.test/x/raw?t=TRIAL&mode=%s", auth(%q, { redirect: "manual", signal: AbortSignal.timeout(12000) })));`, mode, token),
+		}
+	}
+	var list []Attack
+	for _, mode := range []string{
+		"status-text", "status-text-500", "cl-short", "cl-double", "cl-te", "cl-negative", "te-unknown", "chunk-extension", "until-eof", "http09", "bad-version", "bad-status",
+		"bad-header", "bad-header-name", "header-fold", "header-nul", "two-answers", "early-hints", "switch", "switch-ws", "close",
+	} {
+		list = append(list, lie(mode, scrubbed(token, false), "no leak"))
+	}
+	for _, mode := range []string{"cl-long", "chunk-bad", "reset", "stall"} {
+		list = append(list, lie(mode, broken, "no leak, never a complete answer"))
+	}
+	for _, mode := range []string{"endless-headers", "endless-status", "endless-trailers", "informational-flood", "mute"} {
+		list = append(list, lie(mode, survives, "bounded, an error"))
+	}
+	return append(list,
+		Attack{Section: "B", Name: "answer to the next request on a connection", Expected: "no mix-up", Judge: scrubbed(token, false),
+			Code: `await show(fetch("https://httpbin.test/x/raw?t=TRIAL&mode=two-answers", auth("HTTPBIN_TOKEN"))); const text = await (await fetch("https://httpbin.test/x/ok?t=TRIAL")).text(); out({ status: 200, text, held: text === "ok" });`},
+		Attack{Section: "B", Name: "abort in the middle, seen raw", Expected: "cut, not ended", Judge: verdicts(),
+			Code: `const got = await raw("httpbin.test", "httpbin.test", "GET /x/raw?t=TRIAL&mode=reset HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\n\r\n", { ms: 4000 }); const [head, body = ""] = got.split("\r\n\r\n"); const len = /content-length: (\d+)/i.exec(head)?.[1]; const bad = head.startsWith("HTTP/1.1 502"); const complete = len !== undefined ? body.length >= Number(len) : /\r\n0\r\n/.test("\r\n" + body) || body.endsWith("0\r\n\r\n"); out({ held: bad || !complete, seen: bad ? "502" : complete ? "complete: " + got.slice(-80) : "cut" });`},
+	)
+}
+
+// broken: the credential was sent, nothing leaked, and the code got no complete answer of status 200.
+func broken(e *Evidence) (string, bool) {
+	if seen, held := scrubbed("HTTPBIN_TOKEN", false)(e); !held {
+		return seen, false
+	}
+	for _, l := range e.lines() {
+		if l.Error == "" && l.Status < 500 {
+			return fmt.Sprintf("a complete answer of %d bytes", l.Length), false
+		}
+	}
+	return e.brief(), true
+}
+
+// sockets are WebSockets that carry the credential.
+func sockets() []Attack {
+	var list []Attack
+	ws := func(name, query, message string, named bool) Attack {
+		return Attack{
+			Section: "B", Name: "WebSocket: " + name, Expected: "scrubbed, or refused", Judge: socketJudge(named), Seconds: 25,
+			Code: fmt.Sprintf(`
+const { WebSocket: WS } = { WebSocket };
+const s = new WS("wss://httpbin.test/x/ws?t=TRIAL&what=known:HTTPBIN_TOKEN&%s"); s.binaryType = "arraybuffer"; const got = [];
+await new Promise((d) => { s.onopen = () => { %s }; s.onmessage = (m) => { const t = typeof m.data === "string" ? m.data : new TextDecoder("latin1").decode(m.data); got.push(t); if (t === "done" || got.length > 20) s.close(); };
+  s.onerror = (e) => { got.push("error " + (e.message ?? "")); d(); }; s.onclose = (e) => { got.push("closed " + e.code + " " + e.reason); d(); }; setTimeout(() => { s.close(); d(); }, 4000); });
+out({ status: 101, text: got.join("|") });`, query, message),
+		}
+	}
+	list = append(list,
+		ws("a text message", "mode=echo", `setTimeout(() => s.close(), 800);`, true),
+		ws("permessage-deflate", "mode=deflate", `setTimeout(() => s.close(), 800);`, true),
+		ws("a message in one-byte frames", "mode=frames&cut=1", "", true),
+		ws("a message in seven-byte frames", "mode=frames&cut=7", "", true),
+		ws("a frame sent byte by byte", "mode=drip", "", true),
+		ws("a binary message", "mode=binary", "", true),
+		ws("a ping between two fragments", "mode=interleaved", "", true),
+		ws("the reason of a close", "mode=close", "", false),
+		ws("the payload of a ping", "mode=ping", "", false),
+		ws("a reserved bit", "mode=reserved", "", false),
+		ws("a masked frame from the server", "mode=masked", "", false),
+		ws("a frame of 2^63 bytes", "mode=huge", "", false),
+		ws("a JSON-escaped message", "mode=frames&cut=3&form=json-u", "", false),
+		ws("a base64 message", "mode=binary&form=base64-2", "", false),
+	)
+	return append(list, Attack{
+		Section: "B", Name: "WebSocket: credential in the handshake, echoed raw", Expected: "scrubbed", Judge: scrubbed("HTTPBIN_TOKEN", false),
+		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/ws?mode=frames&cut=2&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 1500 });`,
+	}, Attack{
+		Section: "B", Name: "WebSocket: false accept key", Expected: "refused", Judge: scrubbed("HTTPBIN_TOKEN", false),
+		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/raw?mode=switch-ws&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 1500 });`,
+	})
+}
+
+// socketJudge: the request arrived and, with named, the name came in place of the credential.
+func socketJudge(named bool) Judge {
+	return func(e *Evidence) (string, bool) {
+		if !named {
+			return e.brief(), len(e.Arrived) > 0 && len(e.lines()) > 0
+		}
+		return notEchoed("HTTPBIN_TOKEN")(e)
+	}
+}
+
+// elsewhere are credentials that come back through another host than they were sent to.
+func elsewhere() []Attack {
+	var list []Attack
+	known := func(host, token, more string, yolo bool) Attack {
+		return Attack{
+			Section: "B", Name: fmt.Sprintf("%s read through %s %s", token, host, more), Expected: "scrubbed", YOLO: yolo, Judge: notEchoed(token),
+			Code: fmt.Sprintf(`await show(fetch("https://%s/x/echo?t=TRIAL&what=known:%s&%s"));`, host, token, more),
+		}
+	}
+	for _, token := range []string{"OTHER_TOKEN", "OFF_TOKEN", "STRICT_TOKEN", "HTTPBIN_BODY", "CERTS_TOKEN"} {
+		list = append(list, known("httpbin.test", token, "", false))
+	}
+	list = append(list,
+		known("httpbin.test", "OTHER_TOKEN", "place=header", false), known("httpbin.test", "OFF_TOKEN", "enc=zstd", false), known("a.wild.test", "HTTPBIN_HARD", "enc=br&frame=chunk1", false),
+		known("evil.test", "HTTPBIN_TOKEN", "", true), known("evil.test", "HTTPBIN_HARD", "enc=gzip", true), known("evil.test", "OFF_TOKEN", "place=link", true), known("h2.evil.test", "OTHER_TOKEN", "", true),
+		known("h2.evil.test", "OTHER_TOKEN", "frame=chunk1", true),
+	)
+	return append(list,
+		Attack{Section: "B", Name: "a run narrowed to another API reads a foreign credential", Expected: "scrubbed", APIs: []string{"other"}, Judge: notEchoed("HTTPBIN_TOKEN"), Code: `await show(fetch("https://other.test/x/echo?t=TRIAL&what=known:HTTPBIN_TOKEN"));`},
+		Attack{Section: "B", Name: "plain http answer with a foreign credential", Expected: "scrubbed", Judge: notEchoed("OTHER_TOKEN"), Code: `await show(fetch("http://plain.test/x/echo?t=TRIAL&what=known:OTHER_TOKEN"));`},
+		Attack{Section: "B", Name: "reversed (cannot be caught)", Expected: "comes through: not promised", Judge: func(e *Evidence) (string, bool) { return "as documented", e.got("HTTPBIN_TOKEN") }, Code: `const t = await (await fetch("https://httpbin.test/x/echo?t=TRIAL&form=reverse", auth("HTTPBIN_TOKEN"))).text(); out({ status: 200, text: "" + t.length });`},
+		Attack{Section: "B", Name: "redirect chain that carries the credential in Location", Expected: "scrubbed at each hop", Judge: scrubbed("HTTPBIN_TOKEN", false), Code: `const r = await fetch("https://httpbin.test/x/echo?t=TRIAL&place=location&status=302", auth("HTTPBIN_TOKEN")); out({ status: r.status, text: r.url + await r.text() });`},
+		Attack{Section: "B", Name: "redacted string in a request", Expected: "never leaves", Judge: unredacted, Code: `await show(fetch("https://httpbin.test/anything/redact-me-please?t=TRIAL&a=redact-me-please", { method: "POST", headers: { "X-Note": "a redact-me-please b", "Content-Type": "text/plain" }, body: "hello redact-me-please end" }));`},
+		Attack{Section: "B", Name: "redacted string in a chunked body, cut", Expected: "never leaves", Judge: unredacted, Code: `const body = new ReadableStream({ async start(c) { for (const ch of "xx redact-me-please yy") { c.enqueue(new TextEncoder().encode(ch)); await new Promise((d) => setTimeout(d, 2)); } c.close(); } }); await show(fetch("https://httpbin.test/x/sink?t=TRIAL", { method: "POST", headers: { "Content-Type": "text/plain" }, body }));`},
+		Attack{Section: "B", Name: "redacted string in a WebSocket message", Expected: "never leaves", Judge: unredacted, Code: `const s = new WebSocket("wss://httpbin.test/x/ws?t=TRIAL"); const got = []; await new Promise((d) => { s.onopen = () => s.send("say redact-me-please now"); s.onmessage = (m) => { got.push(m.data); if (got.length === 2) s.close(); }; s.onclose = d; s.onerror = d; setTimeout(() => { s.close(); d(); }, 2500); }); out({ status: 101, text: got.join("|").includes("redact-me-please") ? "came back" : got.join("|") });`},
+	)
+}
+
+// redactMe is a REDACTING_STRINGS of the suite's worlds.
+const redactMe = "redact-me-please"
+
+// unredacted: what arrived does not hold the redacted string.
+func unredacted(e *Evidence) (string, bool) {
+	if len(e.Arrived) == 0 {
+		return "did not arrive: " + e.brief(), false
+	}
+	for _, s := range e.Arrived {
+		if strings.Contains(fmt.Sprint(s.Target, s.Header, string(s.Body)), redactMe) {
+			return "the string arrived", false
+		}
+	}
+	if strings.Contains(e.Result.Out, "came back") {
+		return "the string came back", false
+	}
+	return "replaced before it left", true
+}

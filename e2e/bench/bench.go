@@ -1,0 +1,197 @@
+// Package bench is what the benchmark shows: rows of tables with a gate each, curves of growth, and their forms on the
+// terminal, as JSON and as pictures.
+//
+// Machines differ and are noisy. So every gate is on a ratio, or a difference, of things measured side by side in one
+// run, in interleaved rounds; a row's value is the median of its rounds.
+package bench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Row is one line of a table: what is measured and what it should be.
+type Row struct {
+	// ID names the row in JSON and in the code that measures it, e.g. "proxy.cpu".
+	ID    string `json:"id"`
+	Table string `json:"table"`
+	What  string `json:"what"`
+	// Unit is what the value counts: "x" for "times as good", "" for a plain ratio, else a unit.
+	Unit string `json:"unit"`
+	// Gate is what must be reached, Stretch what is hoped for. Both zero: the row only informs.
+	Gate    float64 `json:"gate,omitempty"`
+	Stretch float64 `json:"stretch,omitempty"`
+	// Less says that smaller is better.
+	Less bool `json:"less_is_better,omitempty"`
+}
+
+// Result is a row with what was measured.
+type Result struct {
+	Row
+	Rounds []float64 `json:"rounds,omitempty"`
+	Median float64   `json:"median"`
+	// Detail gives the absolute figures behind the value.
+	Detail string `json:"detail,omitempty"`
+	// Missing says why there is no value.
+	Missing string `json:"missing,omitempty"`
+	Verdict string `json:"verdict"`
+}
+
+// Curve shows how something grows: a column per line, a row per x.
+type Curve struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	// X is what grows.
+	X     string `json:"x"`
+	Lines []Line `json:"lines"`
+}
+
+// Line is one quantity of a curve.
+type Line struct {
+	Name   string  `json:"name"`
+	Points []Point `json:"points"`
+}
+
+// Point is one measured point.
+type Point struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+// Report is everything of one run of the benchmark.
+type Report struct {
+	Started time.Time         `json:"started"`
+	Seconds float64           `json:"seconds"`
+	Machine map[string]string `json:"machine"`
+	Quick   bool              `json:"quick"`
+	Results []Result          `json:"results"`
+	Curves  []Curve           `json:"curves"`
+	Micro   []Micro           `json:"micro,omitempty"`
+	Notes   []string          `json:"notes,omitempty"`
+}
+
+// Micro is one Go benchmark of a package.
+type Micro struct {
+	Name        string  `json:"name"`
+	NsPerOp     float64 `json:"ns_per_op"`
+	MBPerSecond float64 `json:"mb_per_s,omitempty"`
+	BytesPerOp  float64 `json:"bytes_per_op"`
+	AllocsPerOp float64 `json:"allocs_per_op"`
+}
+
+// The verdicts.
+const (
+	Ahead   = "stretch"
+	Pass    = "pass"
+	Fail    = "FAIL"
+	Informs = "-"
+	LeftOut = "left out"
+)
+
+// Judge fills in median and verdict.
+func (r *Result) Judge() {
+	if len(r.Rounds) == 0 {
+		r.Verdict = LeftOut
+		if r.Missing == "" {
+			r.Missing = "not measured"
+		}
+		return
+	}
+	r.Median = Median(r.Rounds)
+	reached := func(want float64) bool {
+		if r.Less {
+			return r.Median <= want
+		}
+		return r.Median >= want
+	}
+	switch {
+	case r.Gate == 0 && r.Stretch == 0:
+		r.Verdict = Informs
+	case reached(r.Stretch):
+		r.Verdict = Ahead
+	case reached(r.Gate):
+		r.Verdict = Pass
+	default:
+		r.Verdict = Fail
+	}
+}
+
+// Collector gathers the readings of rounds. The zero Collector is ready.
+type Collector struct {
+	rounds  map[string][]float64
+	details map[string]string
+	missing map[string]string
+}
+
+// Add notes a reading of a row. The detail of the last round counts.
+func (c *Collector) Add(id string, value float64, detail string, args ...any) {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return
+	}
+	if c.rounds == nil {
+		c.rounds, c.details = map[string][]float64{}, map[string]string{}
+	}
+	c.rounds[id] = append(c.rounds[id], value)
+	c.details[id] = fmt.Sprintf(detail, args...)
+}
+
+// Miss notes why rows have no value.
+func (c *Collector) Miss(why string, ids ...string) {
+	if c.missing == nil {
+		c.missing = map[string]string{}
+	}
+	for _, id := range ids {
+		c.missing[id] = why
+	}
+}
+
+// Results are those rows of the table that the collector has heard of, in the table's order.
+func (c *Collector) Results() []Result {
+	var out []Result
+	for _, row := range Rows {
+		_, missing := c.missing[row.ID]
+		if len(c.rounds[row.ID]) == 0 && !missing {
+			continue
+		}
+		r := Result{Row: row, Rounds: c.rounds[row.ID], Detail: c.details[row.ID], Missing: c.missing[row.ID]}
+		r.Judge()
+		out = append(out, r)
+	}
+	return out
+}
+
+// Merge adds what another part of the benchmark has found.
+func (r *Report) Merge(o Report) {
+	r.Results = append(r.Results, o.Results...)
+	r.Curves = append(r.Curves, o.Curves...)
+	r.Micro = append(r.Micro, o.Micro...)
+	r.Notes = append(r.Notes, o.Notes...)
+}
+
+// Sort puts the results in the order of the tables.
+func (r *Report) Sort() {
+	at := map[string]int{}
+	for i, row := range Rows {
+		at[row.ID] = i
+	}
+	slices.SortStableFunc(r.Results, func(a, b Result) int { return at[a.ID] - at[b.ID] })
+}
+
+// Median is the middle value, or the mean of the two middle ones. NaN of nothing.
+func Median(v []float64) float64 { return Quantile(v, 0.5) }
+
+// Quantile is the q-quantile with linear interpolation. NaN of nothing.
+func Quantile(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(v))
+	at := q * float64(len(s)-1)
+	low := int(at)
+	if low+1 >= len(s) {
+		return s[low]
+	}
+	return s[low] + (at-float64(low))*(s[low+1]-s[low])
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/bench"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/micro"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/runs"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/traffic"
+)
+
+const rounds = 3
+
+// proxyPart measures the proxies, in an arena: this program again, in namespaces of its own.
+func proxyPart(ctx context.Context, o options) (bench.Report, error) {
+	for _, tool := range []string{"iptables"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return bench.Report{Notes: []string{"the table of the proxy is left out: " + tool + " is not installed"}}, nil
+		}
+	}
+	cfg := traffic.Config{Binary: filepath.Join(o.bin, "egress-proxy"), Rounds: rounds, Unit: 1500 * time.Millisecond, Growth: true}
+	if o.quick {
+		cfg.Unit, cfg.Growth = 300*time.Millisecond, false
+	}
+	if o.profiles {
+		cfg.Profiles = o.out
+		if err := os.MkdirAll(o.out, 0o755); err != nil { //nolint:gosec // results for everybody
+			return bench.Report{}, err
+		}
+	}
+	if o.rounds > 0 {
+		cfg.Rounds = o.rounds
+	}
+	arg, err := json.Marshal(cfg)
+	if err != nil {
+		return bench.Report{}, err
+	}
+	read, written, err := os.Pipe()
+	if err != nil {
+		return bench.Report{}, err
+	}
+	defer read.Close()
+	runtime.LockOSThread() // Pdeathsig follows the thread
+	defer runtime.UnlockOSThread()
+	cmd := arena.Command(string(arg))
+	cmd.ExtraFiles = []*os.File{written}
+	err = cmd.Start()
+	_ = written.Close()
+	if err != nil {
+		return bench.Report{}, fmt.Errorf("making namespaces: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // process 1 of its pid namespace: all ends with it
+	defer stop()
+	var report bench.Report
+	decoded := json.NewDecoder(read).Decode(&report)
+	if err := cmd.Wait(); err != nil {
+		return report, fmt.Errorf("measuring in namespaces: %w", err)
+	}
+	return report, decoded
+}
+
+// reportFile is where the process in the arena writes what it found.
+const reportFile = 3
+
+// inArena is the first process in the arena.
+func inArena(args []string) error {
+	if len(args) != 1 {
+		return errors.New("arena: want a config")
+	}
+	var cfg traffic.Config
+	if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
+		return err
+	}
+	if err := arena.Make(); err != nil {
+		return err
+	}
+	report, err := traffic.Run(context.Background(), cfg)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.NewFile(reportFile, "report")).Encode(report)
+}
+
+func runsConfig(o options) runs.Config {
+	cfg := runs.Config{Bin: o.bin, Deno: o.deno, Root: o.root, Rounds: rounds, Each: 20, Growth: true}
+	if o.quick {
+		cfg.Each, cfg.Growth = 6, false
+	}
+	if o.rounds > 0 {
+		cfg.Rounds = o.rounds
+	}
+	return cfg
+}
+
+// runsPart measures execute_code in embedded mode.
+func runsPart(ctx context.Context, o options) (bench.Report, error) {
+	return runs.Embedded(ctx, runsConfig(o))
+}
+
+// dockerPart measures execute_code in Docker mode.
+func dockerPart(ctx context.Context, o options) (bench.Report, error) {
+	return runs.Docker(ctx, runsConfig(o))
+}
+
+// microPart runs the Go benchmarks.
+func microPart(ctx context.Context, o options) (bench.Report, error) {
+	if o.quick {
+		return micro.Run(ctx, o.root, 1, "50ms")
+	}
+	return micro.Run(ctx, o.root, rounds, "200ms")
+}

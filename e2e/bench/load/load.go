@@ -1,0 +1,235 @@
+// Package load is the client of the benchmark: as little work per request as HTTP over TLS allows, so that what is
+// measured is what lies between it and the origin.
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/peer"
+)
+
+// Conn is one keep-alive connection.
+type Conn struct {
+	tls *tls.Conn
+	in  *bufio.Reader
+}
+
+const patience = 60 * time.Second
+
+// Dial connects and does a full TLS handshake.
+func Dial(ctx context.Context, p *peer.Peer, address string) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tcp, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	over := tls.Client(tcp, &tls.Config{ServerName: origin.Host, RootCAs: p.Roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+	if err := over.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), tcp.Close())
+	}
+	return &Conn{tls: over, in: bufio.NewReaderSize(over, 64<<10)}, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() { _ = c.tls.NetConn().Close() }
+
+// Request is the bytes of a GET.
+func Request(p *peer.Peer, path string) []byte {
+	return []byte("GET " + path + " HTTP/1.1\r\nHost: " + origin.Host + "\r\nAuthorization: " + p.Auth + "\r\nAccept: */*\r\nUser-Agent: bench\r\n\r\n")
+}
+
+// Do sends a request and writes the body to w. The status must be 200.
+func (c *Conn) Do(request []byte, w io.Writer) error {
+	if err := c.tls.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := c.tls.Write(request); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return fmt.Errorf("status %d: %s", resp.StatusCode, text)
+	}
+	_, err = io.Copy(w, resp.Body)
+	return err
+}
+
+// Verify checks that a peer does what it is measured for: the credential arrives, and its echo comes back as the name.
+func Verify(ctx context.Context, p *peer.Peer) error {
+	for _, address := range []string{p.Address, p.StreamAddress} {
+		c, err := Dial(ctx, p, address)
+		if err != nil {
+			return err
+		}
+		var body bytes.Buffer
+		err = c.Do(Request(p, "/small"), &body)
+		c.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+		if p.Process != nil && strings.Contains(body.String(), origin.Credential) {
+			return fmt.Errorf("%s did not take the credential out of the answer", p.Name)
+		}
+	}
+	return nil
+}
+
+// Samples are the times that requests took, in seconds, and how long all of it took.
+type Samples struct {
+	Took    []float64
+	Elapsed time.Duration
+}
+
+// Rate is requests per second.
+func (s Samples) Rate() float64 { return float64(len(s.Took)) / s.Elapsed.Seconds() }
+
+// Keep asks for a path over n keep-alive connections, each sending the next request when the last one was answered,
+// for the duration. Connections are open and used before the clock starts.
+func Keep(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration) (Samples, error) {
+	conns := make([]*Conn, n)
+	defer func() {
+		for _, c := range conns {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	request := Request(p, path)
+	for i := range conns {
+		var err error
+		if conns[i], err = Dial(ctx, p, p.Address); err != nil {
+			return Samples{}, err
+		}
+		if err := conns[i].Do(request, io.Discard); err != nil {
+			return Samples{}, fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	return together(n, d, func(i int) error { return conns[i].Do(request, io.Discard) })
+}
+
+// Fresh does the same with a new connection for every request.
+func Fresh(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration) (Samples, error) {
+	request := Request(p, path)
+	return together(n, d, func(int) error {
+		c, err := Dial(ctx, p, p.Address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.Do(request, io.Discard)
+	})
+}
+
+// together calls f again and again from n goroutines until the duration is over, or one fails.
+func together(n int, d time.Duration, f func(i int) error) (Samples, error) {
+	var mu sync.Mutex
+	var all Samples
+	var failed error
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range n {
+		wg.Go(func() {
+			var took []float64
+			var err error
+			for last := start; err == nil && time.Since(start) < d; {
+				err = f(i)
+				now := time.Now()
+				took = append(took, now.Sub(last).Seconds())
+				last = now
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all.Took = append(all.Took, took...)
+			failed = errors.Join(failed, err)
+		})
+	}
+	wg.Wait()
+	all.Elapsed = time.Since(start)
+	return all, failed
+}
+
+// Download fetches one body of size bytes, of the kind "bytes" or "json", and gives the time from the request to its end.
+func Download(ctx context.Context, p *peer.Peer, address, kind string, size int64) (time.Duration, error) {
+	c, err := Dial(ctx, p, address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	var got count
+	start := time.Now()
+	if err := c.Do(Request(p, "/"+kind+"?size="+strconv.FormatInt(size, 10)), &got); err != nil {
+		return 0, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	took := time.Since(start)
+	if int64(got) != size {
+		return 0, fmt.Errorf("%s: %d bytes arrived of %d", p.Name, got, size)
+	}
+	return took, nil
+}
+
+// count counts what is written to it.
+type count int64
+
+// Write implements io.Writer.
+func (c *count) Write(p []byte) (int, error) {
+	*c += count(len(p))
+	return len(p), nil
+}
+
+// Events reads n events, one each every, and gives how old each was when it arrived, in seconds.
+func Events(ctx context.Context, p *peer.Peer, n int, every time.Duration) ([]float64, error) {
+	c, err := Dial(ctx, p, p.Address)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var ages ages
+	err = c.Do(Request(p, fmt.Sprintf("/events?n=%d&every=%s", n, every)), &ages)
+	if err == nil && len(ages.seconds) != n {
+		err = fmt.Errorf("%d events arrived of %d", len(ages.seconds), n)
+	}
+	return ages.seconds, err
+}
+
+// ages reads events and notes how old each is.
+type ages struct {
+	rest    []byte
+	seconds []float64
+}
+
+// Write implements io.Writer.
+func (a *ages) Write(p []byte) (int, error) {
+	now := time.Now().UnixNano()
+	a.rest = append(a.rest, p...)
+	for {
+		event, rest, ok := bytes.Cut(a.rest, []byte("\n\n"))
+		if !ok {
+			return len(p), nil
+		}
+		a.rest = rest
+		sent, err := strconv.ParseInt(strings.TrimPrefix(string(event), "data: "), 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		a.seconds = append(a.seconds, float64(now-sent)/1e9)
+	}
+}

@@ -1,0 +1,82 @@
+// Package peer starts what is compared: CodeForge's proxy, mitmproxy, and nothing at all.
+package peer
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
+)
+
+// Peer is one way from the client to the origin.
+type Peer struct {
+	Name string
+	// Address is where the client connects for whole bodies, StreamAddress for bodies that the peer should not buffer.
+	Address, StreamAddress string
+	// Roots is what the client trusts on this way.
+	Roots *x509.CertPool
+	// Process and StreamProcess are what is measured; nil for Direct.
+	Process, StreamProcess *arena.Process
+	// Auth is what the client sends as Authorization.
+	Auth string
+
+	// Control is the socket of the control API; empty when there is none.
+	Control string
+
+	stop func()
+}
+
+// Close ends the peer.
+func (p *Peer) Close() {
+	if p != nil && p.stop != nil {
+		p.stop()
+	}
+}
+
+// The credential's token name, and how many others there are beside it.
+const (
+	tokenName = "BENCH_TOKEN_0"
+	// Standard is how many credentials there are unless the number is what grows.
+	Standard = 8
+)
+
+// bearer is what code in the sandbox writes.
+const bearer = "Bearer " + tokenName
+
+// credential is the n-th token name and its value.
+func credential(n int) (name, value string) {
+	if n == 0 {
+		return tokenName, origin.Credential
+	}
+	return fmt.Sprintf("BENCH_TOKEN_%d", n), fmt.Sprintf("sk_live_bench_%08x%016x", n*2654435761&0xffffffff, uint64(n)*0x9e3779b97f4a7c15)
+}
+
+// Direct is the way without a proxy.
+func Direct(caFile string) (*Peer, error) {
+	roots, err := pool(caFile)
+	return &Peer{
+		Name: "direct", Address: arena.Direct + ":443", StreamAddress: arena.Direct + ":443", Roots: roots, Auth: "Bearer " + origin.Credential,
+	}, err
+}
+
+// pool reads a PEM file.
+func pool(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	p := x509.NewCertPool()
+	if !p.AppendCertsFromPEM(pem) {
+		return nil, errors.New(path + ": no certificate in it")
+	}
+	return p, nil
+}
+
+// exists reports whether a file is there and not empty.
+func exists(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Size() > 0
+}

@@ -1,0 +1,35 @@
+package bench
+
+// The names of the tables.
+const (
+	tableRuns   = "execute_code"
+	tableProxy  = "proxy"
+	tableEngine = "micro"
+)
+
+// Rows are all lines of all tables, in the order in which they are shown. Gates and stretches are those of
+// docs/performance.md.
+var Rows = []Row{
+	{ID: "runs.docker", Table: tableRuns, What: "Docker, warm slot, p50 against one `docker exec deno run -` per call", Unit: "x", Gate: 6, Stretch: 10},
+	{ID: "runs.warm", Table: tableRuns, What: "embedded, warm slot, p50 against bare `deno run -`", Unit: "x", Gate: 2, Stretch: 3.5},
+	{ID: "runs.cold", Table: tableRuns, What: "embedded, no warm slot, p50 above bare `deno run -`", Unit: "ms", Gate: 5, Stretch: 2, Less: true},
+	{ID: "runs.burst", Table: tableRuns, What: "8 runs at once, throughput against 8 bare Denos at once", Unit: "x", Gate: 1.5, Stretch: 2},
+	{ID: "runs.sustained", Table: tableRuns, What: "8 at once without a pause (each run pays for the next warm slot)", Unit: "x"},
+	{ID: "runs.idle", Table: tableRuns, What: "idle private memory per warm slot", Unit: "MB", Gate: 15, Stretch: 11, Less: true},
+	{ID: "runs.noop", Table: tableRuns, What: "mcp-server per call (a tool that does nothing), p50", Unit: "ms", Gate: 0.5, Stretch: 0.3, Less: true},
+
+	{ID: "proxy.added", Table: tableProxy, What: "added p50 per small request, keep-alive, against mitmproxy's", Gate: 0.16, Stretch: 0.09, Less: true},
+	{ID: "proxy.rps", Table: tableProxy, What: "requests/s at 32 connections against mitmproxy", Unit: "x", Gate: 14, Stretch: 18},
+	{ID: "proxy.cpu", Table: tableProxy, What: "proxy CPU per request against mitmproxy", Unit: "x less", Gate: 16, Stretch: 24},
+	{ID: "proxy.json", Table: tableProxy, What: "100 KB JSON, p99 against mitmproxy", Gate: 1, Stretch: 0.6, Less: true},
+	{ID: "proxy.tls", Table: tableProxy, What: "new TLS connections/s at 8 clients against mitmproxy", Unit: "x", Gate: 5, Stretch: 7},
+	{ID: "proxy.download", Table: tableProxy, What: "64 MiB of JSON, throughput against direct (0.50 is the ceiling on two cores)", Gate: 0.35, Stretch: 0.45},
+	{ID: "proxy.download.binary", Table: tableProxy, What: "64 MiB of random bytes, the same", Gate: 0.35, Stretch: 0.45},
+	{ID: "proxy.stream", Table: tableProxy, What: "64 MiB of JSON against mitmproxy with a streaming addon", Unit: "x", Gate: 1.5, Stretch: 2},
+	{ID: "proxy.stream.binary", Table: tableProxy, What: "64 MiB of random bytes, the same", Unit: "x", Gate: 1.5, Stretch: 2},
+	{ID: "proxy.rss", Table: tableProxy, What: "peak RSS whatever the body size (bodies to 256 MiB)", Unit: "MB", Gate: 32, Stretch: 24, Less: true},
+	{ID: "proxy.sse", Table: tableProxy, What: "SSE event latency above direct, p50", Unit: "us", Gate: 250, Stretch: 150, Less: true},
+
+	{ID: "engine.8", Table: tableEngine, What: "scan engine, 8 patterns", Unit: "GB/s", Gate: 4, Stretch: 6},
+	{ID: "engine.64", Table: tableEngine, What: "scan engine, 64 patterns", Unit: "GB/s", Gate: 3, Stretch: 5},
+}

@@ -1,0 +1,159 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/client"
+
+	"github.com/codeforge-mcp/codeforge/e2e/bench"
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
+)
+
+// Docker measures the row of Docker mode: a run in a warm slot against the obvious design, one `deno run -` through the
+// engine's API per call, in the same container. The row is left out where no stack can run.
+func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
+	col := &bench.Collector{}
+	err := docker(ctx, cfg, col)
+	var missing *missingError
+	if errors.As(err, &missing) {
+		col.Miss(missing.why, "runs.docker")
+		err = nil
+	}
+	return bench.Report{Results: col.Results()}, err
+}
+
+// missingError says why there is no Docker mode here.
+type missingError struct{ why string }
+
+// Error implements error.
+func (e *missingError) Error() string { return e.why }
+
+func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
+	if err := turn(time.Minute); err != nil {
+		return err
+	}
+	if err := compose.Available(ctx); err != nil {
+		return &missingError{err.Error()}
+	}
+	apis, err := os.MkdirTemp("", "codeforge-bench-apis-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(apis)
+	log.Print("execute_code, Docker: building and starting the stack")
+	stack, err := compose.New(compose.Config{Root: cfg.Root, APIs: apis, Env: map[string]string{"SANDBOX_SLOTS": "8"}, Build: true})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := stack.Down(); err != nil {
+			log.Print("stopping the stack: ", err)
+		}
+	}()
+	if err := stack.Up(ctx); err != nil {
+		return err
+	}
+	s := &server{stop: func() {}}
+	if err := s.connect(ctx, stack.URL); err != nil {
+		return err
+	}
+	defer s.Close()
+	api, err := client.New(client.FromEnv)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	for round := range cfg.Rounds {
+		log.Printf("execute_code, Docker, round %d of %d", round+1, cfg.Rounds)
+		var warms, execs []float64
+		for range cfg.Each {
+			time.Sleep(settle)
+			took, warm, err := s.run(ctx, Script, "2")
+			if err != nil {
+				return err
+			}
+			if warm {
+				warms = append(warms, took.Seconds()*1e3)
+			}
+			time.Sleep(settle)
+			took, err = oneExec(ctx, api)
+			if err != nil {
+				return err
+			}
+			execs = append(execs, took.Seconds()*1e3)
+		}
+		if len(warms) < cfg.Each/2 {
+			return fmt.Errorf("only %d of %d runs found a warm slot", len(warms), cfg.Each)
+		}
+		w, e := bench.Median(warms), bench.Median(execs)
+		col.Add("runs.docker", e/w, "warm %.1f ms, exec of `deno run -` %.1f ms", w, e)
+	}
+	return nil
+}
+
+// turn waits until no end to end test has the stack, whose names are fixed; the stack itself then takes its turn.
+func turn(patience time.Duration) error {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "codeforge-e2e-docker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
+		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case err == nil:
+			return nil
+		case time.Now().After(end):
+			return &missingError{"end to end tests use the Docker stack at the moment"}
+		}
+	}
+}
+
+// oneExec is baseline A: create an exec of `deno run -`, attach, send the script, read to the end, ask for the exit code.
+func oneExec(ctx context.Context, api *client.Client) (time.Duration, error) {
+	start := time.Now()
+	made, err := api.ExecCreate(ctx, compose.Sandbox, client.ExecCreateOptions{
+		Cmd: []string{"/usr/local/bin/deno", "run", "-"}, Env: []string{"DENO_DIR=/tmp/bench-deno"}, AttachStdin: true, AttachStdout: true, AttachStderr: true,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("creating an exec: %w", err)
+	}
+	stream, err := api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("starting an exec: %w", err)
+	}
+	defer stream.Close()
+	if _, err := io.WriteString(stream.Conn, Script); err != nil {
+		return 0, err
+	}
+	if err := stream.CloseWrite(); err != nil {
+		return 0, err
+	}
+	var out, errs limited
+	if _, err := stdcopy.StdCopy(&out, &errs, stream.Reader); err != nil {
+		return 0, err
+	}
+	end, err := api.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+	took := time.Since(start)
+	if err == nil && (end.ExitCode != 0 || string(out) != "2\n") {
+		err = fmt.Errorf("deno run - in the container: exit code %d, %q, %q", end.ExitCode, out, errs)
+	}
+	return took, err
+}
+
+// limited keeps the first KiB of what is written to it.
+type limited []byte
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	*l = append(*l, p[:min(len(p), 1024-len(*l))]...)
+	return len(p), nil
+}

@@ -1,0 +1,207 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/bench"
+)
+
+// Config says how much to measure.
+type Config struct {
+	// Bin is the folder of CodeForge's programs, Deno the interpreter, Root the source tree.
+	Bin, Deno, Root string
+	Rounds          int
+	// Each is how many runs of a kind a round has.
+	Each   int
+	Growth bool
+}
+
+// settle is how long a slot gets to have a warm interpreter again.
+const settle = 120 * time.Millisecond
+
+// Embedded measures the rows of embedded mode.
+func Embedded(ctx context.Context, cfg Config) (bench.Report, error) {
+	col := &bench.Collector{}
+	hot, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 2)
+	if err != nil {
+		return bench.Report{}, err
+	}
+	defer hot.Close()
+	cold, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 0)
+	if err != nil {
+		return bench.Report{}, err
+	}
+	defer cold.Close()
+	for round := range cfg.Rounds {
+		log.Printf("execute_code, embedded, round %d of %d", round+1, cfg.Rounds)
+		if err := single(ctx, cfg, hot, cold, col); err != nil {
+			return bench.Report{}, err
+		}
+		if err := noop(ctx, hot, col); err != nil {
+			return bench.Report{}, err
+		}
+		if err := idle(hot, 2, col); err != nil {
+			col.Miss(err.Error(), "runs.idle")
+		}
+	}
+	var report bench.Report
+	if cfg.Growth {
+		curve, err := byOutput(ctx, hot)
+		if err != nil {
+			return report, err
+		}
+		report.Curves = append(report.Curves, curve)
+	}
+	cold.Close()
+	hot.Close()
+	if err := eight(ctx, cfg, col); err != nil {
+		return report, err
+	}
+	report.Results = col.Results()
+	return report, nil
+}
+
+// single compares warm, cold and bare runs, one of each in turn.
+func single(ctx context.Context, cfg Config, hot, cold *server, col *bench.Collector) error {
+	var warms, colds, bares []float64
+	missed := 0
+	for range cfg.Each {
+		time.Sleep(settle)
+		took, warm, err := hot.run(ctx, Script, "2")
+		if err != nil {
+			return err
+		}
+		if warm {
+			warms = append(warms, took.Seconds()*1e3)
+		} else {
+			missed++
+		}
+		time.Sleep(settle)
+		b, err := bare(ctx, cfg.Deno, Script)
+		if err != nil {
+			return err
+		}
+		bares = append(bares, b.Seconds()*1e3)
+		time.Sleep(settle / 4)
+		c, _, err := cold.run(ctx, Script, "2")
+		if err != nil {
+			return err
+		}
+		colds = append(colds, c.Seconds()*1e3)
+	}
+	if missed > cfg.Each/2 {
+		return fmt.Errorf("%d of %d runs found no warm slot", missed, cfg.Each)
+	}
+	w, b, c := bench.Median(warms), bench.Median(bares), bench.Median(colds)
+	col.Add("runs.warm", b/w, "warm %.1f ms, bare %.1f ms", w, b)
+	col.Add("runs.cold", c-b, "cold %.1f ms, bare %.1f ms", c, b)
+	return nil
+}
+
+// noop measures a tool that only asks mcp-server.
+func noop(ctx context.Context, s *server, col *bench.Collector) error {
+	var took []float64
+	for range 300 {
+		_, t, err := s.call(ctx, "list_apis", map[string]any{})
+		if err != nil {
+			return err
+		}
+		took = append(took, t.Seconds()*1e3)
+	}
+	col.Add("runs.noop", bench.Median(took), "list_apis without APIs, client included; p99 %.2f ms", bench.Quantile(took, 0.99))
+	return nil
+}
+
+// eight compares eight runs at once with eight bare interpreters at once: in bursts, each with all slots warm, and
+// without a pause.
+func eight(ctx context.Context, cfg Config, col *bench.Collector) error {
+	s, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 8)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ours := func() error { _, _, err := s.run(ctx, Script, "2"); return err }
+	theirs := func() error { _, err := bare(ctx, cfg.Deno, Script); return err }
+	for round := range cfg.Rounds {
+		log.Printf("execute_code, 8 at once, round %d of %d", round+1, cfg.Rounds)
+		var bursts, bares []float64
+		for range max(3, cfg.Each/3) {
+			time.Sleep(4 * settle)
+			a, err := atOnce(8, 1, ours)
+			if err != nil {
+				return err
+			}
+			time.Sleep(4 * settle)
+			b, err := atOnce(8, 1, theirs)
+			if err != nil {
+				return err
+			}
+			bursts, bares = append(bursts, a.Seconds()*1e3), append(bares, b.Seconds()*1e3)
+		}
+		b, t := bench.Median(bursts), bench.Median(bares)
+		col.Add("runs.burst", t/b, "8 runs in %.0f ms (8 slots warm), 8 bare Denos in %.0f ms", b, t)
+		const each = 5
+		a, err := atOnce(8, each, ours)
+		if err != nil {
+			return err
+		}
+		c, err := atOnce(8, each, theirs)
+		if err != nil {
+			return err
+		}
+		col.Add("runs.sustained", c.Seconds()/a.Seconds(), "%.0f runs/s, bare %.0f/s", 8*each/a.Seconds(), 8*each/c.Seconds())
+	}
+	return nil
+}
+
+// atOnce calls f from n goroutines, each times one after the other, and gives the time until the last has ended.
+func atOnce(n, each int, f func() error) (time.Duration, error) {
+	errs := make(chan error, n)
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range n {
+		wg.Go(func() {
+			for range each {
+				if err := f(); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(start)
+	select {
+	case err := <-errs:
+		return 0, err
+	default:
+		return took, nil
+	}
+}
+
+// byOutput measures runs that print more and more.
+func byOutput(ctx context.Context, s *server) (bench.Curve, error) {
+	c := bench.Curve{ID: "output", Title: "One warm run, by what it prints", X: "KiB printed"}
+	var line bench.Line
+	line.Name = "p50 ms"
+	for _, kib := range []int{1, 16, 256, 1024, 4096, 16384} {
+		var took []float64
+		code := fmt.Sprintf("const line = %q;\nfor (let i = 0; i < %d; i++) console.log(line);\n", strings.Repeat("x", 1023), kib)
+		for range 5 {
+			time.Sleep(settle)
+			t, _, err := s.run(ctx, code, "")
+			if err != nil {
+				return c, err
+			}
+			took = append(took, t.Seconds()*1e3)
+		}
+		line.Points = append(line.Points, bench.Point{X: float64(kib), Y: bench.Median(took)})
+	}
+	c.Lines = []bench.Line{line}
+	return c, nil
+}

@@ -1,0 +1,131 @@
+// Package runs measures execute_code from end to end: what a client waits for over MCP and HTTP.
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
+)
+
+// Script is what every run does, bare or not.
+const Script = "console.log(1 + 1)\n"
+
+// server is a running CodeForge and a session with it.
+type server struct {
+	session *mcp.ClientSession
+	process *arena.Process // `codeforge up`; nil in Docker
+	stop    func()
+}
+
+// embedded starts `codeforge up` with so many slots and warm interpreters, in a directory of its own.
+func embedded(ctx context.Context, bin, deno string, slots, warm int) (_ *server, err error) {
+	dir, err := os.MkdirTemp("", "codeforge-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{stop: func() { _ = os.RemoveAll(dir) }}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	apis, state := filepath.Join(dir, "apis"), filepath.Join(dir, "state")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(apis, 0o755)); err != nil { //nolint:gosec // slots have users of their own
+		return nil, err
+	}
+	cmd := exec.Command(filepath.Join(bin, "codeforge"), "up", "--apis", apis, "--state", state, "--port", "0", "--slots", strconv.Itoa(slots)) //nolint:gosec,noctx // ours
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DENO_PATH=" + deno, "SANDBOX_WARM=" + strconv.Itoa(warm)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if s.process, err = arena.Start(cmd, true); err != nil {
+		return nil, err
+	}
+	s.stop = func() { s.process.Stop(); _ = os.RemoveAll(dir) }
+	var up struct {
+		URL string `json:"url"`
+	}
+	if err := s.process.Await(30*time.Second, func() bool {
+		data, err := os.ReadFile(filepath.Join(state, "up.json"))
+		return err == nil && json.Unmarshal(data, &up) == nil && up.URL != ""
+	}); err != nil {
+		return nil, err
+	}
+	return s, s.connect(ctx, strings.TrimSuffix(up.URL, "/mcp")+"/mcp")
+}
+
+// connect opens the session.
+func (s *server) connect(ctx context.Context, url string) (err error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-bench", Version: "1"}, nil)
+	s.session, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", url, err)
+	}
+	return nil
+}
+
+// Close ends the session and the server.
+func (s *server) Close() {
+	if s.session != nil {
+		_ = s.session.Close()
+	}
+	s.stop()
+}
+
+// call calls a tool, which must succeed, and gives its answer and the time it took.
+func (s *server) call(ctx context.Context, tool string, args map[string]any) (*mcp.CallToolResult, time.Duration, error) {
+	start := time.Now()
+	res, err := s.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	took := time.Since(start)
+	if err == nil && res.IsError {
+		err = fmt.Errorf("%s failed: %s", tool, firstText(res))
+	}
+	return res, took, err
+}
+
+// run runs code and says whether an interpreter waited for it.
+func (s *server) run(ctx context.Context, code, want string) (took time.Duration, warm bool, err error) {
+	res, took, err := s.call(ctx, "execute_code", map[string]any{"code": code})
+	if err != nil {
+		return 0, false, err
+	}
+	if got := firstText(res); want != "" && strings.TrimSpace(got) != want {
+		return 0, false, fmt.Errorf("execute_code printed %q, want %q", got, want)
+	}
+	exit, _ := res.Meta["codeforge/exit"].(map[string]any)
+	warm, _ = exit["warm"].(bool)
+	return took, warm, nil
+}
+
+func firstText(res *mcp.CallToolResult) string {
+	for _, c := range res.Content {
+		if t, ok := c.(*mcp.TextContent); ok {
+			return t.Text
+		}
+	}
+	return ""
+}
+
+// bare is `deno run -` with the script on its standard input, as a user would.
+func bare(ctx context.Context, deno, code string) (time.Duration, error) {
+	cmd := exec.CommandContext(ctx, deno, "run", "-")
+	cmd.Stdin = strings.NewReader(code)
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(start)
+	if err != nil {
+		return 0, fmt.Errorf("deno run -: %w: %s", err, out)
+	}
+	return took, nil
+}

@@ -1,0 +1,196 @@
+// Package canary makes credentials for tests and finds them again, in any form a leak could take.
+//
+// A canary's core is random, so any ten consecutive characters of it, raw or in an encoded form, in an output are a leak
+// of a part of the credential and no accident.
+package canary
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"net/url"
+	"strings"
+)
+
+// Canary is one credential.
+type Canary struct {
+	// Name says whose it is, in reports of leaks.
+	Name  string
+	value string
+	Set
+}
+
+// Set finds canaries. The zero Set has none.
+type Set struct{ pieces map[[head]byte][]piece }
+
+// piece is a part of a form, in lower case, that only this credential's form has.
+type piece struct{ text, name, form string }
+
+// head is how many bytes of a piece it is looked up by.
+const head = 8
+
+// Join is a Set of several canaries.
+func Join(all map[string]*Canary) Set {
+	s := Set{pieces: map[[head]byte][]piece{}}
+	for _, c := range all {
+		for k, list := range c.pieces {
+			s.pieces[k] = append(s.pieces[k], list...)
+		}
+	}
+	return s
+}
+
+// Find reports the form in which a credential, or a part of one, is in data; empty when none is.
+func (s Set) Find(data []byte) string {
+	low := bytes.ToLower(data)
+	for i := 0; i+head <= len(low); i++ {
+		for _, p := range s.pieces[[head]byte(low[i:i+head])] {
+			if bytes.HasPrefix(low[i:], []byte(p.text)) {
+				return fmt.Sprintf("%s as %s at byte %d", p.name, p.form, i)
+			}
+		}
+	}
+	return ""
+}
+
+// window is how many characters of a credential in a row count as a leak.
+const window = 10
+
+// hard are the characters that encoders treat in different ways.
+const hard = `+/="&<>'\%~:;,`
+
+// New makes a credential of letters and digits, as most are.
+func New(name string) *Canary { return With(name, core(37)) }
+
+// NewHard makes one with characters that percent, JSON, HTML and base64 encoders treat in different ways.
+func NewHard(name string) *Canary { return With(name, core(14)+hard+core(14)) }
+
+// With makes a canary of a given value.
+func With(name, value string) *Canary {
+	c := &Canary{Name: name, value: value, Set: Set{pieces: map[[head]byte][]piece{}}}
+	other := another(value)
+	for _, f := range forms {
+		text, dummy := strings.ToLower(f.Encode(value)), strings.ToLower(f.Encode(other))
+		length := window * len(text) / len(value)
+		for i := 0; i+length <= len(text) && i+length <= len(dummy); i++ {
+			part := text[i : i+length]
+			// What another credential's form has in the same place tells nothing: it belongs to the form.
+			if differences(part, dummy[i:i+length]) >= window*3/4 {
+				k := [head]byte([]byte(part))
+				c.pieces[k] = append(c.pieces[k], piece{part, name, f.Name})
+			}
+		}
+	}
+	return c
+}
+
+// another is a value of the same shape with other letters and digits, each as wide in every form: "a" to "c" have two
+// decimal digits, "d" to "z" three.
+func another(value string) string {
+	turn := func(r, first, last, by rune) rune { return first + (r-first+by)%(last-first+1) }
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'c':
+			return turn(r, 'a', 'c', 1)
+		case r >= 'd' && r <= 'z':
+			return turn(r, 'd', 'z', 11)
+		case r >= 'A' && r <= 'Z':
+			return turn(r, 'A', 'Z', 13)
+		case r >= '0' && r <= '9':
+			return turn(r, '0', '9', 5)
+		}
+		return r
+	}, value)
+}
+
+func differences(a, b string) int {
+	n := 0
+	for i := range len(a) {
+		if a[i] != b[i] {
+			n++
+		}
+	}
+	return n
+}
+
+func core(n int) string {
+	const letters = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
+	}
+	return string(b)
+}
+
+// Value is the credential itself.
+func (c *Canary) Value() string { return c.value }
+
+// Form is one way to write a credential.
+type Form struct {
+	Name   string
+	Encode func(string) string
+}
+
+// forms is every form a server may echo that the proxy promises to recognise.
+var forms = []Form{
+	{"raw", func(s string) string { return s }},
+	{"percent", url.QueryEscape},
+	{"percent-path", url.PathEscape},
+	{"percent-all", func(s string) string { return each(s, "%%%02X") }},
+	{"percent-all-lower", func(s string) string { return each(s, "%%%02x") }},
+	{"json", jsonEscape},
+	{"json-slash", func(s string) string { return strings.ReplaceAll(jsonEscape(s), "/", `\/`) }},
+	{"json-u", func(s string) string { return each(s, `\u%04x`) }},
+	{"json-u-upper", func(s string) string { return each(s, `\u%04X`) }},
+	{"json-html-safe", func(s string) string {
+		return strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`).Replace(jsonEscape(s))
+	}},
+	{"html", html.EscapeString},
+	{"html-named", func(s string) string {
+		return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(s)
+	}},
+	{"html-decimal", func(s string) string { return each(s, "&#%d;") }},
+	{"html-hex", func(s string) string { return each(s, "&#x%x;") }},
+	{"base64", func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }},
+	{"base64-1", func(s string) string { return base64.StdEncoding.EncodeToString([]byte("?" + s + "?")) }},
+	{"base64-2", func(s string) string { return base64.StdEncoding.EncodeToString([]byte("??" + s + "?!")) }},
+	{"base64-raw", func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) }},
+	{"base64url", func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }},
+	{"base64url-1", func(s string) string { return base64.URLEncoding.EncodeToString([]byte("?" + s + "?")) }},
+	{"base64url-2", func(s string) string { return base64.URLEncoding.EncodeToString([]byte("??" + s + "?!")) }},
+	{"basic-user", func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s+":x")) }},
+	{"basic-password", func(s string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+s))
+	}},
+	{"hex", func(s string) string { return hex.EncodeToString([]byte(s)) }},
+	{"hex-upper", func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) }},
+}
+
+// Forms lists the forms, in a fixed order.
+func Forms() []Form { return append([]Form(nil), forms...) }
+
+// Encode writes a value in the named form.
+func Encode(form, value string) (string, error) {
+	for _, f := range forms {
+		if f.Name == form {
+			return f.Encode(value), nil
+		}
+	}
+	return "", fmt.Errorf("no form %q", form)
+}
+
+func each(s, format string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, format, s[i])
+	}
+	return b.String()
+}
+
+func jsonEscape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// field is a line of /proc/self/status.
+func field(name string) string {
+	text, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
+
+func identity(task) (bool, string) {
+	if os.Getuid() == 0 || os.Getgid() == 0 {
+		return false, "root"
+	}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
+		if strings.Trim(field(set), "0") != "" {
+			return false, set + " " + field(set)
+		}
+	}
+	groups, _ := os.Getgroups()
+	for _, g := range groups {
+		if g == 0 {
+			return false, fmt.Sprint("groups ", groups)
+		}
+	}
+	return true, fmt.Sprintf("uid %d gid %d, no capability", os.Getuid(), os.Getgid())
+}
+
+func status(task) (bool, string) {
+	nnp, seccomp := field("NoNewPrivs"), field("Seccomp")
+	return nnp == "1" && seccomp == "2", "NoNewPrivs " + nnp + " Seccomp " + seccomp
+}
+
+// sockets walks the file system for sockets and connects to each, and to the abstract ones that are known.
+func sockets(task) (bool, string) {
+	var open []string
+	n := 0
+	connect := func(path string) {
+		n++
+		for _, network := range []string{"unix", "unixgram"} {
+			if c, err := net.DialTimeout(network, path, time.Second); err == nil {
+				_ = c.Close()
+				open = append(open, path)
+			}
+		}
+	}
+	walk(func(path string, d fs.DirEntry) {
+		if d.Type()&fs.ModeSocket != 0 {
+			connect(path)
+		}
+	})
+	text, _ := os.ReadFile("/proc/net/unix")
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], "@") {
+			connect(f[7])
+		}
+	}
+	for _, path := range []string{"/var/run/docker.sock", "/run/docker.sock", "/run/sandboxd/sandboxd.sock", "/run/codeforge/control/proxy.sock", "/dev/shm/run/control.sock", "/dev/shm/run/sandboxd.sock"} {
+		connect(path)
+	}
+	return len(open) == 0, fmt.Sprintf("%d tried, open %v", n, open)
+}
+
+// walk visits what can be seen of the file system, but not /proc and /sys.
+func walk(visit func(string, fs.DirEntry)) {
+	_ = filepath.WalkDir("/", func(path string, d fs.DirEntry, err error) error {
+		if path == "/proc" || path == "/sys" {
+			return filepath.SkipDir
+		}
+		if err == nil {
+			visit(path, d)
+		}
+		return nil
+	})
+}
+
+// processes looks for processes of others, and for what they tell.
+func processes(task) (bool, string) {
+	var bad []string
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(d))
+		if pid == os.Getpid() {
+			continue
+		}
+		for _, name := range []string{"environ", "mem", "maps", "root/etc/shadow", "fd/0"} {
+			path := filepath.Join(d, name)
+			data := make([]byte, 100)
+			f, err := os.Open(path)
+			if err != nil {
+				continue
+			}
+			// The init of this sandbox is bubblewrap of the same user; its environment is as empty as ours.
+			if n, _ := f.Read(data); n > 0 && pid > 2 {
+				bad = append(bad, path)
+			}
+			_ = f.Close()
+		}
+		if pid > 2 && syscall.Kill(pid, 0) == nil {
+			bad = append(bad, fmt.Sprintf("may signal %d", pid))
+		}
+	}
+	return len(bad) == 0, fmt.Sprintf("%d seen %v", len(dirs), bad)
+}
+
+// files reads every file that can be read and looks for secrets.
+func files(t task) (bool, string) {
+	n, bad, buf := 0, "", make([]byte, 4<<20)
+	look := func(path string) {
+		f, err := os.Open(path)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		k, _ := io.ReadFull(f, buf)
+		data := buf[:k]
+		n++
+		for _, s := range t.Secrets {
+			if bytes.Contains(data, []byte(s)) {
+				bad = path
+			}
+		}
+		if bytes.Contains(data, []byte("PRIVATE KEY-----")) && !strings.HasPrefix(path, "/usr") {
+			bad = path + " (a private key)"
+		}
+	}
+	walk(func(path string, d fs.DirEntry) {
+		info, err := d.Info()
+		if err == nil && d.Type().IsRegular() && info.Size() < 64<<20 && path != os.Args[len(os.Args)-1] {
+			look(path)
+		}
+	})
+	more, _ := filepath.Glob("/proc/*/environ")
+	for _, path := range append(more, "/proc/keys", "/proc/cmdline", "/proc/self/mountinfo") {
+		look(path)
+	}
+	for _, s := range t.Secrets {
+		if strings.Contains(strings.Join(os.Environ(), "\n"), s) {
+			bad = "the environment"
+		}
+	}
+	return bad == "", fmt.Sprintf("%d files read %s", n, bad)
+}
+
+// writable lists directories that can be written besides /tmp and /skills.
+func writable(task) (bool, string) {
+	var bad []string
+	walk(func(path string, d fs.DirEntry) {
+		if !d.IsDir() || path == "/tmp" || strings.HasPrefix(path, "/tmp/") || path == "/skills" || strings.HasPrefix(path, "/skills/") {
+			return
+		}
+		if f, err := os.CreateTemp(path, "intruder"); err == nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+			bad = append(bad, path)
+		}
+	})
+	// The interpreter's own cache is writable, and thrown away with the run.
+	cache := os.Getenv("DENO_DIR")
+	kept := bad[:0]
+	for _, p := range bad {
+		if cache == "" || p != cache && !strings.HasPrefix(p, cache+"/") {
+			kept = append(kept, p)
+		}
+	}
+	for _, p := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper", "/proc/sys/net/ipv4/ip_forward", "/sys/fs/cgroup/cgroup.procs", "/dev/mem", "/dev/kmsg"} {
+		if f, err := os.OpenFile(p, os.O_WRONLY, 0); err == nil {
+			_ = f.Close()
+			kept = append(kept, p)
+		}
+	}
+	return len(kept) == 0, fmt.Sprintf("writable %v", kept)
+}
+
+// executable copies this program to where code may write and starts it.
+func executable(task) (bool, string) {
+	data, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return true, "cannot read itself"
+	}
+	for _, dir := range []string{"/tmp", "/skills"} {
+		path := filepath.Join(dir, "intruder-copy")
+		if os.WriteFile(path, data, 0o700) != nil { //nolint:gosec // meant to be executable
+			continue
+		}
+		err := exec.Command(path, "--version").Run() //nolint:noctx,gosec // ends at once
+		_ = os.Remove(path)
+		if err == nil {
+			return false, "runs from " + dir
+		}
+	}
+	return true, "nothing runs"
+}
+
+// limits raises its own limits.
+func limits(task) (bool, string) {
+	var bad []string
+	for name, which := range map[string]int{"processes": unix.RLIMIT_NPROC, "files": unix.RLIMIT_NOFILE, "core": unix.RLIMIT_CORE, "file size": unix.RLIMIT_FSIZE} {
+		var l unix.Rlimit
+		if unix.Getrlimit(which, &l) != nil || l.Max == unix.RLIM_INFINITY {
+			bad = append(bad, name+" is not limited")
+			continue
+		}
+		if unix.Setrlimit(which, &unix.Rlimit{Cur: l.Max + 1, Max: l.Max + 1}) == nil {
+			bad = append(bad, name+" can be raised")
+		}
+		if which == unix.RLIMIT_CORE && l.Max != 0 {
+			bad = append(bad, "core files are written")
+		}
+	}
+	return len(bad) == 0, strings.Join(bad, ", ")
+}
+
+// forks starts children until it cannot, and leaves them.
+func forks(task) (bool, string) {
+	n := 0
+	for ; n < 20000; n++ {
+		if _, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "sleep"}, &syscall.ProcAttr{Files: []uintptr{}, Sys: &syscall.SysProcAttr{Setsid: true}}); err != nil {
+			return true, fmt.Sprintf("%d children, then %v", n, err)
+		}
+	}
+	return false, "20,000 children"
+}
+
+// memory takes all there is.
+func memory(task) (bool, string) {
+	for i := range 64 {
+		b, err := unix.Mmap(-1, 0, 256<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return true, fmt.Sprintf("%d MiB, then %v", i*256, err)
+		}
+		for j := 0; j < len(b); j += 4096 {
+			b[j] = 1
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false, "16 GiB"
+}
+
+// stay leaves a child in a session of its own that goes on after the run.
+func stay(t task) (bool, string) {
+	_, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "linger", t.Trial}, &syscall.ProcAttr{Files: []uintptr{}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	return true, fmt.Sprint("left a child: ", err)
+}

@@ -1,0 +1,84 @@
+// Command intruder takes the interpreter's place in a sandbox: what hostile code could do that has escaped from Deno's
+// own permissions. It runs exactly as the interpreter does, with what the kernel still allows, tries the attempts that
+// the "code" names, and prints a line of JSON for each: {"held": bool, "seen": "..."}.
+//
+// The code is JSON: {"attempts": ["..."], "trial": "...", "secrets": ["..."]}. No attempts means all of
+// those that every run must withstand.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// task is what the code asks for.
+type task struct {
+	Attempts []string `json:"attempts"`
+	Trial    string   `json:"trial"`
+	// Secrets are what no readable file may hold.
+	Secrets []string `json:"secrets"`
+}
+
+// verdict is one line of output.
+type verdict struct {
+	Held bool   `json:"held"`
+	Seen string `json:"seen"`
+}
+
+func main() {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "--version":
+		fmt.Println("deno 2.9.6 (stable, release, x86_64-unknown-linux-gnu)")
+		return
+	case len(os.Args) == 2 && os.Args[1] == "sleep":
+		time.Sleep(10 * time.Minute)
+		return
+	case len(os.Args) == 3 && os.Args[1] == "linger":
+		linger(os.Args[2])
+		return
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "intruder:", err)
+		os.Exit(1)
+	}
+}
+
+// run speaks the interpreter's side of the warm start: a zero byte when up, then one byte when main.ts is there.
+func run() error {
+	if _, err := os.Stdout.Write([]byte{0}); err != nil {
+		return err
+	}
+	if n, _ := os.Stdin.Read(make([]byte, 1)); n != 1 {
+		return nil
+	}
+	text, err := os.ReadFile(os.Args[len(os.Args)-1])
+	if err != nil {
+		return err
+	}
+	var t task
+	if err := json.Unmarshal(text, &t); err != nil {
+		return fmt.Errorf("reading the task: %w", err)
+	}
+	enc := json.NewEncoder(os.Stdout)
+	for _, a := range attempts {
+		if len(t.Attempts) == 0 && !a.asked || contains(t.Attempts, a.name) {
+			held, seen := a.try(t)
+			if err := enc.Encode(verdict{held, a.name + ": " + seen}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if strings.EqualFold(x, s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,294 @@
+// Package compose brings the Docker stack up for tests, from the tree as it is, with an upstream in place of the
+// internet. It uses a project name, image tags and volumes of its own; the sandbox's container name and the subnet are
+// fixed, so it refuses to start next to another stack.
+package compose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+)
+
+// Project is the tests' project name.
+const Project = "codeforge-e2e"
+
+// Sandbox is the fixed name of the sandbox's container.
+const Sandbox = "codeforge-sandbox"
+
+// ErrUnavailable says that there is nothing to run the stack on here; a test that gets it skips.
+var ErrUnavailable = errors.New("no Docker stack can run here")
+
+// Config says what stack a test wants. The zero Config is the one of docker-compose.yml.
+type Config struct {
+	// Root is the repository.
+	Root string
+	// APIs is the folder that becomes apis/. Required.
+	APIs string
+	// Env are settings as .env has them.
+	Env map[string]string
+	// Known are credentials a hostile upstream knows, by token name.
+	Known map[string]string
+	// TrustCA makes the upstream's authority one of UPSTREAM_CA_FILE, for hosts in no API.
+	TrustCA bool
+	// NoSocket adds docker-compose.nosocket.yml.
+	NoSocket bool
+	// Build makes the images first. Without it they must be there.
+	Build bool
+}
+
+// Stack is a running stack.
+type Stack struct {
+	// URL is the MCP endpoint, e.g. "http://127.0.0.1:8080/mcp".
+	URL string
+	// Upstream asks what arrived.
+	Upstream upstream.Remote
+	// CA is the path of the upstream's authority as the proxy sees it.
+	CA string
+
+	cfg  Config
+	dir  string
+	env  []string
+	lock *os.File
+}
+
+// Available tells why no stack can run here, as an ErrUnavailable, or nil.
+func Available(ctx context.Context) error {
+	if out, err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: no Docker engine answers: %s", ErrUnavailable, bytes.TrimSpace(out))
+	}
+	if out, err := exec.CommandContext(ctx, "docker", "compose", "version").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: no docker compose: %s", ErrUnavailable, bytes.TrimSpace(out))
+	}
+	out, err := exec.CommandContext(ctx, "docker", "inspect", "-f", `{{index .Config.Labels "com.docker.compose.project"}}`, Sandbox).Output()
+	if project := strings.TrimSpace(string(out)); err == nil && project != Project {
+		return fmt.Errorf("%w: a stack is there already (project %q has the container %s): docker compose down", ErrUnavailable, project, Sandbox)
+	}
+	return nil
+}
+
+// New prepares a stack without starting anything.
+func New(cfg Config) (*Stack, error) {
+	dir, err := os.MkdirTemp("", "codeforge-compose-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Stack{cfg: cfg, dir: dir, CA: "/e2e/ca.pem"}
+	port, err := freePort()
+	if err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	control, err := freePort()
+	if err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	if err := s.writeCA(); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d/mcp", port)
+	s.Upstream = upstream.Remote(fmt.Sprintf("http://127.0.0.1:%d", control))
+	env := map[string]string{
+		"COMPOSE_PROJECT_NAME": Project, "COMPOSE_FILE": s.files(), "COMPOSE_ENV_FILES": filepath.Join(dir, "none.env"),
+		"CODEFORGE_TAG": "e2e", "CODEFORGE_APIS": cfg.APIs, "MCP_PORT": strconv.Itoa(port),
+		"E2E_DIR": dir, "E2E_CONTROL_PORT": strconv.Itoa(control),
+	}
+	for k, v := range cfg.Env {
+		env[k] = v
+	}
+	if cfg.TrustCA {
+		env["UPSTREAM_CA_FILE"] = filepath.Join(dir, "ca", "ca.pem")
+	}
+	// A user's .env and settings stay out of it.
+	for _, name := range []string{"PATH", "HOME", "GOPROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "DOCKER_HOST", "DOCKER_BUILDKIT"} {
+		if v, ok := os.LookupEnv(name); ok {
+			s.env = append(s.env, name+"="+v)
+		}
+	}
+	for k, v := range env {
+		s.env = append(s.env, k+"="+v)
+	}
+	return s, os.WriteFile(filepath.Join(dir, "none.env"), nil, 0o600)
+}
+
+// files is COMPOSE_FILE.
+func (s *Stack) files() string {
+	files := []string{"docker-compose.yml"}
+	if s.cfg.NoSocket {
+		files = append(files, "docker-compose.nosocket.yml")
+	}
+	files = append(files, "e2e/docker-compose.e2e.yml")
+	for i, f := range files {
+		files[i] = filepath.Join(s.cfg.Root, f)
+	}
+	return strings.Join(files, ":")
+}
+
+// writeCA makes what the upstream's container reads.
+func (s *Stack) writeCA() error {
+	dir := filepath.Join(s.dir, "ca")
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // read in a container
+		return err
+	}
+	ca, err := upstream.NewCA("CodeForge e2e upstream")
+	if err != nil {
+		return err
+	}
+	known, err := json.Marshal(s.cfg.Known)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ca.Save(dir), os.WriteFile(filepath.Join(dir, "known.json"), known, 0o644), //nolint:gosec // canaries
+		os.Chmod(s.dir, 0o755)) //nolint:gosec // see above
+}
+
+// Up starts the stack and waits until every service is healthy. Stacks of several test processes take turns, from Up
+// to Down: the sandbox's container name and its subnet are fixed.
+func (s *Stack) Up(ctx context.Context) error {
+	if err := s.turn(ctx); err != nil {
+		return err
+	}
+	args := []string{"up", "-d", "--wait", "--wait-timeout", "90"}
+	if s.cfg.Build {
+		args = append(args, "--build")
+	}
+	if out, err := s.Compose(ctx, args...); err != nil {
+		logs, _ := s.Compose(ctx, "logs", "--tail", "40")
+		return fmt.Errorf("%w\n%s\n%s", err, out, logs)
+	}
+	return nil
+}
+
+// Down stops the stack and removes its volumes and files.
+func (s *Stack) Down() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	_, err := s.Compose(ctx, "down", "-v", "--timeout", "5", "--remove-orphans")
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+		s.lock = nil
+	}
+	return errors.Join(err, s.remove())
+}
+
+// turn waits until no other test process has a stack, and removes what a killed one left behind.
+func (s *Stack) turn(ctx context.Context) error {
+	if s.lock != nil {
+		return nil
+	}
+	f, err := lock()
+	if err != nil {
+		return err
+	}
+	s.lock = f
+	_, err = s.Compose(ctx, "down", "-v", "--timeout", "1", "--remove-orphans")
+	return err
+}
+
+// lock waits for the turn of this process.
+func lock() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "codeforge-e2e-docker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Turn is for a test that starts the stack by itself, under the name Project: it waits until no other test process has
+// one. release ends the turn.
+func Turn() (release func(), err error) {
+	f, err := lock()
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// WithoutSocket adds or leaves out docker-compose.nosocket.yml from the next Up on. The stack must be down.
+func (s *Stack) WithoutSocket(on bool) {
+	s.cfg.NoSocket = on
+	for i, kv := range s.env {
+		if strings.HasPrefix(kv, "COMPOSE_FILE=") {
+			s.env[i] = "COMPOSE_FILE=" + s.files()
+		}
+	}
+}
+
+func (s *Stack) remove() error { return os.RemoveAll(s.dir) }
+
+// Compose runs docker compose on this stack and gives everything it printed.
+func (s *Stack) Compose(ctx context.Context, args ...string) (string, error) {
+	return s.run(exec.CommandContext(ctx, "docker", append([]string{"compose"}, args...)...)) //nolint:gosec // fixed by the tests
+}
+
+// Exec runs a command in a service's container, with input on stdin.
+func (s *Stack) Exec(ctx context.Context, input, service string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "exec", "-T", service}, args...)...) //nolint:gosec // see Compose
+	cmd.Stdin = strings.NewReader(input)
+	return s.run(cmd)
+}
+
+func (s *Stack) run(cmd *exec.Cmd) (string, error) {
+	cmd.Dir, cmd.Env = s.cfg.Root, s.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, tail(out))
+	}
+	return string(out), nil
+}
+
+// Container is the name of a service's container.
+func (s *Stack) Container(service string) string {
+	if service == "sandbox" {
+		return Sandbox
+	}
+	return Project + "-" + service + "-1"
+}
+
+// Logs is what every service has logged.
+func (s *Stack) Logs() string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, _ := s.Compose(ctx, "logs", "--no-color")
+	return out
+}
+
+func tail(b []byte) []byte {
+	const most = 4 << 10
+	if len(b) > most {
+		return b[len(b)-most:]
+	}
+	return b
+}
+
+// freePort is a port nobody listens on at the moment.
+func freePort() (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Inspect is what the engine tells about the stack's containers, as JSON.
+func (s *Stack) Inspect(ctx context.Context) (string, error) {
+	ids, err := s.Compose(ctx, "ps", "-aq")
+	if err != nil {
+		return "", err
+	}
+	return s.run(exec.CommandContext(ctx, "docker", append([]string{"inspect"}, strings.Fields(ids)...)...)) //nolint:gosec // see Compose
+}

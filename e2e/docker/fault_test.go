@@ -1,0 +1,237 @@
+package docker
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// crash kills a container's main process as a crash or the kernel would: the restart policy applies, which a
+// `docker kill` would switch off.
+func crash(t *testing.T, service string) {
+	t.Helper()
+	pid := inspect(t, service).State.Pid
+	if pid <= 1 {
+		t.Fatalf("%s does not run", service)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCrash kills each container in turn. Whatever a client is told meanwhile is text, and it heals by itself.
+func TestCrash(t *testing.T) {
+	for _, service := range []string{"mcp-server", "docker-shim", "proxy", "sandbox", "sandbox-net"} {
+		t.Run(service, func(t *testing.T) {
+			works(t)
+			crash(t, service)
+			heals(t, 45*time.Second)
+			works(t)
+		})
+	}
+}
+
+// TestCrashDuringRun kills each container while a run waits, or fetches. The call ends soon, as an error that says what
+// to do; where mcp-server itself dies, the client's library says so.
+func TestCrashDuringRun(t *testing.T) {
+	const waits = `await new Promise((r) => setTimeout(r, 30_000)); console.log("end")`
+	const fetches = `for (;;) {
+  const r = await fetch("https://httpbin.test/bearer", {headers: {Authorization: "Bearer HTTPBIN_TOKEN"}, signal: AbortSignal.timeout(5000)});
+  if (!r.ok) throw new Error("answered " + r.status + " " + await r.text());
+  await r.body?.cancel();
+  await new Promise((r) => setTimeout(r, 50));
+}`
+	rows := []struct{ service, code, want string }{
+		{"sandbox", waits, "again"},
+		{"docker-shim", waits, "again"},
+		{"proxy", fetches, ""}, // what its fetch throws
+		{"mcp-server", waits, ""},
+		{"sandbox-net", waits, "again"},
+	}
+	for _, r := range rows {
+		t.Run(r.service, func(t *testing.T) {
+			works(t)
+			began := time.Now()
+			done := make(chan result, 1)
+			go func() { done <- execute(t, r.code) }()
+			time.Sleep(time.Second)
+			crash(t, r.service)
+			select {
+			case got := <-done:
+				t.Logf("after %.1f s: %q %q", time.Since(began).Seconds(), got.Text, got.Notes)
+				if !got.Failed || !strings.Contains(strings.ToLower(got.Text+got.Notes), r.want) {
+					t.Errorf("no error that says %q: %q %q", r.want, got.Text, got.Notes)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("the call does not end")
+				<-done
+			}
+			heals(t, 45*time.Second)
+		})
+	}
+}
+
+// TestLateNetwork lets sandbox-net stay away for longer than the engine tries to start the sandbox again.
+func TestLateNetwork(t *testing.T) {
+	works(t)
+	docker(t, "stop", "-t", "5", stack.Container("sandbox-net"))
+	time.Sleep(6 * time.Second)
+	if r := execute(t, `console.log("out")`); !r.Failed {
+		t.Errorf("a run without a network: %q", r.Text)
+	} else {
+		t.Logf("told: %q %q", r.Text, r.Notes)
+	}
+	docker(t, "start", stack.Container("sandbox-net"))
+	heals(t, 30*time.Second)
+}
+
+// TestNoEgressWithoutProxy stops the proxy under running code that keeps fetching: nothing arrives anywhere while it
+// is away, the code sees errors, and the next run after its return works.
+func TestNoEgressWithoutProxy(t *testing.T) {
+	works(t)
+	trial := fmt.Sprintf("down-%d", time.Now().UnixNano())
+	done := make(chan result, 1)
+	go func() {
+		done <- execute(t, fmt.Sprintf(`
+for (let i = 0; i < 40; i++) {
+  try {
+    const r = await fetch("https://httpbin.test/bearer?t=%s", {headers: {Authorization: "Bearer HTTPBIN_TOKEN"}, signal: AbortSignal.timeout(500)});
+    await r.body?.cancel(); console.log("ok", r.status);
+  } catch (e) { console.log("failed", (e as Error).name); }
+  await new Promise((r) => setTimeout(r, 100));
+}`, trial))
+	}()
+	for began := time.Now(); len(stack.Upstream.Seen(trial)) == 0; time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > 15*time.Second {
+			t.Fatal("the code does not fetch")
+		}
+	}
+	began := time.Now()
+	at := func(what string) { t.Logf("%5.1f s: %s", time.Since(began).Seconds(), what) }
+	docker(t, "stop", "-t", "5", stack.Container("proxy"))
+	at("the proxy is stopped")
+	before := len(stack.Upstream.Seen(trial))
+	time.Sleep(4 * time.Second)
+	if after := len(stack.Upstream.Seen(trial)); after != before {
+		t.Errorf("%d requests arrived while the proxy was stopped", after-before)
+	}
+	out := asSlot(t, 6, `
+for (const [h, p] of [["93.184.215.14", 443], ["93.184.215.14", 80], ["10.99.0.10", 443]] as const) {
+  try { const c = await Promise.race([Deno.connect({hostname: h, port: p}), new Promise<never>((_, no) => setTimeout(() => no(new Error("timeout")), 1500))]); c.close(); console.log("connected", h, p); }
+  catch (e) { console.log("failed", h, p, (e as Error).name); }
+}
+Deno.exit(0); // the attempts go on`)
+	if strings.Contains(out, "connected") {
+		t.Errorf("a way out without the proxy:\n%s", out)
+	}
+	at("nothing got out")
+	docker(t, "start", stack.Container("proxy"))
+	at("the proxy is started")
+	r := <-done
+	at("the run has ended")
+	if !strings.Contains(r.Text, "failed") {
+		t.Errorf("the code saw no error: %q %q", r.Text, r.Notes)
+	}
+	heals(t, 30*time.Second)
+	works(t)
+}
+
+// TestBrokenAPIs edits apis/ wrongly while everything runs: the old version stays, the mistake shows, a repair takes
+// effect without a restart.
+func TestBrokenAPIs(t *testing.T) {
+	path := filepath.Join(apis, "httpbin", "config.json")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(data string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { replace(string(good)) })
+	replace(strings.Replace(string(good), `"domains"`, `"domain"`, 1))
+	logged := func(want string) bool { return strings.Contains(stack.Logs(), want) }
+	for began := time.Now(); !logged("apis/httpbin/config.json"); time.Sleep(300 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the mistake is not in any log")
+		}
+	}
+	works(t)
+	if where := leak([]byte(stack.Logs())); where != "" {
+		t.Errorf("the logs hold %s", where)
+	}
+	replace(string(good))
+	time.Sleep(3 * time.Second)
+	works(t)
+}
+
+// TestDownUp keeps skills and the authority over down and up.
+func TestDownUp(t *testing.T) {
+	r := execute(t, `Deno.writeTextFileSync("/skills/kept.ts", "/** @description kept */\nexport const kept = 1;\n"); console.log("written")`)
+	if r.Failed {
+		t.Fatalf("%q %q", r.Text, r.Notes)
+	}
+	ca := func() string {
+		return docker(t, "run", "--rm", "--network", "none", "-v", "codeforge-e2e_ca-public:/v:ro", "debian:bookworm-slim", "cat", "/v/ca.pem")
+	}
+	before := ca()
+	if out, err := stack.Compose(t.Context(), "down", "--timeout", "5"); err != nil {
+		t.Fatal(err, out)
+	}
+	began := time.Now()
+	if err := stack.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("up with warm images after %.1f s", time.Since(began).Seconds())
+	works(t)
+	if ca() != before {
+		t.Error("the authority has changed")
+	}
+	if r := execute(t, `console.log((await import("/skills/kept.ts")).kept); Deno.removeSync("/skills/kept.ts")`); strings.TrimSpace(r.Text) != "1" {
+		t.Errorf("the skill is gone: %q %q", r.Text, r.Notes)
+	}
+}
+
+// TestLostAuthority deletes the authority's files: the proxy makes a new one at its next start, and the sandbox follows.
+func TestLostAuthority(t *testing.T) {
+	docker(t, "run", "--rm", "--network", "none", "-v", "codeforge-e2e_ca-public:/p", "-v", "codeforge-e2e_ca-private:/k",
+		"debian:bookworm-slim", "sh", "-c", "rm -f /p/* /k/*")
+	crash(t, "proxy")
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		r := execute(t, bearer("lost"))
+		if strings.TrimSpace(r.Text) == "200 HTTPBIN_TOKEN" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not healed: %q %q", r.Text, r.Notes)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	works(t)
+}
+
+// TestNoLeftovers looks in the sandbox for processes of slots that are not waiting interpreters.
+func TestNoLeftovers(t *testing.T) {
+	execute(t, `console.log("x")`)
+	time.Sleep(500 * time.Millisecond)
+	out := docker(t, "top", stack.Container("sandbox"), "-eo", "pid,uid,args")
+	scanner := bufio.NewScanner(strings.NewReader(out))
+	for scanner.Scan() {
+		line := strings.TrimSpace(scanner.Text())
+		fields := strings.Fields(line)
+		if len(fields) > 2 && strings.HasPrefix(fields[1], "200") && !strings.Contains(line, "/usr/local/bin/deno run") {
+			t.Errorf("left over: %s", line)
+		}
+	}
+}

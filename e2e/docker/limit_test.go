@@ -1,0 +1,77 @@
+package docker
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOOM takes more memory than a run has: the run ends, the sandbox stays.
+func TestOOM(t *testing.T) {
+	works(t)
+	pid := inspect(t, "sandbox").State.Pid
+	r := execute(t, `const keep: Uint8Array[] = []; for (;;) keep.push(new Uint8Array(16 << 20).fill(1));`)
+	t.Logf("%q %q", r.Text, r.Notes)
+	if !r.Failed || !strings.Contains(strings.ToLower(r.Text+r.Notes), "memory") {
+		t.Errorf("the answer does not speak of memory: %q %q", r.Text, r.Notes)
+	}
+	works(t)
+	if now := inspect(t, "sandbox").State.Pid; now != pid {
+		t.Error("the sandbox was restarted")
+	}
+}
+
+// TestContainerMemory takes more than the container has, in runs that each stay below their own limit: the kernel ends
+// some, process 1 and the sandbox stay.
+func TestContainerMemory(t *testing.T) {
+	works(t)
+	pid := inspect(t, "sandbox").State.Pid
+	const runs = 4 // of 600 MiB; see memoryTotal
+	results := make(chan result, runs)
+	for range runs {
+		go func() {
+			results <- execute(t, `const keep: Uint8Array[] = [];
+for (let i = 0; i < 30; i++) { keep.push(new Uint8Array(20 << 20).fill(1)); await new Promise((r) => setTimeout(r, 10)); }
+await new Promise((r) => setTimeout(r, 5000)); console.log("held", keep.length);`)
+		}()
+	}
+	ended := 0
+	for range runs {
+		r := <-results
+		t.Logf("%v %q %q", r.Failed, r.Text, r.Notes)
+		if r.Failed {
+			ended++
+			if !strings.Contains(r.Text+r.Notes, "no memory left for all the runs") {
+				t.Errorf("the answer does not speak of all runs' memory: %q %q", r.Text, r.Notes)
+			}
+		}
+	}
+	if ended == 0 {
+		t.Error("every run got its memory")
+	}
+	heals(t, 20*time.Second)
+	if now := inspect(t, "sandbox").State.Pid; now != pid {
+		t.Error("the sandbox was restarted")
+	}
+}
+
+// TestFull fills what runs share: the run that does it sees an error or is ended, the next run works.
+func TestFull(t *testing.T) {
+	for _, dir := range []string{"/tmp", "/skills"} {
+		t.Run(strings.Trim(dir, "/"), func(t *testing.T) {
+			r := execute(t, `
+const big = new Uint8Array(8 << 20).fill(1);
+let n = 0;
+try { for (; n < 200; n++) Deno.writeFileSync("`+dir+`/fill-" + n, big); console.log("no end"); } catch (e) { console.log("full after", n, (e as Error).message); }`)
+			t.Logf("%q %q", r.Text, r.Notes)
+			if strings.Contains(r.Text, "no end") {
+				t.Errorf("%s has no bound", dir)
+			}
+			works(t)
+			execute(t, `for (const f of Deno.readDirSync("`+dir+`")) if (f.name.startsWith("fill-")) try { Deno.removeSync("`+dir+`/" + f.name, {recursive: true}); } catch { /* another's */ }`)
+			if r := execute(t, `Deno.writeTextFileSync("`+dir+`/after.txt", "x"); Deno.removeSync("`+dir+`/after.txt"); console.log("written")`); r.Failed {
+				t.Errorf("nothing can be written to %s afterwards: %q %q", dir, r.Text, r.Notes)
+			}
+		})
+	}
+}

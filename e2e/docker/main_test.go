@@ -1,0 +1,249 @@
+// Package docker tests the composed stack as it stands: what the engine says of each container, and what happens when
+// a part of it dies. It needs a Docker engine, root (to kill processes and read /proc as a crash would) and nothing
+// else using the stack's fixed names.
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// stack is the one of all tests here; root is the repository, apis the folder mounted as apis/.
+var (
+	stack    *compose.Stack
+	root     string
+	apis     string
+	canaries = world.Canaries()
+)
+
+// token is what the stack asks clients for. It comes from a file, so that no container's environment shows it.
+const token = "e2e-docker-token-5b1f0c2e"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if os.Getenv("CODEFORGE_E2E_MODE") != "docker" {
+		fmt.Println("e2e/docker: skipped: only with CODEFORGE_E2E_MODE=docker")
+		return 0
+	}
+	if err := prepare(); err != nil {
+		if errors.Is(err, compose.ErrUnavailable) && os.Getenv("CODEFORGE_NO_SKIP") == "" {
+			fmt.Println("e2e/docker: skipped:", err)
+			return 0
+		}
+		fmt.Fprintln(os.Stderr, "e2e/docker:", err)
+		return 1
+	}
+	defer os.RemoveAll(apis)
+	code := 1
+	if err := start(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e/docker:", err)
+	} else if code = m.Run(); code != 0 {
+		fmt.Fprintln(os.Stderr, stack.Logs())
+	}
+	if err := stack.Down(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e/docker:", err)
+		return 1
+	}
+	return code
+}
+
+// prepare writes apis/ as a user's is: files of mode 0600 that belong to uid 1000.
+func prepare() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := compose.Available(ctx); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: these tests kill processes of containers, as root", compose.ErrUnavailable)
+	}
+	var err error
+	if root, err = filepath.Abs("../.."); err != nil {
+		return err
+	}
+	if apis, err = os.MkdirTemp("", "codeforge-apis-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(apis, 0o755); err != nil {
+		return err
+	}
+	if err := world.WriteAPIs(apis, world.Standard(canaries, "10.99.0.10/32", "/e2e/ca.pem")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(tokenFile(), []byte(token+"\n"), 0o644); err != nil { //nolint:gosec // read by mcp-server's user
+		return err
+	}
+	return filepath.WalkDir(apis, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, 1000, 1000)
+	})
+}
+
+// memoryTotal is the sandbox's: more than one run may take, less than several.
+const memoryTotal = "1536m"
+
+func tokenFile() string { return filepath.Join(apis, ".mcp-token") }
+
+func start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	var err error
+	if stack, err = compose.New(compose.Config{Root: root, APIs: apis, Env: map[string]string{"MCP_AUTH_TOKEN_FILE": tokenFile(), "SANDBOX_MEMORY_TOTAL": memoryTotal}, Build: os.Getenv("CODEFORGE_E2E_NOBUILD") == ""}); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := stack.Up(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("e2e/docker: up after %.1f s\n", time.Since(began).Seconds())
+	return nil
+}
+
+// result is one answer of execute_code.
+type result struct {
+	Text, Notes string
+	Failed      bool
+	Receipt     controlapi.Receipt
+}
+
+// execute runs code over an MCP session of its own. A call that could not be made is a Failed result too.
+func execute(t *testing.T, code string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	client := mcp.NewClient(&mcp.Implementation{Name: "e2e-docker", Version: "1"}, nil)
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: stack.URL, HTTPClient: &http.Client{Transport: bearing(token)}}, nil)
+	if err != nil {
+		return result{Failed: true, Text: err.Error()}
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": code}})
+	if err != nil {
+		return result{Failed: true, Text: err.Error()}
+	}
+	r := result{Failed: res.IsError}
+	for i, c := range res.Content {
+		if text, ok := c.(*mcp.TextContent); ok && i == 0 {
+			r.Text = text.Text
+		} else if ok {
+			r.Notes += text.Text
+		}
+	}
+	if data, err := json.Marshal(res.Meta["codeforge/receipt"]); err == nil {
+		_ = json.Unmarshal(data, &r.Receipt)
+	}
+	return r
+}
+
+// bearing is a transport that sends a bearer token.
+type bearing string
+
+func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// bearer fetches the upstream's /bearer with a token name; trial marks the request.
+func bearer(trial string) string {
+	return fmt.Sprintf(`const r = await fetch("https://httpbin.test/bearer?t=%s", {headers: {Authorization: "Bearer HTTPBIN_TOKEN"}});
+console.log(r.status, (await r.json()).token);`, trial)
+}
+
+// works checks the whole line once: the upstream saw the credential, the code saw the name.
+func works(t *testing.T) {
+	t.Helper()
+	trial := fmt.Sprintf("works-%d", time.Now().UnixNano())
+	r := execute(t, bearer(trial))
+	if r.Failed || strings.TrimSpace(r.Text) != "200 HTTPBIN_TOKEN" {
+		t.Fatalf("the code printed %q, failed %v, notes %q", r.Text, r.Failed, r.Notes)
+	}
+	seen := stack.Upstream.Seen(trial)
+	if len(seen) != 1 || seen[0].Header.Get("Authorization") != "Bearer "+canaries["HTTPBIN_TOKEN"].Value() {
+		t.Fatalf("the upstream saw %d requests, or not the credential", len(seen))
+	}
+	if r.Receipt.Count.Swapped != 1 {
+		t.Errorf("the receipt counts %d swaps", r.Receipt.Count.Swapped)
+	}
+}
+
+// heals waits until the whole line works again, and stays so for two seconds. It logs how long it took and what the
+// client was told meanwhile.
+func heals(t *testing.T, within time.Duration) {
+	t.Helper()
+	began, told := time.Now(), map[string]bool{}
+	good := time.Time{}
+	for {
+		r := execute(t, bearer("heals"))
+		if r.Failed || strings.TrimSpace(r.Text) != "200 HTTPBIN_TOKEN" {
+			good = time.Time{}
+			told[r.Text+r.Notes] = true
+		} else if good.IsZero() {
+			good = time.Now()
+		}
+		if !good.IsZero() && time.Since(good) > 2*time.Second {
+			t.Logf("served again after %.1f s; told meanwhile: %q", good.Sub(began).Seconds(), keys(told))
+			return
+		}
+		if time.Since(began) > within {
+			t.Fatalf("not healed after %v; told: %q", within, keys(told))
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func keys(m map[string]bool) []string {
+	out := []string{}
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+// docker runs the docker command.
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "docker", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// small is how much is searched for every form of a credential. In a whole file system only the plain value is.
+const small = 8 << 20
+
+// leak names a credential that is in data, or is empty.
+func leak(data []byte) string {
+	for _, c := range canaries {
+		if bytes.Contains(data, []byte(c.Value())) {
+			return c.Name
+		}
+		if len(data) > small {
+			continue
+		}
+		if where := c.Find(data); where != "" {
+			return where
+		}
+	}
+	return ""
+}

@@ -1,0 +1,61 @@
+package docker
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNoSocket runs the stack without any Docker socket, and goes back.
+func TestNoSocket(t *testing.T) {
+	down := func() {
+		t.Helper()
+		if out, err := stack.Compose(context.Background(), "down", "--timeout", "5", "--remove-orphans"); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	up := func() {
+		t.Helper()
+		if err := stack.Up(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	down()
+	stack.WithoutSocket(true)
+	t.Cleanup(func() {
+		down()
+		// The other configuration does not know it.
+		if out, err := exec.CommandContext(context.Background(), "docker", "volume", "rm", "codeforge-e2e_run-sandbox").CombinedOutput(); err != nil {
+			t.Errorf("removing the volume: %v: %s", err, out)
+		}
+		stack.WithoutSocket(false)
+		up()
+	})
+	up()
+	works(t)
+	for _, service := range []string{"sandbox-net", "sandbox", "proxy", "mcp-server"} {
+		c := inspect(t, service)
+		for _, m := range c.Mounts {
+			if strings.Contains(m.Source, "docker.sock") {
+				t.Errorf("%s has %s", service, m.Source)
+			}
+			if strings.HasSuffix(m.Name, "_run-sandbox") && service != "sandbox" && service != "mcp-server" {
+				t.Errorf("%s has the sandbox's socket", service)
+			}
+			if strings.HasSuffix(m.Name, "_run-shim") {
+				t.Errorf("%s has run-shim", service)
+			}
+		}
+	}
+	if out, err := stack.Compose(t.Context(), "ps", "-aq", "docker-shim"); err == nil && strings.TrimSpace(out) != "" {
+		t.Errorf("docker-shim runs: %s", out)
+	}
+	// Code cannot reach the socket although it is in the same container.
+	if out := asSlot(t, 5, `try { await Deno.connect({transport: "unix", path: "/run/sandboxd/sandboxd.sock"}); console.log("connected"); } catch (e) { console.log((e as Error).name); }`); strings.Contains(out, "connected") {
+		t.Error("a slot's user connected to sandboxd")
+	}
+	crash(t, "sandbox")
+	heals(t, 45*time.Second)
+}

@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+// embeddedOnly skips a test of `codeforge up` in Docker mode.
+func embeddedOnly(t *testing.T) {
+	t.Helper()
+	if world.CurrentMode() == world.Docker {
+		t.Skip("about codeforge up: tested in embedded mode")
+	}
+}
+
+// startBare starts `codeforge up` without an upstream, ready.
+func startBare(t *testing.T, user world.User) *world.Process {
+	t.Helper()
+	dir, err := world.NewDir(user, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p, err := world.StartUp(user, dir, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Ready(60 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestNothingStays stops or kills CodeForge in every way and looks for what is left: processes, mounts, sockets,
+// network devices, cgroups, iptables rules.
+func TestNothingStays(t *testing.T) {
+	embeddedOnly(t)
+	ways := []struct {
+		name string
+		end  func(t *testing.T, p *world.Process)
+		code int // of codeforge up; -1: killed
+		says string
+	}{
+		{"ctrl-c", func(_ *testing.T, p *world.Process) { _ = p.Cmd.Process.Signal(os.Interrupt) }, 0, ""},
+		{"ctrl-c to the whole group", func(_ *testing.T, p *world.Process) { _ = syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGINT) }, 0, ""},
+		{"terminated", func(_ *testing.T, p *world.Process) { _ = p.Cmd.Process.Signal(syscall.SIGTERM) }, 0, ""},
+		{"supervisor killed", func(_ *testing.T, p *world.Process) { _ = p.Cmd.Process.Kill() }, -1, ""},
+		{"egress-proxy killed", kill("egress-proxy"), 1, "egress-proxy"},
+		{"sandboxd killed", kill("sandboxd"), 1, "sandboxd"},
+		{"mcp-server killed", kill("mcp-server"), 1, "mcp-server"},
+		{"codeforge down", down, 0, ""},
+	}
+	for user, id := range users() {
+		for _, way := range ways {
+			t.Run(user+"/"+way.name, func(t *testing.T) {
+				before := world.Look()
+				p := startBare(t, id)
+				way.end(t, p)
+				code, err := p.Wait(20 * time.Second)
+				if err != nil || code != way.code {
+					t.Errorf("codeforge up ended with %d, %v; want %d\n%s", code, err, way.code, p.Output())
+				}
+				if way.says != "" && !strings.Contains(lastLine(p.Output()), way.says) {
+					t.Errorf("the last line %q does not name %s", lastLine(p.Output()), way.says)
+				}
+				if left := before.Leftovers(); len(left) > 0 {
+					t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+				}
+				if way.code >= 0 {
+					clean(t, p)
+				}
+			})
+		}
+	}
+}
+
+// clean checks that an ordered end leaves no socket and no up.json, and that the directory can be used again.
+func clean(t *testing.T, p *world.Process) {
+	t.Helper()
+	for _, pattern := range []string{"up.json*", "run/*", "tmp/*"} {
+		if found, _ := filepath.Glob(filepath.Join(p.State, pattern)); len(found) > 0 {
+			t.Errorf("left in the state directory: %v", found)
+		}
+	}
+}
+
+// TestStartsAgain shows that a killed supervisor's state directory is used again without help.
+func TestStartsAgain(t *testing.T) {
+	embeddedOnly(t)
+	p := startBare(t, world.Self)
+	_ = p.Cmd.Process.Kill()
+	if _, err := p.Wait(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	again, err := world.StartUp(world.Self, p.Dir, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Ready(60 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// kill ends the daemon of that name with SIGKILL.
+func kill(name string) func(*testing.T, *world.Process) {
+	return func(t *testing.T, p *world.Process) {
+		t.Helper()
+		pids := world.Below(p.Cmd.Process.Pid, name)
+		if len(pids) == 0 {
+			t.Fatalf("no %s runs below codeforge up", name)
+		}
+		_ = syscall.Kill(pids[0], syscall.SIGKILL)
+	}
+}
+
+// down ends it with the command line.
+func down(t *testing.T, p *world.Process) {
+	t.Helper()
+	out, code, err := world.Tool(t.Context(), world.Command{Dir: p.Dir, User: ownerOf(t, p.State), Args: []string{"down", "--state", p.State}})
+	if err != nil || code != 0 {
+		t.Errorf("codeforge down: %d, %v\n%s", code, err, out)
+	}
+}
+
+// ownerOf is the user whose state directory it is.
+func ownerOf(t *testing.T, state string) world.User {
+	t.Helper()
+	info, err := os.Stat(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid := info.Sys().(*syscall.Stat_t).Uid; strconv.Itoa(int(uid)) != strconv.Itoa(os.Geteuid()) {
+		return world.Ordinary
+	}
+	return world.Self
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}

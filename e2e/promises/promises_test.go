@@ -1,0 +1,85 @@
+// Package promises checks that what the documents promise is held by something that exists.
+package promises
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// named matches a test as SECURITY.md names it: `folder.TestName`.
+var named = regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)\\w+)`")
+
+// TestInvariantsNameTests looks up every test that SECURITY.md names, and that every invariant names one.
+func TestInvariantsNameTests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+		if !defines(t, filepath.Join(root, m[1]), m[2]) {
+			t.Errorf("SECURITY.md names %s.%s, which does not exist", m[1], m[2])
+		}
+	}
+	invariants := regexp.MustCompile(`(?m)^\d+\. \*\*`).FindAllStringIndex(string(text), -1)
+	if len(invariants) < 20 {
+		t.Fatalf("SECURITY.md has %d invariants: were they moved?", len(invariants))
+	}
+	for i, at := range invariants {
+		end := len(text)
+		if i+1 < len(invariants) {
+			end = invariants[i+1][0]
+		}
+		if !named.Match(text[at[0]:end]) {
+			t.Errorf("no test is named for %.60q", text[at[0]:end])
+		}
+	}
+}
+
+// defines reports whether a test of that name stands in a folder.
+func defines(t *testing.T, dir, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+name+"(") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDenoIsPinnedOnce compares the Dockerfile's Deno with the pin.
+func TestDenoIsPinnedOnce(t *testing.T) {
+	pins, err := os.ReadFile(filepath.Join(root, "sandbox-image", "deno.version"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin := regexp.MustCompile(`(?m)^version (\S+)$`).FindSubmatch(pins)
+	if pin == nil {
+		t.Fatal("no version in deno.version")
+	}
+	docker, err := os.ReadFile(filepath.Join(root, "sandbox-image", "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`DENO_VERSION=(\S+)`).FindAllSubmatch(docker, -1)
+	if named == nil {
+		t.Error("the Dockerfile pins no DENO_VERSION")
+	}
+	for _, m := range named {
+		if string(m[1]) != string(pin[1]) {
+			t.Errorf("the Dockerfile has Deno %s, deno.version has %s", m[1], pin[1])
+		}
+	}
+}

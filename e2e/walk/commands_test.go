@@ -1,0 +1,67 @@
+package walk
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+// commandsIntro stands above what the commands say themselves.
+const commandsIntro = `# Commands
+
+What ` + "`codeforge COMMAND --help`" + ` says. A test keeps this page equal to it; ` +
+	"`go test ./walk -run TestCommands -update`" + ` in e2e/ writes it anew.
+
+Every command prints JSON with ` + "`--json`" + ` (all but run's and stdio's own streams). Colour is for terminals only, and NO_COLOR is kept.
+`
+
+// TestCommands compares docs/commands.md with what the commands say.
+func TestCommands(t *testing.T) {
+	embeddedOnly(t)
+	help := func(args ...string) string {
+		out, code, err := world.Tool(within(t, 20), world.Command{Dir: t.TempDir(), Args: args})
+		if err != nil || code != 0 {
+			t.Fatalf("codeforge %v ended with %d, %v\n%s", args, code, err, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	list := help("help")
+	var b strings.Builder
+	b.WriteString(commandsIntro + "\n```text\n" + list + "\n```\n")
+	names := regexp.MustCompile(`(?m)^  codeforge (\w+)`).FindAllStringSubmatch(list, -1)
+	if len(names) < 10 {
+		t.Fatalf("codeforge help lists %d commands", len(names))
+	}
+	for _, n := range names {
+		b.WriteString("\n## codeforge " + n[1] + "\n\n```text\n" + help(n[1], "--help") + "\n```\n")
+	}
+	same(t, "docs/commands.md", b.String(), func(s string) string { return s })
+}
+
+// same compares a document with what it must be, both without what differs from machine to machine, or writes it.
+func same(t *testing.T, path, want string, plain func(string) string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(filepath.Join(root(t), path), []byte(want), 0o644); err != nil { //nolint:gosec // a document
+			t.Fatal(err)
+		}
+		return
+	}
+	got, must := strings.Split(plain(document(t, path)), "\n"), strings.Split(plain(want), "\n")
+	for i := range max(len(got), len(must)) {
+		g, m := "(nothing)", "(nothing)"
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(must) {
+			m = must[i]
+		}
+		if g != m {
+			t.Fatalf("%s is not what CodeForge prints: it has\n\t%s\nand CodeForge\n\t%s\n(-update writes it anew; read it then)", path, g, m)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package walk
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// link matches a link of a document: [text](target).
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestLinks looks up every relative link of the documents: the file, and the heading where it names one.
+func TestLinks(t *testing.T) {
+	base := root(t)
+	pages, err := filepath.Glob(filepath.Join(base, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
+		pages = append(pages, filepath.Join(base, name))
+	}
+	checked := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			checked++
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			found, err := os.ReadFile(target)
+			if info, statErr := os.Stat(target); statErr == nil && info.IsDir() {
+				err = nil
+			}
+			if err != nil {
+				t.Errorf("%s links to %s, which is not there", filepath.Base(page), m[1])
+				continue
+			}
+			if anchor != "" && !anchors(string(found))[anchor] {
+				t.Errorf("%s links to %s, and there is no such heading", filepath.Base(page), m[1])
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d links were checked", checked)
+	}
+}
+
+// anchors are a page's headings as links name them.
+func anchors(text string) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		name := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")
+		out[regexp.MustCompile(`[^\p{L}\p{N}_-]`).ReplaceAllString(name, "")] = true
+	}
+	return out
+}
+
+// TestNamesOfSettings looks that every setting and file that the documents name in backquotes exists.
+func TestNamesOfSettings(t *testing.T) {
+	known := document(t, ".env.example") + document(t, "docs/configuration.md") + document(t, "docker-compose.yml")
+	pages, _ := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
+	for _, page := range append(pages, filepath.Join(root(t), "README.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`((?:MCP|SANDBOX|UPSTREAM|TIMEOUT|OUTPUT|SKILLS|YOLO|DEBUG|LOG|REDACTING)_[A-Z_]+)[`=]").FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(known, m[1]) {
+				t.Errorf("%s names the setting %s, which there is not", filepath.Base(page), m[1])
+			}
+		}
+	}
+}
+
+// TestNamesInSource looks that the codes and metrics that the documents name in backquotes stand in the source.
+func TestNamesInSource(t *testing.T) {
+	var source strings.Builder
+	for _, module := range []string{"catalog", "proxy", "mcp-server", "sandbox-image", "codeforge"} {
+		err := filepath.WalkDir(filepath.Join(root(t), module), func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			source.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	known, checked := source.String()+document(t, "apis/config.schema.json"), 0
+	for _, page := range []string{"README.md", "docs/operations.md", "docs/security.md", "docs/architecture.md", "docs/screens.md"} {
+		text := document(t, page)
+		for _, m := range regexp.MustCompile("`(?:code=\")?([a-z]+(?:_[a-z]+)+)[`\"{]").FindAllStringSubmatch(text, -1) {
+			name := m[1]
+			if strings.HasPrefix(name, "codeforge_") && strings.Contains(document(t, "docker-compose.yml"), "\n  "+strings.TrimPrefix(name, "codeforge_")+":") {
+				continue // a volume
+			}
+			if name == placeholder {
+				continue
+			}
+			checked++
+			if !strings.Contains(known, name) {
+				t.Errorf("%s names %s, which the source does not know", page, name)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d names were checked", checked)
+	}
+}

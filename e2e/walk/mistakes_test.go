@@ -1,0 +1,159 @@
+package walk
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+// says checks that a message names what is wrong and what to do, and that it gives nothing away.
+func says(t *testing.T, out string, want ...string) {
+	t.Helper()
+	for _, s := range want {
+		if !strings.Contains(out, s) {
+			t.Errorf("the message does not say %q:\n%s", s, out)
+		}
+	}
+	if strings.Contains(out, "panic") || strings.Contains(out, hidden) {
+		t.Errorf("the message holds a panic or the credential:\n%s", out)
+	}
+}
+
+// hidden is the credential of the APIs that check sees here.
+const hidden = "sk_test_a1b2c3d4e5f6g7h8"
+
+// slip is a mistake in code, as a model makes it.
+type slip struct {
+	name, code string
+	// want are words of the hints that come with the result.
+	want []string
+}
+
+// slips are the mistakes in code.
+var slips = []slip{
+	{"wrong token name", `const r = await fetch("https://httpbin.test/anything?t=name", { headers: { Authorization: "Bearer HTTPBIN_TOKN" } }); console.log(r.status);`, []string{"a word like a token name that is none", "The API httpbin has", "HTTPBIN_TOKEN"}},
+	{"token in a place that is no surface", `const r = await fetch("https://httpbin.test/anything?t=place&key=HTTPBIN_TOKEN"); console.log(r.status);`, []string{"HTTPBIN_TOKEN", "declares it for: header. Write it there", `"query:<its name>"`}},
+	{"typo in the domain", `await fetch("https://htpbin.test/anything");`, []string{"htpbin.test", "Did you mean httpbin.test?", "list_apis"}},
+	{"http for https", `const r = await fetch("http://httpbin.test/bearer?t=plain", { headers: { Authorization: "Bearer HTTPBIN_TOKEN" } }); console.log(r.status, await r.text());`, []string{"Use https://", "API httpbin", "allow_http"}},
+	{"restricted method", `const r = await fetch("https://strict.test/anything?t=post", { method: "POST", body: "{}" }); console.log(r.status, await r.text());`, []string{"API strict", "does not permit this method", "restricted_methods"}},
+}
+
+// TestMistakesInCode makes the mistakes that code makes, through MCP: what the model is told says what to do.
+func TestMistakesInCode(t *testing.T) {
+	w := world.Start(t, world.Config{})
+	for _, s := range slips {
+		t.Run(s.name, func(t *testing.T) {
+			r := w.MustExecute(t, s.code)
+			t.Logf("out: %s\nnotes: %s", r.Out, r.Notes)
+			says(t, r.Out+r.Notes, s.want...)
+			if where := w.Leak(r.JSON); where != "" {
+				t.Errorf("the answer holds a credential: %s", where)
+			}
+		})
+	}
+}
+
+// TestMistakesInFiles makes the mistakes that a config.json is written with: codeforge check names file, field and cure.
+func TestMistakesInFiles(t *testing.T) {
+	embeddedOnly(t)
+	const file = "apis/shop/config.json"
+	rows := []struct{ name, text, more string }{
+		{"wrong token name", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"shop-token": "` + hidden + `"}}`, "5 to 64 of A-Z, 0-9 and _, starting with a letter, e.g."},
+		{"no such surface", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": {"value": "` + hidden + `", "in": ["headers"]}}}`, `did you mean "header"?`},
+		{"domain with scheme", `{"description": "x", "domains": ["https://api.shop.test/"], "credentials": {"SHOP_TOKEN": "` + hidden + `"}}`, "api.shop.test"},
+		{"secret with a newline", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": "` + hidden + `\n"}}`, "a line break in the credential: one line"},
+		{"trailing comma", "{\n  \"description\": \"x\",\n  \"domains\": [\"api.shop.test\"],\n  \"credentials\": {\"SHOP_TOKEN\": \"" + hidden + "\"},\n}\n", "a trailing comma: no comma behind the last entry"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, file, row.text, 0o600)
+			out, code, err := world.Tool(within(t, 20), world.Command{Dir: dir, Args: []string{"check"}})
+			t.Log(out)
+			if err != nil || code != 1 {
+				t.Errorf("codeforge check ended with %d, %v; want 1", code, err)
+			}
+			says(t, out, file, row.more)
+		})
+	}
+}
+
+// TestMistakesOnTheMachine meets what a machine may lack.
+func TestMistakesOnTheMachine(t *testing.T) {
+	embeddedOnly(t)
+	t.Run("port taken", portTaken)
+	t.Run("no user namespaces", noUserNamespaces)
+	t.Run("Docker not running", dockerNotRunning)
+}
+
+func portTaken(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := newDir(t, world.Self)
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	out, code, err := world.Tool(within(t, 30), world.Command{Dir: dir, Args: []string{"up"}, Env: map[string]string{"MCP_PORT": port}})
+	t.Log(out)
+	if err != nil || code != 1 {
+		t.Errorf("codeforge up ended with %d, %v; want 1", code, err)
+	}
+	says(t, out, "port "+port, "in use by", "process "+strconv.Itoa(os.Getpid()), "MCP_PORT in .env", "--port")
+}
+
+// newDir is a directory with an empty apis/.
+func newDir(t *testing.T, user world.User) string {
+	t.Helper()
+	dir, err := world.NewDir(user, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// noUserNamespaces starts as an ordinary user whose kernel forbids them.
+func noUserNamespaces(t *testing.T) {
+	if _, err := exec.LookPath("unshare"); err != nil {
+		world.Skip(t, "no unshare command")
+	}
+	dir := newDir(t, world.Ordinary)
+	out, code, err := world.Tool(within(t, 30), world.Command{User: world.Ordinary, Dir: dir, Bin: forbidding(t, dir), Args: []string{"up", "--port", "0"}})
+	t.Log(out)
+	if err != nil || code != 1 {
+		t.Errorf("codeforge up ended with %d, %v; want 1", code, err)
+	}
+	says(t, out, "user.max_user_namespaces", "sysctl -w", "Docker")
+}
+
+// forbidding is a folder with a codeforge that runs where no user namespace can be made. The limit belongs to a user
+// namespace, so one is made for it and the machine keeps its own.
+func forbidding(t *testing.T, dir string) string {
+	t.Helper()
+	bin := filepath.Join(dir, "bin")
+	write(t, bin, "codeforge", fmt.Sprintf("#!/bin/sh\nexec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec %s \"$@\"' sh \"$@\"\n", world.Binary("codeforge")), 0o755)
+	return bin
+}
+
+// dockerNotRunning has the docker command and no engine behind it.
+func dockerNotRunning(t *testing.T) {
+	if _, err := exec.LookPath("docker"); err != nil {
+		world.Skip(t, "no docker command")
+	}
+	for _, script := range []string{"MODE=docker make up", "./rebuild.sh"} {
+		out, code, err := world.Shell(within(t, 30), root(t), script, map[string]string{"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+		t.Log(out)
+		if err != nil || code == 0 {
+			t.Errorf("%s ended with %d, %v; want a failure", script, code, err)
+		}
+		says(t, out, "engine does not answer", "Docker Desktop", "systemctl start docker", "MODE=embedded make up")
+	}
+}

@@ -1,0 +1,283 @@
+package walk
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/e2e/canary"
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+// Where a step of the README is walked.
+const (
+	anywhere = "anywhere"
+	embedded = "embedded"
+	docker   = "docker"
+	// nowhere is for what cannot be done here; TestReadmeIsWalked says what else holds it.
+	nowhere = "nowhere"
+)
+
+// steps are the README's sh blocks by their first line. A block that is not here fails the walk.
+var steps = map[string]string{
+	"git clone https://github.com/codeforge-mcp/codeforge":                nowhere, // the walk clones this tree
+	"docker compose up -d --build":                                        docker,
+	"make up":                                                             embedded,
+	"cp apis/github/config.json.example apis/github/config.json":          anywhere,
+	"cat >repos.ts <<'END'":                                               anywhere,
+	"claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp": nowhere, // needs Claude Code; its address is tried
+}
+
+// placeholder is what the README tells to replace.
+const placeholder = "put_your_fine_grained_token_here"
+
+// walker is somebody with a fresh clone who follows the README.
+type walker struct {
+	dir, readme string
+	env         map[string]string
+	token       *canary.Canary
+}
+
+// clone makes a fresh clone of the tree's HEAD, and an editor that puts the token into a file.
+func clone(t *testing.T) *walker {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		world.Skip(t, "no git")
+	}
+	parent, err := world.NewDir(world.Self, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	w := &walker{dir: filepath.Join(parent, "codeforge"), token: canary.New("GITHUB_AUTH_TOKEN")}
+	cmd := exec.CommandContext(within(t, 60), "git", "-c", "safe.directory=*", "clone", "-q", "--no-local", root(t), w.dir) //nolint:gosec // this tree
+	if out, err := cmd.CombinedOutput(); err != nil {
+		world.Skip(t, "this tree cannot be cloned: "+string(out))
+	}
+	readme, err := os.ReadFile(filepath.Join(w.dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.readme = string(readme)
+	write(t, parent, "editor", "#!/bin/sh\nexec sed -i 's/"+placeholder+"/"+w.token.Value()+"/' \"$1\"\n", 0o755)
+	w.env = map[string]string{"EDITOR": filepath.Join(parent, "editor")}
+	return w
+}
+
+// do runs a script in the clone, and gives what it printed.
+func (w *walker) do(t *testing.T, seconds int, script string) string {
+	t.Helper()
+	out, code, err := world.Shell(within(t, seconds), w.dir, script, w.env)
+	t.Logf("$ %s%s", script, out)
+	if err != nil || code != 0 {
+		t.Fatalf("%s ended with %d, %v\n%s", script, code, err, out)
+	}
+	if where := w.token.Find([]byte(out)); where != "" {
+		t.Errorf("%s shows the credential: %s", script, where)
+	}
+	return out
+}
+
+// blocks walks the README's sh blocks that are for this mode, in order.
+func (w *walker) blocks(t *testing.T, mode string) {
+	t.Helper()
+	for _, b := range blocks(w.readme) {
+		first, _, _ := strings.Cut(b.Text, "\n")
+		if where := steps[first]; b.Lang == "sh" && (where == mode || where == anywhere) {
+			w.do(t, 600, b.Text)
+		}
+	}
+}
+
+// quoted tells whether the README has a command, as code in a line, and gives it.
+func (w *walker) quoted(t *testing.T, command string) string {
+	t.Helper()
+	if !strings.Contains(w.readme, "`"+command+"`") {
+		t.Errorf("the README does not say `%s`", command)
+	}
+	return command + "\n"
+}
+
+// TestReadmeIsWalked looks that every block of the README is one that the walks know.
+func TestReadmeIsWalked(t *testing.T) {
+	known := 0
+	for _, b := range blocks(document(t, "README.md")) {
+		if b.Lang != "sh" {
+			continue
+		}
+		first, _, _ := strings.Cut(b.Text, "\n")
+		if _, ok := steps[first]; !ok {
+			t.Errorf("no walk knows the README's block %q", first)
+		}
+		known++
+	}
+	if known != len(steps) {
+		t.Errorf("the README has %d sh blocks, the walk knows %d", known, len(steps))
+	}
+}
+
+// TestReadmeEmbedded follows the README from a fresh clone in embedded mode. The first API's host is the tests' own.
+func TestReadmeEmbedded(t *testing.T) {
+	embeddedOnly(t)
+	w := clone(t)
+	w.env["MODE"] = "embedded"
+	w.env["UPSTREAM_CA_FILE"] = filepath.Join(w.dir, "..", "ca.pem")
+	up, err := world.StartUpstream(w.env["UPSTREAM_CA_FILE"])
+	if err != nil {
+		world.Skip(t, err.Error())
+	}
+	defer up.Close()
+	before := world.Look()
+	t.Cleanup(func() { _, _, _ = world.Shell(t.Context(), w.dir, "bin/codeforge down --purge --yes", w.env) })
+	w.blocks(t, embedded)
+	says(t, w.do(t, 30, w.quoted(t, "bin/codeforge check")), "1 active API", "0 mistakes")
+	w.do(t, 10, "for i in $(seq 50); do bin/codeforge status | grep -q api.github.com && exit; sleep 0.1; done; exit 1\n") // "within a second"
+	says(t, w.do(t, 60, w.quoted(t, "bin/codeforge run repos.ts --receipt")), "octocat/hello-world", "GITHUB_AUTH_TOKEN in header:Authorization")
+	seen := up.Seen("")
+	if len(seen) == 0 || seen[len(seen)-1].Header.Get("Authorization") != "Bearer "+w.token.Value() {
+		t.Errorf("the upstream saw %+v, want the credential", seen)
+	}
+	for command, want := range map[string]string{
+		"bin/codeforge api test github": "was swapped", "bin/codeforge skills list": "page-through", "bin/codeforge doctor": " 0 failed",
+	} {
+		says(t, w.do(t, 60, w.quoted(t, command)), want)
+	}
+	says(t, w.do(t, 30, "bin/codeforge logs"), "https://api.github.com/user/repos")
+	w.clients(t)
+	w.quoted(t, "make down")
+	says(t, w.do(t, 60, "make down\n"), "stopped")
+	if left := before.Leftovers(); len(left) > 0 {
+		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// entry is what a client's file says of the server, in any of their ways to say it.
+type entry struct {
+	Type, URL, Command string
+	Args               []string
+}
+
+// entries are the README's entries for clients' files.
+func (w *walker) entries(t *testing.T) []entry {
+	t.Helper()
+	var out []entry
+	for _, b := range blocks(w.readme) {
+		if b.Lang != "json" || b.Heading != "Connect" {
+			continue
+		}
+		var file struct{ MCPServers, Servers map[string]entry }
+		text := b.Text
+		if port := w.env["MCP_PORT"]; port != "" {
+			text = strings.ReplaceAll(text, "127.0.0.1:8080", "127.0.0.1:"+port)
+		}
+		if err := json.Unmarshal([]byte(text), &file); err != nil {
+			t.Errorf("%v in\n%s", err, b.Text)
+		}
+		e, ok := file.MCPServers["codeforge"]
+		if !ok {
+			e, ok = file.Servers["codeforge"]
+		}
+		if !ok {
+			t.Errorf("no server in\n%s", b.Text)
+		}
+		out = append(out, e)
+	}
+	if len(out) != 5 {
+		t.Errorf("the README has %d entries for clients, want 5", len(out))
+	}
+	return out
+}
+
+// clients connects as the README's entries say: to their address, or by starting their program.
+func (w *walker) clients(t *testing.T) {
+	t.Helper()
+	for _, e := range w.entries(t) {
+		switch {
+		case e.URL != "":
+			try(t, &mcp.StreamableClientTransport{Endpoint: e.URL})
+		case e.Command == "npx": // e2e.TestMCPRemote drives it
+			try(t, &mcp.StreamableClientTransport{Endpoint: e.Args[len(e.Args)-1]})
+		case strings.HasSuffix(e.Command, "/bin/codeforge"):
+			for i, a := range e.Args {
+				e.Args[i] = strings.Replace(a, "/home/me/codeforge", w.dir, 1)
+			}
+			command := strings.Replace(e.Command, "/home/me/codeforge", w.dir, 1)
+			cmd := exec.CommandContext(t.Context(), command, e.Args...) //nolint:gosec // the README's
+			cmd.Env = []string{"HOME=/nonexistent"}                     // Claude Desktop gives little
+			try(t, &mcp.CommandTransport{Command: cmd})
+		}
+	}
+}
+
+// try runs one script over a transport.
+func try(t *testing.T, transport mcp.Transport) {
+	t.Helper()
+	ctx := within(t, 30)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "walk", Version: "1"}, nil).Connect(ctx, transport, nil)
+	if err != nil {
+		t.Errorf("%T: %v", transport, err)
+		return
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "console.log(6 * 7)"}})
+	if err != nil || res.IsError || len(res.Content) == 0 || res.Content[0].(*mcp.TextContent).Text != "42\n" {
+		t.Errorf("%T: execute_code answered %+v, %v", transport, res, err)
+	}
+}
+
+// TestReadmeDocker follows the README from a fresh clone with Docker, under the tests' own project name. Nothing is sent
+// to the first API: it is shown to be in force.
+func TestReadmeDocker(t *testing.T) {
+	if world.CurrentMode() != world.Docker {
+		t.Skip("about Docker: tested with CODEFORGE_E2E_MODE=docker")
+	}
+	if err := compose.Available(t.Context()); err != nil {
+		world.Skip(t, err.Error())
+	}
+	release, err := compose.Turn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	w := clone(t)
+	port, err := world.FreePort() // 8080 may be that of the user's own CodeForge
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.env["COMPOSE_PROJECT_NAME"], w.env["CODEFORGE_TAG"], w.env["MCP_PORT"] = compose.Project, "e2e", strconv.Itoa(port)
+	t.Cleanup(func() { _, _, _ = world.Shell(t.Context(), w.dir, "docker compose down -v --timeout 5", w.env) })
+	w.blocks(t, docker)
+	ready := "for i in $(seq 90); do docker compose exec -T mcp-server codeforge status >/dev/null 2>&1 && exit; sleep 1; done; exit 1"
+	w.do(t, 120, ready)
+	w.quoted(t, "docker compose exec mcp-server codeforge status")
+	says(t, w.do(t, 60, "docker compose exec -T mcp-server codeforge status"), "api.github.com", "GITHUB_AUTH_TOKEN")
+	w.quoted(t, "docker compose exec -T mcp-server codeforge run - <FILE.ts")
+	says(t, w.do(t, 60, "echo 'console.log(6 * 7)' | docker compose exec -T mcp-server codeforge run -"), "42")
+	w.quoted(t, "docker compose exec mcp-server codeforge skills list")
+	says(t, w.do(t, 60, "docker compose exec -T mcp-server codeforge skills list"), "page-through")
+	w.containerClients(t)
+	w.do(t, 120, w.quoted(t, "docker compose down"))
+}
+
+// containerClients connects as the README's entries say, to the container in place of embedded mode.
+func (w *walker) containerClients(t *testing.T) {
+	t.Helper()
+	for _, e := range w.entries(t) {
+		switch {
+		case e.URL != "":
+			try(t, &mcp.StreamableClientTransport{Endpoint: e.URL})
+		case e.Command == "docker":
+			for i, a := range e.Args {
+				e.Args[i] = strings.Replace(a, "codeforge-mcp-server-1", compose.Project+"-mcp-server-1", 1)
+			}
+			try(t, &mcp.CommandTransport{Command: exec.CommandContext(t.Context(), e.Command, e.Args...)}) //nolint:gosec // the README's
+		}
+	}
+}

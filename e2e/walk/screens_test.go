@@ -1,0 +1,165 @@
+package walk
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+// screensIntro stands above the screens.
+const screensIntro = `# Screens
+
+What CodeForge prints, captured by a test from the running system (with a server of the test's own behind
+api.github.com); times, paths, process ids and versions are made alike. ` + "`go test ./walk -run TestScreens -update`" + ` in e2e/
+captures them anew.
+`
+
+// screen is one script, and the words around it.
+type screen struct{ title, text, script string }
+
+// screens are the page, in order: each goes on where the one before it ended.
+var screens = []screen{
+	{"Up", "", "codeforge up --detach"},
+	{"Run", "`repos.ts` is the first API's script of the README.", "codeforge run repos.ts --receipt"},
+	{"Logs", "The last line is of a request that was refused.", "codeforge logs"},
+	{"Doctor", "", "codeforge doctor"},
+	{"Error: a mistake in config.json", "The other APIs work on, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
+	{"Error: a token name in a place that is no surface", "The script goes on: the API got the name, and answers as it does without a key.", "codeforge run place.ts"},
+	{"Error: a method that is restricted", "", "codeforge run delete.ts"},
+	{"Error: a slip in the host", "", "codeforge run slip.ts"},
+	{"Error: the port is taken", "", "MCP_PORT=8090 codeforge up --state other"},
+	{"Error: the Docker engine does not run", "", "MODE=docker make up"},
+	{"Error: nothing runs", "", "codeforge down && codeforge run repos.ts"},
+}
+
+// files are what the scripts read.
+var files = map[string]string{
+	"apis/github/config.json": `{
+  "description": "GitHub REST API. Read only",
+  "domains": ["api.github.com"],
+  "credentials": {"GITHUB_AUTH_TOKEN": "github_pat_0123456789abcdef"},
+  "restricted_methods": ["POST", "PUT", "PATCH", "DELETE"]
+}
+`,
+	"mistakes/apis/stripe/config.json": `{
+  "description": "Stripe payments",
+  "domains": ["https://api.stripe.com"],
+  "credentials": {"stripe_token": "sk_test_0123456789abcdef"},
+  "restricted_method": ["POST"]
+}
+`,
+	"mistakes/apis/slack/config.json": `{
+  "description": "Slack",
+  "domains": ["slack.com"],
+}
+`,
+	"delete.ts": `const r = await fetch("https://api.github.com/repos/octocat/hello-world", {
+  method: "DELETE",
+  headers: { Authorization: "Bearer GITHUB_AUTH_TOKEN" },
+});
+console.log(r.status, await r.text());
+`,
+	"place.ts": `const r = await fetch("https://api.github.com/user/repos?access_token=GITHUB_AUTH_TOKEN");
+console.log(r.status);
+`,
+	"slip.ts": `const r = await fetch("https://api.githib.com/user/repos");
+`,
+}
+
+// TestScreens captures the screens and compares them with docs/screens.md.
+func TestScreens(t *testing.T) {
+	embeddedOnly(t)
+	dir := newDir(t, world.Self)
+	up, err := world.StartUpstream(filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		world.Skip(t, err.Error())
+	}
+	defer up.Close()
+	for name, text := range files {
+		write(t, dir, name, text, 0o600)
+	}
+	write(t, dir, "repos.ts", reposScript(t), 0o600)
+	write(t, dir, "Makefile", "up:\n\t@cd "+root(t)+" && make/up.sh\n", 0o600)
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:8090")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	env := map[string]string{
+		"PATH": filepath.Dir(world.Binary("codeforge")) + ":" + os.Getenv("PATH"), "UPSTREAM_CA_FILE": filepath.Join(dir, "ca.pem"),
+		"DOCKER_HOST": "unix:///nowhere/docker.sock",
+	}
+	t.Cleanup(func() { _, _, _ = world.Shell(t.Context(), dir, "codeforge down", env) })
+	var page strings.Builder
+	page.WriteString(screensIntro)
+	for _, s := range screens {
+		if s.title == "Logs" {
+			_, _, _ = world.Shell(within(t, 60), dir, "codeforge run delete.ts", env)
+		}
+		out, code, err := world.Shell(within(t, 60), dir, s.script, env)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", s.script, err, out)
+		}
+		if failed := code != 0; failed != strings.HasPrefix(s.title, "Error") && !strings.HasSuffix(s.script, ".ts") {
+			t.Errorf("%s ended with %d:\n%s", s.script, code, out)
+		}
+		fmt.Fprintf(&page, "\n## %s\n\n%s```text\n$ %s\n%s\n```\n", s.title, paragraph(s.text), s.script, strings.TrimRight(alike(out, dir), "\n"))
+	}
+	if strings.Contains(page.String(), "0123456789abcdef") {
+		t.Error("a screen shows a credential")
+	}
+	same(t, "docs/screens.md", page.String(), portable)
+}
+
+func paragraph(s string) string {
+	if s == "" {
+		return ""
+	}
+	return s + "\n\n"
+}
+
+// reposScript is the first API's script of the README.
+func reposScript(t *testing.T) string {
+	t.Helper()
+	for _, b := range blocks(document(t, "README.md")) {
+		if rest, ok := strings.CutPrefix(b.Text, "cat >repos.ts <<'END'\n"); ok {
+			return strings.TrimSuffix(rest, "END\n")
+		}
+	}
+	t.Fatal("the README has no repos.ts")
+	return ""
+}
+
+// alike makes what differs from run to run the same.
+func alike(out, dir string) string {
+	out = strings.NewReplacer(
+		filepath.Dir(world.Binary("codeforge")), "/home/me/codeforge/bin", dir, "/home/me/codeforge", "/mnt/deno", "/home/me/codeforge/.tools/deno",
+		fmt.Sprintf("process %d)", os.Getpid()), "process 4242)",
+	).Replace(out)
+	for _, r := range []struct{ from, to string }{
+		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}`, "2026-11-20 09:00:00.000"},
+		{`\br[a-z2-7]{12}\b`, "rv4zisnvj5vxy"},
+		{`\b\d+ ms\b`, "3 ms"},
+		{`CodeForge dev`, "CodeForge v0.1.0"},
+		{`(codeforge +)dev on linux/\w+`, "${1}v0.1.0 on linux/amd64"},
+		{`\(process \d+, http`, "(process 4711, http"},
+		{`until \d{4}-\d\d-\d\d`, "until 2036-11-17"},
+		{`Linux \S+`, "Linux 6.18.4"},
+		{`(?m)^make.*Error 1\n`, ""},
+	} {
+		out = regexp.MustCompile(r.from).ReplaceAllString(out, r.to)
+	}
+	return out
+}
+
+// machine matches what doctor says of a machine, and its sums.
+var machine = regexp.MustCompile(`(?m)^(?:\w+ +(?:Docker|Docker Compose|container \S+|bubblewrap|permissions|namespaces) .*|\d+ ok, .*)\n`)
+
+// portable leaves out what differs from machine to machine.
+func portable(page string) string { return machine.ReplaceAllString(page, "") }

@@ -1,0 +1,131 @@
+package world
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/e2e/canary"
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+)
+
+// API is one folder of apis/.
+type API struct {
+	Name string
+	// Config is config.json. A Text replaces it, for files that do not parse.
+	Config map[string]any
+	Text   string
+	Types  string
+}
+
+// in is a credential on other surfaces than header.
+func in(c *canary.Canary, surfaces ...string) map[string]any {
+	return map[string]any{"value": c.Value(), "in": surfaces}
+}
+
+// tokens are the token names of Standard's APIs.
+var tokens = []string{
+	"HTTPBIN_TOKEN", "HTTPBIN_HARD", "HTTPBIN_QUERY", "HTTPBIN_ANYQUERY", "HTTPBIN_BODY", "HTTPBIN_ANYBODY", "HTTPBIN_PATH", "HTTPBIN_NAMED",
+	"OTHER_TOKEN", "STRICT_TOKEN", "ALLOWED_TOKEN", "PLAIN_TOKEN", "WILD_TOKEN", "SHARED_A_TOKEN", "SHARED_B_TOKEN", "CERTS_TOKEN",
+	"FORBIDDEN_TOKEN", "OFF_TOKEN",
+}
+
+// Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders dislike.
+func Canaries() map[string]*canary.Canary {
+	out := map[string]*canary.Canary{}
+	for _, name := range tokens {
+		out[name] = canary.New(name)
+	}
+	out["HTTPBIN_HARD"] = canary.NewHard("HTTPBIN_HARD")
+	return out
+}
+
+// Standard is the set of APIs that most tests use. private is the range of the upstream's address, ca the path of its
+// authority as the proxy sees it.
+func Standard(c map[string]*canary.Canary, private, ca string) []API {
+	own := func(more map[string]any) map[string]any {
+		out := map[string]any{"allow_private": []string{private}, "ca_file": ca}
+		for k, v := range more {
+			out[k] = v
+		}
+		return out
+	}
+	return []API{
+		{Name: "httpbin", Types: "/** Answers what it was asked. */\nexport interface Anything { url: string }\n", Config: own(map[string]any{
+			"description": "go-httpbin, and a hostile server beside it", "domains": []string{upstream.HTTPBin, upstream.H2},
+			"credentials": map[string]any{
+				"HTTPBIN_TOKEN": c["HTTPBIN_TOKEN"].Value(), "HTTPBIN_HARD": c["HTTPBIN_HARD"].Value(),
+				"HTTPBIN_QUERY":    in(c["HTTPBIN_QUERY"], "query:key"),
+				"HTTPBIN_ANYQUERY": in(c["HTTPBIN_ANYQUERY"], "query"),
+				"HTTPBIN_BODY":     in(c["HTTPBIN_BODY"], "body:client_secret"),
+				"HTTPBIN_ANYBODY":  in(c["HTTPBIN_ANYBODY"], "body"),
+				"HTTPBIN_PATH":     in(c["HTTPBIN_PATH"], "path"),
+				"HTTPBIN_NAMED":    in(c["HTTPBIN_NAMED"], "header:X-Api-Key"),
+			},
+		})},
+		{Name: "other", Config: own(map[string]any{
+			"description": "another API", "domains": []string{upstream.Other}, "credentials": map[string]any{"OTHER_TOKEN": c["OTHER_TOKEN"].Value()},
+		})},
+		{Name: "strict", Config: own(map[string]any{
+			"description": "reading only", "domains": []string{upstream.Strict}, "credentials": map[string]any{"STRICT_TOKEN": c["STRICT_TOKEN"].Value()},
+			"restricted_methods": []string{"POST", "PUT", "PATCH", "DELETE"},
+		})},
+		{Name: "allowed", Config: own(map[string]any{
+			"description": "two methods only", "domains": []string{"b.wild.test"}, "credentials": map[string]any{"ALLOWED_TOKEN": c["ALLOWED_TOKEN"].Value()},
+			"allowed_methods": []string{"GET", "HEAD"},
+		})},
+		{Name: "plain", Config: own(map[string]any{
+			"description": "plain HTTP", "domains": []string{upstream.Plain}, "credentials": map[string]any{"PLAIN_TOKEN": c["PLAIN_TOKEN"].Value()},
+			"allow_http": true,
+		})},
+		{Name: "wild", Config: own(map[string]any{
+			"description": "one label", "domains": []string{"*.wild.test"}, "credentials": map[string]any{"WILD_TOKEN": c["WILD_TOKEN"].Value()},
+		})},
+		{Name: "shared-a", Config: own(map[string]any{
+			"description": "first account", "domains": []string{upstream.Shared}, "credentials": map[string]any{"SHARED_A_TOKEN": c["SHARED_A_TOKEN"].Value()},
+			"restricted_methods": []string{"DELETE"},
+		})},
+		{Name: "shared-b", Config: own(map[string]any{
+			"description": "second account", "domains": []string{upstream.Shared}, "credentials": map[string]any{"SHARED_B_TOKEN": c["SHARED_B_TOKEN"].Value()},
+		})},
+		{Name: "certs", Config: own(map[string]any{
+			"description": "bad certificates", "domains": []string{upstream.BadCA, upstream.Wrong, upstream.Expired},
+			"credentials": map[string]any{"CERTS_TOKEN": c["CERTS_TOKEN"].Value()},
+		})},
+		{Name: "forbidden", Config: own(map[string]any{
+			"description": "names that lead inside", "domains": append(upstream.ForbiddenNames(), upstream.Rebind),
+			"credentials": map[string]any{"FORBIDDEN_TOKEN": c["FORBIDDEN_TOKEN"].Value()},
+		})},
+		{Name: "off", Config: own(map[string]any{
+			"description": "switched off", "domains": []string{"off.test"}, "credentials": map[string]any{"OFF_TOKEN": c["OFF_TOKEN"].Value()},
+			"active": false,
+		})},
+	}
+}
+
+// WriteAPIs writes folders below dir. The files are private, as a user's are.
+func WriteAPIs(dir string, apis []API) error {
+	for _, a := range apis {
+		folder := filepath.Join(dir, a.Name)
+		if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // the files below are private
+			return err
+		}
+		text := []byte(a.Text)
+		if a.Text == "" {
+			var err error
+			if text, err = json.MarshalIndent(a.Config, "", "  "); err != nil {
+				return fmt.Errorf("writing %s: %w", a.Name, err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600); err != nil {
+			return err
+		}
+		if a.Types != "" {
+			if err := os.WriteFile(filepath.Join(folder, "types.d.ts"), []byte(a.Types), 0o644); err != nil { //nolint:gosec // public
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package world
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// packages are the mains that make up CodeForge.
+var packages = []string{
+	"./codeforge/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server",
+	"./mcp-server/cmd/docker-shim",
+	"./e2e/cmd/intruder", // no part of it: see attack
+}
+
+// build makes the binaries from the tree as it is, into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). Test binaries
+// of several packages take turns; a build with nothing to do takes a moment.
+// CODEFORGE_E2E_BIN names a folder of binaries to use instead.
+func build(root string) (string, error) {
+	if dir := os.Getenv(binVar); dir != "" {
+		return dir, nil
+	}
+	tags := os.Getenv("CODEFORGE_E2E_TAGS")
+	dir := filepath.Join(root, "bin", "e2e")
+	if tags != "" {
+		dir += "-" + tags
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // ordinary users run these too
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("locking %s: %w", dir, err)
+	}
+	args := []string{"build", "-trimpath", "-tags=" + tags, "-o", dir + "/"}
+	cmd := exec.Command("go", append(args, packages...)...) //nolint:gosec,noctx // fixed arguments
+	cmd.Dir = root
+	cmd.Env = append(withoutFlags(os.Environ()), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building CodeForge: %w\n%s", err, out)
+	}
+	return dir, nil
+}
+
+// withoutFlags leaves out what would build something else than the workspace.
+func withoutFlags(env []string) []string {
+	kept := []string{}
+	for _, e := range env {
+		if !strings.HasPrefix(e, "GOWORK=") {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// denoPath finds the interpreter: DENO_PATH, else .tools/deno of the tree. Empty when there is none.
+func denoPath(root string) string {
+	path := os.Getenv("DENO_PATH")
+	if path == "" {
+		path = filepath.Join(root, ".tools", "deno")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}

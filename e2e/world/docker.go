@@ -1,0 +1,62 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+)
+
+// images are built once per test process.
+var images sync.Once
+
+// startDocker starts the compose stack with the upstream as a container.
+func (w *World) startDocker(cfg Config) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	if err := compose.Available(ctx); errors.Is(err, compose.ErrUnavailable) {
+		return &MissingError{err.Error()}
+	} else if err != nil {
+		return err
+	}
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	apis := cfg.APIs
+	if apis == nil {
+		apis = Standard(w.Canaries, upstream.Embedded.Private.String()+"/32", "/e2e/ca.pem")
+	}
+	if cfg.Change != nil {
+		apis = cfg.Change(apis)
+	}
+	if w.Dir, err = NewDir(Self, apis, nil); err != nil {
+		return err
+	}
+	env := map[string]string{"SANDBOX_SLOTS": strconv.Itoa(cfg.Slots)}
+	for k, v := range cfg.Env {
+		env[k] = v
+	}
+	build := false
+	images.Do(func() { build = true })
+	stack, err := compose.New(compose.Config{
+		Root: root, APIs: filepath.Join(w.Dir, "apis"), Env: env, Known: known(w.Canaries), TrustCA: cfg.TrustCA, Build: build,
+	})
+	if err != nil {
+		return err
+	}
+	w.Stack, w.Upstream, w.URL, w.logs = stack, stack.Upstream, stack.URL, stack.Logs
+	w.stop = func() error {
+		return errors.Join(stack.Down(), os.RemoveAll(w.Dir))
+	}
+	if err := stack.Up(ctx); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	return nil
+}

@@ -1,0 +1,332 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// Process is a started `codeforge` command.
+type Process struct {
+	Cmd *exec.Cmd
+	// Dir is its working directory, State its state directory.
+	Dir, State string
+	Port       int
+
+	out  *buffer
+	done chan struct{}
+	err  error
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// Output is what the process printed so far.
+func (p *Process) Output() string { return p.out.String() }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for the end, at most d, and gives the exit code.
+func (p *Process) Wait(d time.Duration) (int, error) {
+	select {
+	case <-p.done:
+	case <-time.After(d):
+		return -1, fmt.Errorf("still running after %s", d)
+	}
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		return exit.ExitCode(), nil
+	}
+	return 0, p.err
+}
+
+// Stop asks the process to end as Ctrl-C does, and waits.
+func (p *Process) Stop() error {
+	_ = p.Cmd.Process.Signal(os.Interrupt)
+	code, err := p.Wait(30 * time.Second)
+	if err != nil {
+		_ = p.Cmd.Process.Kill()
+		<-p.done
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("codeforge ended with %d", code)
+	}
+	return nil
+}
+
+// Up is the content of up.json.
+type Up struct {
+	PID  int    `json:"pid"`
+	URL  string `json:"url"`
+	Port int    `json:"port"`
+}
+
+// Ready waits until the state directory says that CodeForge is up.
+func (p *Process) Ready(d time.Duration) (Up, error) {
+	end := time.Now().Add(d)
+	for {
+		var up Up
+		data, err := os.ReadFile(filepath.Join(p.State, "up.json"))
+		if err == nil && json.Unmarshal(data, &up) == nil && up.PID == p.Cmd.Process.Pid {
+			return up, nil
+		}
+		select {
+		case <-p.done:
+			return up, fmt.Errorf("codeforge ended at its start: %w\n%s", p.err, p.Output())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return up, fmt.Errorf("codeforge was not ready after %s\n%s", d, p.Output())
+		}
+	}
+}
+
+// Command is one way to start the command line in the tests' namespaces.
+type Command struct {
+	User User
+	// Dir is the working directory.
+	Dir string
+	// Args follow "codeforge".
+	Args []string
+	// Env is added to a small environment of PATH, HOME and DENO_PATH; an empty value removes a variable.
+	Env map[string]string
+	// Bin is the folder of the binaries; empty means the ones built from the tree.
+	Bin string
+}
+
+// Launch starts the command.
+func Launch(c Command) (*Process, error) {
+	if c.Bin == "" {
+		c.Bin = filepath.Join(shared, "bin")
+	}
+	env := map[string]string{
+		"PATH": os.Getenv("PATH"), "HOME": c.Dir, "DENO_PATH": filepath.Join(shared, "deno"), "LANG": "C.UTF-8", stageVar: "exec",
+		disarmVar: os.Getenv(disarmVar),
+	}
+	for k, v := range c.Env {
+		env[k] = v
+	}
+	args := append([]string{filepath.Join(c.Bin, "codeforge")}, c.Args...)
+	p := &Process{Dir: c.Dir, out: &buffer{}, done: make(chan struct{})}
+	p.Cmd = exec.Command("/proc/self/exe", args...) //nolint:gosec,noctx // see execStage
+	p.Cmd.Dir, p.Cmd.Stdout, p.Cmd.Stderr = c.Dir, p.out, p.out
+	for k, v := range env {
+		if v != "" {
+			p.Cmd.Env = append(p.Cmd.Env, k+"="+v)
+		}
+	}
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.User == Ordinary && os.Geteuid() == 0 {
+		p.Cmd.SysProcAttr.Credential = &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}
+	}
+	p.Cmd.WaitDelay = 5 * time.Second
+	if err := p.Cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting codeforge: %w", err)
+	}
+	go func() { p.err = p.Cmd.Wait(); close(p.done) }()
+	return p, nil
+}
+
+// Tool runs the command to its end and gives what it printed and its exit code.
+func Tool(ctx context.Context, c Command) (string, int, error) {
+	p, err := Launch(c)
+	if err != nil {
+		return "", -1, err
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		_ = syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGKILL)
+		<-p.done
+		return p.Output(), -1, ctx.Err()
+	}
+	code, err := p.Wait(time.Second)
+	return p.Output(), code, err
+}
+
+// NewDir makes a directory for a world of this user with the APIs in apis/ and a .env, and gives the path.
+func NewDir(user User, apis []API, env map[string]string) (string, error) {
+	dir, err := newDir()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(dir, "apis")
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // see WriteAPIs
+		return "", err
+	}
+	if err := WriteAPIs(folder, apis); err != nil {
+		return "", err
+	}
+	if len(env) > 0 {
+		if err := os.WriteFile(filepath.Join(dir, ".env"), []byte(envLines(env)), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return dir, own(dir, user)
+}
+
+// StartUp starts `codeforge up` in a directory that NewDir made. It does not wait until it is ready.
+func StartUp(user User, dir string, slots int, more ...string) (*Process, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	state := filepath.Join(dir, ".codeforge")
+	args := []string{"up", "--apis", filepath.Join(dir, "apis"), "--state", state, "--port", strconv.Itoa(port), "--slots", strconv.Itoa(slots)}
+	p, err := Launch(Command{User: user, Dir: dir, Args: append(args, more...)})
+	if err != nil {
+		return nil, err
+	}
+	p.State, p.Port = state, port
+	return p, nil
+}
+
+// requirements names the first thing that embedded mode lacks here.
+func requirements() error {
+	if _, err := os.Stat(filepath.Join(shared, "deno")); err != nil {
+		return &MissingError{"no Deno: make build fetches it to .tools/deno, or set DENO_PATH"}
+	}
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		return &MissingError{"no bubblewrap: install the package bubblewrap"}
+	}
+	return nil
+}
+
+// startEmbedded starts an upstream and `codeforge up` in the tests' namespaces.
+func (w *World) startEmbedded(cfg Config) (err error) {
+	if err := requirements(); err != nil {
+		return err
+	}
+	at := upstream.Embedded
+	up, ca, err := startUpstream(at, known(w.Canaries))
+	if err != nil {
+		return err
+	}
+	w.Upstream = up
+	defer func() {
+		if err != nil {
+			_ = up.Close()
+		}
+	}()
+	apis := cfg.APIs
+	if apis == nil {
+		apis = Standard(w.Canaries, at.Private.String()+"/32", "ca.pem")
+	}
+	if cfg.Change != nil {
+		apis = cfg.Change(apis)
+	}
+	if w.Dir, err = NewDir(cfg.User, nil, cfg.Env); err != nil {
+		return err
+	}
+	caPath := filepath.Join(w.Dir, "ca.pem")
+	if err := os.WriteFile(caPath, ca.PEM(), 0o644); err != nil { //nolint:gosec // public
+		return err
+	}
+	for _, a := range apis {
+		if a.Config["ca_file"] == "ca.pem" {
+			a.Config["ca_file"] = caPath
+		}
+	}
+	if err := WriteAPIs(filepath.Join(w.Dir, "apis"), apis); err != nil {
+		return err
+	}
+	if cfg.TrustCA {
+		env := map[string]string{"UPSTREAM_CA_FILE": caPath}
+		for k, v := range cfg.Env {
+			env[k] = v
+		}
+		if err := os.WriteFile(filepath.Join(w.Dir, ".env"), []byte(envLines(env)), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := own(w.Dir, cfg.User); err != nil {
+		return err
+	}
+	var more []string
+	if cfg.Interpreter != "" {
+		more = []string{"--deno", Binary(cfg.Interpreter)}
+	}
+	p, err := StartUp(cfg.User, w.Dir, cfg.Slots, more...)
+	if err != nil {
+		return err
+	}
+	w.logs = p.Output
+	w.stop = func() error {
+		return errors.Join(p.Stop(), up.Close(), os.RemoveAll(w.Dir))
+	}
+	ready, err := p.Ready(60 * time.Second)
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	w.URL = ready.URL + "/mcp"
+	w.Process = p
+	w.control = func() *controlapi.Client { return controlapi.NewClient(filepath.Join(p.State, "run", "control.sock")) }
+	return nil
+}
+
+// startUpstream starts the upstream in this process.
+func startUpstream(at upstream.Addresses, known map[string]string) (*upstream.Server, *upstream.CA, error) {
+	ca, err := upstream.NewCA("CodeForge e2e upstream")
+	if err != nil {
+		return nil, nil, err
+	}
+	private, public := at.Private.String(), at.Public.String()
+	s, err := upstream.Start(upstream.Config{
+		CA: ca, Addresses: at, Known: known, Listen: listenBeyond,
+		// Loopback is a trap: no request of a sandbox may ever arrive there.
+		TLS:  []string{private + ":443", public + ":443", "127.0.0.1:443", "[::1]:443"},
+		HTTP: []string{private + ":80", public + ":80", "127.0.0.1:80", "[::1]:80"},
+		DNS:  []string{"127.0.0.1:53"},
+	})
+	return s, ca, err
+}
+
+// Binary is the path of one of CodeForge's programs, readable by every user.
+func Binary(name string) string { return filepath.Join(shared, "bin", name) }
+
+// Program is the path of one of CodeForge's programs in either mode, or an error.
+func Program(name string) (string, error) {
+	if CurrentMode() == Embedded {
+		return Binary(name), nil
+	}
+	dir, err := built()
+	return filepath.Join(dir, name), err
+}
+
+// built builds the binaries once per process.
+var built = sync.OnceValues(func() (string, error) {
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+	return build(root)
+})

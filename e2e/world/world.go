@@ -1,0 +1,343 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/e2e/canary"
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// User is who runs CodeForge in embedded mode.
+type User int
+
+// The users.
+const (
+	// Self is the user of the test.
+	Self User = iota
+	// Ordinary is a user without privileges: the test's own, or one without a name when the test is root.
+	Ordinary
+)
+
+// ordinaryUID is the user of Ordinary when the test is root.
+const ordinaryUID = 31337
+
+// Config says what world a test wants. The zero Config is the standard one.
+type Config struct {
+	User User
+	// APIs are the folders of apis/. Nil means Standard with this world's canaries.
+	APIs []API
+	// Change, when set, alters the APIs before they are written.
+	Change func([]API) []API
+	// Env are settings, as .env has them.
+	Env map[string]string
+	// Slots is how many runs fit; zero means 4.
+	Slots int
+	// TrustCA makes hosts in no API with certificates of the upstream's authority good ones, for YOLO_MODE.
+	TrustCA bool
+	// Interpreter replaces Deno in embedded mode: a program of CodeForge's bin folder, by name.
+	Interpreter string
+}
+
+// World is a running CodeForge with an upstream.
+type World struct {
+	Mode     Mode
+	User     User
+	Upstream upstream.Observer
+	// Canaries are the credentials, by token name.
+	Canaries map[string]*canary.Canary
+	// URL is where MCP clients connect, e.g. "http://127.0.0.1:8080/mcp".
+	URL string
+	// Dir holds apis/, and in embedded mode the state directory.
+	Dir string
+	// Process is `codeforge up`; nil in Docker mode.
+	Process *Process
+	// Stack is the compose stack; nil in embedded mode.
+	Stack *compose.Stack
+
+	// As is the user that Dial and HTTP connect as when the test is root; zero means the one that runs CodeForge.
+	As int
+
+	leaks   canary.Set
+	session *mcp.ClientSession
+	stop    func() error
+	logs    func() string
+	control func() *controlapi.Client
+}
+
+// Start makes a world and stops it when the test ends.
+func Start(t testing.TB, cfg Config) *World {
+	t.Helper()
+	w, err := Open(cfg)
+	var missing *MissingError
+	if errors.As(err, &missing) {
+		Skip(t, missing.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("closing the world: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of CodeForge:\n%s", tail(w.logs(), 12000))
+		}
+	})
+	return w
+}
+
+// MissingError says what this machine lacks for a world.
+type MissingError struct{ What string }
+
+// Error names what is missing.
+func (e *MissingError) Error() string { return e.What }
+
+// Open makes a world for a caller that closes it.
+func Open(cfg Config) (*World, error) {
+	if cfg.Slots == 0 {
+		cfg.Slots = 4
+	}
+	w := &World{Mode: CurrentMode(), User: cfg.User, Canaries: Canaries()}
+	w.leaks = canary.Join(w.Canaries)
+	start := w.startEmbedded
+	if w.Mode == Docker {
+		start = w.startDocker
+	}
+	if err := start(cfg); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var err error
+	if w.session, err = w.Connect(ctx); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// Connect opens another MCP session.
+func (w *World) Connect(ctx context.Context) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-e2e", Version: "1"}, nil)
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: w.URL, HTTPClient: w.HTTP()}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", w.URL, err)
+	}
+	return session, nil
+}
+
+// Dial connects to the MCP endpoint as HTTP does.
+func (w *World) Dial(ctx context.Context) (net.Conn, error) {
+	u, err := url.Parse(w.URL)
+	if err != nil {
+		return nil, err
+	}
+	return w.dialer().DialContext(ctx, "tcp", u.Host)
+}
+
+// HTTP is a client whose connections belong to the user that runs CodeForge: no other user's are accepted.
+func (w *World) HTTP() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: w.dialer().DialContext}}
+}
+
+func (w *World) dialer() *net.Dialer {
+	dialer := &net.Dialer{}
+	uid := w.As
+	if w.User == Ordinary && uid == 0 {
+		uid = ordinaryUID
+	}
+	if w.Mode == Embedded && uid != 0 && os.Geteuid() == 0 {
+		dialer.Control = func(_, _ string, c syscall.RawConn) error {
+			var failed error
+			err := c.Control(func(fd uintptr) { failed = syscall.Fchown(int(fd), uid, -1) })
+			return errors.Join(err, failed)
+		}
+	}
+	return dialer
+}
+
+// Session is the world's own MCP session.
+func (w *World) Session() *mcp.ClientSession { return w.session }
+
+// Close stops everything that Open started.
+func (w *World) Close() error {
+	if w.session != nil {
+		_ = w.session.Close()
+		w.session = nil
+	}
+	if w.stop == nil {
+		return nil
+	}
+	stop := w.stop
+	w.stop = nil
+	return stop()
+}
+
+// Logs is everything the daemons have logged.
+func (w *World) Logs() string { return w.logs() }
+
+// Control is a client of the proxy's control API, or nil where the test cannot reach it.
+func (w *World) Control() *controlapi.Client {
+	if w.control == nil {
+		return nil
+	}
+	return w.control()
+}
+
+// Result is what one execute_code call answered.
+type Result struct {
+	// Out is the first text block: what the code printed.
+	Out string
+	// Notes are the further text blocks: what the model must know.
+	Notes   string
+	IsError bool
+	Receipt controlapi.Receipt
+	// JSON is the whole result as it came.
+	JSON string
+}
+
+// Run is Execute with a timeout in seconds, narrowed to APIs.
+type Run struct {
+	Code    string
+	APIs    []string
+	Timeout int
+}
+
+// Execute runs code through the world's session.
+func (w *World) Execute(ctx context.Context, code string, apis ...string) (Result, error) {
+	return w.Do(ctx, w.session, Run{Code: code, APIs: apis})
+}
+
+// Do runs code through a session.
+func (w *World) Do(ctx context.Context, session *mcp.ClientSession, r Run) (Result, error) {
+	args := map[string]any{"code": r.Code}
+	if len(r.APIs) > 0 {
+		args["apis"] = r.APIs
+	}
+	if r.Timeout > 0 {
+		args["timeout"] = r.Timeout
+	}
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "execute_code", Arguments: args})
+	if err != nil {
+		return Result{}, fmt.Errorf("execute_code: %w", err)
+	}
+	return result(res)
+}
+
+// result reads a tool's answer.
+func result(res *mcp.CallToolResult) (Result, error) {
+	out := Result{IsError: res.IsError}
+	text, err := json.Marshal(res)
+	if err != nil {
+		return out, err
+	}
+	out.JSON = string(text)
+	for i, c := range res.Content {
+		t, ok := c.(*mcp.TextContent)
+		switch {
+		case !ok:
+		case i == 0:
+			out.Out = t.Text
+		default:
+			out.Notes += t.Text + "\n"
+		}
+	}
+	receipt, err := json.Marshal(res.Meta["codeforge/receipt"])
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(receipt, &out.Receipt)
+}
+
+// MustExecute runs code and fails the test when the call itself fails.
+func (w *World) MustExecute(t testing.TB, code string, apis ...string) Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	r, err := w.Execute(ctx, code, apis...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// known writes down every credential for an upstream in a container.
+func known(c map[string]*canary.Canary) map[string]string {
+	out := map[string]string{}
+	for name, v := range c {
+		out[name] = v.Value()
+	}
+	return out
+}
+
+// Leak searches data for any credential of the world. Empty when there is none.
+func (w *World) Leak(data string) string {
+	return w.leaks.Find([]byte(data))
+}
+
+// FreePort is a port nobody listens on at the moment.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // closed at once
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// newDir makes a world's directory, owned by the user that CodeForge will run as.
+func newDir() (string, error) {
+	parent := ""
+	if CurrentMode() == Embedded {
+		parent = filepath.Join(shared, "w")
+	}
+	dir, err := os.MkdirTemp(parent, "world-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o755) //nolint:gosec // private files lie below, with modes of their own
+}
+
+// own gives a tree to the user that CodeForge will run as.
+func own(dir string, user User) error {
+	if user != Ordinary || os.Geteuid() != 0 {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, ordinaryUID, ordinaryUID)
+	})
+}
+
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return "[...]" + s[len(s)-n:]
+}
+
+// envLines is a .env file.
+func envLines(env map[string]string) string {
+	var b strings.Builder
+	for k, v := range env {
+		fmt.Fprintf(&b, "%s=%s\n", k, v)
+	}
+	return b.String()
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# lint.sh: golangci-lint, gofmt, go mod tidy and shellcheck over the whole project.
+set -eu
+cd "$(dirname "$0")/.."
+golangci=v2.15.0
+tools=$PWD/.tools
+mkdir -p "$tools"
+if ! "$tools/golangci-lint" version 2>/dev/null | grep -q "${golangci#v}"; then
+	echo "building golangci-lint $golangci"
+	GOWORK=off GOBIN=$tools GOFLAGS=-trimpath go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$golangci"
+fi
+status=0
+for dir in $(go list -f '{{.Dir}}' -m); do
+	name=$(basename "$dir")
+	(cd "$dir" && "$tools/golangci-lint" run --config ../.golangci.yml ./...) || { echo "lint: $name has findings" >&2; status=1; }
+	(cd "$dir" && GOWORK=off go mod tidy -diff >/dev/null) || { echo "lint: $name: go.mod or go.sum is not tidy (GOWORK=off go mod tidy)" >&2; status=1; }
+done
+unformatted=$(git ls-files '*.go' | xargs gofmt -l)
+[ -z "$unformatted" ] || { echo "lint: not gofmt'ed: $unformatted" >&2; status=1; }
+if command -v shellcheck >/dev/null; then
+	git ls-files '*.sh' .ci/run | xargs shellcheck || status=1
+elif [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
+	echo "lint: shellcheck is not installed" >&2
+	status=1
+else
+	echo "lint: shellcheck skipped, not installed"
+fi
+exit $status

@@ -1,0 +1,21 @@
+#!/bin/sh
+# packages.sh COMMAND=PACKAGE...: installs with apt, as root on Debian or Ubuntu and after saying so, the packages
+# whose command is missing; anywhere else says what to install and fails.
+set -eu
+missing=
+for pair in "$@"; do
+	command -v "${pair%%=*}" >/dev/null || [ -x "/usr/sbin/${pair%%=*}" ] || missing="$missing ${pair#*=}"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+	echo "Missing:$missing. Install them with your system's package manager (on Debian or Ubuntu: sudo apt-get install$missing)." >&2
+	exit 1
+fi
+echo "Installing with apt-get:$missing"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# Quiet when it works, everything when it does not.
+# shellcheck disable=SC2086
+{ apt-get -q install -y --no-install-recommends $missing || { apt-get -q update && apt-get -q install -y --no-install-recommends $missing; }; } >"$log" 2>&1 ||
+	{ cat "$log" >&2; echo "apt-get could not install:$missing" >&2; exit 1; }

@@ -1,0 +1,33 @@
+#!/bin/sh
+# test.sh: unit tests of every module, then end to end embedded, then end to end in Docker if an engine answers.
+# CODEFORGE_NO_SKIP=1 turns every skip into a failure.
+set -eu
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+race=
+if [ "$($go env CGO_ENABLED)" = 1 ] && command -v "$($go env CC)" >/dev/null; then
+	race=-race
+elif [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
+	echo "no C compiler: the race detector cannot run" >&2
+	exit 1
+else
+	echo "--- race detector: skipped, no C compiler"
+fi
+
+echo "--- unit tests ${race:+(race detector on)}"
+for dir in $($go list -f '{{.Dir}}' -m | grep -v '/e2e$'); do
+	(cd "$dir" && $go test $race -timeout 15m ./...)
+done
+
+echo "--- end to end, embedded mode"
+(cd e2e && CODEFORGE_E2E_MODE=embedded $go test -count=1 -timeout 30m ./...)
+
+if command -v docker >/dev/null && timeout 10 docker info >/dev/null 2>&1; then
+	echo "--- end to end, Docker mode"
+	(cd e2e && CODEFORGE_E2E_MODE=docker $go test -count=1 -timeout 30m ./...)
+elif [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
+	echo "--- end to end, Docker mode: no Docker engine answers, and skips are failures here" >&2
+	exit 1
+else
+	echo "--- end to end, Docker mode: skipped, no Docker engine answers"
+fi

@@ -1,0 +1,85 @@
+// Command docker-shim lets mcp-server start `sandboxd attach` in the sandbox's container and do nothing else with the
+// Docker engine. What it refuses, and why, is in package shim.
+//
+//	docker-shim --listen SOCKET --engine unix:///var/run/docker.sock
+//	docker-shim health --listen SOCKET [--linger TIME]
+//
+// health exits 0 when the shim answers and reaches the engine. LOG_FORMAT=json logs in JSON.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/codeforge-mcp/codeforge/catalog/linger"
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "docker-shim:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program without its process.
+func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	health := len(args) > 0 && args[0] == "health"
+	if health {
+		args = args[1:]
+	}
+	flags := flag.NewFlagSet("docker-shim", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	listen := flags.String("listen", "/run/codeforge/shim/docker.sock", "unix socket to answer on")
+	engine := flags.String("engine", client.DefaultDockerHost, "address of the Docker engine")
+	stay := new(time.Duration)
+	if health {
+		stay = flags.Duration("linger", 0, "go on looking for this time")
+	}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if health {
+		return checkHealth(ctx, *listen, *stay)
+	}
+	log := logline.New(stderr, getenv("LOG_FORMAT"), nil).With(logline.Tag("shim"))
+	s, err := shim.New(shim.Config{Engine: *engine, Spec: shim.Sandbox(), Log: log})
+	if err != nil {
+		return err
+	}
+	l, err := shim.Listen(ctx, *listen)
+	if err != nil {
+		return err
+	}
+	log.Info("ready", "listen", *listen, "engine", *engine)
+	return s.Serve(ctx, l)
+}
+
+// checkHealth asks a running shim whether it reaches the engine.
+func checkHealth(ctx context.Context, socket string, stay time.Duration) error {
+	api, err := client.New(client.WithHost("unix://" + socket))
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	return linger.Check(ctx, stay, func(ctx context.Context) error {
+		if _, err := api.Ping(ctx, client.PingOptions{}); err != nil {
+			return fmt.Errorf("no answer from the engine through %s: %w", socket, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// scripted is what the drivers' code does: "slow" prints in two halves, "write" writes a skill, "forever" never ends.
+func scripted(p *program) func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		switch r.Code {
+		case "slow":
+			emit(runapi.Event{Stdout: "half\n"})
+			time.Sleep(1100 * time.Millisecond)
+			emit(runapi.Event{Stdout: "whole\n"})
+		case "write":
+			if err := os.WriteFile(filepath.Join(p.skills, "made.ts"), []byte("// @description Made\nexport const n = 1;\n"), 0o600); err != nil {
+				emit(runapi.Event{Stderr: err.Error()})
+			}
+			emit(runapi.Event{Stdout: "written"})
+		case "forever":
+			<-ctx.Done()
+			return runapi.Exit{Reason: runapi.Cancelled}
+		}
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+}
+
+// driven is what every driver must have seen.
+var driven = map[string]any{
+	"tools":        "delete_skill,execute_code,get_instructions,list_apis,update_skill",
+	"apis":         `[{"name":"stripe","description":"Stripe payments","domains":["api.stripe.com"],"credentials":["STRIPE_AUTH_TOKEN"],"reference":"https://docs.stripe.com/api","restricted_methods":["DELETE"]}]`,
+	"instructions": "# How to use CodeForge",
+	"run":          "half\nwhole\n",
+	"progress":     "half",
+	"mistake":      true,
+	"write":        "written|Skills changed during this run: made (new).",
+	"update":       "Skill made is updated and has 41 bytes now.",
+	"resources":    true,
+	"templates":    2.0,
+	"read":         true,
+	"prompts":      "run_skill",
+	"prompt":       true,
+	"complete":     "made",
+	"cancel":       "cancelled",
+	"delete":       "Skill made is deleted.",
+}
+
+// expect compares what a driver saw.
+func expect(t *testing.T, got map[string]any) {
+	t.Helper()
+	for key, want := range driven {
+		if got[key] != want {
+			t.Errorf("%s: got %v, want %v", key, got[key], want)
+		}
+	}
+	if got["error"] != nil {
+		t.Error(got["error"])
+	}
+}
+
+// TestTypeScriptSDK drives everything with both versions of the SDK and both eras, and restarts the server under each.
+func TestTypeScriptSDK(t *testing.T) {
+	modules := peertest.Modules(t)
+	script, err := filepath.Abs("testdata/client.cjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, recovers := range map[string]string{"v1": "by connecting again", "v2": "by connecting again", "v2-auto": "by itself"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, 2, nil)
+			p.sandbox.Script = scripted(p)
+			cmd := exec.CommandContext(t.Context(), peertest.NodeBinary(t), script, p.url(), kind)
+			cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
+			cmd.Stderr = t.Output()
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			lines.Buffer(nil, 1<<20)
+			next := func() map[string]any {
+				if !lines.Scan() {
+					t.Fatal("the driver ended")
+				}
+				var got map[string]any
+				if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
+					t.Fatalf("%v: %s", err, lines.Text())
+				}
+				return got
+			}
+			expect(t, next())
+			if err := p.stop(); err != nil {
+				t.Fatal(err)
+			}
+			p.launch(t, nil)
+			_, _ = io.WriteString(in, "\n")
+			got := next()
+			expect(t, got)
+			if got["recovered"] != recovers {
+				t.Errorf("after the restart it recovered %v, want %s", got["recovered"], recovers)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if n := p.sandbox.Leased(); n != 0 {
+				t.Errorf("%d leases are left", n)
+			}
+		})
+	}
+}
+
+// drive does with the Go SDK what the drivers do.
+func drive(t *testing.T, s *mcp.ClientSession, progress chan string) map[string]any {
+	t.Helper()
+	got := map[string]any{}
+	do := func(tool, args string) string {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+		if err != nil {
+			return "failed: " + err.Error()
+		}
+		return strings.Join(texts(res), "|")
+	}
+	var names []string
+	for tool, err := range s.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, tool.Name)
+	}
+	got["tools"] = strings.Join(names, ",")
+	got["apis"] = do("list_apis", "{}")
+	got["instructions"] = do("get_instructions", "{}")[:22]
+	params := &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "slow"}}
+	params.SetProgressToken("slow")
+	if res, err := s.CallTool(t.Context(), params); err == nil {
+		got["run"] = strings.Join(texts(res), "|")
+	}
+	select {
+	case got["progress"] = <-progress:
+	case <-time.After(2 * time.Second):
+	}
+	got["mistake"] = strings.Contains(do("execute_code", `{"cod": "x"}`), "did you mean")
+	got["write"] = do("execute_code", `{"code": "write"}`)
+	got["update"] = do("update_skill", `{"name": "made", "patch": "<<<<<<< SEARCH\nexport const n = 1;\n=======\nexport const n = 2;\n>>>>>>> REPLACE"}`)
+	for r, err := range s.Resources(t.Context(), nil) {
+		if err == nil && r.URI == "skill://made" {
+			got["resources"] = true
+		}
+	}
+	if res, err := s.ListResourceTemplates(t.Context(), nil); err == nil {
+		got["templates"] = float64(len(res.ResourceTemplates))
+	}
+	if res, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "skill://made"}); err == nil {
+		got["read"] = strings.Contains(res.Contents[0].Text, "export const n = 2;")
+	}
+	if res, err := s.ListPrompts(t.Context(), nil); err == nil {
+		got["prompts"] = res.Prompts[0].Name
+	}
+	if res, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "run_skill", Arguments: map[string]string{"name": "made"}}); err == nil {
+		got["prompt"] = strings.Contains(res.Messages[0].Content.(*mcp.TextContent).Text, "Use the skill made")
+	}
+	if res, err := s.Complete(t.Context(), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "run_skill"}, Argument: mcp.CompleteParamsArgument{Name: "name", Value: "mad"}}); err == nil {
+		got["complete"] = strings.Join(res.Completion.Values, ",")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	got["cancel"] = "cancelled"
+	if _, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "forever"}}); err == nil {
+		got["cancel"] = "finished"
+	}
+	got["delete"] = do("delete_skill", `{"name": "made"}`)
+	return got
+}
+
+// driver makes a client of the Go SDK and the channel on which it hears of progress.
+func driver() (*mcp.Client, chan string) {
+	progress := make(chan string, 100)
+	return mcp.NewClient(&mcp.Implementation{Name: "driver", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message },
+	}), progress
+}
+
+func TestGoSDK(t *testing.T) {
+	t.Parallel()
+	p := start(t, 2, nil)
+	p.sandbox.Script = scripted(p)
+	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"} {
+		c, progress := driver()
+		s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: p.url()}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatalf("%s: %v", version, err)
+		}
+		if got := s.InitializeResult().ProtocolVersion; got != version {
+			t.Errorf("protocol %s, want %s", got, version)
+		}
+		expect(t, drive(t, s, progress))
+		_ = s.Close()
+	}
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.launch(t, nil)
+	c, progress := driver()
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: p.url()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, drive(t, s, progress))
+	_ = s.Close()
+}
+
+// TestMCPRemote drives the server through mcp-remote, as Claude Desktop does, also over a restart.
+func TestMCPRemote(t *testing.T) {
+	t.Parallel()
+	modules := peertest.Modules(t)
+	p := start(t, 2, nil)
+	p.sandbox.Script = scripted(p)
+	cmd := exec.CommandContext(t.Context(), peertest.NodeBinary(t), filepath.Join(modules, "mcp-remote/dist/proxy.js"), p.url())
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	cmd.Stderr = io.Discard
+	c, progress := driver()
+	s, err := c.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	expect(t, drive(t, s, progress))
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.launch(t, nil)
+	expect(t, drive(t, s, progress))
+}
+
+// TestInspector drives the server with the Inspector's command line.
+func TestInspector(t *testing.T) {
+	modules := peertest.Modules(t)
+	p := start(t, 4, nil)
+	p.sandbox.Script = scripted(p)
+	t.Setenv("HOME", t.TempDir())
+	for _, c := range []struct{ args, want string }{
+		{"--method tools/list --strict", "execute_code"},
+		{"--method tools/call --tool-name list_apis", "STRIPE_AUTH_TOKEN"},
+		{"--method tools/call --tool-name get_instructions", "# How to use CodeForge"},
+		{"--method tools/call --tool-name execute_code --tool-arg code=write", "written"},
+		{"--method tools/call --tool-name execute_code --tool-arg code=slow --protocol-era modern", "whole"},
+		{"--method resources/list", "skill://made"},
+		{"--method resources/templates/list", "skill://{name}"},
+		{"--method resources/read --uri skill://made", "export const n"},
+		{"--method prompts/list", "run_skill"},
+		{"--method prompts/get --prompt-name run_skill --prompt-args name=made", "Use the skill made"},
+		{"--method skills/list --verify", "page-through"},
+		{"--method tools/call --tool-name delete_skill --tool-arg name=made", "is deleted"},
+		{"--method tools/call --tool-name list_apis --load --load-concurrency 16 --load-requests 200", "200"},
+	} {
+		args := append([]string{filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js"), "--cli", p.url(), "--transport", "http"}, strings.Fields(c.args)...)
+		out, err := peertest.Node(t, t.TempDir(), args...)
+		if err != nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v\n%s", c.args, err, out)
+		}
+	}
+}
+
+// TestJoin drives the server over its unix socket, several clients at once.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	p := start(t, 4, nil)
+	p.sandbox.Script = scripted(p)
+	if info, err := os.Stat(p.join); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v %v", err, info.Mode())
+	}
+	for range 2 {
+		conn, err := net.Dial("unix", p.join)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, progress := driver()
+		s, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: conn, Writer: conn}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, drive(t, s, progress))
+		_ = s.Close()
+	}
+	// A client that only sends and closes its half still gets its answers.
+	conn, err := net.Dial("unix", p.join)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintln(conn, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	fmt.Fprintln(conn, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	fmt.Fprintln(conn, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"slow"}}}`)
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(8 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := io.ReadAll(conn); err != nil || !strings.Contains(string(out), `half\nwhole\n`) {
+		t.Errorf("%v %s", err, out)
+	}
+	waitFor(t, func() bool { return p.sandbox.Leased() == 0 })
+
+	// A client that dies takes its calls with it.
+	dying, err := net.Dial("unix", p.join)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(dying, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	fmt.Fprintln(dying, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	fmt.Fprintln(dying, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"forever"}}}`)
+	waitFor(t, func() bool { return p.sandbox.Leased() == 1 })
+	_ = dying.Close()
+	waitFor(t, func() bool { return p.sandbox.Leased() == 0 })
+}
+
+// TestStdio drives the server on stdio, as a program of its own.
+func TestStdio(t *testing.T) {
+	t.Parallel()
+	sandbox, proxy := peertest.NewSandbox(t, 2), peertest.NewProxy(t, stripe)
+	p := &program{sandbox: sandbox, proxy: proxy, skills: t.TempDir()}
+	sandbox.Script = scripted(p)
+	bin := filepath.Join(t.TempDir(), "mcp-server")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), bin, "--stdio", "--sandbox", "unix:"+sandbox.Socket, "--control", proxy.Socket, "--skills", p.skills)
+	cmd.Stderr = t.Output()
+	c, progress := driver()
+	s, err := c.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, drive(t, s, progress))
+	if err := s.Close(); err != nil { // closes stdin; the program must end by itself, with code 0
+		t.Error(err)
+	}
+}

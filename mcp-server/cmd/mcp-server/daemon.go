@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apis"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/skills"
+)
+
+const (
+	// drainTime is how long running calls may go on after SIGTERM; unwindTime how long their end may take after that.
+	// Together they stay below the ten seconds after which a container engine kills.
+	drainTime  = 5 * time.Second
+	unwindTime = 3 * time.Second
+)
+
+// daemon is all parts of the process, put together.
+type daemon struct {
+	flags    flags
+	settings settings.Settings
+	log      *slog.Logger
+
+	sandbox  *runapi.Client
+	control  *controlapi.Client
+	queue    *lease.Queue
+	catalog  *apis.Watcher
+	skills   *skill.Store
+	surface  *surface.Surface
+	mcp      *transport.Handler
+	endpoint *endpoint.Endpoint
+	join     *endpoint.Join
+}
+
+// newDaemon makes all parts and opens the listeners.
+func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr io.Writer) (*daemon, error) {
+	s, err := settings.Parse(getenv)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
+	if d.skills, err = skill.Open(f.skills, s.SkillsReadonly); err != nil {
+		return nil, err
+	}
+	if n, err := d.skills.Seed(skills.Files); err != nil {
+		d.log.Warn("shipped skills could not be written", logline.Tag("skill"), slog.String("error", err.Error()))
+	} else if n > 0 {
+		d.log.Info("shipped skills written", logline.Tag("skill"), slog.Int("count", n))
+	}
+	d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
+	d.control = controlapi.NewClient(f.control)
+	d.queue = lease.New(lease.Config{Sandbox: d.sandbox})
+	d.catalog = apis.New(apis.Config{Control: d.control, Sandbox: d.sandbox, Log: d.log})
+	m := meter.New(meter.Gauges{
+		Sessions: func() int { return d.mcp.Sessions() },
+		Calls:    func() int { return d.mcp.Calls() },
+		Waiting:  d.queue.Waiting,
+	})
+	d.surface = surface.New(surface.Config{
+		Executor: execution.New(execution.Config{Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Log: d.log}),
+		Catalog:  d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
+		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax, Called: m.Called,
+	})
+	d.mcp = transport.New(transport.Config{Server: d.surface.Server(), Log: d.log})
+	return d, d.open(ctx, getenv, m)
+}
+
+// open opens the listeners.
+func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.Meter) error {
+	var err error
+	d.endpoint, err = endpoint.Open(ctx, endpoint.Config{
+		Listen:      d.flags.listen,
+		Guard:       guard.New(guard.Config{AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken}),
+		HasToken:    !d.settings.MCPAuthToken.Empty(),
+		Container:   getenv("CODEFORGE_CONTAINER") == "1",
+		UIDs:        []int{d.flags.ownerUID, 0},
+		MCP:         d.mcp,
+		Ready:       d.ready,
+		Metrics:     m.Registry,
+		MoreMetrics: d.control.Metrics,
+		Log:         d.log,
+	})
+	if err != nil {
+		return err
+	}
+	if d.flags.join != "" {
+		if d.join, err = endpoint.OpenJoin(ctx, d.flags.join, d.surface.Server(), d.log); err != nil {
+			return err
+		}
+	}
+	for _, a := range d.endpoint.Addrs() {
+		d.log.Info("listening", logline.Tag("mcp"), slog.String("url", "http://"+a.String()+"/mcp"))
+	}
+	return nil
+}
+
+// ready says why runs cannot be served, or nil.
+func (d *daemon) ready(ctx context.Context) error {
+	if err := d.catalog.Problem(); err != nil {
+		return err
+	}
+	h, err := d.sandbox.Health(ctx)
+	if err != nil {
+		return err
+	}
+	if !h.Ready {
+		return fmt.Errorf("the sandbox is not ready: %s", h.Problem)
+	}
+	return nil
+}
+
+// serve runs until ctx ends, a listener fails, or with --stdio until the client leaves. Then it stops in order.
+func (d *daemon) serve(ctx context.Context, stdin io.ReadCloser, stdout io.WriteCloser) error {
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var parts sync.WaitGroup
+	parts.Go(func() { d.catalog.Run(background) })
+	parts.Go(func() { d.surface.Watch(background) })
+
+	ended := make(chan error, 3)
+	if len(d.flags.listen) > 0 {
+		parts.Go(func() { ended <- d.endpoint.Serve() })
+	}
+	if d.join != nil {
+		parts.Go(func() { ended <- d.join.Serve() })
+	}
+	if d.flags.stdio {
+		// Not waited for: a read of stdin cannot always be ended from here.
+		go func() {
+			ended <- endpoint.ServeStream(background, d.surface.Server(), endpoint.Stdio{In: stdin, Out: stdout})
+		}()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+	}
+	d.stop()
+	cancel()
+	parts.Wait()
+	return err
+}
+
+// stop lets running calls end, then cancels them, then closes everything.
+func (d *daemon) stop() {
+	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.Calls()))
+	drain, cancel := context.WithTimeout(context.Background(), drainTime)
+	d.mcp.Drain(drain)
+	cancel()
+	unwind, cancel := context.WithTimeout(context.Background(), unwindTime)
+	defer cancel()
+	if d.join != nil {
+		d.join.Close()
+	}
+	d.mcp.Close(unwind)
+	d.queue.Close()
+	d.endpoint.Close(unwind)
+	_ = d.sandbox.Close() // its runs are over
+	d.control.Close()
+	_ = d.skills.Close() // opened for reading only
+}
+
+// redacted takes REDACTING_STRINGS out of log lines: with DEBUG_MODE they show code, as it was written.
+func redacted(list []string) func(string) string {
+	sorted := slices.Clone(list)
+	slices.SortFunc(sorted, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range sorted {
+		pairs = append(pairs, s, "[REDACTED]")
+	}
+	return strings.NewReplacer(pairs...).Replace
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/linger"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/dockerexec"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
+)
+
+// flags is the command line.
+type flags struct {
+	listen   []string
+	sandbox  func(context.Context) (net.Conn, error)
+	control  string
+	skills   string
+	join     string
+	stdio    bool
+	ownerUID int
+}
+
+// parseFlags reads the command line and says everything that is wrong with it.
+func parseFlags(args []string, stderr io.Writer) (flags, error) {
+	var f flags
+	var listen, also, sandbox string
+	set := flag.NewFlagSet("mcp-server", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&listen, "listen", "", "address of the MCP endpoint, host:port")
+	set.StringVar(&also, "also-listen", "", "a second address")
+	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, or docker:SOCKET of docker-shim")
+	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
+	set.StringVar(&f.skills, "skills", "", "directory of the skills")
+	set.StringVar(&f.join, "join", "", "unix socket for local clients without HTTP")
+	set.BoolVar(&f.stdio, "stdio", false, "serve one client on stdin and stdout")
+	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	var problems []error
+	if set.NArg() > 0 {
+		problems = append(problems, fmt.Errorf("%q is not understood", set.Arg(0)))
+	}
+	for _, a := range []string{listen, also} {
+		if a != "" {
+			f.listen = append(f.listen, a)
+		}
+	}
+	if len(f.listen) == 0 && !f.stdio && f.join == "" {
+		problems = append(problems, errors.New("--listen, --stdio or --join is needed"))
+	}
+	if f.control == "" {
+		problems = append(problems, errors.New("--control is needed"))
+	}
+	if f.skills == "" {
+		problems = append(problems, errors.New("--skills is needed"))
+	}
+	var err error
+	if f.sandbox, err = dialer(sandbox); err != nil {
+		problems = append(problems, err)
+	}
+	return f, errors.Join(problems...)
+}
+
+// dialer is how sandboxd is reached.
+func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
+	kind, socket, _ := strings.Cut(sandbox, ":")
+	switch {
+	case socket == "":
+	case kind == "unix":
+		return func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}, nil
+	case kind == "docker":
+		return dockerexec.Dialer(socket), nil
+	}
+	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET or docker:SOCKET", sandbox)
+}
+
+// health is `mcp-server health`.
+func health(ctx context.Context, args []string, stderr io.Writer) error {
+	set := flag.NewFlagSet("mcp-server health", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	listen := set.String("listen", "127.0.0.1:8080", "address of the MCP endpoint")
+	stay := set.Duration("linger", 0, "go on looking for this time")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	return linger.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.Health(ctx, *listen) })
+}

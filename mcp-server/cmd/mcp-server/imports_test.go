@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestImports holds what mcp-server may not reach: it has no credential, so it does not load apis/; the engine is the
+// business of two packages; fixtures and test peers are not shipped.
+func TestImports(t *testing.T) {
+	const module = "github.com/codeforge-mcp/codeforge/"
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "../...", "../../internal/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := []string{module + "mcp-server/internal/dockerexec", module + "mcp-server/internal/shim", module + "mcp-server/cmd/docker-shim"}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		for _, imported := range words[1:] {
+			switch {
+			case imported == module+"catalog":
+				t.Errorf("%s imports %s, which holds credentials", words[0], imported)
+			case strings.HasPrefix(imported, "github.com/moby/") && !slices.Contains(engine, words[0]):
+				t.Errorf("%s imports %s; only %v may", words[0], imported, engine)
+			case imported == "os/exec" && !strings.HasSuffix(words[0], "/peertest"):
+				t.Errorf("%s imports os/exec: mcp-server starts no program", words[0])
+			}
+		}
+	}
+	out, err = exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.Lines(string(out)) {
+		if dep = strings.TrimSpace(dep); strings.HasSuffix(dep, "/internal/conformance") || strings.HasSuffix(dep, "/internal/peertest") || dep == "testing" {
+			t.Errorf("the program holds %s", dep)
+		}
+	}
+}

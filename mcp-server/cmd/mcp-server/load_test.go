@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// TestLoad opens many sessions and makes many calls, 64 at a time: none fails, no slot is overbooked, and afterwards memory
+// and goroutines are back where they were. With CODEFORGE_LOAD=full it is 1,000 sessions and 10,000 calls.
+func TestLoad(t *testing.T) {
+	sessions, calls := 200, 2000
+	if os.Getenv("CODEFORGE_LOAD") == "full" {
+		sessions, calls = 1000, 10_000
+	}
+	if testing.Short() {
+		sessions, calls = 50, 300
+	}
+	p := start(t, 8, nil)
+	p.sandbox.Script = func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		emit(runapi.Event{Stdout: r.Code})
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	// One idle session of each kind first, so that what is made once is made before the measurement.
+	warm(t, p, 20, 200)
+	before := measure(p)
+
+	took := warm(t, p, sessions, calls)
+	if n := p.sandbox.Most(); n > 8 {
+		t.Errorf("%d runs at once on 8 slots", n)
+	}
+	if n, m := p.sandbox.Leased(), p.proxy.Registered(); n != 0 || m != 0 {
+		t.Errorf("%d leases and %d registrations are left", n, m)
+	}
+	waitFor(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+20 })
+	after := measure(p)
+	t.Logf("%d sessions, %d calls in %v; heap %d -> %d KB, goroutines %d -> %d", sessions, calls, took.Round(time.Millisecond), before.heap>>10, after.heap>>10, before.goroutines, after.goroutines)
+	if after.heap > before.heap+4<<20 {
+		t.Errorf("the heap grew from %d to %d KB", before.heap>>10, after.heap>>10)
+	}
+}
+
+type usage struct {
+	heap       uint64
+	goroutines int
+}
+
+// measure leaves out what the test itself keeps.
+func measure(p *program) usage {
+	p.sandbox.Forget()
+	p.proxy.Forget()
+	p.log.Reset()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	time.Sleep(100 * time.Millisecond)
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{m.HeapAlloc, runtime.NumGoroutine()}
+}
+
+// warm opens sessions of both eras, makes calls over them, 64 at a time, and closes them.
+func warm(t *testing.T, p *program, sessions, calls int) time.Duration {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	defer client.CloseIdleConnections()
+	open := make([]*mcp.ClientSession, sessions)
+	parallel(64, sessions, func(i int) {
+		version := "2025-11-25"
+		if i%4 == 0 {
+			version = "2026-07-28"
+		}
+		c := mcp.NewClient(&mcp.Implementation{Name: fmt.Sprint("load", i), Version: "1"}, nil)
+		s, err := c.Connect(context.Background(), &mcp.StreamableClientTransport{Endpoint: p.url(), HTTPClient: client}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		open[i] = s
+	})
+	start := time.Now()
+	var failed atomic.Int64
+	parallel(64, calls, func(i int) {
+		want := fmt.Sprintf("call %d", i)
+		res, err := open[i%sessions].CallTool(context.Background(), &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": want}})
+		if err != nil || res.IsError || strings.Join(texts(res), "|") != want {
+			if failed.Add(1) < 5 {
+				t.Errorf("%v %+v", err, res)
+			}
+		}
+	})
+	took := time.Since(start)
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d of %d calls failed", n, calls)
+	}
+	parallel(64, sessions, func(i int) {
+		if open[i] != nil {
+			_ = open[i].Close()
+		}
+	})
+	return took
+}
+
+// parallel calls do for 0 to n-1, so many at once.
+func parallel(width, n int, do func(int)) {
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for range width {
+		done.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	done.Wait()
+}

@@ -1,0 +1,44 @@
+// Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, a unix socket and stdio.
+//
+//	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM --control SOCKET --skills DIR
+//	           [--also-listen ADDR] [--join SOCKET] [--stdio] [--owner-uid N]
+//	mcp-server health --listen ADDR [--linger TIME]
+//
+// Settings come from the environment (package catalog/settings). It also reads CODEFORGE_CONTAINER: 1 says that it runs
+// in a container whose port is published on the host's loopback address only.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mcp-server:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole program but for the process: signals, environment and exit code.
+func run(ctx context.Context, args []string, getenv func(string) string, stdin io.ReadCloser, stdout io.WriteCloser, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "health" {
+		return health(ctx, args[1:], stderr)
+	}
+	f, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	d, err := newDaemon(ctx, f, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	return d.serve(ctx, stdin, stdout)
+}

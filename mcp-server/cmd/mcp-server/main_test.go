@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// stripe is an API of the tests.
+var stripe = controlapi.API{
+	Name: "stripe", Description: "Stripe payments", Domains: []string{"api.stripe.com"},
+	Credentials:       []controlapi.Token{{Name: "STRIPE_AUTH_TOKEN", In: []string{"header"}}},
+	Reference:         "https://docs.stripe.com/api",
+	RestrictedMethods: []string{"DELETE"},
+}
+
+// program is a running mcp-server of a test, in this process but through run, with peers.
+type program struct {
+	sandbox *peertest.Sandbox
+	proxy   *peertest.Proxy
+	skills  string
+	join    string
+	addr    string
+	stop    func() error
+	log     *syncBuffer
+}
+
+func (p *program) url() string { return "http://" + p.addr + "/mcp" }
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+// Reset forgets what was written, and its memory.
+func (s *syncBuffer) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b = bytes.Buffer{}
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// freeAddr is a loopback address that was free a moment ago.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start starts the program with so many slots and the environment, and waits until it is ready.
+func start(t testing.TB, slots int, env map[string]string, extra ...string) *program {
+	t.Helper()
+	p := &program{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &syncBuffer{}}
+	p.join = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
+	p.launch(t, env, extra...)
+	return p
+}
+
+// launch starts the program, again after stop.
+func (p *program) launch(t testing.TB, env map[string]string, extra ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	args := append([]string{"--listen", p.addr, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills, "--join", p.join}, extra...)
+	go func() {
+		ended <- run(ctx, args, func(k string) string { return env[k] }, io.NopCloser(strings.NewReader("")), os.Stdout, p.log)
+	}()
+	p.stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(20 * time.Second):
+			t.Error("the program did not stop")
+			return nil
+		}
+	})
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Log(p.log.String())
+		}
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		resp, err := http.Get("http://" + p.addr + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready: %v\n%s", err, p.log.String())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// connect connects the SDK's client.
+func (p *program) connect(t testing.TB, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o)
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: p.url()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// call calls a tool and gives its texts.
+func call(t testing.TB, s *mcp.ClientSession, tool string, args any) (*mcp.CallToolResult, []string) {
+	t.Helper()
+	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	return res, texts(res)
+}
+
+func texts(res *mcp.CallToolResult) []string {
+	var out []string
+	for _, c := range res.Content {
+		out = append(out, c.(*mcp.TextContent).Text)
+	}
+	return out
+}
+
+func TestExecuteCodeInDeno(t *testing.T) {
+	p := start(t, 2, nil)
+	p.sandbox.Script = peertest.Deno(t, p.sandbox, p.skills)
+	p.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt {
+		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 1, Swapped: 1}}
+	}
+	s := p.connect(t, nil)
+
+	res, got := call(t, s, "execute_code", map[string]any{"code": `console.log("a\tb"); console.log("é".repeat(3))`, "apis": []string{"stripe"}})
+	if res.IsError || len(got) != 1 || got[0] != "a\tb\nééé\n" {
+		t.Errorf("success: error %v, blocks %q", res.IsError, got)
+	}
+	receipt, _ := json.Marshal(res.Meta["codeforge/receipt"])
+	if !strings.Contains(string(receipt), `"swapped":1`) {
+		t.Errorf("receipt %s", receipt)
+	}
+	if seen := p.proxy.Seen(); len(seen) != 1 || len(seen[0].APIs) != 1 || seen[0].APIs[0] != "stripe" {
+		t.Errorf("registrations %+v", seen)
+	}
+
+	res, got = call(t, s, "execute_code", map[string]any{"code": "console.log('out');\nthrow new Error('no')"})
+	if !res.IsError || len(got) != 1 || !strings.HasPrefix(got[0], "error: Uncaught") || !strings.HasSuffix(got[0], "out\n") {
+		t.Errorf("failure: error %v, blocks %q", res.IsError, got)
+	}
+
+	res, got = call(t, s, "execute_code", map[string]any{"code": "await fetch('https://example.org/x')"})
+	if !res.IsError || len(got) != 2 || !strings.Contains(got[1], "example.org belongs to no configured API") {
+		t.Errorf("net refusal: error %v, blocks %q", res.IsError, got)
+	}
+	if n := p.sandbox.Leased(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+	if n := p.proxy.Registered(); n != 0 {
+		t.Errorf("%d registrations are left", n)
+	}
+}
+
+// waitFor waits until something is so.
+func waitFor(t testing.TB, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not become so within 10 s")
+		}
+	}
+}

@@ -1,0 +1,248 @@
+// Package endpoint is where mcp-server listens: which addresses, who may connect there, and what is served at which path.
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+)
+
+// Config configures an Endpoint.
+type Config struct {
+	// Listen are addresses, host:port. For 127.0.0.1 the same port of [::1] is listened on too where that is possible.
+	Listen []string
+	Guard  *guard.Guard
+	// HasToken says that a bearer token is asked for.
+	HasToken bool
+	// Container says that the process runs in a container whose port is published on loopback only: it may listen
+	// everywhere without a token, and cannot see whose connections it accepts.
+	Container bool
+	// UIDs are whose connections are accepted without a token, outside a container.
+	UIDs []int
+	// MCP serves /mcp.
+	MCP http.Handler
+	// Ready says why the system cannot serve runs, or nil.
+	Ready func(context.Context) error
+	// Metrics are mcp-server's, MoreMetrics the text of another part. MoreMetrics may be nil.
+	Metrics     *prometheus.Registry
+	MoreMetrics func(context.Context) (string, error)
+	Log         *slog.Logger
+}
+
+// maxConnections bounds the connections of each listener; further ones wait.
+const maxConnections = 8192
+
+// Endpoint listens and serves. Make it with Open.
+type Endpoint struct {
+	cfg       Config
+	listeners []net.Listener
+	server    *http.Server
+}
+
+// Open listens. Beyond loopback it refuses to without a token, unless in a container.
+func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
+	e := &Endpoint{cfg: cfg}
+	for _, addr := range cfg.Listen {
+		if err := e.listen(ctx, addr); err != nil {
+			_ = e.closeListeners()
+			return nil, err
+		}
+	}
+	e.server = &http.Server{
+		Handler:           e.routes(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(cfg.Log.With(logline.Tag("mcp")).Handler(), slog.LevelWarn),
+	}
+	return e, nil
+}
+
+// listen opens one address, and the other loopback address beside it.
+func (e *Endpoint) listen(ctx context.Context, addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("--listen %q: want host:port, e.g. 127.0.0.1:8080", addr)
+	}
+	if !isLoopback(host) && !e.cfg.HasToken && !e.cfg.Container {
+		return fmt.Errorf("listening on %s would let other machines in: set MCP_AUTH_TOKEN, or listen on 127.0.0.1", addr)
+	}
+	for _, l := range e.listeners {
+		if l.Addr().String() == addr {
+			return nil // opened beside the other loopback address
+		}
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listening on %s: %w", addr, err)
+	}
+	e.add(l)
+	if host != "127.0.0.1" && host != "localhost" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return err
+	}
+	six, err := new(net.ListenConfig).Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
+	if err != nil {
+		e.cfg.Log.Info("not listening on [::1] as well", logline.Tag("mcp"), slog.String("reason", err.Error()))
+		return nil
+	}
+	e.add(six)
+	return nil
+}
+
+func (e *Endpoint) add(l net.Listener) {
+	l = netutil.LimitListener(l, maxConnections)
+	if !e.cfg.HasToken && !e.cfg.Container {
+		l = &guard.Listener{Listener: l, UIDs: e.cfg.UIDs, Log: e.cfg.Log}
+	}
+	e.listeners = append(e.listeners, l)
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+// Addrs are the addresses listened on.
+func (e *Endpoint) Addrs() []net.Addr {
+	var out []net.Addr
+	for _, l := range e.listeners {
+		out = append(out, l.Addr())
+	}
+	return out
+}
+
+// routes is what is served at which path. Every path asks for a Host of ours; what tells something asks for the token.
+func (e *Endpoint) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", e.cfg.Guard.Bearer(e.cfg.MCP))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, map[string]any{"ok": true}) })
+	mux.HandleFunc("GET /readyz", e.ready)
+	mux.Handle("GET /metrics", e.cfg.Guard.Bearer(http.HandlerFunc(e.metrics)))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "CodeForge: the MCP endpoint is at /mcp", http.StatusNotFound)
+	})
+	return e.cfg.Guard.Local(mux)
+}
+
+// ready answers 200 when runs can be served. What is missing is in the log, and in the answer only where a token protects it.
+func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	if err := e.cfg.Ready(ctx); err != nil {
+		answer(w, http.StatusServiceUnavailable, map[string]any{"ready": false, "problem": err.Error()})
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{"ready": true})
+}
+
+func answer(w http.ResponseWriter, code int, body map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client has gone
+}
+
+// metrics answers our own metrics, then those of the other part if it answers.
+func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
+	more := ""
+	if e.cfg.MoreMetrics != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		if text, err := e.cfg.MoreMetrics(ctx); err == nil {
+			more = text
+		}
+	}
+	own := &capture{header: http.Header{}}
+	promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(own, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+	w.Header().Set("Content-Type", own.header.Get("Content-Type"))
+	_, _ = w.Write(append(own.body.Bytes(), more...)) // the client has gone
+}
+
+// capture keeps an answer.
+type capture struct {
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (c *capture) Header() http.Header         { return c.header }
+func (c *capture) WriteHeader(int)             {}
+func (c *capture) Write(p []byte) (int, error) { return c.body.Write(p) }
+
+// Serve serves until Close. It returns the first error of a listener.
+func (e *Endpoint) Serve() error {
+	errs := make(chan error, len(e.listeners))
+	for _, l := range e.listeners {
+		go func() { errs <- e.server.Serve(l) }()
+	}
+	var first error
+	for range e.listeners {
+		if err := <-errs; first == nil && !errors.Is(err, http.ErrServerClosed) {
+			first = err
+			_ = e.closeListeners()
+		}
+	}
+	return first
+}
+
+// Close stops listening, waits for open requests until ctx ends, and closes what is left.
+func (e *Endpoint) Close(ctx context.Context) {
+	if e.server.Shutdown(ctx) != nil {
+		_ = e.server.Close()
+	}
+}
+
+func (e *Endpoint) closeListeners() error {
+	var errs []error
+	for _, l := range e.listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Health asks the endpoint at addr whether it is ready.
+func Health(ctx context.Context, addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("--listen %q: want host:port", addr)
+	}
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		var b struct {
+			Problem string `json:"problem"`
+		}
+		_ = json.NewDecoder(resp.Body).Decode(&b)
+		return fmt.Errorf("not ready: %s", b.Problem)
+	}
+	return nil
+}

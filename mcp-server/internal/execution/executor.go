@@ -1,0 +1,171 @@
+// Package execution does one run from lease to receipt.
+//
+// The order is the fence: a slot is leased, the proxy learns which run holds it, the code runs, the proxy ends the
+// registration (which cuts what is in flight and gives the receipt), and only then the slot is free again. Every way out of
+// a run unwinds what was done, in reverse, even when the caller has gone.
+package execution
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apis"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// startMargin is what a run may take beyond its timeout before the proxy ends its registration: a cold start, and
+	// sandboxd's own clean-up.
+	startMargin = 10 * time.Second
+	// unwindTime bounds each step of unwinding.
+	unwindTime = 10 * time.Second
+	// readyTime is how long a run waits for the proxy and the sandbox when the system has only just started.
+	readyTime = 15 * time.Second
+	// leaseTries is how often a new lease is tried when the lease turned out to be over before the code was started.
+	leaseTries = 3
+)
+
+// Config configures an Executor.
+type Config struct {
+	Sandbox *runapi.Client
+	Control *controlapi.Client
+	Queue   *lease.Queue
+	Catalog *apis.Watcher
+	Log     *slog.Logger
+}
+
+// Executor does runs. It is safe for concurrent use.
+type Executor struct{ cfg Config }
+
+// New makes an executor.
+func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
+
+// Request is one run.
+type Request struct {
+	// Session is whose turn in the queue the run takes.
+	Session string
+	Code    string
+	// APIs narrows the run. Empty means all active ones.
+	APIs    []string
+	Timeout time.Duration
+	// Started is called when the wait for a slot is over. Nil is called by nobody.
+	Started func()
+}
+
+// Outcome is what is known of a run when it is over. After an error it holds what was known until then.
+type Outcome struct {
+	Run     string
+	Waited  time.Duration
+	Exit    runapi.Exit
+	Receipt controlapi.Receipt
+	// Lost says that the code may have run without a receipt, because the proxy could not give one.
+	Lost bool
+}
+
+// Run does one run and calls on for its output as it comes. A *lease.BusyError says that no slot could be had; ctx's error
+// that the run was cancelled; runapi.ErrInterrupted that the sandbox broke off.
+func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
+	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
+	starting, cancel := context.WithTimeout(ctx, readyTime)
+	_, err := e.cfg.Catalog.Permissions(starting)
+	cancel()
+	if err != nil {
+		return o, err
+	}
+	for try := 1; ; try++ {
+		err = e.leased(ctx, r, &o, on)
+		over := errors.Is(err, controlapi.ErrFenced) || errors.Is(err, runapi.ErrLeaseGone)
+		if !over || try == leaseTries {
+			break
+		}
+	}
+	e.log(o, err)
+	return o, err
+}
+
+// leased does the run within one lease.
+func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(runapi.Event)) error {
+	l, waited, err := e.cfg.Queue.Acquire(ctx, r.Session)
+	o.Waited += waited
+	if err != nil {
+		return fmt.Errorf("getting a slot: %w", err)
+	}
+	defer e.cfg.Queue.Release(l.Generation)
+	if r.Started != nil {
+		r.Started()
+	}
+	return e.registered(ctx, l, r, o, on)
+}
+
+// registered does the run while the proxy knows of it.
+func (e *Executor) registered(ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event)) (err error) {
+	reg := controlapi.Registration{Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin)}
+	err = e.cfg.Control.Register(ctx, l.Slot, reg)
+	if errors.Is(err, controlapi.ErrFenced) {
+		return fmt.Errorf("registering the run: %w", err)
+	}
+	// Also after an error: the registration may have arrived although its answer did not.
+	defer func() {
+		unwind, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwindTime)
+		defer cancel()
+		receipt, uerr := e.cfg.Control.Unregister(unwind, l.Slot, l.Generation)
+		if uerr == nil {
+			o.Receipt = receipt
+			return
+		}
+		o.Lost = err == nil
+	}()
+	if err != nil {
+		return fmt.Errorf("registering the run: %w", err)
+	}
+	return e.run(ctx, l, r, o, on)
+}
+
+// run runs the code, once more when sandboxd knew another permission set, in which case nothing has run.
+func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
+	for try := 1; ; try++ {
+		hash, err := e.cfg.Catalog.Permissions(ctx)
+		if err != nil {
+			return err
+		}
+		o.Exit, err = e.cfg.Sandbox.Run(ctx, runapi.RunRequest{
+			Generation:  l.Generation,
+			Run:         o.Run,
+			Language:    runapi.LanguageTypeScript,
+			Code:        r.Code,
+			Permissions: hash,
+			TimeoutMS:   r.Timeout.Milliseconds(),
+		}, on)
+		if !errors.Is(err, runapi.ErrPermissions) || try > 1 {
+			return err
+		}
+		if err := e.cfg.Catalog.Renew(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// log writes the one line of a run: sizes, never code or output.
+func (e *Executor) log(o Outcome, err error) {
+	attrs := []any{
+		logline.Tag("sandbox"), slog.String("run", o.Run), slog.String("reason", string(o.Exit.Reason)), slog.Int("code", o.Exit.Code),
+		slog.Int64("wall_ms", o.Exit.WallMS), slog.Int64("waited_ms", o.Waited.Milliseconds()), slog.Int64("stdout", o.Exit.StdoutBytes),
+		slog.Int64("stderr", o.Exit.StderrBytes), slog.Int("requests", o.Receipt.Count.Exchanges), slog.Int("denied", o.Receipt.Count.Denied), slog.Bool("warm", o.Exit.Warm),
+	}
+	if o.Lost {
+		attrs = append(attrs, slog.Bool("receipt_lost", true))
+	}
+	if err != nil {
+		e.cfg.Log.Warn("run failed", append(attrs, slog.String("error", err.Error()))...)
+		return
+	}
+	e.cfg.Log.Info("run ended", attrs...)
+}

@@ -1,0 +1,268 @@
+package execution_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apis"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+type world struct {
+	sandbox *peertest.Sandbox
+	proxy   *peertest.Proxy
+	watcher *apis.Watcher
+	queue   *lease.Queue
+	*execution.Executor
+}
+
+func newWorld(t *testing.T, slots int) *world {
+	t.Helper()
+	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
+	log := logline.New(t.Output(), "text", nil)
+	sandbox, control := runapi.NewClient(runapi.ClientConfig{Dial: w.sandbox.Dial}), controlapi.NewClient(w.proxy.Socket)
+	w.queue = lease.New(lease.Config{Sandbox: sandbox, MaxWait: time.Second})
+	w.watcher = apis.New(apis.Config{Control: control, Sandbox: sandbox, Log: log})
+	w.Executor = execution.New(execution.Config{Sandbox: sandbox, Control: control, Queue: w.queue, Catalog: w.watcher, Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.watcher.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		w.queue.Close()
+		_ = sandbox.Close()
+		control.Close()
+	})
+	return w
+}
+
+func (w *world) run(ctx context.Context, r execution.Request) (execution.Outcome, string, error) {
+	if r.Timeout == 0 {
+		r.Timeout = 5 * time.Second
+	}
+	var out strings.Builder
+	o, err := w.Run(ctx, r, func(e runapi.Event) { out.WriteString(e.Stdout + e.Stderr) })
+	return o, out.String(), err
+}
+
+// clean checks that nothing of a run is left.
+func (w *world) clean(t *testing.T) {
+	t.Helper()
+	if n := w.sandbox.Leased(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+	if n := w.proxy.Registered(); n != 0 {
+		t.Errorf("%d registrations are left", n)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	w := newWorld(t, 1)
+	var during []string
+	w.sandbox.Script = func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		during = w.proxy.Journal()
+		emit(runapi.Event{Stdout: "out "})
+		emit(runapi.Event{Stderr: "err"})
+		return runapi.Exit{Code: 3, Reason: runapi.Exited}
+	}
+	w.proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
+		// The slot must still be held when the receipt is asked for.
+		if w.sandbox.Leased() != 1 || !slices.Contains(w.sandbox.Journal(), "exit 1") {
+			t.Error("the receipt was asked for before the run ended, or after its lease")
+		}
+		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 2}}
+	}
+	start := time.Now()
+	o, out, err := w.run(t.Context(), execution.Request{Code: "x", APIs: []string{"a"}, Timeout: 7 * time.Second})
+	if err != nil || out != "out err" || o.Exit.Code != 3 || o.Receipt.Count.Exchanges != 2 || o.Receipt.Run != o.Run || o.Lost {
+		t.Errorf("got %+v, %q, %v", o, out, err)
+	}
+	if got := fmt.Sprint(w.sandbox.Journal(), during, w.proxy.Journal()); got != "[lease 1 run 1 exit 1 release 1] [register 1] [register 1 unregister 1]" {
+		t.Errorf("order: %s", got)
+	}
+	reg := w.proxy.Seen()[0]
+	if left := reg.Deadline.Sub(start); left < 7*time.Second || left > 30*time.Second || !slices.Equal(reg.APIs, []string{"a"}) {
+		t.Errorf("registration %+v, deadline in %v", reg, left)
+	}
+	w.clean(t)
+}
+
+func TestCancelUnwinds(t *testing.T) {
+	w := newWorld(t, 1)
+	w.sandbox.Script = func(ctx context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		emit(runapi.Event{Stdout: "half"})
+		<-ctx.Done()
+		return runapi.Exit{Reason: runapi.Cancelled}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	out := ""
+	o, err := w.Run(ctx, execution.Request{Code: "x", Timeout: time.Minute}, func(e runapi.Event) {
+		out += e.Stdout
+		cancel()
+	})
+	if !errors.Is(err, context.Canceled) || out != "half" || o.Receipt.Run == "" {
+		t.Errorf("got %+v, %q, %v", o, out, err)
+	}
+	w.clean(t)
+}
+
+func TestProxyGone(t *testing.T) {
+	w := newWorld(t, 1)
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	w.proxy.Stop()
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err == nil {
+		t.Error("a run without the proxy")
+	}
+	w.clean(t)
+	if n := len(w.sandbox.Journal()); n != 6 { // lease, run, exit, release; lease, release
+		t.Errorf("the code ran although the proxy did not know of it: %v", w.sandbox.Journal())
+	}
+	w.proxy.Start()
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+		t.Errorf("after its return: %v", err)
+	}
+	w.clean(t)
+}
+
+// TestProxyDiesDuringRun: the run's result arrives, and the receipt is said to be lost.
+func TestProxyDiesDuringRun(t *testing.T) {
+	w := newWorld(t, 1)
+	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+		w.proxy.Stop()
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	o, _, err := w.run(t.Context(), execution.Request{Code: "x"})
+	if err != nil || !o.Lost {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	if n := w.sandbox.Leased(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+}
+
+// TestSandboxRestarts: a sandboxd that was started anew knows no permissions; they are told again and the run goes on.
+func TestSandboxRestarts(t *testing.T) {
+	w := newWorld(t, 1)
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	w.sandbox.Stop()
+	w.sandbox.Start()
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	if got := w.sandbox.Allowed(); !slices.Equal(got, []string{"a.example.com", "b.example.com"}) {
+		t.Errorf("permissions %v", got)
+	}
+	w.clean(t)
+}
+
+func TestSandboxDiesDuringRun(t *testing.T) {
+	w := newWorld(t, 1)
+	w.sandbox.Script = func(_ context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		emit(runapi.Event{Stdout: "half"})
+		time.Sleep(50 * time.Millisecond)
+		w.sandbox.Stop()
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	_, out, err := w.run(t.Context(), execution.Request{Code: "x"})
+	if !errors.Is(err, runapi.ErrInterrupted) || out != "half" {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if n := w.proxy.Registered(); n != 0 {
+		t.Errorf("%d registrations are left", n)
+	}
+}
+
+// TestOldGenerations: a sandboxd that lost its count is one whose leases the proxy refuses; new ones are tried.
+func TestOldGenerations(t *testing.T) {
+	w := newWorld(t, 1)
+	control := controlapi.NewClient(w.proxy.Socket)
+	defer control.Close()
+	if err := control.Register(t.Context(), 0, controlapi.Registration{Generation: 2, Run: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+		t.Errorf("generation 3 is new enough: %v", err)
+	}
+	if n := w.sandbox.Leased(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+	if err := control.Register(t.Context(), 0, controlapi.Registration{Generation: 1000, Run: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("got %v, want fenced", err)
+	}
+	if n := w.sandbox.Leased(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+}
+
+// TestCatalogChanges: the permission set follows the catalog, and runs that come meanwhile use the one in force.
+func TestCatalogChanges(t *testing.T) {
+	w := newWorld(t, 4)
+	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	for i := range 30 {
+		w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "n", Domains: []string{fmt.Sprintf("h%d.example.com", i)}}}})
+		if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); !slices.Equal(w.sandbox.Allowed(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("permissions %v", w.sandbox.Allowed())
+		}
+	}
+	w.proxy.SetCatalog(controlapi.Catalog{YOLO: true})
+	for deadline := time.Now().Add(5 * time.Second); !slices.Equal(w.sandbox.Allowed(), []string{"*"}); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("permissions under YOLO %v", w.sandbox.Allowed())
+		}
+	}
+	w.clean(t)
+}
+
+func TestBusy(t *testing.T) {
+	w := newWorld(t, 1)
+	release := make(chan struct{})
+	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+		<-release
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := w.run(context.Background(), execution.Request{Code: "x"})
+		ended <- err
+	}()
+	for w.sandbox.Leased() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	var busy *lease.BusyError
+	if o, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.As(err, &busy) || o.Waited < 900*time.Millisecond {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	w.clean(t)
+}

@@ -1,0 +1,117 @@
+// Package guard decides who may speak to the MCP endpoint.
+//
+// Threat: a web page open in the user's browser can send requests to 127.0.0.1, also under a name of its own that it lets
+// point there (DNS rebinding); another user of the machine can connect to it. So on every bind the Host must be one of ours,
+// an Origin must be the Host's own, and a request needs the bearer token where one is set. Without a token only
+// connections of the owner's and root's uid are accepted (see Listener).
+package guard
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+)
+
+// Config configures a Guard.
+type Config struct {
+	// AllowedHosts are host names allowed beside localhost, 127.0.0.1 and [::1]. Each may carry a port, which counts then.
+	AllowedHosts []string
+	// Token is the bearer token. Empty: none is asked for.
+	Token secret.Value
+}
+
+// Guard checks requests. Make it with New.
+type Guard struct {
+	hosts []string
+	token [sha256.Size]byte
+	needs bool
+}
+
+// New makes a guard.
+func New(cfg Config) *Guard {
+	g := &Guard{hosts: []string{"localhost", "127.0.0.1", "::1"}, needs: !cfg.Token.Empty()}
+	for _, h := range cfg.AllowedHosts {
+		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")))
+	}
+	g.token = sha256.Sum256([]byte(cfg.Token.Reveal()))
+	return g
+}
+
+// Local lets a request pass when its Host is one of ours and it comes from no foreign web page.
+func (g *Guard) Local(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !g.ourHost(r.Host) && !disarm.Off("mcp-host"):
+			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can name it", http.StatusForbidden)
+		case !ownOrigin(r) && !disarm.Off("mcp-origin"):
+			http.Error(w, "Forbidden: requests of other web pages are not allowed", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// Bearer lets a request pass when it carries the token, in time that does not depend on what it carries. Sessions are bound
+// to the token they began with. Without a token in the configuration every request passes.
+func (g *Guard) Bearer(next http.Handler) http.Handler {
+	if !g.needs {
+		return next
+	}
+	// The SDK's own check comes second, since it is what binds a session to a user.
+	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
+		return &auth.TokenInfo{UserID: "bearer"}, nil
+	}
+	bound := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.carriesToken(r) && !disarm.Off("mcp-bearer") {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
+			http.Error(w, "this server asks for the bearer token MCP_AUTH_TOKEN", http.StatusUnauthorized)
+			return
+		}
+		bound.ServeHTTP(w, r)
+	})
+}
+
+// carriesToken compares hashes, so that the time does not tell how much of the token was right, nor its length.
+func (g *Guard) carriesToken(r *http.Request) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// ourHost reports whether a Host header names us.
+func (g *Guard) ourHost(host string) bool {
+	host = strings.ToLower(host)
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	} else {
+		name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	}
+	return slices.Contains(g.hosts, name) || slices.Contains(g.hosts[3:], host)
+}
+
+// ownOrigin reports whether a request comes from no web page, or from one of our own host and port.
+func ownOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+	default:
+		return false
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
+}

@@ -1,0 +1,200 @@
+package guard_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+)
+
+func TestLocal(t *testing.T) {
+	g := guard.New(guard.Config{AllowedHosts: []string{"Forge.example.com", "host.docker.internal:8080"}})
+	h := g.Local(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for _, c := range []struct {
+		host   string
+		header string // "Name: value", more by |
+		pass   bool
+	}{
+		{"localhost", "", true},
+		{"localhost:8080", "", true},
+		{"LOCALHOST:8080", "", true},
+		{"127.0.0.1:8080", "", true},
+		{"[::1]:8080", "", true},
+		{"[::1]", "", true},
+		{"forge.example.com", "", true},
+		{"forge.example.com:443", "", true},
+		{"host.docker.internal:8080", "", true},
+		{"127.0.0.1:8080", "Origin: http://127.0.0.1:8080", true},
+		{"localhost:8080", "Origin: http://LOCALHOST:8080", true},
+		{"127.0.0.1:8080", "Sec-Fetch-Site: none", true},
+		{"127.0.0.1:8080", "Sec-Fetch-Site: same-origin|Origin: http://127.0.0.1:8080", true},
+
+		{"", "", false},
+		{"evil.com", "", false},
+		{"evil.com:8080", "", false},
+		{"localhost.", "", false},
+		{"localhost.evil.com", "", false},
+		{"127.0.0.1.evil.com:8080", "", false},
+		{"127.0.0.2:8080", "", false},
+		{"127.1:8080", "", false},
+		{"0.0.0.0:8080", "", false},
+		{"[::ffff:127.0.0.1]:8080", "", false},
+		{"10.77.0.2:8080", "", false},
+		{"host.docker.internal", "", false},
+		{"host.docker.internal:9090", "", false},
+		{"localhost\x00", "", false},
+		{"localhost:8080:8080", "", false},
+		{"user@localhost", "", false},
+		{"127.0.0.1:8080", "Origin: http://evil.com", false},
+		{"127.0.0.1:8080", "Origin: null", false},
+		{"127.0.0.1:8080", "Origin: ", false},
+		{"127.0.0.1:8080", "Origin: http://127.0.0.1:3000", false},
+		{"127.0.0.1:8080", "Origin: http://localhost:8080", false},
+		{"127.0.0.1:8080", "Origin: file://127.0.0.1:8080", false},
+		{"127.0.0.1:8080", "Origin: http://127.0.0.1:8080|Origin: http://evil.com", false},
+		{"127.0.0.1:8080", "Origin: http://evil.com@127.0.0.1:8080.evil.com", false},
+		{"127.0.0.1:8080", "Sec-Fetch-Site: cross-site", false},
+		{"127.0.0.1:8080", "Sec-Fetch-Site: same-site", false},
+		{"127.0.0.1:8080", "Sec-Fetch-Site: anything", false},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions} {
+			r := httptest.NewRequestWithContext(t.Context(), method, "/mcp", nil)
+			r.Host = c.host
+			for _, line := range strings.Split(c.header, "|") {
+				if name, value, ok := strings.Cut(line, ": "); ok {
+					r.Header.Add(name, value)
+				}
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			want := http.StatusForbidden
+			if c.pass {
+				want = http.StatusNoContent
+			}
+			if w.Code != want {
+				t.Errorf("%s Host %q %q: %d, want %d", method, c.host, c.header, w.Code, want)
+			}
+		}
+	}
+}
+
+func TestBearer(t *testing.T) {
+	g := guard.New(guard.Config{Token: secret.New("s3cret-token")})
+	h := g.Bearer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if info := auth.TokenInfoFromContext(r.Context()); info == nil || info.UserID == "" {
+			t.Error("the session is not bound to the token")
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	for header, want := range map[string]int{
+		"Bearer s3cret-token":   http.StatusNoContent,
+		"bearer s3cret-token":   http.StatusNoContent,
+		"":                      http.StatusUnauthorized,
+		"Bearer":                http.StatusUnauthorized,
+		"Bearer ":               http.StatusUnauthorized,
+		"Bearer s3cret-tokem":   http.StatusUnauthorized,
+		"Bearer s3cret-token2":  http.StatusUnauthorized,
+		"Bearer s3cret":         http.StatusUnauthorized,
+		"Basic s3cret-token":    http.StatusUnauthorized,
+		"s3cret-token":          http.StatusUnauthorized,
+		"Bearer a s3cret-token": http.StatusUnauthorized,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
+		r.Header.Set("Authorization", header)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%q: %d, want %d", header, w.Code, want)
+		}
+		if asked := w.Header().Get("WWW-Authenticate") != ""; asked != (want == http.StatusUnauthorized) {
+			t.Errorf("%q: WWW-Authenticate %v", header, asked)
+		}
+		if strings.Contains(w.Body.String(), "s3cret") {
+			t.Errorf("%q: the answer shows the token: %s", header, w.Body)
+		}
+	}
+}
+
+func listen(t *testing.T, addr string, uids ...int) (string, *bytes.Buffer) {
+	t.Helper()
+	inner, err := net.Listen("tcp", addr)
+	if err != nil {
+		peertest.Skip(t, err.Error())
+	}
+	log := new(bytes.Buffer)
+	l := &guard.Listener{Listener: inner, UIDs: uids, Log: slog.New(logline.New(log, "text", nil).Handler())}
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") })}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+	})
+	return l.Addr().String(), log
+}
+
+func get(t *testing.T, addr string) string {
+	t.Helper()
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return "refused"
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return string(b)
+}
+
+func TestListener(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+		ours, _ := listen(t, addr, os.Getuid())
+		if got := get(t, strings.Replace(ours, "[::]", "127.0.0.1", 1)); got != "in" {
+			t.Errorf("%s, our own connection: %s", addr, got)
+		}
+		others, _ := listen(t, addr, os.Getuid()+1)
+		if got := get(t, strings.Replace(others, "[::]", "127.0.0.1", 1)); got != "refused" {
+			t.Errorf("%s, a connection of another: %s", addr, got)
+		}
+	}
+}
+
+// TestOtherUser connects as another user, for real.
+func TestOtherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		peertest.Skip(t, "becoming another user needs root")
+	}
+	addr, _ := listen(t, "127.0.0.1:0", 0)
+	host, port, _ := net.SplitHostPort(addr)
+	script := `exec 3<>/dev/tcp/` + host + `/` + port + `; printf 'GET / HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3; cat <&3`
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, _ := cmd.Output() // refused: an error, or no output
+	if strings.Contains(string(out), "in") {
+		t.Errorf("another user got %q", out)
+	}
+	if got := get(t, addr); got != "in" {
+		t.Errorf("root got %q", got)
+	}
+}

@@ -1,0 +1,133 @@
+package guard
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+)
+
+// Listener accepts TCP connections of certain users of this machine only.
+type Listener struct {
+	net.Listener
+	// UIDs are whose connections are accepted, as /proc shows them to this process: inside a user namespace the owner is
+	// whoever is mapped there, and all users that are not mapped look like one other.
+	UIDs []int
+	Log  *slog.Logger
+
+	logged  time.Time // when the last refusal was logged; only Accept's goroutine uses it
+	refused int       // since then
+}
+
+// logEvery bounds how often refusals are logged, as others could make them fast.
+const logEvery = time.Second
+
+// Accept waits for a connection of an accepted user and closes the others unread. A connection whose user cannot be
+// found, because its peer is gone already or is not on this machine, is one of the others.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := PeerUID(c)
+		if err == nil && slices.Contains(l.UIDs, uid) || disarm.Off("mcp-owner") {
+			return c, nil
+		}
+		_ = c.Close()
+		l.log(uid, err)
+	}
+}
+
+// log logs a refusal, or counts it.
+func (l *Listener) log(uid int, err error) {
+	if l.refused++; time.Since(l.logged) < logEvery {
+		return
+	}
+	attrs := []any{logline.Tag("mcp"), slog.Int("uid", uid), slog.Int("count", l.refused)}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	l.Log.Warn("refused a connection of another user; MCP_AUTH_TOKEN would allow it with a token", attrs...)
+	l.logged, l.refused = time.Now(), 0
+}
+
+// PeerUID is the user who owns the other end of a TCP connection within this machine, or -1.
+func PeerUID(c net.Conn) (int, error) {
+	us, peer := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
+	if !us.IsValid() || !peer.IsValid() {
+		return -1, fmt.Errorf("%s is not a TCP connection", c.RemoteAddr())
+	}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		f, err := os.Open(table)
+		if err != nil {
+			continue // no IPv6
+		}
+		uid, err := findUID(f, peer, us)
+		_ = f.Close()
+		if err != nil || uid >= 0 {
+			return uid, err
+		}
+	}
+	return -1, fmt.Errorf("the peer %s is no established connection of this machine", peer)
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	p := t.AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
+}
+
+// established is the state in which a socket still has its owner. A socket that its process closed shows uid 0.
+const established = "01"
+
+// findUID looks for the established socket from local to remote in a table of /proc/net. It is -1 when there is none.
+func findUID(table io.Reader, local, remote netip.AddrPort) (int, error) {
+	lines := bufio.NewScanner(table)
+	for lines.Scan() {
+		// sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
+		f := strings.Fields(lines.Text())
+		if len(f) < 10 || f[3] != established || f[9] == "0" {
+			continue
+		}
+		l, okLocal := parseAddr(f[1])
+		r, okRemote := parseAddr(f[2])
+		if okLocal && okRemote && l == local && r == remote {
+			return strconv.Atoi(f[7])
+		}
+	}
+	return -1, lines.Err()
+}
+
+// parseAddr reads an address of /proc/net: 32-bit words in the machine's byte order, which is little endian on every
+// machine this runs on, a colon, and the port.
+func parseAddr(s string) (netip.AddrPort, bool) {
+	hexAddr, hexPort, ok := strings.Cut(s, ":")
+	port, err := strconv.ParseUint(hexPort, 16, 16)
+	if !ok || err != nil || len(hexAddr)%8 != 0 {
+		return netip.AddrPort{}, false
+	}
+	var b []byte
+	for i := 0; i < len(hexAddr); i += 8 {
+		w, err := strconv.ParseUint(hexAddr[i:i+8], 16, 32)
+		if err != nil {
+			return netip.AddrPort{}, false
+		}
+		b = append(b, byte(w), byte(w>>8), byte(w>>16), byte(w>>24))
+	}
+	a, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(a.Unmap(), uint16(port)), ok
+}

@@ -1,0 +1,99 @@
+package peertest
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Deno is a Script that runs code in real Deno with the flags of a sandbox, without the isolation of one. Skills is the
+// directory that code knows as /skills; its path in code is replaced, since there is no mount here.
+func Deno(tb testing.TB, s *Sandbox, skills string) func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+	tb.Helper()
+	deno := FindDeno(tb)
+	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		dir, err := os.MkdirTemp("", "run")
+		if err != nil {
+			return runapi.Exit{Code: 1, Reason: runapi.Exited}
+		}
+		defer os.RemoveAll(dir)
+		main := filepath.Join(dir, "main.ts")
+		code := strings.ReplaceAll(r.Code, "/skills/", skills+"/")
+		if os.WriteFile(main, []byte(code), 0o600) != nil {
+			return runapi.Exit{Code: 1, Reason: runapi.Exited}
+		}
+		args := []string{"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--allow-read=/tmp," + skills, "--allow-write=" + skills}
+		if allow := s.Allowed(); len(allow) > 0 {
+			args = append(args, "--allow-net="+strings.Join(allow, ","))
+		}
+		cmd := exec.CommandContext(ctx, deno, append(args, main)...) //nolint:gosec // running code is its job
+		cmd.Env = []string{"NO_COLOR=1", "HOME=" + dir, "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
+		cmd.Stdout = emitter(func(t string) { emit(runapi.Event{Stdout: t}) })
+		var errors strings.Builder
+		cmd.Stderr = &errors
+		_ = cmd.Run() // a failure shows in the exit code
+		if errors.Len() > 0 {
+			emit(runapi.Event{Stderr: errors.String()})
+		}
+		exit := runapi.Exit{Code: cmd.ProcessState.ExitCode(), Reason: runapi.Exited}
+		if ctx.Err() != nil {
+			exit.Reason = runapi.Cancelled
+		}
+		return exit
+	}
+}
+
+type emitter func(string)
+
+func (e emitter) Write(p []byte) (int, error) {
+	e(string(p))
+	return len(p), nil
+}
+
+var _ io.Writer = emitter(nil)
+
+// FindDeno is Deno's path: DENO_PATH, or .tools/deno in the folder of go.work.
+func FindDeno(tb testing.TB) string {
+	tb.Helper()
+	if path := os.Getenv("DENO_PATH"); path != "" { //nolint:forbidigo // support of tests
+		return path
+	}
+	path := filepath.Join(Root(tb), ".tools", "deno")
+	if _, err := os.Stat(path); err != nil {
+		Skip(tb, "no Deno in .tools/; `make build` fetches it")
+	}
+	return path
+}
+
+// Root is the folder of go.work.
+func Root(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir
+		}
+		if filepath.Dir(dir) == dir {
+			tb.Fatal("no go.work above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Skip skips a test with a reason, or fails it where nothing may be skipped.
+func Skip(tb testing.TB, reason string) {
+	tb.Helper()
+	if os.Getenv("CODEFORGE_NO_SKIP") != "" { //nolint:forbidigo // support of tests
+		tb.Fatal(reason)
+	}
+	tb.Skip(reason)
+}

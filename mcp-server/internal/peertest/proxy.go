@@ -1,0 +1,192 @@
+package peertest
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// Proxy is an egress-proxy's control API of a test.
+type Proxy struct {
+	// Socket is where it listens.
+	Socket string
+	// Receipt makes the receipt of a run. Nil gives an empty one.
+	Receipt func(controlapi.Registration) controlapi.Receipt
+	// Types is the text of types.d.ts by API.
+	Types map[string]string
+
+	tb     testing.TB
+	server *http.Server
+
+	mu          sync.Mutex
+	catalog     controlapi.Catalog
+	version     int
+	registered  map[slot.ID]controlapi.Registration
+	newest      map[slot.ID]uint64
+	subscribers map[chan controlapi.Event]bool
+	journal     []string
+	seen        []controlapi.Registration
+}
+
+// NewProxy starts a proxy that publishes the APIs. It ends with the test.
+func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "prx")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p := &Proxy{
+		tb: tb, Socket: filepath.Join(dir, "s"), registered: map[slot.ID]controlapi.Registration{}, newest: map[slot.ID]uint64{},
+		subscribers: map[chan controlapi.Event]bool{}, Types: map[string]string{},
+	}
+	p.SetCatalog(controlapi.Catalog{APIs: apis})
+	p.Start()
+	tb.Cleanup(p.Stop)
+	return p
+}
+
+// Start listens, again after Stop.
+func (p *Proxy) Start() {
+	p.tb.Helper()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", p.Socket)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/catalog", func(w http.ResponseWriter, _ *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		reply(w, http.StatusOK, p.catalog)
+	})
+	mux.HandleFunc("GET /v1/catalog/{api}/types", func(w http.ResponseWriter, r *http.Request) {
+		text, ok := p.Types[r.PathValue("api")]
+		if !ok {
+			reply(w, http.StatusNotFound, problem("no types"))
+			return
+		}
+		_, _ = w.Write([]byte(text))
+	})
+	mux.HandleFunc("PUT /v1/slots/{n}", p.register)
+	mux.HandleFunc("DELETE /v1/slots/{n}", p.unregister)
+	mux.HandleFunc("GET /v1/events", p.events)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("codeforge_proxy_up 1\n")) })
+	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = p.server.Serve(l) }()
+}
+
+// Stop ends it at once.
+func (p *Proxy) Stop() { _ = p.server.Close() }
+
+// SetCatalog publishes another catalog.
+func (p *Proxy) SetCatalog(c controlapi.Catalog) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version++
+	c.Version = "v" + strconv.Itoa(p.version)
+	p.catalog = c
+	for s := range p.subscribers {
+		s <- controlapi.Event{Catalog: c.Version}
+	}
+}
+
+// Registered is how many runs are registered.
+func (p *Proxy) Registered() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.registered)
+}
+
+// Seen lists every registration there was.
+func (p *Proxy) Seen() []controlapi.Registration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]controlapi.Registration(nil), p.seen...)
+}
+
+// Journal lists what happened: "register 1", "unregister 1".
+func (p *Proxy) Journal() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.journal...)
+}
+
+// Forget empties the journal and the list of registrations.
+func (p *Proxy) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.journal, p.seen = nil, nil
+}
+
+func (p *Proxy) register(w http.ResponseWriter, r *http.Request) {
+	n, _ := strconv.Atoi(r.PathValue("n"))
+	var reg controlapi.Registration
+	if err := json.NewDecoder(r.Body).Decode(&reg); err != nil {
+		reply(w, http.StatusBadRequest, problem(err.Error()))
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if reg.Generation <= p.newest[slot.ID(n)] {
+		reply(w, http.StatusConflict, problem("an older generation"))
+		return
+	}
+	p.newest[slot.ID(n)] = reg.Generation
+	p.registered[slot.ID(n)] = reg
+	p.seen = append(p.seen, reg)
+	p.journal = append(p.journal, "register "+strconv.FormatUint(reg.Generation, 10))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (p *Proxy) unregister(w http.ResponseWriter, r *http.Request) {
+	n, _ := strconv.Atoi(r.PathValue("n"))
+	g, _ := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reg, ok := p.registered[slot.ID(n)]
+	if !ok || reg.Generation != g {
+		reply(w, http.StatusConflict, problem("another generation"))
+		return
+	}
+	delete(p.registered, slot.ID(n))
+	p.journal = append(p.journal, "unregister "+strconv.FormatUint(g, 10))
+	receipt := controlapi.Receipt{}
+	if p.Receipt != nil {
+		receipt = p.Receipt(reg)
+	}
+	receipt.Run, receipt.Generation = reg.Run, reg.Generation
+	reply(w, http.StatusOK, receipt)
+}
+
+func (p *Proxy) events(w http.ResponseWriter, r *http.Request) {
+	s := make(chan controlapi.Event, 100)
+	p.mu.Lock()
+	p.subscribers[s] = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.subscribers, s)
+		p.mu.Unlock()
+	}()
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case e := <-s:
+			_ = json.NewEncoder(w).Encode(e)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}

@@ -1,0 +1,224 @@
+// Package peertest gives tests the two processes that mcp-server talks to, as small servers that keep the contracts of
+// runapi and controlapi: sandboxd with fences, and the proxy with registrations. Code runs in real Deno where a test asks for
+// it. Whole-system tests use the real binaries.
+package peertest
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Sandbox is a sandboxd of a test.
+type Sandbox struct {
+	// Socket is where it listens.
+	Socket string
+	// Script is what a run does: it emits output and gives the exit. Set it before the first run.
+	Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
+
+	tb     testing.TB
+	server *http.Server
+
+	mu         sync.Mutex
+	slots      int
+	generation uint64
+	leases     map[uint64]slot.ID
+	hash       string
+	allow      []string
+	running    int
+	most       int
+	journal    []string
+}
+
+// NewSandbox starts a sandboxd with so many slots. It ends with the test.
+func NewSandbox(tb testing.TB, slots int) *Sandbox {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "sbx")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &Sandbox{tb: tb, Socket: filepath.Join(dir, "s"), slots: slots, leases: map[uint64]slot.ID{}}
+	s.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	s.Start()
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// Start listens, again after Stop. Leases, permissions and runs of before are gone; generations go on.
+func (s *Sandbox) Start() {
+	s.tb.Helper()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", s.Socket)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/leases", s.acquire)
+	mux.HandleFunc("DELETE /v1/leases/{generation}", s.release)
+	mux.HandleFunc("PUT /v1/permissions", s.permissions)
+	mux.HandleFunc("POST /v1/runs", s.run)
+	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, runapi.Health{Ready: true, Slots: s.slots})
+	})
+	s.mu.Lock()
+	s.leases, s.hash = map[uint64]slot.ID{}, ""
+	s.mu.Unlock()
+	s.server = &http.Server{Handler: mux, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.server.Serve(l) }()
+}
+
+// Stop ends it at once.
+func (s *Sandbox) Stop() { _ = s.server.Close() }
+
+// Dial is for runapi.ClientConfig.
+func (s *Sandbox) Dial(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
+}
+
+// Leased is how many leases are held, and Most how many runs there were at once at most.
+func (s *Sandbox) Leased() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.leases)
+}
+
+// Most is how many runs there were at once at most.
+func (s *Sandbox) Most() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most
+}
+
+// Allowed is the permission set.
+func (s *Sandbox) Allowed() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.allow
+}
+
+// Journal lists what happened: "lease 1", "run 1", "exit 1", "release 1".
+func (s *Sandbox) Journal() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.journal...)
+}
+
+// Forget empties the journal.
+func (s *Sandbox) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.journal = nil
+}
+
+func (s *Sandbox) note(what string, generation uint64) {
+	s.journal = append(s.journal, what+" "+strconv.FormatUint(generation, 10))
+}
+
+func (s *Sandbox) acquire(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := map[slot.ID]bool{}
+	for _, id := range s.leases {
+		taken[id] = true
+	}
+	for id := range slot.ID(s.slots) {
+		if taken[id] {
+			continue
+		}
+		s.generation++
+		s.leases[s.generation] = id
+		s.note("lease", s.generation)
+		reply(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation})
+		return
+	}
+	reply(w, http.StatusTooManyRequests, problem("all slots are taken"))
+}
+
+func (s *Sandbox) release(w http.ResponseWriter, r *http.Request) {
+	g, _ := strconv.ParseUint(r.PathValue("generation"), 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.leases[g]; !ok {
+		reply(w, http.StatusNotFound, problem("no such lease"))
+		return
+	}
+	delete(s.leases, g)
+	s.note("release", g)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Sandbox) permissions(w http.ResponseWriter, r *http.Request) {
+	var p runapi.Permissions
+	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+		reply(w, http.StatusBadRequest, problem(err.Error()))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allow, s.hash = p.AllowNet, "h:"+strings.Join(p.AllowNet, ",")
+	reply(w, http.StatusOK, runapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
+}
+
+// enter checks a run's fences and counts it.
+func (s *Sandbox) enter(r runapi.RunRequest) (status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.leases[r.Generation]; !ok {
+		return http.StatusGone
+	}
+	if r.Permissions != s.hash {
+		return http.StatusConflict
+	}
+	s.running++
+	s.most = max(s.most, s.running)
+	s.note("run", r.Generation)
+	return http.StatusOK
+}
+
+func (s *Sandbox) run(w http.ResponseWriter, req *http.Request) {
+	var r runapi.RunRequest
+	if err := json.NewDecoder(req.Body).Decode(&r); err != nil {
+		reply(w, http.StatusBadRequest, problem(err.Error()))
+		return
+	}
+	if status := s.enter(r); status != http.StatusOK {
+		reply(w, status, problem("fenced"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush()
+	enc := json.NewEncoder(w)
+	exit := s.Script(req.Context(), r, func(e runapi.Event) {
+		_ = enc.Encode(e)
+		_ = http.NewResponseController(w).Flush()
+	})
+	s.mu.Lock()
+	s.running--
+	s.note("exit", r.Generation)
+	s.mu.Unlock()
+	_ = enc.Encode(runapi.Event{Exit: &exit})
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func problem(text string) map[string]string { return map[string]string{"error": text} }

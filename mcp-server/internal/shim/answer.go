@@ -1,0 +1,77 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/containerd/errdefs"
+)
+
+// refusal is a request that is not let through, with the reason the caller is told.
+type refusal struct{ reason string }
+
+// Error is the reason.
+func (r *refusal) Error() string { return "refused: " + r.reason }
+
+// refuse makes a refusal.
+func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
+
+// readBody reads a request's body, which must say how long it is: a bounded one, sent in time.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if len(r.TransferEncoding) > 0 || r.ContentLength < 0 {
+		return nil, refuse("the body must have a Content-Length")
+	}
+	if r.ContentLength > maxBody {
+		return nil, refuse("the body is larger than %d bytes", maxBody)
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, refuse("the body did not arrive")
+	}
+	return data, nil
+}
+
+// statusOf maps an error to the status a caller of the engine's API expects.
+func statusOf(err error) int {
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+		return http.StatusForbidden
+	case errdefs.IsNotFound(err):
+		return http.StatusNotFound
+	case errdefs.IsConflict(err):
+		return http.StatusConflict
+	case errdefs.IsUnavailable(err):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}
+
+// messageOf is the body of an error, in the engine's own form, so that its clients show the text.
+func messageOf(err error) []byte {
+	data, _ := json.Marshal(map[string]string{"message": "docker-shim: " + err.Error()})
+	return data
+}
+
+// answerError sends err to the caller and returns it.
+func answerError(w http.ResponseWriter, err error) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(statusOf(err))
+	_, _ = w.Write(messageOf(err))
+	return err
+}
+
+// answerJSON sends a value.
+func answerJSON(w http.ResponseWriter, status int, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return answerError(w, err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, err = w.Write(data)
+	return err
+}

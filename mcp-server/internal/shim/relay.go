@@ -1,0 +1,100 @@
+package shim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/moby/moby/client"
+)
+
+// lingerTime is how long an exec whose stdin has ended may still talk.
+const lingerTime = 5 * time.Second
+
+// upgraded is the answer to a start, before the stream.
+const upgraded = "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\n" +
+	"Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+
+// start starts an exec of this shim and joins the caller's connection to its streams until one side ends.
+func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Request, id string, body []byte) error {
+	if err := checkStart(body); err != nil {
+		return answerError(w, refuse("%v", err))
+	}
+	if r.Header.Get("Upgrade") != "tcp" || r.Header.Get("Connection") != "Upgrade" {
+		return answerError(w, refuse("an exec must be started with Upgrade: tcp"))
+	}
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		return answerError(w, refuse("%d streams are open already", maxStreams))
+	}
+	if !s.ids.take(id) {
+		return answerError(w, refuse("the exec was not created here, or was started before"))
+	}
+	s.relays.Add(1)
+	defer s.relays.Done()
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return answerError(w, fmt.Errorf("taking over the connection: %w", err))
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(2 * askTimeout)); err != nil {
+		return err
+	}
+	if buf.Reader.Buffered() > 0 {
+		return writeError(conn, refuse("nothing may follow the request before it is answered"))
+	}
+	stream, err := s.engine.ExecAttach(ctx, id, client.ExecAttachOptions{})
+	if err != nil {
+		return writeError(conn, err)
+	}
+	defer stream.Close()
+	if _, err := io.WriteString(conn, upgraded); err != nil {
+		return fmt.Errorf("answering the start: %w", err)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	join(r.Context(), conn, stream.HijackedResponse)
+	return nil
+}
+
+// writeError answers on a connection that was taken over already, and returns err.
+func writeError(conn net.Conn, err error) error {
+	text := messageOf(err)
+	resp := http.Response{
+		StatusCode: statusOf(err), ProtoMajor: 1, ProtoMinor: 1, Close: true,
+		Header:        http.Header{"Content-Type": {"application/json"}},
+		ContentLength: int64(len(text)), Body: io.NopCloser(bytes.NewReader(text)),
+	}
+	w := bufio.NewWriter(conn)
+	return errors.Join(err, resp.Write(w), w.Flush())
+}
+
+// join copies both ways until the exec's output ends, the caller has gone, or ctx ends. A caller that closes, also
+// halfway, ends the exec's stdin: that is what tells sandboxd to kill the runs of the stream.
+func join(ctx context.Context, conn net.Conn, stream client.HijackedResponse) {
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.Close()
+		stream.Close()
+	})
+	defer stop()
+	inputDone := make(chan struct{})
+	go func() {
+		defer close(inputDone)
+		_, _ = io.Copy(stream.Conn, conn)
+		_ = stream.CloseWrite()
+		_ = stream.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+	}()
+	_, _ = io.Copy(conn, stream.Reader)
+	_ = conn.Close()
+	stream.Close()
+	<-inputDone
+}

@@ -1,0 +1,216 @@
+// Package shim stands between mcp-server and the Docker engine and is the only holder of the engine's socket, which
+// is worth root on the host. It lets one thing through: the exec that Spec describes, created, started and inspected.
+//
+// The threat is a caller that wants more: another container, another command, Privileged, a second request behind
+// the first. So a request is only ever an input to a decision. Its path must be one of three, byte for byte; its body
+// is parsed strictly and compared with the spec; the engine then gets a request of the shim's own making. No byte of
+// the caller reaches the engine before the exec is started, and after that its bytes are the exec's stdin. Every
+// connection carries one request.
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+)
+
+// Config configures a Server.
+type Config struct {
+	// Engine is the engine's address, e.g. "unix:///var/run/docker.sock".
+	Engine string
+	// Spec is the exec that is let through.
+	Spec Spec
+	// Log receives one line per request. Nil means slog.Default().
+	Log *slog.Logger
+}
+
+// Bounds on what a caller can hold.
+const (
+	maxBody     = 16 << 10
+	maxHeader   = 8 << 10
+	maxConns    = 64
+	maxStreams  = 8
+	readTimeout = 5 * time.Second
+	askTimeout  = 10 * time.Second
+)
+
+// Server is the shim. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	engine  *client.Client
+	ids     ids
+	streams chan struct{}
+	relays  sync.WaitGroup
+}
+
+// New makes a Server. It does not ask the engine yet.
+func New(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	engine, err := client.New(client.WithHost(cfg.Engine))
+	if err != nil {
+		return nil, fmt.Errorf("reading the engine's address: %w", err)
+	}
+	return &Server{cfg: cfg, engine: engine, streams: make(chan struct{}, maxStreams)}, nil
+}
+
+// Serve answers on l until ctx ends, then cuts what is open and closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	srv := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      2 * askTimeout,
+		MaxHeaderBytes:    maxHeader,
+		// OPTIONS * too is refused by the handler.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
+	}
+	// One request per connection: nothing can hide behind another.
+	srv.SetKeepAlivesEnabled(false)
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	err := srv.Serve(&limited{Listener: l, free: make(chan struct{}, maxConns)})
+	cancel()
+	s.relays.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// The paths, as they must stand in the request line: no escapes, no query, no dots, no doubled slashes.
+var (
+	createPath  = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/containers/([a-zA-Z0-9][a-zA-Z0-9_.-]{0,127})/exec\z`)
+	startPath   = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/exec/([0-9a-f]{64})/start\z`)
+	inspectPath = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/exec/([0-9a-f]{64})/json\z`)
+)
+
+// ServeHTTP decides on one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	err := s.serve(w, r)
+	level, reason := slog.LevelInfo, "done"
+	if err != nil {
+		level, reason = slog.LevelWarn, err.Error()
+	}
+	if err != nil || r.RequestURI != "/_ping" {
+		s.cfg.Log.Log(r.Context(), level, "request", "method", r.Method, "path", r.RequestURI, "result", reason)
+	}
+}
+
+// serve answers one request and returns what went wrong, when something did; the caller has been told by then.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r)
+	if err != nil {
+		return answerError(w, err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	path := r.RequestURI
+	if path == "/_ping" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		return s.ping(ctx, w)
+	}
+	if m := createPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodPost {
+		return s.create(ctx, w, m[1], body)
+	}
+	if m := inspectPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodGet {
+		return s.inspect(ctx, w, m[1])
+	}
+	if m := startPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodPost {
+		return s.start(ctx, w, r, m[1], body)
+	}
+	return answerError(w, refuse("only exec create, start and inspect are allowed"))
+}
+
+// ping tells the caller which API the engine speaks. Nothing of the request is used.
+func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
+	p, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
+	if err != nil {
+		return answerError(w, err)
+	}
+	w.Header().Set("Api-Version", p.APIVersion)
+	w.Header().Set("Ostype", p.OSType)
+	_, err = io.WriteString(w, "OK")
+	return err
+}
+
+// create makes the exec of the spec, when that is what was asked for.
+func (s *Server) create(ctx context.Context, w http.ResponseWriter, container string, body []byte) error {
+	spec := s.cfg.Spec
+	if container != spec.Container {
+		return answerError(w, refuse("only the container %q may be used", spec.Container))
+	}
+	if err := spec.checkCreate(body); err != nil {
+		return answerError(w, refuse("%v", err))
+	}
+	if _, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return answerError(w, err)
+	}
+	made, err := s.engine.ExecCreate(ctx, spec.Container, client.ExecCreateOptions{
+		User: spec.User, Cmd: spec.Cmd, AttachStdin: true, AttachStdout: true, AttachStderr: true,
+	})
+	if err != nil {
+		return answerError(w, err)
+	}
+	s.ids.add(made.ID)
+	return answerJSON(w, http.StatusCreated, struct{ Id string }{made.ID}) //nolint:revive // the engine's spelling
+}
+
+// inspect tells how an exec of this shim is doing.
+func (s *Server) inspect(ctx context.Context, w http.ResponseWriter, id string) error {
+	if !s.ids.has(id) {
+		return answerError(w, refuse("the exec was not created here"))
+	}
+	got, err := s.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
+	if err != nil {
+		return answerError(w, err)
+	}
+	return answerJSON(w, http.StatusOK, struct {
+		ID, ContainerID string
+		Running         bool
+		ExitCode        int
+		Pid             int
+	}{got.ID, got.ContainerID, got.Running, got.ExitCode, got.PID})
+}
+
+// limited bounds the number of open connections.
+type limited struct {
+	net.Listener
+	free chan struct{}
+}
+
+// Accept waits for room, then for a connection.
+func (l *limited) Accept() (net.Conn, error) {
+	l.free <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.free
+		return nil, err
+	}
+	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+}
+
+// limitedConn gives its place back when closed.
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close closes the connection and gives its place back.
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

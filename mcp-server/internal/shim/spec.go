@@ -1,0 +1,98 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+// Spec is the one exec that the shim lets through. It is the same on both sides: dockerexec asks for exactly this,
+// and the shim refuses everything else.
+type Spec struct {
+	// Container is the container's name, never an id.
+	Container string
+	// User is "uid:gid", numeric: no file of the container is asked who that is.
+	User string
+	// Cmd is the whole command line.
+	Cmd []string
+}
+
+// Sandbox is the exec of Docker mode: the byte stream to sandboxd, as the only user sandboxd listens to.
+func Sandbox() Spec {
+	return Spec{
+		Container: "codeforge-sandbox",
+		User:      fmt.Sprintf("%d:%d", slot.ServiceUID, slot.ServiceUID),
+		Cmd:       []string{"/usr/local/bin/sandboxd", "attach", "--socket", "/run/sandboxd/sandboxd.sock"},
+	}
+}
+
+// createBody is the body of an exec create, as moby/moby/client sends it.
+type createBody struct {
+	User         string
+	Privileged   bool
+	Tty          bool
+	AttachStdin  bool
+	AttachStdout bool
+	AttachStderr bool
+	DetachKeys   string
+	Env          []string
+	WorkingDir   string
+	Cmd          []string
+	// ConsoleSize is only legal with a terminal, hence never.
+	ConsoleSize *[2]uint
+}
+
+// startBody is the body of an exec start.
+type startBody struct {
+	Detach      bool
+	Tty         bool
+	ConsoleSize *[2]uint
+}
+
+// checkCreate says why the body is not the one the spec allows, or nil.
+func (s Spec) checkCreate(data []byte) error {
+	var b createBody
+	err := decodeStrict(data, map[string]any{
+		"User": &b.User, "Privileged": &b.Privileged, "Tty": &b.Tty, "AttachStdin": &b.AttachStdin,
+		"AttachStdout": &b.AttachStdout, "AttachStderr": &b.AttachStderr, "DetachKeys": &b.DetachKeys, "Env": &b.Env,
+		"WorkingDir": &b.WorkingDir, "Cmd": &b.Cmd, "ConsoleSize": &b.ConsoleSize,
+	})
+	switch {
+	case err != nil:
+		return err
+	case b.Privileged:
+		return errors.New("field Privileged must be false")
+	case b.User != s.User:
+		return fmt.Errorf("field User must be %q", s.User)
+	case !slices.Equal(b.Cmd, s.Cmd):
+		return fmt.Errorf("field Cmd must be %q", s.Cmd)
+	case len(b.Env) != 0:
+		return errors.New("field Env must be empty")
+	case b.WorkingDir != "":
+		return errors.New("field WorkingDir must be empty")
+	case b.DetachKeys != "":
+		return errors.New("field DetachKeys must be empty")
+	case b.Tty || b.ConsoleSize != nil:
+		return errors.New("a terminal is not allowed")
+	case !b.AttachStdin || !b.AttachStdout || !b.AttachStderr:
+		return errors.New("AttachStdin, AttachStdout and AttachStderr must be true")
+	}
+	return nil
+}
+
+// checkStart says why the body is not an attached start without a terminal, or nil.
+func checkStart(data []byte) error {
+	var b startBody
+	err := decodeStrict(data, map[string]any{"Detach": &b.Detach, "Tty": &b.Tty, "ConsoleSize": &b.ConsoleSize})
+	switch {
+	case err != nil:
+		return err
+	case b.Detach:
+		return errors.New("field Detach must be false")
+	case b.Tty || b.ConsoleSize != nil:
+		return errors.New("a terminal is not allowed")
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package skill
+
+import (
+	"strings"
+	"unicode"
+)
+
+// maxDescription is how long a description may be, in characters.
+const maxDescription = 200
+
+// Describe finds the @description in a module's leading comments. It is one line of printable text, cut at 200 characters:
+// what code wrote for the model to read is data, and short. Empty when there is none.
+func Describe(source string) string {
+	comment := leadingComment(source)
+	_, text, ok := strings.Cut(comment, "@description")
+	if !ok {
+		return ""
+	}
+	var words []string
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "*/"))
+		if i > 0 && (line == "" || strings.HasPrefix(line, "@")) {
+			break
+		}
+		words = append(words, strings.Fields(printable(line))...)
+	}
+	out := []rune(strings.Join(words, " "))
+	if len(out) > maxDescription {
+		return string(out[:maxDescription-1]) + "…"
+	}
+	return string(out)
+}
+
+// leadingComment is the text of the comments before the first code.
+func leadingComment(source string) string {
+	var b strings.Builder
+	rest := strings.TrimPrefix(source, "\uFEFF")
+	for {
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+		switch {
+		case strings.HasPrefix(rest, "//"), strings.HasPrefix(rest, "#!"):
+			line, after, _ := strings.Cut(rest, "\n")
+			b.WriteString(line + "\n")
+			rest = after
+		case strings.HasPrefix(rest, "/*"):
+			text, after, ok := strings.Cut(rest[2:], "*/")
+			b.WriteString(text + "\n\n")
+			if !ok {
+				return b.String()
+			}
+			rest = after
+		default:
+			return b.String()
+		}
+	}
+}
+
+// printable drops control characters, and what is invisible or turns the direction of text; other spaces become one.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == unicode.ReplacementChar, !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, s)
+}

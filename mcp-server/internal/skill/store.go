@@ -1,0 +1,275 @@
+// Package skill keeps the skills: TypeScript modules in one directory, /skills/<name>.ts as code sees it.
+//
+// Threat: the directory is written by sandboxed code. A name, a link, a size, a number of files or a description in it may
+// be meant for this process or for the model. So everything is reached through os.Root, only regular files with one link
+// and a plain name count, every number is bounded, and a description is one short line of printable text.
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// MaxSize is the largest skill, in bytes.
+	MaxSize = 256 << 10
+	// MaxCount is how many skills are listed.
+	MaxCount = 200
+	// maxEntries is how many directory entries are looked at.
+	maxEntries = 2000
+	// headSize is how much of a file is read for its description.
+	headSize = 8 << 10
+	// extension of a skill's file.
+	extension = ".ts"
+)
+
+// What a caller branches on.
+var (
+	ErrNotFound = errors.New("no such skill")
+	ErrName     = errors.New("not a skill name")
+	ErrReadOnly = errors.New("skills are read-only (SKILLS_READONLY)")
+	ErrChanged  = errors.New("the skill was changed meanwhile")
+)
+
+// Skill is one skill without its source.
+type Skill struct {
+	Name        string
+	Description string
+	Size        int64
+	Modified    time.Time
+	inode       uint64
+}
+
+// Listing is what the directory holds.
+type Listing struct {
+	// Skills is sorted by name.
+	Skills []Skill
+	// Skipped counts what was not taken, by reason.
+	Skipped map[string]int
+}
+
+// Store is the skills of one directory. It is safe for concurrent use, also with code that changes the directory.
+type Store struct {
+	root     *os.Root
+	dir      string
+	readOnly bool
+}
+
+// Open opens the directory. With readOnly every change is refused with ErrReadOnly.
+func Open(dir string, readOnly bool) (*Store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the skills directory: %w", err)
+	}
+	return &Store{root: root, dir: dir, readOnly: readOnly}, nil
+}
+
+// Close closes the directory.
+func (s *Store) Close() error { return s.root.Close() }
+
+// ReadOnly reports whether changes are refused.
+func (s *Store) ReadOnly() bool { return s.readOnly }
+
+// ValidName reports whether a skill may be called so: letters, digits, - and _, beginning with a letter or digit, at most 64.
+func ValidName(name string) bool {
+	if name == "" || len(name) > 64 {
+		return false
+	}
+	for i, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case (c == '-' || c == '_') && i > 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// List lists the skills with their descriptions.
+func (s *Store) List() (Listing, error) {
+	l, err := s.scan()
+	if err != nil {
+		return l, err
+	}
+	for i := range l.Skills {
+		l.Skills[i].Description = s.describe(l.Skills[i].Name)
+	}
+	return l, nil
+}
+
+// Names lists the names of the skills, sorted.
+func (s *Store) Names() []string {
+	l, err := s.scan()
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(l.Skills))
+	for i, k := range l.Skills {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// scan lists the skills without opening any.
+func (s *Store) scan() (Listing, error) {
+	l := Listing{Skipped: map[string]int{}}
+	dir, err := s.root.Open(".")
+	if err != nil {
+		return l, fmt.Errorf("reading the skills directory: %w", err)
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(maxEntries)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return l, fmt.Errorf("reading the skills directory: %w", err)
+	}
+	if len(entries) == maxEntries {
+		l.Skipped["too many files"]++
+	}
+	for _, e := range entries {
+		name, is := strings.CutSuffix(e.Name(), extension)
+		if strings.HasPrefix(e.Name(), ".") || !is {
+			continue // our own unfinished writes, and what is no module
+		}
+		if !ValidName(name) {
+			l.Skipped["not a skill name"]++
+			continue
+		}
+		info, err := s.root.Lstat(e.Name())
+		if err != nil {
+			continue // gone meanwhile
+		}
+		if reason := refuse(info); reason != "" {
+			l.Skipped[reason]++
+			continue
+		}
+		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inode(info)})
+	}
+	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	if len(l.Skills) > MaxCount {
+		l.Skipped["too many skills"] += len(l.Skills) - MaxCount
+		l.Skills = l.Skills[:MaxCount]
+	}
+	return l, nil
+}
+
+// refuse says why a file is not taken, or is empty.
+func refuse(info fs.FileInfo) string {
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case !info.Mode().IsRegular():
+		return "not a regular file"
+	case links(info) > 1:
+		return "hard link"
+	case info.Size() > MaxSize:
+		return "too large"
+	}
+	return ""
+}
+
+func links(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 1
+}
+
+func inode(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
+// open opens a skill for reading. os.Root follows links that stay inside, so the file is looked at before and after it is
+// opened: it must be the same one, and no link.
+func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
+	if !ValidName(name) {
+		return nil, nil, fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64)", ErrName, name)
+	}
+	before, err := s.root.Lstat(name + extension)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the skill: %w", err)
+	}
+	if links(before) == 0 { // replaced between the look at its name and the look at itself
+		return nil, nil, ErrChanged
+	}
+	if reason := refuse(before); reason != "" {
+		return nil, nil, fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, reason)
+	}
+	f, err := s.root.OpenFile(name+extension, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, ErrChanged
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the skill: %w", err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !os.SameFile(before, info), links(info) == 0:
+		err = ErrChanged
+	case refuse(info) != "":
+		err = fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, refuse(info))
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// readTries is how often a skill is read again that was replaced just then.
+const readTries = 5
+
+// Read gives a skill and its source as valid UTF-8. ErrNotFound also for what List skips.
+func (s *Store) Read(name string) (Skill, string, error) {
+	for try := 1; ; try++ {
+		k, source, err := s.read(name)
+		if !errors.Is(err, ErrChanged) || try == readTries {
+			return k, source, err
+		}
+	}
+}
+
+func (s *Store) read(name string) (Skill, string, error) {
+	f, info, err := s.open(name)
+	if err != nil {
+		return Skill{}, "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return Skill{}, "", fmt.Errorf("reading the skill: %w", err)
+	}
+	if len(data) > MaxSize {
+		return Skill{}, "", fmt.Errorf("%w: %s is skipped (too large)", ErrNotFound, name)
+	}
+	source := strings.ToValidUTF8(string(data), "\uFFFD")
+	return Skill{Name: name, Description: Describe(source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info)}, source, nil
+}
+
+// describe reads only the head of a skill.
+func (s *Store) describe(name string) string {
+	f, _, err := s.open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, headSize))
+	if err != nil {
+		return ""
+	}
+	return Describe(strings.ToValidUTF8(string(head), "\uFFFD"))
+}

@@ -1,0 +1,320 @@
+package skill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+	"unicode"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/skills"
+)
+
+const hello = "/** @description Says hello */\nexport const hello = 1;\n"
+
+// open opens a store with these files.
+func open(t *testing.T, files map[string]string) (*skill.Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		put(t, dir, name, text)
+	}
+	s, err := skill.Open(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s, dir
+}
+
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestList(t *testing.T) {
+	s, _ := open(t, map[string]string{"b.ts": hello, "a_1.ts": "export {}", "README.md": "no skill", ".hidden.ts": "x", "notes.ts.bak": "x"})
+	l, err := s.List()
+	must(t, err)
+	if len(l.Skills) != 2 || l.Skills[0].Name != "a_1" || l.Skills[1].Name != "b" || l.Skills[1].Description != "Says hello" {
+		t.Errorf("got %+v", l.Skills)
+	}
+	if len(l.Skipped) != 0 {
+		t.Errorf("skipped %v", l.Skipped)
+	}
+}
+
+// TestHostile: what hostile code can put into the directory is neither read nor listed, and reading it fails as not found.
+func TestHostile(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret.ts")
+	must(t, os.WriteFile(outside, []byte("outside"), 0o600))
+	s, dir := open(t, map[string]string{"good.ts": hello, "large.ts": strings.Repeat("x", skill.MaxSize+1), "bad name.ts": "x", "über.ts": "x", strings.Repeat("n", 65) + ".ts": "x"})
+	must(t, os.Symlink(outside, filepath.Join(dir, "link.ts")))
+	must(t, os.Symlink("good.ts", filepath.Join(dir, "inner.ts")))
+	must(t, os.Symlink("/etc", filepath.Join(dir, "etc.ts")))
+	must(t, os.Symlink("loop.ts", filepath.Join(dir, "loop.ts")))
+	must(t, os.Mkdir(filepath.Join(dir, "folder.ts"), 0o700))
+	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe.ts"), 0o600))
+	put(t, dir, "hard1.ts", hello)
+	must(t, os.Link(filepath.Join(dir, "hard1.ts"), filepath.Join(dir, "hard2.ts")))
+
+	l, err := s.List()
+	must(t, err)
+	if len(l.Skills) != 1 || l.Skills[0].Name != "good" {
+		t.Errorf("listed %+v", l.Skills)
+	}
+	want := map[string]int{"symbolic link": 4, "not a regular file": 2, "hard link": 2, "too large": 1, "not a skill name": 3}
+	if fmt.Sprint(l.Skipped) != fmt.Sprint(want) {
+		t.Errorf("skipped %v, want %v", l.Skipped, want)
+	}
+	for _, name := range []string{"link", "inner", "etc", "loop", "folder", "pipe", "hard1", "hard2", "large", "missing"} {
+		if _, text, err := s.Read(name); !errors.Is(err, skill.ErrNotFound) {
+			t.Errorf("read %s: %q, %v", name, text, err)
+		}
+		if _, err := s.Patch(name, "<<<<<<< SEARCH\noutside\n=======\nx\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrNotFound) {
+			t.Errorf("patched %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "../x", "a/b", "/etc/passwd", "a\x00b", "-a", "_a", "a b", "a.ts", "ä", strings.Repeat("a", 65)} {
+		if _, _, err := s.Read(name); !errors.Is(err, skill.ErrName) {
+			t.Errorf("read %q: %v", name, err)
+		}
+		if err := s.Delete(name); !errors.Is(err, skill.ErrName) {
+			t.Errorf("deleted %q: %v", name, err)
+		}
+	}
+	// A link itself may be deleted, never what it points to.
+	must(t, s.Delete("link"))
+	if text, err := os.ReadFile(outside); err != nil || string(text) != "outside" {
+		t.Errorf("the file outside: %q, %v", text, err)
+	}
+	if err := s.Delete("folder"); !errors.Is(err, skill.ErrNotFound) {
+		t.Errorf("deleted a folder: %v", err)
+	}
+}
+
+func TestTooMany(t *testing.T) {
+	s, dir := open(t, nil)
+	for i := range 2500 {
+		put(t, dir, fmt.Sprintf("s%05d.ts", i), "")
+	}
+	start := time.Now()
+	l, err := s.List()
+	must(t, err)
+	if len(l.Skills) != skill.MaxCount || l.Skipped["too many files"] != 1 || l.Skipped["too many skills"] == 0 {
+		t.Errorf("%d skills, skipped %v", len(l.Skills), l.Skipped)
+	}
+	t.Logf("2500 files in %v", time.Since(start))
+}
+
+func TestDescribe(t *testing.T) {
+	for _, c := range []struct{ name, source, want string }{
+		{"JSDoc", "/**\n * @description Adds two\n *   numbers.\n *\n * More.\n * @param a\n */\nexport {}", "Adds two numbers."},
+		{"line comments", "// A file.\n// @description Adds.\n// @author x\n", "Adds."},
+		{"behind a shebang and a licence", "#!/usr/bin/env deno\n// MIT\n\n/* @description Adds. */", "Adds."},
+		{"byte order mark", "\uFEFF// @description Adds.", "Adds."},
+		{"none", "export const description = '@description no';", ""},
+		{"only in the leading comment", "export {}\n// @description no", ""},
+		{"never ends", "/* @description Adds.", "Adds."},
+		{"control and invisible characters", "// @description a\x00b\x1b[31mc\u200b\u202ed\ufeffe\u2028f\tg", "ab[31mcde f g"},
+		{"cut", "// @description " + strings.Repeat("ä", 500), strings.Repeat("ä", 199) + "…"},
+		{"empty", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := skill.Describe(c.source); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPatch(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": "const a = 1;\nconst b = 2;\n"})
+	k, err := s.Patch("a", "<<<<<<< SEARCH\nconst b = 2;\n=======\nconst b = 3;\n>>>>>>> REPLACE")
+	must(t, err)
+	if _, text, _ := s.Read("a"); text != "const a = 1;\nconst b = 3;\n" || k.Size != int64(len(text)) {
+		t.Errorf("got %q, %+v", text, k)
+	}
+	if info, _ := os.Stat(filepath.Join(dir, "a.ts")); info.Mode().Perm() != 0o664 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	var mistake *patch.Error
+	_, err = s.Patch("a", "<<<<<<< SEARCH\nconst a = 1;\n=======\nx\n>>>>>>> REPLACE\n<<<<<<< SEARCH\nconst c = 2;\n=======\ny\n>>>>>>> REPLACE")
+	if !errors.As(err, &mistake) || mistake.Block != 2 {
+		t.Errorf("got %v", err)
+	}
+	if _, text, _ := s.Read("a"); text != "const a = 1;\nconst b = 3;\n" {
+		t.Errorf("a failed patch changed the skill: %q", text)
+	}
+	if _, err := s.Patch("new", "<<<<<<< SEARCH\n=======\n// @description New\n>>>>>>> REPLACE"); err != nil {
+		t.Errorf("a new skill: %v", err)
+	}
+	if _, err := s.Patch("a", "<<<<<<< SEARCH\nconst a = 1;\n=======\n"+strings.Repeat("x", skill.MaxSize)+"\n>>>>>>> REPLACE"); !errors.As(err, &mistake) {
+		t.Errorf("a skill that grows too large: %v", err)
+	}
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	if len(entries) != 2 {
+		t.Errorf("unfinished writes are left: %v", entries)
+	}
+}
+
+// TestPatchRace: while code rewrites a skill all the time, a patch applies to what it read or says that the skill changed;
+// it never undoes or mixes.
+func TestPatchRace(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": "version 0\n"})
+	var stop atomic.Bool
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 0; !stop.Load(); i++ {
+			tmp := filepath.Join(dir, ".w")
+			_ = os.WriteFile(tmp, fmt.Appendf(nil, "version 0\nround %d\n", i), 0o600)
+			_ = os.Rename(tmp, filepath.Join(dir, "a.ts"))
+		}
+	})
+	outcomes := map[string]int{}
+	defer func() {
+		stop.Store(true)
+		writer.Wait()
+		t.Log(outcomes)
+	}()
+	for range 300 {
+		_, err := s.Patch("a", "<<<<<<< SEARCH\nversion 0\n=======\nversion 0\n>>>>>>> REPLACE")
+		switch {
+		case err == nil:
+			outcomes["patched"]++
+		case errors.Is(err, skill.ErrChanged):
+			outcomes["changed"]++
+		default:
+			t.Fatal(err)
+		}
+		if _, text, err := s.Read("a"); err == nil && !strings.HasPrefix(text, "version 0\n") {
+			t.Fatalf("mixed: %q", text)
+		}
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	_, dir := open(t, map[string]string{"a.ts": hello})
+	s, err := skill.Open(dir, true)
+	must(t, err)
+	defer s.Close()
+	if _, err := s.Patch("a", "<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrReadOnly) {
+		t.Errorf("patch: %v", err)
+	}
+	if err := s.Delete("a"); !errors.Is(err, skill.ErrReadOnly) {
+		t.Errorf("delete: %v", err)
+	}
+	if _, text, err := s.Read("a"); err != nil || text != hello {
+		t.Errorf("read: %q, %v", text, err)
+	}
+}
+
+func TestSeed(t *testing.T) {
+	s, dir := open(t, map[string]string{"b.ts": "mine"})
+	shipped := fstest.MapFS{"a.ts": {Data: []byte("shipped a")}, "b.ts": {Data: []byte("shipped b")}, "skills.go": {Data: []byte("no")}}
+	if n, err := s.Seed(shipped); err != nil || n != 1 {
+		t.Errorf("first: %d, %v", n, err)
+	}
+	if _, text, _ := s.Read("b"); text != "mine" {
+		t.Errorf("the user's skill became %q", text)
+	}
+	must(t, s.Delete("a"))
+	put(t, dir, "b.ts", "mine 2")
+	if n, err := s.Seed(shipped); err != nil || n != 0 {
+		t.Errorf("again: %d, %v", n, err)
+	}
+	if names := s.Names(); !slices.Equal(names, []string{"b"}) {
+		t.Errorf("a deleted skill came back: %v", names)
+	}
+}
+
+func TestShipped(t *testing.T) {
+	s, _ := open(t, nil)
+	if n, err := s.Seed(skills.Files); err != nil || n != 3 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	l, err := s.List()
+	must(t, err)
+	for _, k := range l.Skills {
+		if len(k.Description) < 40 {
+			t.Errorf("%s: description %q", k.Name, k.Description)
+		}
+	}
+}
+
+func TestSince(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": "1", "b.ts": "1", "c.ts": "1"})
+	before := s.Snapshot()
+	put(t, dir, "a.ts", "22")
+	put(t, dir, "d.ts", "1")
+	must(t, os.Remove(filepath.Join(dir, "b.ts")))
+	got := fmt.Sprint(s.Snapshot().Since(before))
+	if want := "[{a changed} {b deleted} {d new}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := s.Snapshot().Since(s.Snapshot()); len(got) != 0 {
+		t.Errorf("nothing changed, got %v", got)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": "1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	changed := make(chan struct{}, 100)
+	var watch sync.WaitGroup
+	watch.Go(func() { s.Watch(ctx, logline.New(t.Output(), "text", nil), func() { changed <- struct{}{} }) })
+	time.Sleep(50 * time.Millisecond)
+	for i := range 50 { // a burst is told once or twice
+		put(t, dir, "b.ts", fmt.Sprint("x", i))
+	}
+	select {
+	case <-changed:
+	case <-time.After(5 * time.Second):
+		t.Fatal("a new skill was not told")
+	}
+	time.Sleep(500 * time.Millisecond)
+	if n := len(changed); n > 1 {
+		t.Errorf("a burst was told %d times", n+1)
+	}
+	cancel()
+	watch.Wait()
+}
+
+// FuzzDescribe: whatever a module says, its description is one short line of printable text.
+func FuzzDescribe(f *testing.F) {
+	f.Add("/** @description a\n * b */")
+	f.Add("// @description \x1b[2J\u202e")
+	f.Fuzz(func(t *testing.T, source string) {
+		d := skill.Describe(strings.ToValidUTF8(source, "\uFFFD"))
+		if n := len([]rune(d)); n > 200 {
+			t.Fatalf("%d characters", n)
+		}
+		for _, r := range d {
+			if !unicode.IsPrint(r) {
+				t.Fatalf("%q holds %U", d, r)
+			}
+		}
+	})
+}

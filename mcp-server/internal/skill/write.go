@@ -1,0 +1,152 @@
+package skill
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
+)
+
+// fileMode of what is written: the group of the slots may change it.
+const fileMode = 0o664
+
+// temporary begins the names of unfinished writes.
+const temporary = ".codeforge-"
+
+// Patch applies SEARCH/REPLACE blocks to a skill, all or none. A skill that does not exist is made by one block with an
+// empty SEARCH. The error is a *patch.Error when the blocks do not fit.
+func (s *Store) Patch(name, text string) (Skill, error) {
+	if s.readOnly {
+		return Skill{}, ErrReadOnly
+	}
+	blocks, err := patch.Parse(text)
+	if err != nil {
+		return Skill{}, err
+	}
+	before, source, err := s.Read(name)
+	create := errors.Is(err, ErrNotFound) && len(blocks) == 1 && blocks[0].Search == ""
+	if err != nil && !create {
+		return Skill{}, err
+	}
+	out, err := patch.Apply(source, blocks)
+	if err != nil {
+		return Skill{}, err
+	}
+	if len(out) > MaxSize {
+		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the skill would have %d bytes, %d are allowed.", len(out), MaxSize)}
+	}
+	return s.replace(name, out, before, create)
+}
+
+// replace writes a skill beside its place and moves it there, unless the skill is no longer the one that was read.
+func (s *Store) replace(name, source string, before Skill, create bool) (Skill, error) {
+	tmp, err := s.writeTemporary(source)
+	if err != nil {
+		return Skill{}, err
+	}
+	defer func() { _ = s.root.Remove(tmp) }()
+	if create {
+		// A link fails when the name has been taken meanwhile; a rename would not.
+		if err := s.root.Link(tmp, name+extension); err != nil {
+			return Skill{}, changedOr(err, fs.ErrExist)
+		}
+		return Skill{Name: name, Description: Describe(source), Size: int64(len(source))}, nil
+	}
+	now, err := s.root.Lstat(name + extension)
+	if err != nil {
+		return Skill{}, changedOr(err, fs.ErrNotExist)
+	}
+	if inode(now) != before.inode || !now.ModTime().Equal(before.Modified) || now.Size() != before.Size {
+		return Skill{}, ErrChanged
+	}
+	if err := s.root.Rename(tmp, name+extension); err != nil {
+		return Skill{}, fmt.Errorf("writing the skill: %w", err)
+	}
+	return Skill{Name: name, Description: Describe(source), Size: int64(len(source))}, nil
+}
+
+func changedOr(err, changed error) error {
+	if errors.Is(err, changed) {
+		return ErrChanged
+	}
+	return fmt.Errorf("writing the skill: %w", err)
+}
+
+// writeTemporary writes a file that nobody else could have put there.
+func (s *Store) writeTemporary(source string) (name string, err error) {
+	name = temporary + strings.ToLower(rand.Text())
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
+	if err != nil {
+		return "", fmt.Errorf("writing the skill: %w", err)
+	}
+	_, err = f.WriteString(source)
+	err = errors.Join(err, f.Chmod(fileMode), f.Sync(), f.Close())
+	if err != nil {
+		_ = s.root.Remove(name)
+		return "", fmt.Errorf("writing the skill: %w", err)
+	}
+	return name, nil
+}
+
+// Delete removes a skill. Whatever has the name is removed, a link included, but never a directory.
+func (s *Store) Delete(name string) error {
+	if s.readOnly {
+		return ErrReadOnly
+	}
+	if !ValidName(name) {
+		return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64)", ErrName, name)
+	}
+	info, err := s.root.Lstat(name + extension)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
+		return fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	if err != nil {
+		return fmt.Errorf("deleting the skill: %w", err)
+	}
+	if err := s.root.Remove(name + extension); err != nil {
+		return fmt.Errorf("deleting the skill: %w", err)
+	}
+	return nil
+}
+
+// seeded marks a directory that has been given the shipped skills.
+const seeded = ".codeforge-seeded"
+
+// Seed writes the shipped skills into a directory that has never been seeded. What is there already stays, and what the
+// user deleted does not come back. It reports how many were written.
+func (s *Store) Seed(shipped fs.FS) (int, error) {
+	mark, err := s.root.OpenFile(seeded, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
+	if errors.Is(err, fs.ErrExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("seeding skills: %w", err)
+	}
+	if err := mark.Close(); err != nil {
+		return 0, fmt.Errorf("seeding skills: %w", err)
+	}
+	files, err := fs.Glob(shipped, "*"+extension)
+	if err != nil {
+		return 0, fmt.Errorf("seeding skills: %w", err)
+	}
+	written := 0
+	for _, file := range files {
+		name := strings.TrimSuffix(file, extension)
+		source, err := fs.ReadFile(shipped, file)
+		if err != nil || !ValidName(name) {
+			return written, fmt.Errorf("seeding skill %s: %w", file, errors.Join(err, ErrName))
+		}
+		switch _, err := s.replace(name, string(source), Skill{}, true); {
+		case err == nil:
+			written++
+		case !errors.Is(err, ErrChanged): // the user has one of that name
+			return written, fmt.Errorf("seeding skill %s: %w", file, err)
+		}
+	}
+	return written, nil
+}

@@ -1,0 +1,193 @@
+package surface
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/output"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Where a result carries the run's receipt and its runapi.Exit for programs; a model does not see them.
+const (
+	receiptKey = "codeforge/receipt"
+	exitKey    = "codeforge/exit"
+)
+
+const executeExample = `{"code": "console.log(1 + 1)", "apis": ["stripe"], "timeout": 60}`
+
+func (s *Surface) addExecute() {
+	schema := fmt.Sprintf(`{"type":"object","required":["code"],"additionalProperties":false,"properties":{
+"code":{"type":"string","description":"One TypeScript module; console.log what you need"},
+"apis":{"type":"array","items":{"type":"string"},"description":"APIs the code uses; narrows the run to them"},
+"timeout":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"Seconds, default %d"}}}`,
+		int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
+	s.addTool(&mcp.Tool{
+		Name:        "execute_code",
+		Title:       "Run TypeScript",
+		Description: executeDescription,
+		Annotations: hints(false, true, false, true),
+		InputSchema: json.RawMessage(schema),
+	}, s.executeCode)
+}
+
+// executeCode runs code: arguments, run, result.
+func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	r, err := s.executeArguments(req.Params.Arguments)
+	if err != nil {
+		return failure(err.Error()), nil
+	}
+	r.Session = caller(req)
+	if s.cfg.Debug {
+		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
+	}
+	report := s.report(ctx, req)
+	r.Started = report.Running
+	stdout, stderr := output.New(s.cfg.OutputLimit), output.New(s.cfg.OutputLimit)
+	before := s.cfg.Skills.Snapshot()
+	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
+		stdout.WriteString(e.Stdout)
+		stderr.WriteString(e.Stderr)
+		report.Printed(e.Stdout)
+	})
+	report.Stop()
+	changes := s.cfg.Skills.Snapshot().Since(before)
+	if len(changes) > 0 {
+		s.shelf.refresh() // whoever asks after this result finds what it names
+	}
+	res := render(rendering{
+		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
+		changes: changes, catalog: s.cfg.Catalog.Catalog(), apis: r.APIs,
+	})
+	if s.cfg.Debug {
+		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
+	}
+	return res, nil
+}
+
+// executeArguments reads the arguments of execute_code.
+func (s *Surface) executeArguments(raw json.RawMessage) (execution.Request, error) {
+	a := argument.Read(raw, argument.Spec{Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample})
+	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true)}
+	if len(r.Code) > runapi.MaxCode {
+		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", len(r.Code), runapi.MaxCode))
+	}
+	most := s.cfg.TimeoutMax.Seconds()
+	seconds := a.Number("timeout", fmt.Sprintf("a number of seconds above 0, at most %.0f", most), most, s.cfg.TimeoutDefault.Seconds())
+	r.Timeout = time.Duration(seconds * float64(time.Second))
+	if raw := a.Texts("apis", `an array of names from list_apis, e.g. ["stripe"]`); raw != nil {
+		r.APIs = s.knownAPIs(a, raw)
+	}
+	return r, a.Err()
+}
+
+// knownAPIs checks names against the catalog, each once.
+func (s *Surface) knownAPIs(a *argument.Reader, names []string) []string {
+	var known, out []string
+	for _, api := range s.cfg.Catalog.Catalog().APIs {
+		known = append(known, api.Name)
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if contains(known, name) {
+			out = append(out, name)
+			continue
+		}
+		a.Mistake(noSuchAPI("apis", name, known))
+	}
+	return out
+}
+
+// noSuchAPI is the mistake of naming an API that is not there.
+func noSuchAPI(arg, name string, known []string) string {
+	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
+	switch near := argument.Nearest(name, known); {
+	case near != "":
+		return m + fmt.Sprintf("; did you mean %q?", near)
+	case len(known) == 0:
+		return m + "; none is configured"
+	case len(known) <= 20:
+		return m + "; there is " + strings.Join(known, ", ")
+	}
+	return m + "; list_apis lists them"
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions that of all clients of
+// the same name on the same machine.
+func caller(req *mcp.CallToolRequest) string {
+	if id := req.Session.ID(); id != "" {
+		return id
+	}
+	if req.Extra == nil || req.Extra.Header.Get(CallerHeader) == "" { // stdio, or the join socket
+		return fmt.Sprintf("%p", req.Session)
+	}
+	name := ""
+	if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil {
+		name = p.ClientInfo.Name
+	}
+	return req.Extra.Header.Get(CallerHeader) + " " + name
+}
+
+// CallerHeader is set by the transport on every request, in place of what a client may have sent: the machine that calls.
+const CallerHeader = "X-Codeforge-Caller"
+
+// report tells the client of the run, if it asked for that.
+func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {
+	token := req.Params.GetProgressToken()
+	send := func(ctx context.Context, done float64, message string) {
+		// An error means that the client has gone; its request ends by itself then.
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
+	}
+	if token == nil {
+		send = func(context.Context, float64, string) {}
+	}
+	return progress.Start(ctx, progress.Config{Send: send})
+}
+
+// explain is the one place that says to a model what went wrong with a run that has no exit. The log has the cause.
+func explain(err error, o execution.Outcome) string {
+	var busy *lease.BusyError
+	switch {
+	case errors.As(err, &busy) && busy.Waited == 0:
+		return fmt.Sprintf("Busy: all slots are taken and %d runs wait already. Nothing was run. Try again in a moment, with fewer calls at once.", busy.Waiting)
+	case errors.As(err, &busy):
+		return fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting)
+	case errors.Is(err, context.Canceled):
+		return "Cancelled: the run was stopped before it ended."
+	case errors.Is(err, runapi.ErrInterrupted):
+		return "The connection to the sandbox broke during the run. The code may have run in part: check before you run it again."
+	}
+	return "The sandbox is not available. Nothing was run. Try again in a few seconds; if it stays so, tell the user to look at the server's log; run id " + o.Run + "."
+}
+
+// logSkip notes what was skipped in the skills directory.
+func logSkip(log *slog.Logger, skipped map[string]int) {
+	for reason, n := range skipped {
+		log.Warn("skipped in the skills directory", logline.Tag("skill"), slog.String("reason", reason), slog.Int("count", n))
+	}
+}

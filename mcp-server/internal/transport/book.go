@@ -1,0 +1,109 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// book knows the sessions of the older protocol: when each was last used, what is open in it, and how to cancel that.
+type book struct {
+	mu       sync.Mutex
+	sessions map[string]*session
+}
+
+type session struct {
+	used time.Time
+	open map[*call]struct{}
+}
+
+// call is one request in flight.
+type call struct {
+	cancel context.CancelFunc
+}
+
+func newBook() *book { return &book{sessions: map[string]*session{}} }
+
+// enter notes a session that has begun.
+func (b *book) enter(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sessions[id] == nil {
+		b.sessions[id] = &session{used: time.Now(), open: map[*call]struct{}{}}
+	}
+}
+
+// begin notes a request of a session; the function it returns notes its end. An unknown session is not noted.
+func (b *book) begin(id string, c *call) func() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.sessions[id]
+	if s == nil {
+		return func() {}
+	}
+	s.used = time.Now()
+	s.open[c] = struct{}{}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(s.open, c)
+		s.used = time.Now()
+	}
+}
+
+// cancel cancels what is open in a session.
+func (b *book) cancel(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sessions[id]; s != nil {
+		for c := range s.open {
+			c.cancel()
+		}
+	}
+}
+
+// remove forgets a session.
+func (b *book) remove(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sessions, id)
+}
+
+// len is how many sessions there are.
+func (b *book) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.sessions)
+}
+
+// idle lists the sessions without an open request that were last used before the given time, the longest unused first
+// when most is 1.
+func (b *book) idle(before time.Time, most int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var ids []string
+	for id, s := range b.sessions {
+		if len(s.open) > 0 || s.used.After(before) {
+			continue
+		}
+		if most == 1 && len(ids) == 1 {
+			if s.used.Before(b.sessions[ids[0]].used) {
+				ids[0] = id
+			}
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// keep forgets every session that is not in the set.
+func (b *book) keep(live map[string]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, s := range b.sessions {
+		if !live[id] && len(s.open) == 0 {
+			delete(b.sessions, id)
+		}
+	}
+}

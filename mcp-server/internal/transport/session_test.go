@@ -1,0 +1,107 @@
+package transport_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
+)
+
+// TestIdle: a session without an open request ends when it was idle for long; one that is listened to does not.
+func TestIdle(t *testing.T) {
+	f := serve(t, transport.Config{SessionIdle: 200 * time.Millisecond})
+	idle, live := f.begin(t), f.begin(t)
+	_, stop := f.listenStream(t, live)
+	time.Sleep(700 * time.Millisecond)
+	if code, _ := f.answer(t, oldVersion, idle, call(2, "sleep")); code != http.StatusNotFound {
+		t.Errorf("the idle session: %d", code)
+	}
+	if code, _ := f.answer(t, oldVersion, live, call(2, "sleep")); code != http.StatusOK {
+		t.Errorf("the session that is listened to: %d", code)
+	}
+	stop()
+	time.Sleep(700 * time.Millisecond)
+	if n := f.handler.Sessions(); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// TestSessionCap: at the limit the longest idle session makes room, one in use never does.
+func TestSessionCap(t *testing.T) {
+	f := serve(t, transport.Config{MaxSessions: 3})
+	live := f.begin(t)
+	_, stop := f.listenStream(t, live)
+	defer stop()
+	first, second := f.begin(t), f.begin(t)
+	f.answer(t, oldVersion, first, call(2, "sleep")) // used last
+	third := f.begin(t)
+	for id, want := range map[string]int{live: http.StatusOK, first: http.StatusOK, third: http.StatusOK, second: http.StatusNotFound} {
+		if code, _ := f.answer(t, oldVersion, id, call(3, "sleep")); code != want {
+			t.Errorf("session %v: %d, want %d", id == second, code, want)
+		}
+	}
+	_, stop1 := f.listenStream(t, first)
+	defer stop1()
+	_, stop3 := f.listenStream(t, third)
+	defer stop3()
+	if code, _ := f.answer(t, "", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`); code != http.StatusServiceUnavailable {
+		t.Errorf("a session too many: %d", code)
+	}
+}
+
+// TestDrain: what runs may end, nothing new begins, and after the time what runs is cancelled.
+func TestDrain(t *testing.T) {
+	f := serve(t, transport.Config{})
+	id := f.begin(t)
+	var body string
+	var done sync.WaitGroup
+	done.Go(func() { _, body = f.answer(t, oldVersion, id, call(2, "sleep")) })
+	for f.handler.Calls() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	f.handler.Drain(ctx)
+	done.Wait()
+	if !strings.Contains(body, "slept") {
+		t.Errorf("the running call: %s", body)
+	}
+	if code, _ := f.answer(t, oldVersion, id, call(3, "sleep")); code != http.StatusServiceUnavailable {
+		t.Errorf("a new call: %d", code)
+	}
+}
+
+func TestCloseCancels(t *testing.T) {
+	f := serve(t, transport.Config{})
+	for _, version := range []string{oldVersion, newVersion} {
+		session, body := "", newCall("wait")
+		if version == oldVersion {
+			session, body = f.begin(t), call(2, "wait")
+		}
+		go func() {
+			resp, err := f.post(t.Context(), t, version, session, body)
+			if err == nil {
+				resp.Body.Close()
+			}
+		}()
+		receive(t, f.began, "the call")
+	}
+	_, stop := f.listenStream(t, f.begin(t))
+	defer stop()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	f.handler.Close(ctx)
+	for range 2 {
+		if how := receive(t, f.ended, "its end"); how != "cancelled" {
+			t.Errorf("a call was %s", how)
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

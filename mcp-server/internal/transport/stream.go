@@ -1,0 +1,152 @@
+package transport
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// stream is the answer to one request. It adds a comment to an event stream that is silent for long, since HTTP clients
+// and proxies cut silent connections, and gives up on a client that does not read.
+//
+// The MCP SDK writes one whole event at a time, so a comment between two writes never breaks an event.
+type stream struct {
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	header http.Header // what the SDK sets; copied to w when the answer begins
+	cfg    *Config
+
+	mu     sync.Mutex
+	began  bool
+	events bool // the answer is an event stream
+	over   bool
+	timer  *time.Timer
+	// announced is called with the session id of an answer that begins a session.
+	announced func(id string)
+}
+
+// comment is a line that readers of event streams skip.
+const comment = ": still here\n\n"
+
+// chunk is how much is written under one deadline.
+const chunk = 64 << 10
+
+func newStream(w http.ResponseWriter, cfg *Config) *stream {
+	return &stream{w: w, rc: http.NewResponseController(w), header: http.Header{}, cfg: cfg}
+}
+
+// Header is what the SDK sets.
+func (s *stream) Header() http.Header { return s.header }
+
+// WriteHeader begins the answer.
+func (s *stream) WriteHeader(code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin(code)
+}
+
+// begin begins the answer unless it has begun.
+func (s *stream) begin(code int) {
+	if s.began || s.over {
+		return
+	}
+	s.began = true
+	for name, values := range s.header {
+		s.w.Header()[name] = values
+	}
+	s.events = strings.HasPrefix(s.header.Get("Content-Type"), "text/event-stream")
+	if id := s.header.Get(sessionHeader); id != "" && s.announced != nil {
+		s.announced(id)
+	}
+	s.w.WriteHeader(code)
+}
+
+// Write writes, in parts with a deadline each.
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return 0, http.ErrHandlerTimeout
+	}
+	s.begin(http.StatusOK)
+	s.rest()
+	written := 0
+	for len(p) > 0 {
+		part := p[:min(len(p), chunk)]
+		s.deadline()
+		n, err := s.w.Write(part)
+		written += n
+		if err != nil {
+			return written, err
+		}
+		p = p[len(part):]
+	}
+	return written, nil
+}
+
+// FlushError implements what http.ResponseController looks for.
+func (s *stream) FlushError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil
+	}
+	s.deadline()
+	return s.rc.Flush()
+}
+
+// deadline gives the client time to read what comes next.
+func (s *stream) deadline() {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTime)) // not supported: no deadline
+}
+
+// rest begins the silence anew.
+func (s *stream) rest() {
+	if s.timer != nil {
+		s.timer.Reset(s.cfg.Comment)
+	}
+}
+
+// listen begins to watch for silence. The request must have been read.
+func (s *stream) listen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(s.cfg.Comment, s.silent)
+}
+
+// silent writes a comment. An answer that has not begun by now is an event stream whose first event takes long.
+func (s *stream) silent() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.began && !s.events {
+		return
+	}
+	if !s.began {
+		s.began, s.events = true, true
+		s.w.Header().Set("Content-Type", "text/event-stream")
+		s.w.Header().Set("Cache-Control", "no-cache, no-transform")
+		s.w.WriteHeader(http.StatusOK)
+	}
+	s.deadline()
+	if _, err := s.w.Write([]byte(comment)); err == nil {
+		_ = s.rc.Flush()
+		s.rest()
+	}
+}
+
+// close ends the stream. What is still buffered gets its time, and later writes are refused.
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if !s.began { // nothing was written: net/http answers 200 with these headers
+		for name, values := range s.header {
+			s.w.Header()[name] = values
+		}
+	}
+	s.deadline()
+}

@@ -1,0 +1,338 @@
+// Package transport serves MCP over Streamable HTTP, in both eras of the protocol, for one mcp.Server.
+//
+// The SDK's handler speaks either the era with sessions (until 2025-11-25) or the one without (from 2026-07-28) well, so
+// there are two of them, chosen by a header. Around them is what the SDK leaves to its user: a call is cancelled when its
+// client goes away, when its session is deleted and when the server stops; bodies, batches and sessions are bounded; a
+// session with an open request is never dropped for being idle; silent streams are kept alive.
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
+)
+
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+	// callHeader carries the id of a request to the middleware. What a client sends under this name is dropped.
+	callHeader = "X-Codeforge-Call"
+	// sessionless is the first protocol version without sessions.
+	sessionless = "2026-07-28"
+)
+
+// Config configures a Handler. Zero fields get the defaults named there.
+type Config struct {
+	Server *mcp.Server
+	Log    *slog.Logger
+	// MaxBody is the largest request, in bytes. Zero means 16 MiB.
+	MaxBody int64
+	// MaxBatch is how many messages one request may hold. Zero means 32.
+	MaxBatch int
+	// MaxSessions is how many sessions there may be. At the limit the longest idle one makes room. Zero means 2,000.
+	MaxSessions int
+	// SessionIdle is how long a session without any open request is kept. Zero means 24 h.
+	SessionIdle time.Duration
+	// Comment is after how much silence a comment is sent on an event stream. Zero means 20 s.
+	Comment time.Duration
+	// WriteTime is how long a client may take to read 64 KiB. Zero means 30 s.
+	WriteTime time.Duration
+	// ReadTime is how long a client may take to send a request. Zero means 60 s.
+	ReadTime time.Duration
+}
+
+// Handler is the endpoint /mcp. Make it with New, end it with Close.
+type Handler struct {
+	cfg    Config
+	legacy http.Handler // with sessions
+	modern http.Handler // without
+	book   *book
+
+	posts    sync.Map // id -> context of the request
+	calls    atomic.Int64
+	draining atomic.Bool
+
+	mu       sync.Mutex
+	inFlight map[*call]struct{}
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// New makes the handler of a server and adds its middleware to it.
+func New(cfg Config) *Handler {
+	setDefault(&cfg.MaxBody, 16<<20)
+	setDefault(&cfg.MaxBatch, 32)
+	setDefault(&cfg.MaxSessions, 2000)
+	setDefault(&cfg.SessionIdle, 24*time.Hour)
+	setDefault(&cfg.Comment, 20*time.Second)
+	setDefault(&cfg.WriteTime, 30*time.Second)
+	setDefault(&cfg.ReadTime, 60*time.Second)
+	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*call]struct{}{}, done: make(chan struct{})}
+	options := mcp.StreamableHTTPOptions{
+		MaxRequestBodyBytes:          -1,   // bounded here, before anything is parsed
+		DisableLocalhostProtection:   true, // package guard checks the Host on every bind
+		PropagateRequestCancellation: true,
+	}
+	server := func(*http.Request) *mcp.Server { return cfg.Server }
+	h.legacy = mcp.NewStreamableHTTPHandler(server, &options)
+	stateless := options
+	stateless.Stateless = true
+	h.modern = mcp.NewStreamableHTTPHandler(server, &stateless)
+	cfg.Server.AddReceivingMiddleware(h.bridge)
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	go h.reap(ctx)
+	return h
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// ServeHTTP serves one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.draining.Load() {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "the server is stopping", http.StatusServiceUnavailable)
+		return
+	}
+	s := newStream(w, &h.cfg)
+	defer s.close()
+	if !h.readBody(s, w, r) {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	c := &call{cancel: cancel}
+	h.note(c, true)
+	defer h.note(c, false)
+
+	id := rand.Text()
+	r.Header.Set(callHeader, id)
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	r.Header.Set(surface.CallerHeader, host)
+	h.posts.Store(id, ctx)
+	defer h.posts.Delete(id)
+
+	s.listen()
+	if r.Header.Get(versionHeader) >= sessionless {
+		h.modern.ServeHTTP(s, r)
+		return
+	}
+	h.serveSession(s, r, c)
+}
+
+// serveSession serves a request of the era with sessions.
+func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
+	id := r.Header.Get(sessionHeader)
+	switch {
+	case r.Method == http.MethodDelete:
+		h.book.cancel(id)
+		h.legacy.ServeHTTP(s, r)
+		h.book.remove(id)
+		return
+	case id == "" && r.Method == http.MethodPost:
+		if !h.room() {
+			http.Error(s, "too many sessions are in use", http.StatusServiceUnavailable)
+			return
+		}
+		s.announced = h.book.enter
+	}
+	end := h.book.begin(id, c)
+	defer end()
+	h.legacy.ServeHTTP(s, r)
+}
+
+// note keeps the set of requests in flight.
+func (h *Handler) note(c *call, in bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if in {
+		h.inFlight[c] = struct{}{}
+	} else {
+		delete(h.inFlight, c)
+	}
+}
+
+// readBody reads the whole body of a POST, so that its size and number of messages are known before the SDK sees it. It
+// reports false after having answered.
+func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodPost {
+		return true
+	}
+	_ = s.rc.SetReadDeadline(time.Now().Add(h.cfg.ReadTime)) // not supported: no deadline
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBody))
+	_ = s.rc.SetReadDeadline(time.Time{})
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		http.Error(s, "the request has more bytes than are allowed", http.StatusRequestEntityTooLarge)
+		return false
+	case err != nil:
+		http.Error(s, "the request could not be read", http.StatusBadRequest)
+		return false
+	}
+	if first := bytes.TrimLeft(body, " \t\r\n"); len(first) > 0 && first[0] == '[' && messages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
+		http.Error(s, "the batch has more messages than are allowed", http.StatusRequestEntityTooLarge)
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	return true
+}
+
+// messages counts the elements of a JSON array, not further than one beyond most.
+func messages(array []byte, most int) int {
+	dec := json.NewDecoder(bytes.NewReader(array))
+	if _, err := dec.Token(); err != nil {
+		return 0
+	}
+	n := 0
+	for dec.More() && n <= most {
+		var raw json.RawMessage
+		if dec.Decode(&raw) != nil {
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+// bridge is a middleware that cancels a tool call when its request ends before it: the client went away, its session was
+// deleted, or the server stops. Without that a run would go on for nobody.
+func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method != "tools/call" {
+			return next(ctx, method, req)
+		}
+		h.calls.Add(1)
+		defer h.calls.Add(-1)
+		if extra := req.GetExtra(); extra != nil {
+			if post, ok := h.posts.Load(extra.Header.Get(callHeader)); ok {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				stop := context.AfterFunc(post.(context.Context), cancel)
+				defer stop()
+			}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// room reports whether there is room for one more session, making some if need be.
+func (h *Handler) room() bool {
+	if h.book.len() < h.cfg.MaxSessions {
+		return true
+	}
+	live := map[string]bool{}
+	for s := range h.cfg.Server.Sessions() {
+		live[s.ID()] = true
+	}
+	h.book.keep(live)
+	if h.book.len() < h.cfg.MaxSessions {
+		return true
+	}
+	ids := h.book.idle(time.Now(), 1)
+	h.end(ids)
+	return len(ids) > 0
+}
+
+// end closes sessions.
+func (h *Handler) end(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	gone := map[string]bool{}
+	for _, id := range ids {
+		gone[id] = true
+		h.book.cancel(id)
+		h.book.remove(id)
+	}
+	for s := range h.cfg.Server.Sessions() {
+		if gone[s.ID()] {
+			_ = s.Close()
+		}
+	}
+	h.cfg.Log.Info("sessions ended", logline.Tag("mcp"), slog.Int("count", len(ids)), slog.Int("left", h.book.len()))
+}
+
+// reap ends idle sessions until ctx ends.
+func (h *Handler) reap(ctx context.Context) {
+	defer close(h.done)
+	tick := time.NewTicker(min(time.Minute, h.cfg.SessionIdle/2))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			h.end(h.book.idle(time.Now().Add(-h.cfg.SessionIdle), 0))
+		}
+	}
+}
+
+// Sessions is how many sessions there are.
+func (h *Handler) Sessions() int { return h.book.len() }
+
+// Calls is how many tool calls are running, also those that came by another transport.
+func (h *Handler) Calls() int { return int(h.calls.Load()) }
+
+// Drain refuses new requests and waits for running tool calls until ctx ends.
+func (h *Handler) Drain(ctx context.Context) {
+	h.draining.Store(true)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for h.calls.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Close refuses new requests, cancels what runs, waits for it until ctx ends, and ends every session.
+func (h *Handler) Close(ctx context.Context) {
+	h.draining.Store(true)
+	h.stop()
+	<-h.done
+	h.mu.Lock()
+	for c := range h.inFlight {
+		c.cancel()
+	}
+	h.mu.Unlock()
+	h.Drain(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for s := range h.cfg.Server.Sessions() {
+			_ = s.Close() // waits for the handlers of the session
+		}
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// skip ends a test that this machine cannot run.
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "egress-proxy")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "egress-proxy")
+	cmd := exec.Command("go", "build", "-o", path, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := build(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// process is a running egress-proxy.
+type process struct {
+	cmd    *exec.Cmd
+	dir    string
+	client *controlapi.Client
+	logs   *logs
+}
+
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start runs the binary, as built for use, until the test ends; it must then stop cleanly.
+func start(t *testing.T, mode string, env []string, files ...*os.File) *process {
+	t.Helper()
+	path, err := build()
+	must(t, err)
+	p := &process{dir: t.TempDir(), logs: &logs{}}
+	api := filepath.Join(p.dir, "apis", "demo")
+	must(t, os.MkdirAll(api, 0o755))
+	must(t, os.WriteFile(filepath.Join(api, "config.json"),
+		[]byte(`{"description": "d", "domains": ["api.demo.test"], "credentials": {"DEMO_TOKEN": "value-of-demo-token"}}`), 0o600))
+	socket := filepath.Join(p.dir, "c.sock")
+	p.cmd = exec.Command(path, "--mode", mode, "--apis", filepath.Join(p.dir, "apis"), "--ca-private", filepath.Join(p.dir, "private"),
+		"--ca-public", filepath.Join(p.dir, "public"), "--control", socket)
+	p.cmd.Env, p.cmd.ExtraFiles, p.cmd.Stderr = append([]string{"PATH=" + os.Getenv("PATH")}, env...), files, p.logs
+	must(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("it did not stop cleanly: %v\n%s", err, p.logs)
+		}
+	})
+	p.client = controlapi.NewClient(socket)
+	t.Cleanup(p.client.Close)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if h, err := p.client.Health(context.Background()); err == nil && h.Ready {
+			return p
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not ready after 10 s:\n%s", p.logs)
+		}
+	}
+}
+
+// slotFiles are the sockets of slot 0 as a supervisor hands them over.
+func slotFiles(t *testing.T) (env []string, files []*os.File, https string) {
+	t.Helper()
+	var names []string
+	for _, k := range []slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSTCP} {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		must(t, err)
+		f, err := l.(*net.TCPListener).File()
+		must(t, err)
+		if k == slot.HTTPS {
+			https = l.Addr().String()
+		}
+		l.Close()
+		files, names = append(files, f), append(names, slot.FileName(0, k))
+	}
+	u, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	must(t, err)
+	f, err := u.(*net.UDPConn).File()
+	must(t, err)
+	u.Close()
+	files, names = append(files, f), append(names, slot.FileName(0, slot.DNSUDP))
+	t.Cleanup(func() {
+		for _, f := range files {
+			f.Close()
+		}
+	})
+	return slot.Environ(names), files, https
+}
+
+// TestPrivileges: once it serves, no thread has a capability but the one that reads apis/, and nothing can be added.
+func TestPrivileges(t *testing.T) {
+	env, files, _ := slotFiles(t)
+	p := start(t, "embedded", env, files...)
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.cmd.Process.Pid))
+	must(t, err)
+	if len(tasks) == 0 {
+		t.Fatal("it has no threads")
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		must(t, err)
+		for _, want := range []string{"CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s has no %q", task, want)
+			}
+		}
+		for _, set := range []string{"CapPrm", "CapEff"} {
+			if !strings.Contains(string(text), set+":\t0000000000000004") && !strings.Contains(string(text), set+":\t0000000000000000") {
+				t.Errorf("%s: %s is more than CAP_DAC_READ_SEARCH:\n%s", task, set, text)
+			}
+		}
+	}
+	var core unix.Rlimit
+	must(t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_CORE, nil, &core))
+	if core.Cur != 0 || core.Max != 0 {
+		t.Errorf("it may write core files of %d bytes", core.Max)
+	}
+}
+
+// TestReloadSignal: SIGHUP reads apis/ again.
+func TestReloadSignal(t *testing.T) {
+	env, files, _ := slotFiles(t)
+	p := start(t, "embedded", env, files...)
+	before, err := p.client.Catalog(context.Background())
+	must(t, err)
+	must(t, os.RemoveAll(filepath.Join(p.dir, "apis", "demo")))
+	must(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		now, err := p.client.Catalog(context.Background())
+		must(t, err)
+		if now.Version != before.Version && len(now.APIs) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the catalog did not change")
+		}
+	}
+}
+
+// TestFailedStarts: each mistake is one clear error.
+func TestFailedStarts(t *testing.T) {
+	dir := t.TempDir()
+	good := []string{"--mode", "embedded", "--apis", dir, "--ca-private", dir + "/a", "--ca-public", dir + "/b", "--control", dir + "/c.sock"}
+	for name, c := range map[string]struct {
+		args []string
+		env  map[string]string
+		want string
+	}{
+		"no mode":        {[]string{}, nil, `--mode "": want embedded or gateway`},
+		"no directory":   {[]string{"--mode", "gateway"}, nil, "is missing"},
+		"argument":       {append(good, "x"), nil, `unexpected argument "x"`},
+		"setting":        {good, map[string]string{"YOLO_MODE": "perhaps"}, "YOLO_MODE"},
+		"no listeners":   {good, nil, "no listener was inherited"},
+		"wrong count":    {good, map[string]string{"LISTEN_FDS": "2", "LISTEN_FDNAMES": "slot0-http"}, "does not count"},
+		"wrong name":     {good, map[string]string{"LISTEN_FDS": "1", "LISTEN_FDNAMES": "door"}, "want slotN-kind"},
+		"unknown option": {[]string{"--colour"}, nil, "flag provided but not defined"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			err := run(context.Background(), c.args, func(k string) string { return c.env[k] }, &stderr, &stderr)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if err := run(context.Background(), []string{"health", "--control", dir + "/c.sock"}, os.Getenv, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
+		t.Error("nobody serves, and health is content")
+	}
+}

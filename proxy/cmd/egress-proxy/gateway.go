@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/firewall"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/privilege"
+)
+
+// gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is led to
+// a port that nobody serves.
+func gateway() (inputs, error) {
+	in := inputs{asker: asker}
+	ctx := context.Background()
+	var lc net.ListenConfig
+	for _, p := range []struct {
+		port uint16
+		tls  bool
+	}{{firewall.HTTPPort, false}, {firewall.HTTPSPort, true}} {
+		l, err := lc.Listen(ctx, "tcp4", at(p.port))
+		if err != nil {
+			return in, fmt.Errorf("gateway mode: %w", err)
+		}
+		in.listeners = append(in.listeners, entrance.Listener{TCP: l.(*net.TCPListener), TLS: p.tls})
+	}
+	l, err := lc.Listen(ctx, "tcp4", at(firewall.DNSPort))
+	if err != nil {
+		return in, fmt.Errorf("gateway mode: %w", err)
+	}
+	in.streams = append(in.streams, l)
+	p, err := lc.ListenPacket(ctx, "udp4", at(firewall.DNSPort))
+	if err != nil {
+		return in, fmt.Errorf("gateway mode: %w", err)
+	}
+	in.packets = append(in.packets, p)
+	_, err = firewall.Install()
+	return in, err
+}
+
+// at is a port of the proxy's address on the sandbox's network, and on no other.
+func at(port uint16) string { return netip.AddrPortFrom(slot.ProxyAddr, port).String() }
+
+// secure gives up what only the start needs.
+func secure() error { return privilege.Drop() }

@@ -1,0 +1,112 @@
+// Command egress-proxy is the only way out of the sandbox.
+//
+//	egress-proxy --mode embedded|gateway --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
+//	egress-proxy health --control SOCKET [--linger TIME]
+//
+// In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
+// firewall of its container and listens itself; a connection's slot is its source address. Settings come from the
+// environment (catalog/settings). SIGHUP reads apis/ again, SIGTERM and SIGINT stop cleanly.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/catalog/linger"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// gcPercent trades a few megabytes for shorter tails: the heap is small, and most of it is buffers in use.
+const gcPercent = 200
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	debug.SetGCPercent(gcPercent)
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "egress-proxy: "+err.Error())
+		}
+		os.Exit(1)
+	}
+}
+
+// run is the whole command. It returns nil after a clean stop.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "health" {
+		return health(ctx, args[1:], stdout, stderr)
+	}
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, o, getenv, stderr)
+}
+
+// options are the command line.
+type options struct {
+	mode            string
+	apis            string
+	private, public string
+	control         string
+	profile         bool
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("egress-proxy", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.mode, "mode", "", "`embedded` (inherited listeners) or gateway (a container between two networks)")
+	fs.StringVar(&o.apis, "apis", "apis", "`directory` of the APIs")
+	fs.StringVar(&o.private, "ca-private", "", "`directory` of the authority's key")
+	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
+	fs.StringVar(&o.control, "control", "", "unix `socket` of the control API")
+	fs.BoolVar(&o.profile, "profile", false, "serve /debug/pprof on the control socket")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if o.mode != "embedded" && o.mode != "gateway" {
+		return o, fmt.Errorf("--mode %q: want embedded or gateway", o.mode)
+	}
+	for name, value := range map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control} {
+		if value == "" {
+			return o, fmt.Errorf("%s is missing", name)
+		}
+	}
+	return o, nil
+}
+
+// health is the healthcheck: nil when the proxy is ready.
+func health(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := flag.NewFlagSet("egress-proxy health", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	socket := fs.String("control", "", "unix `socket` of the control API")
+	stay := fs.Duration("linger", 0, "go on looking for this `time`")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	c := controlapi.NewClient(*socket)
+	defer c.Close()
+	err := linger.Check(ctx, *stay, func(ctx context.Context) error {
+		h, err := c.Health(ctx)
+		if err == nil && !h.Ready {
+			err = errors.New("not ready: " + h.Problem)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "ready")
+	return nil
+}

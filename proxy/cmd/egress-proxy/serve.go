@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+// daemon is the parts of a running proxy.
+type daemon struct {
+	log      *slog.Logger
+	reloader *reload.Reloader
+	book     *lease.Book
+	entrance *entrance.Entrance
+	resolver *resolver.Resolver
+	control  *control.Control
+	ready    atomic.Bool
+}
+
+// serve runs the proxy until ctx ends.
+func serve(ctx context.Context, o options, getenv func(string) string, stderr io.Writer) error {
+	set, err := settings.Parse(getenv)
+	if err != nil {
+		return err
+	}
+	in, mode, err := sockets(o, getenv)
+	if err != nil {
+		return err
+	}
+	d, err := assemble(o, set, in, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	l, err := control.Listen(o.control, mode)
+	if err != nil {
+		return err
+	}
+	if err := secure(); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.control.Serve(ctx, l) })
+	g.Go(func() error { return d.entrance.Serve(ctx) })
+	g.Go(func() error { return d.resolver.Serve(ctx) })
+	g.Go(func() error { d.reloader.Watch(ctx); return nil })
+	d.ready.Store(true)
+	d.log.LogAttrs(ctx, slog.LevelInfo, "ready", logline.Tag("proxy"), slog.String("mode", o.mode))
+	err = g.Wait()
+	d.book.Close()
+	return err
+}
+
+// assemble puts the parts together and loads the catalog.
+func assemble(o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer) (*daemon, error) {
+	pool, err := newPool(set)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := authority.New(authority.Config{Private: o.private, Public: o.public})
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{}
+	redactor := redact.New(set.RedactingStrings)
+	clean := func(s string) string { return redactor.String(d.reloader.Current().Scrub.String(s)) }
+	d.log = logline.New(stderr, set.LogFormat, clean)
+	log.SetOutput(unquoted{d.log})
+	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean})
+	var handler *egress.Egress
+	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Changed: func(c reload.Change) {
+		handler.Cut(c)
+		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
+	}}
+	if o.mode == "embedded" {
+		conf.Getenv = getenv
+	}
+	d.reloader = reload.New(conf)
+	handler = egress.New(egress.Config{
+		Current: d.reloader.Current, Pool: pool, Journal: journal, Redact: redactor,
+		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
+	})
+	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})
+	d.entrance, err = entrance.New(entrance.Config{
+		Listeners: in.listeners, Attach: d.book.Attach, GetCertificate: ca.GetCertificate, Handler: handler,
+		Refused: refused(journal, d.log),
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.resolver = resolver.New(resolver.Config{
+		Known:   func(h catalog.Host) bool { return d.reloader.Current().Rules.Known(h) },
+		Allow:   in.asker,
+		Packets: in.packets, Streams: in.streams,
+	})
+	d.control = control.New(control.Config{
+		Book: d.book, Journal: journal, Current: d.reloader.Current, Ready: d.problem, Profile: o.profile,
+	})
+	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges under way.",
+		func() float64 { return float64(handler.InFlight()) })
+	journal.Metrics().Gauge("codeforge_proxy_leases", "Slots with a run.",
+		func() float64 { return float64(len(d.book.Leases())) })
+	d.reloader.Start(d.log)
+	return d, nil
+}
+
+// problem says why the proxy is not ready.
+func (d *daemon) problem() error {
+	if !d.ready.Load() {
+		return errors.New("starting")
+	}
+	return nil
+}
+
+// newPool reads what the settings say of the way out.
+func newPool(set settings.Settings) (*upstream.Pool, error) {
+	conf := upstream.Config{Proxy: set.UpstreamProxy}
+	if set.UpstreamCAFile != "" {
+		var err error
+		if conf.CAs, err = os.ReadFile(set.UpstreamCAFile); err != nil {
+			return nil, fmt.Errorf("UPSTREAM_CA_FILE: %w", err)
+		}
+	}
+	return upstream.New(conf)
+}
+
+// refused records connections that end before there is a request: with a receipt entry when there is a run.
+// Without a run nothing bounds them, so most of a flood is only counted.
+func refused(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, error) {
+	limit := rate.NewLimiter(10, 50)
+	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total", "Connections without a slot, a run or a free place.")
+	return func(l *lease.Lease, from string, err error) {
+		var h *entrance.HandshakeError
+		if !errors.As(err, &h) || l == nil {
+			refusals.Inc()
+			if limit.Allow() {
+				log.LogAttrs(context.Background(), slog.LevelWarn, "connection refused", logline.Tag("deny"),
+					slog.String("from", from), slog.String("cause", err.Error()))
+			}
+			return
+		}
+		j.Record(egress.HandshakeNote(l, h))
+	}
+}
+
+// hangups makes SIGHUPs readable.
+func hangups() <-chan struct{} {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	out := make(chan struct{})
+	go func() {
+		for range signals {
+			out <- struct{}{}
+		}
+	}()
+	return out
+}
+
+// asker limits who may ask the resolver, in gateway mode.
+func asker(a netip.Addr) bool { _, ok := slot.FromAddr(a); return ok }
+
+// The modes of the control socket: in Docker its volume is the fence, and mcp-server is another user.
+const (
+	modeEmbedded fs.FileMode = 0o600
+	modeGateway  fs.FileMode = 0o666
+)
+
+// unquoted is the output of the standard library's log, which net/http's Transport writes to: it quotes what an
+// upstream sent unasked, and a part of a credential in that would not be recognised. The lines are told of, not shown.
+type unquoted struct{ log *slog.Logger }
+
+// Write logs that there was a line.
+func (u unquoted) Write(p []byte) (int, error) {
+	u.log.LogAttrs(context.Background(), slog.LevelWarn, "an upstream connection misbehaved", logline.Tag("error"),
+		slog.Int("bytes", len(p)))
+	return len(p), nil
+}

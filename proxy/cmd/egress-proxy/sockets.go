@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+)
+
+// inputs are the sockets that the sandbox can reach.
+type inputs struct {
+	listeners []entrance.Listener
+	packets   []net.PacketConn
+	streams   []net.Listener
+	asker     func(netip.Addr) bool // who may ask the resolver; nil: whoever reaches it
+}
+
+// sockets opens or inherits the sockets, and says which mode the control socket gets.
+func sockets(o options, getenv func(string) string) (inputs, fs.FileMode, error) {
+	if o.mode == "gateway" {
+		in, err := gateway()
+		return in, modeGateway, err
+	}
+	files, err := slot.Inherited(getenv)
+	if err != nil {
+		return inputs{}, 0, err
+	}
+	in, err := inherit(files)
+	return in, modeEmbedded, err
+}
+
+// inherit makes listeners of inherited files.
+func inherit(files []slot.File) (inputs, error) {
+	var in inputs
+	for _, f := range files {
+		if err := in.add(f); err != nil {
+			return in, fmt.Errorf("inherited file %s: %w", f.File.Name(), err)
+		}
+	}
+	if len(in.listeners) == 0 {
+		return in, errors.New("embedded mode: no listener was inherited (LISTEN_FDS, LISTEN_FDNAMES)")
+	}
+	return in, nil
+}
+
+// add takes over one file; the listener has a descriptor of its own.
+func (in *inputs) add(f slot.File) error {
+	defer f.File.Close()
+	switch f.Kind {
+	case slot.HTTP, slot.HTTPS:
+		l, err := net.FileListener(f.File)
+		if err != nil {
+			return err
+		}
+		tcp, ok := l.(*net.TCPListener)
+		if !ok {
+			return errors.New("not a TCP listener")
+		}
+		id := f.Slot
+		in.listeners = append(in.listeners, entrance.Listener{TCP: tcp, TLS: f.Kind == slot.HTTPS, Slot: &id})
+	case slot.DNSTCP:
+		l, err := net.FileListener(f.File)
+		if err != nil {
+			return err
+		}
+		in.streams = append(in.streams, l)
+	case slot.DNSUDP:
+		p, err := net.FilePacketConn(f.File)
+		if err != nil {
+			return err
+		}
+		in.packets = append(in.packets, p)
+	case slot.NetNS:
+		return errors.New("a network namespace is sandboxd's")
+	}
+	return nil
+}

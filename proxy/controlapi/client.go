@@ -1,0 +1,152 @@
+package controlapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+// ErrFenced is the answer to a registration or its end whose generation is not the one the slot expects.
+var ErrFenced = errors.New("another generation holds the slot")
+
+// ErrNotFound is the answer for an API that is not in the catalog, or has no types.
+var ErrNotFound = errors.New("not found")
+
+// Client talks to one egress-proxy. It is safe for concurrent use.
+type Client struct{ http *http.Client }
+
+// NewClient makes a client of the control API on the unix socket at path.
+func NewClient(path string) *Client {
+	tr := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+		MaxIdleConnsPerHost: 16,
+		DisableCompression:  true,
+	}
+	return &Client{http: &http.Client{Transport: tr}}
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Catalog asks for the public catalog.
+func (c *Client) Catalog(ctx context.Context) (Catalog, error) {
+	var out Catalog
+	return out, c.call(ctx, http.MethodGet, "/v1/catalog", nil, &out)
+}
+
+// Types asks for the text of an API's types.d.ts. ErrNotFound when it has none.
+func (c *Client) Types(ctx context.Context, api string) (string, error) {
+	resp, err := c.do(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/types", nil)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	return string(text), err
+}
+
+// Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
+func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
+	return c.call(ctx, http.MethodPut, "/v1/slots/"+strconv.Itoa(int(id)), r, nil)
+}
+
+// Unregister ends a run: what is in flight is aborted and waited for. ErrFenced, and no receipt, when the generation
+// is not the registered one.
+func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64) (Receipt, error) {
+	var out Receipt
+	path := fmt.Sprintf("/v1/slots/%d?generation=%d", int(id), generation)
+	return out, c.call(ctx, http.MethodDelete, path, nil, &out)
+}
+
+// Events calls on for every event until ctx ends or the stream breaks.
+func (c *Client) Events(ctx context.Context, on func(Event)) error {
+	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var e Event
+		if err := dec.Decode(&e); err != nil {
+			return fmt.Errorf("reading events: %w", err)
+		}
+		on(e)
+	}
+}
+
+// Health asks whether the proxy serves.
+func (c *Client) Health(ctx context.Context) (Health, error) {
+	var out Health
+	return out, c.call(ctx, http.MethodGet, "/v1/health", nil, &out)
+}
+
+// Metrics asks for the Prometheus text.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	resp, err := c.do(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	return string(text), err
+}
+
+// do sends a request and maps statuses to the errors above.
+func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://proxy"+path, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking the proxy: %w", err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var e struct {
+		Error string `json:"error"`
+	}
+	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e)
+	switch resp.StatusCode {
+	case http.StatusConflict:
+		return nil, fmt.Errorf("%w: %s", ErrFenced, e.Error)
+	case http.StatusNotFound:
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, e.Error)
+	}
+	return nil, fmt.Errorf("the proxy answered %d: %s", resp.StatusCode, e.Error)
+}
+
+// call is do for answers of one JSON value, or none.
+func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
+	resp, err := c.do(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
+}

@@ -1,0 +1,157 @@
+// Package controlapi is the proxy's control API: HTTP on a unix socket that only mcp-server can reach. It carries the
+// public catalog, registrations of runs, receipts and events, and never a credential.
+//
+//	GET    /v1/catalog                     -> Catalog
+//	GET    /v1/catalog/{api}/types         -> text of types.d.ts | 404
+//	PUT    /v1/slots/{n}                   <- Registration -> 204 | 409 generation is not greater
+//	DELETE /v1/slots/{n}?generation=G      -> Receipt | 409 generation is not the registered one
+//	GET    /v1/events                      -> NDJSON of Event, until closed
+//	GET    /v1/health                      -> Health, 200 when the proxy serves
+//	GET    /metrics                        -> Prometheus text
+//
+// Other answers have the body {"error": "..."}.
+package controlapi
+
+import "time"
+
+// Catalog is the public catalog: what a model and mcp-server may know. It holds no credential.
+type Catalog struct {
+	// Version changes whenever anything here does.
+	Version string `json:"version"`
+	// YOLO says that hosts in no API are open too.
+	YOLO     bool      `json:"yolo"`
+	APIs     []API     `json:"apis"`
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// API is one active API as the model may see it.
+type API struct {
+	Name              string   `json:"name"`
+	Description       string   `json:"description"`
+	Domains           []string `json:"domains"`
+	Credentials       []Token  `json:"credentials"`
+	Reference         string   `json:"reference,omitempty"`
+	RestrictedMethods []string `json:"restricted_methods,omitempty"`
+	AllowedMethods    []string `json:"allowed_methods,omitempty"`
+	AllowHTTP         bool     `json:"allow_http,omitempty"`
+	HasTypes          bool     `json:"has_types,omitempty"`
+	// Stale says that the folder's present content is broken and this is the last good version.
+	Stale bool `json:"stale,omitempty"`
+}
+
+// Token is a token name and the surfaces it is swapped on, as config.json writes them ("header", "query:key").
+type Token struct {
+	Name string   `json:"name"`
+	In   []string `json:"in"`
+}
+
+// Problem is one mistake in apis/, without any value from the file.
+type Problem struct {
+	API  string `json:"api"`
+	Text string `json:"text"`
+}
+
+// Registration is the body of PUT /v1/slots/{n}: a run begins in the slot.
+type Registration struct {
+	// Generation must be greater than any the slot has had.
+	Generation uint64 `json:"generation"`
+	Run        string `json:"run"`
+	// APIs narrows the run to these APIs. Nil or empty means all active ones.
+	APIs []string `json:"apis,omitempty"`
+	// Deadline is when the run ends at the latest. The registration ends by itself five seconds later.
+	Deadline time.Time `json:"deadline"`
+}
+
+// Receipt is what the proxy did for one run.
+type Receipt struct {
+	Run        string     `json:"run"`
+	Generation uint64     `json:"generation"`
+	Exchanges  []Exchange `json:"exchanges"`
+	// Omitted counts exchanges beyond the bound on Exchanges.
+	Omitted int `json:"omitted,omitempty"`
+	// Hints say why something was blocked or not swapped: constant sentences, catalog names, at most a normalised
+	// host name.
+	Hints []Hint `json:"hints,omitempty"`
+	Count Count  `json:"count"`
+}
+
+// Count sums up a run's exchanges, also the omitted ones.
+type Count struct {
+	Exchanges int   `json:"exchanges"`
+	Denied    int   `json:"denied"`
+	Failed    int   `json:"failed"`
+	Swapped   int   `json:"swapped"`
+	Sanitized int   `json:"sanitized"`
+	Redacted  int   `json:"redacted"`
+	BytesUp   int64 `json:"bytes_up"`
+	BytesDown int64 `json:"bytes_down"`
+}
+
+// The outcomes of an exchange.
+const (
+	OutcomeServed  = "served"  // the upstream answered
+	OutcomeDenied  = "denied"  // policy refused, nothing was sent
+	OutcomeFailed  = "failed"  // the upstream could not be reached or broke
+	OutcomeAborted = "aborted" // the client, the end of the run or a reload cut it
+)
+
+// Exchange is one HTTP request and response through the proxy, with the decisions taken on it.
+type Exchange struct {
+	At     time.Time `json:"at"`
+	Run    string    `json:"run,omitempty"`
+	Method string    `json:"method"`
+	// URL is as the sandbox wrote it, after redaction and without query values.
+	URL  string   `json:"url"`
+	Host string   `json:"host"`
+	APIs []string `json:"apis,omitempty"`
+	// Outcome is one of the constants above.
+	Outcome string `json:"outcome"`
+	// Status is the status the sandbox saw.
+	Status int `json:"status"`
+	// Code is the code of a refusal or failure, e.g. "method_restricted".
+	Code      string `json:"code,omitempty"`
+	Swapped   []Swap `json:"swapped,omitempty"`
+	Sanitized int    `json:"sanitized,omitempty"`
+	Redacted  int    `json:"redacted,omitempty"`
+	BytesUp   int64  `json:"bytes_up"`
+	BytesDown int64  `json:"bytes_down"`
+	// Milliseconds is the time from the request's head to the last byte of the answer.
+	Milliseconds float64 `json:"ms"`
+}
+
+// Swap says that a token name was replaced by its credential, and where.
+type Swap struct {
+	Name string `json:"name"`
+	In   string `json:"in"`
+}
+
+// Hint is a sentence for the model.
+type Hint struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+	Host string `json:"host,omitempty"`
+}
+
+// Refusal is the JSON body of a refused request.
+type Refusal struct {
+	Error string `json:"error"`
+	Code  string `json:"code"`
+	Host  string `json:"host,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+// Event is one line of GET /v1/events. Exactly one field is set.
+type Event struct {
+	// Catalog is the version after a change.
+	Catalog  string    `json:"catalog,omitempty"`
+	Exchange *Exchange `json:"exchange,omitempty"`
+	// Receipt is that of a run that has ended.
+	Receipt *Receipt `json:"receipt,omitempty"`
+}
+
+// Health is the answer of GET /v1/health.
+type Health struct {
+	Ready   bool   `json:"ready"`
+	Problem string `json:"problem,omitempty"`
+	Version string `json:"version"`
+}

@@ -1,0 +1,204 @@
+// Package authority is the certificate authority that sandboxed code trusts.
+//
+// Contract: the key never leaves its directory (0600) and this process; the certificate is published whole, by rename,
+// before New returns; every leaf uses one ECDSA P-256 key made at start and lives shorter than the authority.
+package authority
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	keyFile  = "ca.key"
+	certFile = "ca.crt"
+	// PublicFile is the certificate's name in the public directory.
+	PublicFile = "ca.pem"
+
+	caLife    = 10 * 365 * 24 * time.Hour
+	caRenewal = 60 * 24 * time.Hour // an authority that expires sooner is replaced at start
+	backdate  = time.Hour           // for clocks that are behind
+)
+
+// Config is what an Authority needs.
+type Config struct {
+	// Private is the directory of the key, Public that of the published certificate. Both are made if missing.
+	Private, Public string
+	// Now is the clock. Nil: time.Now.
+	Now func() time.Time
+}
+
+// Authority mints leaves. It is safe for concurrent use.
+type Authority struct {
+	now  func() time.Time
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	leaf *ecdsa.PrivateKey
+	leaves
+}
+
+// New opens the authority of a directory, making it on first start, and publishes its certificate.
+func New(c Config) (*Authority, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if err := os.MkdirAll(c.Private, 0o700); err != nil {
+		return nil, fmt.Errorf("making the authority's directory: %w", err)
+	}
+	if err := os.MkdirAll(c.Public, 0o755); err != nil { //nolint:gosec // every user of the sandbox reads it
+		return nil, fmt.Errorf("making the directory of the public certificate: %w", err)
+	}
+	cert, key, err := open(c.Private, c.Now())
+	if errors.Is(err, fs.ErrNotExist) {
+		cert, key, err = create(c.Private, c.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+	if err := writeFile(filepath.Join(c.Public, PublicFile), public, 0o644); err != nil {
+		return nil, fmt.Errorf("publishing the authority's certificate: %w", err)
+	}
+	return &Authority{now: c.Now, cert: cert, key: key, leaf: leaf}, nil
+}
+
+// Certificate is the authority's own certificate.
+func (a *Authority) Certificate() *x509.Certificate { return a.cert }
+
+// open reads key and certificate. An authority about to expire counts as not existing.
+func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	keyPath := filepath.Join(dir, keyFile)
+	info, err := os.Stat(keyPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, nil, fmt.Errorf("%s: mode %04o: want 0600", keyPath, info.Mode().Perm())
+	}
+	keyDER, err := readPEM(keyPath, "PRIVATE KEY")
+	if err != nil {
+		return nil, nil, err
+	}
+	certDER, err := readPEM(filepath.Join(dir, certFile), "CERTIFICATE")
+	if err != nil {
+		return nil, nil, err
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(keyDER)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", keyPath, err)
+	}
+	cert, err := x509.ParseCertificate(certDER)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", certFile, err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
+		return nil, nil, fmt.Errorf("%s does not belong to %s: remove both to make a new authority", keyFile, certFile)
+	}
+	if now.Add(caRenewal).After(cert.NotAfter) {
+		return nil, nil, fs.ErrNotExist
+	}
+	return cert, key, nil
+}
+
+// create makes a new authority. The key is written last: with it the authority exists.
+func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "CodeForge sandbox CA", Organization: []string{"CodeForge"}},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(caLife),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the authority: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	if err := writeFile(filepath.Join(dir, certFile), certPEM, 0o600); err != nil {
+		return nil, nil, fmt.Errorf("writing the authority: %w", err)
+	}
+	if err := writeFile(filepath.Join(dir, keyFile), keyPEM, 0o600); err != nil {
+		return nil, nil, fmt.Errorf("writing the authority: %w", err)
+	}
+	return cert, key, nil
+}
+
+func readPEM(path, kind string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != kind {
+		return nil, fmt.Errorf("%s: want one PEM block of %s", path, kind)
+	}
+	return block.Bytes, nil
+}
+
+// writeFile replaces a file by rename, so that a reader sees all of it or the earlier one.
+func writeFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// newSerial is a random positive serial number of at most 20 octets (RFC 5280, 4.1.2.2).
+func newSerial() (*big.Int, error) {
+	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	return n.Add(n, big.NewInt(1)), nil
+}

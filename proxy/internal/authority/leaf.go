@@ -1,0 +1,142 @@
+package authority
+
+import (
+	"container/list"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+const (
+	leafLife    = 7 * 24 * time.Hour
+	leafRenewal = 24 * time.Hour // a leaf that expires sooner is minted anew
+	maxLeaves   = 1024           // cached leaves; the least recently used goes first
+)
+
+// ErrNoHost refuses a handshake that does not say which host it is for, or names none that can be one.
+var ErrNoHost = errors.New("the client named no host")
+
+// leaves caches leaves by host.
+type leaves struct {
+	mu     sync.Mutex
+	byHost map[string]*list.Element
+	order  list.List // of *entry, most recently used first
+	flight singleflight.Group
+}
+
+type entry struct {
+	host string
+	cert *tls.Certificate
+}
+
+// GetCertificate has the signature of tls.Config.GetCertificate. It refuses a handshake without a valid host name.
+func (a *Authority) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if hello.ServerName == "" {
+		return nil, ErrNoHost
+	}
+	host, err := catalog.ParseHost(hello.ServerName)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoHost, err)
+	}
+	return a.Leaf(host)
+}
+
+// Leaf is a certificate for a host, from the cache if there is one that lives long enough.
+func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
+	name := host.String()
+	if c := a.cached(name); c != nil {
+		return c, nil
+	}
+	c, err, _ := a.flight.Do(name, func() (any, error) {
+		if c := a.cached(name); c != nil {
+			return c, nil
+		}
+		c, err := a.mint(name)
+		if err == nil {
+			a.keep(name, c)
+		}
+		return c, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("minting a certificate: %w", err)
+	}
+	return c.(*tls.Certificate), nil
+}
+
+// cached finds a leaf that is not about to expire.
+func (a *Authority) cached(name string) *tls.Certificate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	el := a.byHost[name]
+	if el == nil {
+		return nil
+	}
+	c := el.Value.(*entry).cert
+	if a.now().Add(leafRenewal).After(c.Leaf.NotAfter) {
+		return nil
+	}
+	a.order.MoveToFront(el)
+	return c
+}
+
+func (a *Authority) keep(name string, c *tls.Certificate) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byHost == nil {
+		a.byHost = map[string]*list.Element{}
+	}
+	if el := a.byHost[name]; el != nil {
+		el.Value.(*entry).cert = c
+		a.order.MoveToFront(el)
+		return
+	}
+	a.byHost[name] = a.order.PushFront(&entry{name, c})
+	for len(a.byHost) > maxLeaves {
+		last := a.order.Remove(a.order.Back()).(*entry)
+		delete(a.byHost, last.host)
+	}
+}
+
+// mint signs a leaf for one host with the key that all leaves share.
+func (a *Authority) mint(name string) (*tls.Certificate, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	now := a.now()
+	until := now.Add(leafLife)
+	if until.After(a.cert.NotAfter) {
+		until = a.cert.NotAfter
+	}
+	subject := pkix.Name{}
+	if len(name) <= 64 { // the bound of a common name (RFC 5280, appendix A)
+		subject.CommonName = name
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      subject,
+		DNSNames:     []string{name},
+		NotBefore:    now.Add(-backdate),
+		NotAfter:     until,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, a.leaf.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: a.leaf, Leaf: parsed}, nil
+}

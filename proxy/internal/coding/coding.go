@@ -1,0 +1,140 @@
+// Package coding takes Content-Encoding off bodies while they stream: gzip, deflate (with and without a zlib head), br and
+// zstd, at most two of them stacked.
+//
+// Threat: a body that is small on the wire and endless when decoded. Windows are bounded, and a body that grows more than
+// Ratio times ends in ErrRatio.
+package coding
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxStack is how many encodings a body may have on top of one another.
+	MaxStack = 2
+	// Ratio is how many times a body may grow, once it has grown to RatioFrom bytes.
+	Ratio = 256
+	// RatioFrom is the decoded size in bytes from which Ratio holds.
+	RatioFrom = 16 << 20
+)
+
+var (
+	// ErrUnknown is for an encoding that is not known, or more than MaxStack of them.
+	ErrUnknown = errors.New("content encoding is not supported")
+	// ErrRatio ends a body that grows too much.
+	ErrRatio = errors.New("decoded body grows too much")
+	// ErrBroken ends a body that is not what its encoding says. The decoder's own error is not told: it may quote bytes.
+	ErrBroken = errors.New("encoded body is broken")
+)
+
+// Parse reads Content-Encoding into the encodings to take off, outermost first. Nil means identity.
+func Parse(h http.Header) ([]string, error) {
+	var list []string
+	for _, v := range h.Values("Content-Encoding") {
+		for name := range strings.SplitSeq(v, ",") {
+			switch name = strings.ToLower(strings.TrimSpace(name)); name {
+			case "", "identity":
+			case "x-gzip":
+				list = append(list, "gzip")
+			case "gzip", "deflate", "br", "zstd":
+				list = append(list, name)
+			default:
+				return nil, ErrUnknown
+			}
+		}
+	}
+	if len(list) > MaxStack {
+		return nil, ErrUnknown
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// Large reports whether taking the encodings off needs megabytes: the windows of br and zstd.
+func Large(encodings []string) bool {
+	return slices.Contains(encodings, "br") || slices.Contains(encodings, "zstd")
+}
+
+// Reader is a body with its encodings taken off. Its error is sticky.
+type Reader struct {
+	src     source
+	layers  []*layer
+	decoded int64
+	err     error
+}
+
+// NewReader takes the encodings that Parse found off src. An error of src comes through as it is. An empty body is an
+// empty body in every encoding.
+func NewReader(src io.Reader, encodings []string) *Reader {
+	r := &Reader{src: source{src: src}}
+	below := io.Reader(&r.src)
+	for _, name := range encodings {
+		l := &layer{name: name, src: bufio.NewReaderSize(below, 4<<10)}
+		r.layers = append(r.layers, l)
+		below = l
+	}
+	return r
+}
+
+// Read reads decoded bytes.
+func (r *Reader) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	var n int
+	var err error
+	if len(r.layers) == 0 {
+		n, err = r.src.Read(p)
+	} else {
+		n, err = r.layers[len(r.layers)-1].Read(p)
+	}
+	r.decoded += int64(n)
+	switch {
+	case len(r.layers) > 0 && r.decoded > RatioFrom && r.decoded/Ratio > r.src.n:
+		n, err = 0, ErrRatio
+	case err != nil && err != io.EOF && r.src.err != nil && r.src.err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+		err = r.src.err
+	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+		err = ErrBroken
+	}
+	if err != nil {
+		r.err = err
+		r.free()
+	}
+	return n, err
+}
+
+// Stop gives the decoders back. Reads fail from then on.
+func (r *Reader) Stop() {
+	if r.err == nil {
+		r.err = io.ErrClosedPipe
+	}
+	r.free()
+}
+
+func (r *Reader) free() {
+	for _, l := range r.layers {
+		l.free()
+	}
+}
+
+// source counts what is read and remembers how it ended.
+type source struct {
+	src io.Reader
+	n   int64
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.src.Read(p)
+	s.n += int64(n)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,157 @@
+package coding
+
+import (
+	"bufio"
+	"io"
+	"sync"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow bounds zstd's window; it is what RFC 8878 asks every decoder to support. Those of the other formats are
+// bounded by the formats: 32 KiB, and 16 MiB for br.
+const maxWindow = 8 << 20
+
+// layer takes one encoding off. Its decoder is taken from a pool at the first byte.
+type layer struct {
+	name string
+	src  *bufio.Reader
+	dec  decoder
+	pool *sync.Pool
+	err  error
+}
+
+// decoder is what the libraries' decoders have in common. reset begins a new body.
+type decoder interface {
+	io.Reader
+	reset(src io.Reader) error
+}
+
+func (l *layer) Read(p []byte) (int, error) {
+	if l.err != nil {
+		return 0, l.err
+	}
+	if l.dec == nil {
+		if l.err = l.open(); l.err != nil {
+			return 0, l.err
+		}
+	}
+	n, err := l.dec.Read(p)
+	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		err = l.end()
+	}
+	l.err = err
+	return n, err
+}
+
+// open chooses the decoder. At the end of src before any byte it says io.EOF.
+func (l *layer) open() error {
+	head, err := l.src.Peek(1)
+	if len(head) == 0 {
+		return err
+	}
+	switch l.name {
+	case "gzip":
+		l.pool = &gzips
+	case "br":
+		l.pool = &brotlis
+	case "zstd":
+		l.pool = &zstds
+	default:
+		l.pool = &flates
+		if head, _ := l.src.Peek(2); isZlib(head) {
+			l.pool = &zlibs
+		}
+	}
+	l.dec = l.pool.Get().(decoder)
+	return l.dec.reset(l.src)
+}
+
+// end is io.EOF if nothing comes after what was decoded.
+func (l *layer) end() error {
+	if _, err := l.src.Peek(1); err != nil {
+		return err
+	}
+	return ErrBroken
+}
+
+// isZlib recognises the two bytes a zlib stream begins with (RFC 1950); what is sent as deflate often lacks them.
+func isZlib(head []byte) bool {
+	return len(head) == 2 && head[0]&15 == 8 && head[0]>>4 <= 7 && (int(head[0])<<8|int(head[1]))%31 == 0
+}
+
+func (l *layer) free() {
+	if l.err == nil {
+		l.err = io.ErrClosedPipe
+	}
+	if l.dec != nil {
+		_ = l.dec.reset(nothing{}) // lets go of the body
+		l.pool.Put(l.dec)
+		l.dec = nil
+	}
+}
+
+// nothing is an empty source.
+type nothing struct{}
+
+func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
+func (nothing) ReadByte() (byte, error)  { return 0, io.EOF }
+
+// The pools are caches: nothing is remembered in them from one body to the next.
+var (
+	gzips   = sync.Pool{New: func() any { return &gzipDecoder{} }}
+	zlibs   = sync.Pool{New: func() any { return &zlibDecoder{} }}
+	flates  = sync.Pool{New: func() any { return &flateDecoder{flate.NewReader(nothing{})} }}
+	brotlis = sync.Pool{New: func() any { return &brotliDecoder{brotli.NewReader(nothing{})} }}
+	zstds   = sync.Pool{New: newZstd}
+)
+
+type gzipDecoder struct{ gzip.Reader }
+
+func (d *gzipDecoder) reset(src io.Reader) error { return d.Reset(src) }
+
+type zlibDecoder struct{ io.ReadCloser }
+
+func (d *zlibDecoder) reset(src io.Reader) error {
+	if d.ReadCloser != nil {
+		return d.ReadCloser.(zlib.Resetter).Reset(src, nil)
+	}
+	r, err := zlib.NewReader(src)
+	if err == nil {
+		d.ReadCloser = r
+	}
+	return err
+}
+
+type flateDecoder struct{ io.ReadCloser }
+
+func (d *flateDecoder) reset(src io.Reader) error {
+	return d.ReadCloser.(flate.Resetter).Reset(src, nil)
+}
+
+type brotliDecoder struct{ *brotli.Reader }
+
+func (d *brotliDecoder) reset(src io.Reader) error { return d.Reset(src) }
+
+type zstdDecoder struct{ *zstd.Decoder }
+
+// newZstd makes a decoder that starts no goroutines.
+func newZstd() any {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(1<<40))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return &zstdDecoder{d}
+}
+
+func (d *zstdDecoder) reset(src io.Reader) error {
+	if _, ok := src.(nothing); ok {
+		return d.Reset(nil)
+	}
+	return d.Reset(src)
+}

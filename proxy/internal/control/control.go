@@ -1,0 +1,244 @@
+// Package control serves the control API of proxy/controlapi on a unix socket.
+//
+// Threat: whoever reaches the socket can register runs. It lies in a directory that only mcp-server shares; nothing
+// that this API answers holds a credential.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+)
+
+const (
+	maxBody  = 64 << 10
+	keepTime = 10 * time.Second // between empty lines of the event stream
+)
+
+// Config is what a Control needs.
+type Config struct {
+	Book    *lease.Book
+	Journal *receipt.Journal
+	Current func() *reload.Snapshot
+	// Ready is nil when the proxy serves, else says why not.
+	Ready func() error
+	// Profile adds /debug/pprof.
+	Profile bool
+}
+
+// Control is the control API. Make one with New.
+type Control struct {
+	conf Config
+	mux  *http.ServeMux
+}
+
+// New makes the API's handler.
+func New(c Config) *Control {
+	s := &Control{conf: c, mux: http.NewServeMux()}
+	s.mux.HandleFunc("GET /v1/catalog", s.catalog)
+	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.types)
+	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
+	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
+	s.mux.HandleFunc("GET /v1/events", s.events)
+	s.mux.HandleFunc("GET /v1/health", s.health)
+	s.mux.Handle("GET /metrics", c.Journal.Metrics().Handler())
+	if c.Profile {
+		s.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		s.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		s.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	s.mux.ServeHTTP(w, r)
+}
+
+// Listen opens the socket with this mode, in place of one that nobody serves any more.
+func Listen(path string, mode fs.FileMode) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if c, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%s: another proxy serves it", path)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		_ = os.Remove(path)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the control socket: %w", err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("opening the control socket: %w", err)
+	}
+	return l, nil
+}
+
+// Serve answers on the listener until ctx ends; then it returns nil.
+func (s *Control) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	err := srv.Serve(l)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving the control API: %w", err)
+}
+
+func (s *Control) catalog(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.conf.Current().Public)
+}
+
+func (s *Control) types(w http.ResponseWriter, r *http.Request) {
+	a := s.conf.Current().Rules.Catalog.API(r.PathValue("api"))
+	if a == nil || !a.Active || a.Types == "" {
+		fail(w, http.StatusNotFound, "no such API, or it has no types")
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, a.Types) //nolint:gosec // plain text for mcp-server, never a page
+}
+
+func (s *Control) register(w http.ResponseWriter, r *http.Request) {
+	id, ok := slotOf(w, r)
+	if !ok {
+		return
+	}
+	var reg controlapi.Registration
+	dec := json.NewDecoder(r.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&reg); err != nil {
+		fail(w, http.StatusBadRequest, "the body is no registration")
+		return
+	}
+	if dec.More() {
+		fail(w, http.StatusBadRequest, "the body holds more than a registration")
+		return
+	}
+	c := s.conf.Current().Rules.Catalog
+	for _, name := range reg.APIs {
+		if a := c.API(name); a == nil || !a.Active {
+			fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
+			return
+		}
+	}
+	if _, err := s.conf.Book.Begin(id, reg); err != nil {
+		fail(w, statusOf(err), err.Error())
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
+	id, ok := slotOf(w, r)
+	if !ok {
+		return
+	}
+	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "generation: want a number")
+		return
+	}
+	rec, err := s.conf.Book.End(id, generation)
+	if err != nil {
+		fail(w, statusOf(err), err.Error())
+		return
+	}
+	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
+	answer(w, http.StatusOK, rec)
+}
+
+// slotOf reads {n}, written as the client writes it.
+func slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
+	n, err := strconv.Atoi(r.PathValue("n"))
+	id := slot.ID(n)
+	if err != nil || !id.Valid() || strconv.Itoa(n) != r.PathValue("n") {
+		fail(w, http.StatusBadRequest, "no such slot")
+		return 0, false
+	}
+	return id, true
+}
+
+// events streams what happens, with an empty line now and then so that a dead reader is noticed.
+func (s *Control) events(w http.ResponseWriter, r *http.Request) {
+	ch, cancel := s.conf.Journal.Subscribe()
+	defer cancel()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
+	if rc.Flush() != nil {
+		return
+	}
+	keep := time.NewTicker(keepTime)
+	defer keep.Stop()
+	for {
+		var err error
+		select {
+		case <-r.Context().Done():
+			return
+		case <-keep.C:
+			_, err = io.WriteString(w, "\n")
+		case e := <-ch:
+			err = enc.Encode(e)
+		}
+		if err != nil || rc.Flush() != nil {
+			return
+		}
+	}
+}
+
+func (s *Control) health(w http.ResponseWriter, _ *http.Request) {
+	h := controlapi.Health{Ready: true, Version: version.Version}
+	status := http.StatusOK
+	if err := s.conf.Ready(); err != nil {
+		h.Ready, h.Problem, status = false, err.Error(), http.StatusServiceUnavailable
+	}
+	answer(w, status, h)
+}
+
+// statusOf maps an error of the book to a status.
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, lease.ErrFenced):
+		return http.StatusConflict
+	case lease.IsBadRegistration(err):
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func fail(w http.ResponseWriter, status int, text string) {
+	answer(w, status, struct {
+		Error string `json:"error"`
+	}{text})
+}

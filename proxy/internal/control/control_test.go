@@ -1,0 +1,222 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+)
+
+const canary = "sk_live_51canary0123456789"
+
+// newControl is a control API over a catalog of two APIs, one inactive.
+func newControl(t testing.TB) (*Control, *receipt.Journal) {
+	t.Helper()
+	apis := t.TempDir()
+	for name, active := range map[string]bool{"demo": true, "off": false} {
+		dir := filepath.Join(apis, name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf(`{"description": "d", "domains": ["%s.test"], "credentials": {"%s_TOKEN": "%s"}, "active": %t}`,
+			name, strings.ToUpper(name), canary+name, active)
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "types.d.ts"), []byte("type X = 1"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := logline.New(io.Discard, "text", nil)
+	r := reload.New(reload.Config{Dir: apis})
+	r.Start(log)
+	j := receipt.NewJournal(receipt.Config{Log: log})
+	return New(Config{Book: lease.NewBook(lease.Config{}), Journal: j, Current: r.Current, Ready: func() error { return nil }}), j
+}
+
+// serve listens on a real socket and gives its client.
+func serve(t *testing.T, c *Control) *controlapi.Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.sock")
+	l, err := Listen(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Serve(ctx, l) }()
+	client := controlapi.NewClient(path)
+	t.Cleanup(func() {
+		client.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+func TestClient(t *testing.T) {
+	control, journal := newControl(t)
+	c := serve(t, control)
+	ctx := context.Background()
+	cat, err := c.Catalog(ctx)
+	if err != nil || len(cat.APIs) != 1 || cat.APIs[0].Name != "demo" || cat.Version == "" || strings.Contains(fmt.Sprint(cat), canary) {
+		t.Errorf("catalog: %+v, %v", cat, err)
+	}
+	if text, err := c.Types(ctx, "demo"); err != nil || text != "type X = 1" {
+		t.Errorf("types: %q, %v", text, err)
+	}
+	for _, name := range []string{"off", "nothing", "../demo", "demo/config.json"} {
+		if text, err := c.Types(ctx, name); !errors.Is(err, controlapi.ErrNotFound) {
+			t.Errorf("types of %q: %q, %v", name, text, err)
+		}
+	}
+	reg := controlapi.Registration{Generation: 7, Run: "r", APIs: []string{"demo"}, Deadline: time.Now().Add(time.Minute)}
+	if err := c.Register(ctx, 3, reg); err != nil {
+		t.Error(err)
+	}
+	if err := c.Register(ctx, 3, reg); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := c.Unregister(ctx, 3, 6); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("older: %v", err)
+	}
+	if rec, err := c.Unregister(ctx, 3, 7); err != nil || rec.Run != "r" || rec.Generation != 7 || rec.Exchanges == nil {
+		t.Errorf("receipt: %+v, %v", rec, err)
+	}
+	if _, err := c.Unregister(ctx, 3, 7); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("twice: %v", err)
+	}
+	if h, err := c.Health(ctx); err != nil || !h.Ready {
+		t.Errorf("health: %+v, %v", h, err)
+	}
+	journal.Record(receipt.Note{Exchange: controlapi.Exchange{Outcome: controlapi.OutcomeServed}})
+	if text, err := c.Metrics(ctx); err != nil || !strings.Contains(text, `codeforge_proxy_exchanges_total{code="",outcome="served"} 1`) {
+		t.Errorf("metrics: %s, %v", text, err)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	control, journal := newControl(t)
+	c := serve(t, control)
+	ctx, cancel := context.WithCancel(context.Background())
+	got := make(chan controlapi.Event, 10)
+	done := make(chan error, 1)
+	go func() { done <- c.Events(ctx, func(e controlapi.Event) { got <- e }) }()
+	for {
+		journal.Publish(controlapi.Event{Catalog: "v2"}) // until the subscription is there
+		select {
+		case e := <-got:
+			if e.Catalog != "v2" {
+				t.Errorf("event %+v", e)
+			}
+			cancel()
+			if err := <-done; err == nil {
+				t.Error("Events ended without an error")
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	control, _ := newControl(t)
+	good := fmt.Sprintf(`{"generation": 1, "run": "r", "deadline": %q}`, time.Now().Add(time.Minute).Format(time.RFC3339))
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"PUT", "/v1/slots/0", good, 204},
+		{"PUT", "/v1/slots/0", good, 409},
+		{"PUT", "/v1/slots/100", good, 400},
+		{"PUT", "/v1/slots/-1", good, 400},
+		{"PUT", "/v1/slots/01", good, 400},
+		{"PUT", "/v1/slots/+1", good, 400},
+		{"PUT", "/v1/slots/1", "", 400},
+		{"PUT", "/v1/slots/1", "[]", 400},
+		{"PUT", "/v1/slots/1", good + good, 400},
+		{"PUT", "/v1/slots/1", strings.Replace(good, `"run"`, `"unknown": 1, "run"`, 1), 400},
+		{"PUT", "/v1/slots/1", strings.Replace(good, `"r"`, `""`, 1), 400},
+		{"PUT", "/v1/slots/1", strings.Replace(good, "1,", "0,", 1), 400},
+		{"PUT", "/v1/slots/1", strings.Replace(good, "1,", "-1,", 1), 400},
+		{"PUT", "/v1/slots/1", `{"generation": 1, "run": "r"}`, 400},
+		{"PUT", "/v1/slots/1", `{"generation": 1, "run": "r", "deadline": "2001-01-01T00:00:00Z"}`, 400},
+		{"PUT", "/v1/slots/1", strings.Replace(good, `"run"`, `"apis": ["off"], "run"`, 1), 400},
+		{"PUT", "/v1/slots/1", strings.Replace(good, `"run"`, `"apis": ["nothing"], "run"`, 1), 400},
+		{"PUT", "/v1/slots/1", `{"run": "` + strings.Repeat("r", 100<<10) + `"}`, 400},
+		{"DELETE", "/v1/slots/0", "", 400},
+		{"DELETE", "/v1/slots/0?generation=x", "", 400},
+		{"DELETE", "/v1/slots/0?generation=2", "", 409},
+		{"DELETE", "/v1/slots/5?generation=1", "", 409},
+		{"DELETE", "/v1/slots/0?generation=1", "", 200},
+		{"POST", "/v1/slots/0", good, 405},
+		{"GET", "/v1/nothing", "", 404},
+		{"GET", "/debug/pprof/", "", 404},
+	} {
+		w := httptest.NewRecorder()
+		control.ServeHTTP(w, httptest.NewRequest(c.method, c.path, strings.NewReader(c.body)))
+		if w.Code != c.status {
+			t.Errorf("%s %s %.60s: %d %s", c.method, c.path, c.body, w.Code, w.Body)
+		}
+	}
+}
+
+// TestListen: a socket that nobody serves is replaced, another proxy's is not, and no other file is.
+func TestListen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.sock")
+	l, err := Listen(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	if _, err := Listen(path, 0o600); err == nil {
+		t.Error("a served socket was taken over")
+	}
+	l.(interface{ SetUnlinkOnClose(bool) }).SetUnlinkOnClose(false)
+	l.Close()
+	if l, err = Listen(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path, 0o600); err == nil {
+		t.Error("a file was replaced")
+	}
+}
+
+func FuzzControl(f *testing.F) {
+	f.Add("PUT", "/v1/slots/1", `{"generation": 1, "run": "r", "deadline": "2100-01-01T00:00:00Z"}`)
+	f.Add("DELETE", "/v1/slots/1?generation=1", "")
+	f.Add("GET", "/v1/catalog/demo/types", "")
+	control, _ := newControl(f)
+	f.Fuzz(func(t *testing.T, method, path, body string) {
+		req, err := http.NewRequest(method, "http://proxy"+path, strings.NewReader(body))
+		if err != nil || strings.HasPrefix(req.URL.Path, "/v1/events") {
+			return
+		}
+		w := httptest.NewRecorder()
+		control.ServeHTTP(w, req)
+		if w.Code >= 500 || strings.Contains(w.Body.String(), canary) {
+			t.Errorf("%s %s %q: %d %s", method, path, body, w.Code, w.Body)
+		}
+	})
+}

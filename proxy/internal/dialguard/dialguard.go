@@ -1,0 +1,183 @@
+// Package dialguard decides which addresses the proxy may dial.
+//
+// Threat: a host name that resolves to loopback, to a private network, to a metadata service or to the proxy itself,
+// in any spelling of the address. Contract: the check is made on the address that is dialled, after resolution, and
+// there is no way to switch it off.
+package dialguard
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+)
+
+// ErrRefused is why an address is not dialled.
+var ErrRefused = errors.New("address refused")
+
+// never are ranges that no configuration opens.
+var never = prefixes(
+	"0.0.0.0/8",          // this network, unspecified
+	"169.254.0.0/16",     // link-local, metadata of most clouds
+	"100.100.100.200/32", // metadata of Alibaba Cloud
+	"168.63.129.16/32",   // wire server of Azure
+	"192.0.0.0/24",       // protocol assignments, metadata of Oracle Cloud
+	"192.0.2.0/24",       // documentation
+	"192.88.99.0/24",     // 6to4 relays
+	"198.18.0.0/15",      // benchmarking: the resolver's synthetic address
+	"198.51.100.0/24",    // documentation
+	"203.0.113.0/24",     // documentation
+	"224.0.0.0/4",        // multicast
+	"240.0.0.0/4",        // reserved, broadcast
+	"10.77.0.0/24",       // the sandbox's network
+	"fd00:ec2::/32",      // metadata of AWS
+	"fd20:ce::/32",       // metadata of Google Cloud
+)
+
+// private are ranges that need an entry in allow_private.
+var private = prefixes(
+	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", // RFC 1918
+	"100.64.0.0/10", // shared address space
+	"127.0.0.0/8", "::1/128",
+	"fc00::/7", // unique local
+)
+
+// The IPv6 ranges that are public. Everything else that is neither here nor private is refused.
+var (
+	global6 = netip.MustParsePrefix("2000::/3")
+	never6  = prefixes(
+		"2001::/23",     // protocol assignments, Teredo included
+		"2001:db8::/32", // documentation
+		"3fff::/20",     // documentation
+	)
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
+	sixTo = netip.MustParsePrefix("2002::/16")
+)
+
+// Guard says which addresses may be dialled for one set of APIs. The zero Guard allows public addresses only.
+type Guard struct {
+	// AllowPrivate are the private ranges that are open.
+	AllowPrivate []netip.Prefix
+}
+
+// Check is nil when the address may be dialled.
+func (g Guard) Check(a netip.Addr) error {
+	inner, err := unwrap(a)
+	if err != nil {
+		return err
+	}
+	switch {
+	case disarm.Off("dialguard"):
+		return nil
+	case in(never, inner):
+		return fmt.Errorf("%w: %s is a special address", ErrRefused, a)
+	case own(inner):
+		return fmt.Errorf("%w: %s belongs to this machine", ErrRefused, a)
+	case in(private, inner):
+		if in(g.AllowPrivate, inner) {
+			return nil
+		}
+		return fmt.Errorf("%w: %s is a private address", ErrRefused, a)
+	case inner.Is4():
+		return nil
+	case global6.Contains(inner) && !in(never6, inner):
+		return nil
+	}
+	return fmt.Errorf("%w: %s is not a public address", ErrRefused, a)
+}
+
+// Control has the signature of net.Dialer.Control: it checks the address of the socket about to connect.
+func (g Guard) Control(network, address string, _ syscall.RawConn) error {
+	switch network {
+	case "tcp4", "tcp6":
+	default:
+		return fmt.Errorf("%w: network %q", ErrRefused, network)
+	}
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %q is no address", ErrRefused, address)
+	}
+	return g.Check(ap.Addr())
+}
+
+// unwrap takes an IPv4 address out of the IPv6 forms that carry one.
+func unwrap(a netip.Addr) (netip.Addr, error) {
+	if !a.IsValid() || a.Zone() != "" {
+		return a, fmt.Errorf("%w: %s is not a plain address", ErrRefused, a)
+	}
+	a = a.Unmap()
+	if a.Is4() {
+		return a, nil
+	}
+	b := a.As16()
+	switch {
+	case nat64.Contains(a):
+		return netip.AddrFrom4([4]byte(b[12:16])), nil
+	case sixTo.Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:6])), nil
+	}
+	return a, nil
+}
+
+func in(list []netip.Prefix, a netip.Addr) bool {
+	for _, p := range list {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(texts))
+	for i, t := range texts {
+		out[i] = netip.MustParsePrefix(t)
+	}
+	return out
+}
+
+// machine caches this machine's addresses: listing them takes longer than the rest of a dial's checks.
+var machine interfaces
+
+type interfaces struct {
+	mu    sync.Mutex
+	until time.Time
+	addrs map[netip.Addr]bool
+	err   error
+}
+
+// own reports whether an address other than loopback belongs to this machine; also when that cannot be found out.
+func own(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return false
+	}
+	machine.mu.Lock()
+	defer machine.mu.Unlock()
+	if now := time.Now(); now.After(machine.until) {
+		machine.addrs, machine.err = list()
+		machine.until = now.Add(5 * time.Second)
+	}
+	return machine.err != nil || machine.addrs[a]
+}
+
+// list is every address of this machine.
+func list() (map[netip.Addr]bool, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[netip.Addr]bool, len(all))
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			return nil, err
+		}
+		out[p.Addr().Unmap().WithZone("")] = true
+	}
+	return out, nil
+}

@@ -1,0 +1,145 @@
+package dialguard
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+func TestCheck(t *testing.T) {
+	rfc1918 := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fc00::/7")}
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	for _, c := range []struct {
+		addr  string
+		allow []netip.Prefix
+		open  bool
+	}{
+		{"8.8.8.8", nil, true},
+		{"2606:4700::1111", nil, true},
+		{"::ffff:8.8.8.8", nil, true},
+		{"64:ff9b::808:808", nil, true},
+		{"2002:808:808::1", nil, true},
+		{"10.1.2.3", rfc1918, true},
+		{"::ffff:10.1.2.3", rfc1918, true},
+		{"fd12:3456::1", rfc1918, true},
+		{"127.0.0.1", loopback, true},
+		{"::1", loopback, true},
+		{"100.64.1.1", everything, true},
+
+		{"10.1.2.3", nil, false},
+		{"172.16.0.1", nil, false},
+		{"172.31.255.255", nil, false},
+		{"192.168.1.1", nil, false},
+		{"192.168.1.1", rfc1918, false}, // not one of the listed ranges
+		{"100.64.1.1", nil, false},
+		{"127.0.0.1", nil, false},
+		{"127.0.0.1", rfc1918, false},
+		{"::1", rfc1918, false},
+		{"fd12:3456::1", nil, false},
+		{"::ffff:127.0.0.1", nil, false},
+		{"::ffff:10.0.0.1", nil, false},
+		{"64:ff9b::a00:1", nil, false},
+		{"64:ff9b::7f00:1", nil, false},
+		{"64:ff9b:1::a00:1", everything, false},
+		{"2002:a00:1::1", nil, false},
+		{"2002:7f00:1::1", nil, false},
+		{"::10.0.0.1", everything, false}, // IPv4-compatible
+		{"2001:0:a00:1::1", everything, false},
+		{"0.0.0.0", everything, false},
+		{"0.1.2.3", everything, false},
+		{"::", everything, false},
+		{"169.254.169.254", everything, false},
+		{"169.254.1.1", everything, false},
+		{"fe80::1", everything, false},
+		{"fe80::1%eth0", everything, false},
+		{"fec0::1", everything, false},
+		{"fd00:ec2::254", everything, false},
+		{"fd20:ce::254", everything, false},
+		{"100.100.100.200", everything, false},
+		{"168.63.129.16", everything, false},
+		{"192.0.0.192", everything, false},
+		{"198.18.0.1", everything, false},
+		{"198.19.255.255", everything, false},
+		{"10.77.0.2", everything, false},
+		{"::ffff:169.254.169.254", everything, false},
+		{"64:ff9b::a9fe:a9fe", everything, false},
+		{"2002:a9fe:a9fe::1", everything, false},
+		{"224.0.0.1", everything, false},
+		{"239.255.255.250", everything, false},
+		{"255.255.255.255", everything, false},
+		{"240.0.0.1", everything, false},
+		{"ff02::1", everything, false},
+		{"2001:db8::1", everything, false},
+		{"3fff::1", everything, false},
+		{"192.0.2.1", everything, false},
+		{"4000::1", everything, false},
+	} {
+		err := Guard{AllowPrivate: c.allow}.Check(netip.MustParseAddr(c.addr))
+		if (err == nil) != c.open {
+			t.Errorf("%s with %v: %v", c.addr, c.allow, err)
+		}
+		if err != nil && !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v is not ErrRefused", c.addr, err)
+		}
+	}
+	if (Guard{AllowPrivate: everything}).Check(netip.Addr{}) == nil {
+		t.Error("the zero address is open")
+	}
+}
+
+// TestOwn: no configuration opens this machine's own addresses, loopback aside.
+func TestOwn(t *testing.T) {
+	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		p := netip.MustParsePrefix(a.String())
+		if p.Addr().IsLoopback() {
+			continue
+		}
+		if err := (Guard{AllowPrivate: everything}).Check(p.Addr()); err == nil {
+			t.Errorf("%s is open", p.Addr())
+		}
+	}
+}
+
+// TestControl: the check holds on the socket about to connect, whoever dials.
+func TestControl(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := net.Dialer{Control: Guard{}.Control}
+	if c, err := d.Dial("tcp", l.Addr().String()); !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v, %v", c, err)
+	}
+	for _, network := range []string{"udp4", "unix", "ip4:icmp", ""} {
+		if err := (Guard{}).Control(network, "8.8.8.8:53", nil); !errors.Is(err, ErrRefused) {
+			t.Errorf("network %q: %v", network, err)
+		}
+	}
+	if err := (Guard{}).Control("tcp4", "not an address", nil); !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add([]byte{169, 254, 169, 254})
+	f.Add(netip.MustParseAddr("64:ff9b::a9fe:a9fe").AsSlice())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, ok := netip.AddrFromSlice(b)
+		if !ok || (Guard{}).Check(a) != nil {
+			return
+		}
+		// What is open by default must be ordinary by the standard library's reading too.
+		u := a.Unmap()
+		if !u.IsGlobalUnicast() || u.IsPrivate() || u.IsLoopback() || u.IsLinkLocalUnicast() || u.IsMulticast() || u.IsUnspecified() {
+			t.Errorf("%s is open", a)
+		}
+	})
+}

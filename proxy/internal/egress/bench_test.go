@@ -1,0 +1,69 @@
+package egress_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// BenchmarkRequest is a small JSON request with a credential over kept connections, real TLS on both sides; direct is
+// the same without the proxy.
+func BenchmarkRequest(b *testing.B) {
+	creds := ""
+	for i := range 7 {
+		creds += fmt.Sprintf(`, "MORE_TOKEN_%d": "another-value-%d-0123456789"`, i, i)
+	}
+	r := newRig(b, setup{apis: map[string]string{"demo": strings.Replace(demoAPI(""), `"`+secretValue+`"`, `"`+secretValue+`"`+creds, 1)}})
+	payload := `{"data": "` + strings.Repeat("x", 180) + `"}`
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, payload)
+	}))
+	r.begin()
+	for name, client := range map[string]*http.Client{"proxied": r.client(false), "direct": r.upstreams.client()} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				req, _ := http.NewRequest("GET", "https://"+demoHost+"/v1/things?a=b", nil)
+				req.Header.Set("Authorization", "Bearer "+tokenName)
+				resp, err := client.Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkDownload is a body of 16 MiB of lines, through and without the proxy.
+func BenchmarkDownload(b *testing.B) {
+	r := newRig(b, setup{})
+	line := []byte(strings.Repeat("0123456789abcde ", 63) + "0123456789abcde\n")
+	const lines = 16 << 10
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(lines*len(line)))
+		for range lines {
+			_, _ = w.Write(line)
+		}
+	}))
+	r.begin()
+	for name, client := range map[string]*http.Client{"proxied": r.client(false), "direct": r.upstreams.client()} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(lines * len(line)))
+			for b.Loop() {
+				resp, err := client.Get("https://" + demoHost + "/")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != int64(lines*len(line)) {
+					b.Fatalf("%d bytes: %v", n, err)
+				}
+				resp.Body.Close()
+			}
+		})
+	}
+}

@@ -1,0 +1,343 @@
+// Package egress takes one request from the sandbox to its upstream and the response back.
+//
+// The steps are in exchange.serve, in the order in which they protect each other. Contract: default deny before any
+// dial; every path ends in one receipt entry and one log line; what breaks upstream never reaches the client as a
+// complete answer.
+package egress
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/elazarl/goproxy"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
+)
+
+// errReloaded cuts an exchange whose API, or some credential, is no longer what it was.
+var errReloaded = errors.New("the catalog changed")
+
+// Config is what an Egress needs.
+type Config struct {
+	// Current is the snapshot in force; an exchange keeps the one it began with.
+	Current func() *reload.Snapshot
+	Pool    *upstream.Pool
+	Journal *receipt.Journal
+	Redact  *redact.Redactor
+	// UserAgent is sent in place of the sandbox's.
+	UserAgent string
+	// Debug logs payloads, before swapping and after scrubbing.
+	Debug bool
+	Log   *slog.Logger
+}
+
+// Egress handles every request of the entrance. Make one with New.
+type Egress struct {
+	conf  Config
+	proxy *goproxy.ProxyHttpServer
+
+	mu     sync.Mutex
+	flight map[*exchange]struct{}
+}
+
+// New makes the handler.
+func New(c Config) *Egress {
+	e := &Egress{conf: c, flight: map[*exchange]struct{}{}}
+	e.proxy = goproxy.NewProxyHttpServer()
+	e.proxy.Logger = silent{}
+	e.proxy.KeepAcceptEncoding = true
+	e.proxy.Tr = nil // every request has a round tripper of its own
+	e.proxy.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+		ctx.RoundTripper = goproxy.RoundTripperFunc(roundTrip)
+		return r, nil
+	})
+	return e
+}
+
+// silent keeps goproxy from logging: its texts quote upstream bytes.
+type silent struct{}
+
+// Printf implements goproxy.Logger.
+func (silent) Printf(string, ...any) {}
+
+// InFlight counts the exchanges under way.
+func (e *Egress) InFlight() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.flight)
+}
+
+// Cut ends the exchanges that a reload overtook: those of removed APIs, and all of them when there are credentials
+// that their scrubbers do not know.
+func (e *Egress) Cut(c reload.Change) {
+	e.conf.Pool.Retire()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for x := range e.flight {
+		if c.NewValues || x.uses(c.Removed) {
+			x.cancel(errReloaded)
+		}
+	}
+}
+
+// exchange is one request and response.
+type exchange struct {
+	*Egress
+	conn   *entrance.Conn
+	lease  *lease.Lease
+	snap   *reload.Snapshot
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	w      *answerer
+	began  time.Time
+	note   receipt.Note
+
+	verdict  policy.Verdict
+	insecure bool // plain HTTP
+	up       *counted
+	redacted *redact.Report
+	swapped  swapReport
+	scrubbed *scrub.Report
+	ws       *wsrelay.Report
+	debug    *payloads
+	bodyErr  error  // the upstream's body broke off
+	whole    bool   // the upstream's body was read to its end
+	decoding bool   // a place of lease.MaxDecoders is taken
+	decoded  func() // gives it back; never nil
+	cut      error  // why the exchange was cut short, when it was
+}
+
+// ServeHTTP implements http.Handler.
+func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	conn := entrance.FromContext(r.Context())
+	if conn == nil {
+		panic(http.ErrAbortHandler) // not from the entrance: nobody to act for
+	}
+	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), began: time.Now()}
+	x.w = &answerer{ResponseWriter: w}
+	x.decoded = func() {}
+	x.note = receipt.Note{Slot: int(x.lease.Slot), Recorder: x.lease.Recorder}
+	x.note.Exchange = controlapi.Exchange{At: x.began.UTC(), Run: x.lease.Run, Method: r.Method}
+	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
+	defer x.cancel(nil)
+	defer context.AfterFunc(x.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
+	bad := conn.Next()
+	if conn.HTTP1() {
+		// An upstream may answer before it read the whole request; HTTP/2 always allows that.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		x.w.conn = conn
+	}
+
+	leave, err := x.lease.Enter(x.ctx)
+	if err != nil {
+		x.refuseEntry(err)
+		x.finish(nil)
+		return
+	}
+	defer leave()
+	defer func() { x.decoded() }()
+	x.snap = e.conf.Current()
+	x.track()
+	defer x.untrack()
+	defer func() { x.finish(recover()) }()
+	x.serve(r, bad)
+}
+
+type exchangeKey struct{}
+
+// exchangeOf is the exchange that a request belongs to.
+func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
+
+// refuseEntry answers a request that came too late or is one too many.
+func (x *exchange) refuseEntry(err error) {
+	x.note.Host = x.conn.Host().String()
+	switch {
+	case errors.Is(err, lease.ErrFull):
+		x.refuse(policy.Refuse(policy.CodeTooMany, x.conn.Host(), nil), err)
+	case errors.Is(err, lease.ErrEnded):
+		x.refuse(policy.Refuse(policy.CodeRunEnded, x.conn.Host(), nil), err)
+	default:
+		x.cut = err // the client went away while it waited
+	}
+}
+
+func (x *exchange) track() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.flight[x] = struct{}{}
+}
+
+func (x *exchange) untrack() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.flight, x)
+}
+
+// uses reports whether the exchange relies on one of the APIs. The caller holds mu.
+func (x *exchange) uses(names map[string]bool) bool {
+	for _, a := range x.verdict.APIs {
+		if names[a.Name] {
+			return true
+		}
+	}
+	return false
+}
+
+// decided keeps the verdict where Cut sees it.
+func (x *exchange) decided(v policy.Verdict) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.verdict = v
+}
+
+// serve is the whole way of a request, step by step.
+func (x *exchange) serve(r *http.Request, bad error) {
+	q, ok := x.parse(r, bad)
+	if !ok {
+		return
+	}
+	v := x.snap.Rules.Decide(x.lease, q)
+	if v.Allow && !x.mayDecode(r.Header) {
+		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
+	}
+	if v.Allow {
+		v, q = x.decideBody(v, q, r)
+	}
+	x.decided(v)
+	if !v.Allow {
+		x.describe(r)
+		x.refuse(v, nil)
+		return
+	}
+	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
+		x.cancel(errReloaded)
+	}
+	out := x.outgoing(r)
+	x.redacted = x.conf.Redact.Request(out)
+	x.describe(out)
+	x.debugRequest(out)
+	if !x.swap(out) {
+		return
+	}
+	x.dress(out)
+	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.note.Host); err != nil {
+		x.fail(err)
+		return
+	}
+	if q.Upgrade != "" {
+		x.websocket(out)
+		return
+	}
+	x.proxy.ServeHTTP(x.w, out)
+}
+
+// mayDecode takes the run's place for decoding bodies that need large windows, when one of the exchange does.
+func (x *exchange) mayDecode(h http.Header) bool {
+	encodings, err := coding.Parse(h)
+	if err != nil || !coding.Large(encodings) || x.decoding {
+		return true // an unknown encoding is not decoded
+	}
+	done, err := x.lease.Decode()
+	x.decoding, x.decoded = err == nil, done
+	return err == nil
+}
+
+// refuse answers with a verdict's refusal.
+func (x *exchange) refuse(v policy.Verdict, cause error) {
+	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
+	x.note.Hints = append(x.note.Hints, v.Hint())
+	x.w.json(v.Status, v.Refusal)
+}
+
+// finish writes the exchange down, and breaks the connection off when the answer is not whole. p is what serve
+// panicked with.
+func (x *exchange) finish(p any) {
+	x.sum()
+	abort := x.judge(p)
+	n := &x.note
+	n.Status = x.w.status
+	n.Milliseconds = float64(time.Since(x.began)) / float64(time.Millisecond)
+	x.conf.Journal.Record(*n)
+	x.debug.log(x)
+	if !abort {
+		return
+	}
+	if x.conn.HTTP1() {
+		x.conn.Reset()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// judge settles the outcome and says whether the client must see an abort.
+func (x *exchange) judge(p any) (abort bool) {
+	n := &x.note
+	if x.cut == nil && !x.whole && n.Outcome == "" {
+		x.cut = context.Cause(x.ctx)
+	}
+	switch {
+	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // a panic value
+		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, "internal", errPanic
+		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"), slog.String("at", stack()))
+		return true
+	case x.cut != nil:
+		if x.lease.Context().Err() != nil { // which also closed the connection: two causes, in either order
+			x.cut = lease.ErrEnded
+		}
+		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
+		return true
+	case x.bodyErr != nil:
+		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr
+		return true
+	case x.w.err != nil && n.Outcome == "":
+		n.Outcome, n.Code = controlapi.OutcomeAborted, codeClientGone
+		return true
+	case n.Outcome == "":
+		n.Outcome = controlapi.OutcomeServed
+	}
+	return p != nil
+}
+
+// The codes of exchanges that were cut short.
+const (
+	codeClientGone = "client_gone"
+	codeReloaded   = "catalog_changed"
+	codeHandshake  = "handshake_failed"
+)
+
+// abortCode says who cut an exchange.
+func abortCode(cause error) string {
+	switch {
+	case errors.Is(cause, lease.ErrEnded):
+		return policy.CodeRunEnded
+	case errors.Is(cause, errReloaded):
+		return codeReloaded
+	}
+	return codeClientGone
+}
+
+// HandshakeNote is the record of a TLS handshake that led to no request.
+func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
+	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
+	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
+	n.Exchange = controlapi.Exchange{At: time.Now().UTC(), Run: l.Run, Outcome: controlapi.OutcomeAborted, Code: codeHandshake}
+	if h.NoHost() {
+		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.Hint()}
+	}
+	return n
+}

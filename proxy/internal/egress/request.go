@@ -1,0 +1,395 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+// hopByHop are the headers of one connection (RFC 9110, section 7.6.1), besides those that Connection lists.
+var hopByHop = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Http2-Settings",
+}
+
+// parse makes of a request what policy judges, or refuses it.
+func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
+	x.insecure = !x.conn.TLS()
+	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") && (r.RequestURI != "*" || r.Method != http.MethodOptions) {
+		bad = errors.New("the target is not a path")
+	}
+	if bad == nil && strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
+		bad = errors.New("the target has a fragment, or what belongs escaped") // strict refuses it in HTTP/1
+	}
+	if e := r.Header["Expect"]; bad == nil && len(e) > 0 && (len(e) > 1 || !strings.EqualFold(e[0], "100-continue")) {
+		bad = errors.New("an Expect other than 100-continue")
+	}
+	if bad != nil {
+		x.note.Method, x.note.URL = "", ""
+		x.note.Host = x.conn.Host().String()
+		x.refuse(policy.Refuse(policy.CodeBadRequest, x.conn.Host(), nil), bad)
+		return policy.Request{}, false
+	}
+	host, code := x.host(r)
+	x.note.Host = host.String()
+	if code != "" {
+		x.describe(r)
+		x.refuse(policy.Refuse(code, host, nil), nil)
+		return policy.Request{}, false
+	}
+	q := policy.Request{Host: host, TLS: x.conn.TLS(), Methods: []string{r.Method}, Upgrade: upgrade(r)}
+	if !disarm.Off("override") {
+		q.Methods = append(q.Methods, policy.HeaderOverrides(r.Header)...)
+		q.Methods = append(q.Methods, policy.ParameterOverrides(r.URL.RawQuery)...)
+	}
+	return q, true
+}
+
+// host is the one host that handshake and request agree on.
+func (x *exchange) host(r *http.Request) (catalog.Host, string) {
+	port := ":443"
+	if x.insecure {
+		port = ":80"
+	}
+	// HTTP/2 has :authority; a Host next to it must say the same.
+	if extra := r.Header["Host"]; len(extra) > 1 || len(extra) == 1 && extra[0] != r.Host {
+		return x.conn.Host(), policy.CodeHostMismatch
+	}
+	delete(r.Header, "Host")
+	named := strings.TrimSuffix(r.Host, port)
+	if x.conn.TLS() && named == x.conn.Host().String() {
+		return x.conn.Host(), ""
+	}
+	host, err := catalog.ParseHost(named)
+	switch {
+	case err != nil:
+		return x.conn.Host(), policy.CodeHostInvalid
+	case x.conn.TLS() && host != x.conn.Host() && !disarm.Off("host-agreement"):
+		return x.conn.Host(), policy.CodeHostMismatch
+	}
+	return host, ""
+}
+
+// upgrade is the protocol that a request asks to change to, or empty.
+func upgrade(r *http.Request) string {
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		return strings.Join(r.Header["Upgrade"], ",")
+	case httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
+		return "unnamed"
+	case r.Header.Get("Http2-Settings") != "":
+		return "h2c"
+	case r.Header.Get(":protocol") != "":
+		return "extended CONNECT"
+	}
+	return ""
+}
+
+// decideBody looks for an override in the body where an API restricts methods, and decides again with it.
+func (x *exchange) decideBody(v policy.Verdict, q policy.Request, r *http.Request) (policy.Verdict, policy.Request) {
+	holders := x.snap.Rules.Catalog.Match(q.Host)
+	if !policy.Restricts(holders) || disarm.Off("body-override") {
+		return v, q
+	}
+	more, err := policy.BodyOverrides(r)
+	if err != nil {
+		return policy.Refuse(policy.CodeOverrideUnseen, q.Host, holders), q
+	}
+	if len(more) == 0 {
+		return v, q
+	}
+	q.Methods = append(q.Methods, more...)
+	return x.snap.Rules.Decide(x.lease, q), q
+}
+
+// outgoing is the request as it leaves, before anything is swapped: absolute URL, no header of the connection, no
+// trailers.
+func (x *exchange) outgoing(r *http.Request) *http.Request {
+	out := r.WithContext(x.ctx)
+	scheme := "https"
+	if x.insecure {
+		scheme = "http"
+	}
+	u := *r.URL
+	u.Scheme, u.Host, u.User, u.Fragment = scheme, x.note.Host, nil, ""
+	out.URL, out.Host, out.RequestURI = &u, x.note.Host, ""
+	out.Close, out.Trailer, out.TransferEncoding, out.GetBody = false, nil, nil, nil
+	ws := upgrade(r) != ""
+	for _, v := range r.Header["Connection"] {
+		for _, name := range strings.Split(v, ",") {
+			out.Header.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		out.Header.Del(name)
+	}
+	if ws {
+		out.Header.Set("Connection", "Upgrade")
+		out.Header.Set("Upgrade", "websocket")
+	}
+	if out.ContentLength == 0 && out.Body != nil {
+		out.Body = http.NoBody // HTTP/2 requests have an empty one instead; with it a GET could not be repeated
+	}
+	x.up = &counted{}
+	if out.Body != nil && out.Body != http.NoBody {
+		// A server that expects no body would take it for the next request on the connection, perhaps another run's.
+		out.Close = r.ContentLength != 0 &&
+			(r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
+		x.up.ReadCloser = out.Body
+		out.Body = x.up
+	}
+	return out
+}
+
+// describe notes method and URL as the sandbox wrote them, without query values. It is called after redaction.
+func (x *exchange) describe(r *http.Request) {
+	scheme := "https://"
+	if x.insecure {
+		scheme = "http://"
+	}
+	text := scheme + x.note.Host + r.URL.EscapedPath()
+	if r.URL.RawQuery != "" {
+		names := strings.FieldsFunc(r.URL.RawQuery, func(c rune) bool { return c == '&' })
+		for i, pair := range names {
+			names[i], _, _ = strings.Cut(pair, "=")
+		}
+		text += "?" + strings.Join(names, "&")
+	}
+	const most = 2048
+	if text = x.hush(text); len(text) > most {
+		text = text[:most] + "..."
+	}
+	x.note.Method, x.note.URL = r.Method, text
+	for _, a := range x.verdict.APIs {
+		x.note.APIs = append(x.note.APIs, a.Name)
+	}
+}
+
+// hush takes credentials and redacted strings out of a text that will be cut: what the log cleans later could begin
+// before the cut and end behind it.
+func (x *exchange) hush(text string) string { return x.conf.Redact.String(x.snap.Scrub.String(text)) }
+
+// swap puts credentials in the place of token names, or refuses the request.
+func (x *exchange) swap(out *http.Request) bool {
+	report, err := x.snap.Swap.Request(out, x.allowed())
+	x.swapped.Report = report
+	if err != nil {
+		x.fail(err)
+	}
+	return err == nil
+}
+
+// allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
+func (x *exchange) allowed() swap.Options {
+	var o swap.Options
+	for _, a := range x.verdict.APIs {
+		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
+		o.Allowed = append(o.Allowed, a.Credentials...)
+	}
+	return o
+}
+
+// dress sets the headers that the proxy decides on.
+func (x *exchange) dress(out *http.Request) {
+	out.Header.Set("User-Agent", x.conf.UserAgent)
+	encoding := "identity"
+	if accepts(out.Header, "gzip") {
+		encoding = "gzip"
+	}
+	out.Header.Set("Accept-Encoding", encoding)
+	if scheme, _, _ := strings.Cut(out.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "NTLM") ||
+		strings.EqualFold(scheme, "Negotiate") {
+		out.Close = true // these log the connection in, not the request
+	}
+}
+
+// accepts reports whether a request takes a content coding.
+func accepts(h http.Header, coding string) bool {
+	for _, v := range h["Accept-Encoding"] {
+		for _, part := range strings.Split(v, ",") {
+			name, q, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(name), coding) && strings.ReplaceAll(q, " ", "") != "q=0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// want is the transport that a request needs.
+func (x *exchange) want(out *http.Request) upstream.Want {
+	kind := out.Header.Get("Content-Type")
+	return upstream.Want{
+		APIs: x.verdict.APIs, Version: x.snap.Public.Version,
+		HTTP2: !x.insecure && strings.HasPrefix(kind, "application/grpc"),
+	}
+}
+
+// sum fills in what the steps reported.
+func (x *exchange) sum() {
+	n := &x.note
+	n.Swapped = x.swapped.swaps()
+	n.Hints = append(n.Hints, x.swapped.hints(n.Host, x.snap)...)
+	if x.redacted != nil {
+		n.Redacted = x.redacted.Count()
+	}
+	if x.scrubbed != nil {
+		n.Sanitized = x.scrubbed.Count()
+	}
+	if x.up != nil {
+		n.BytesUp = x.up.n.Load()
+	}
+	n.BytesDown = x.w.bytes
+	if x.ws != nil {
+		scrubbed, redacted, up, down := x.ws.Counts()
+		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted
+		n.BytesUp, n.BytesDown = n.BytesUp+up, n.BytesDown+down
+		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
+		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), n.Host, x.snap)...)
+	}
+}
+
+// swapReport is swap's report as receipts write it.
+type swapReport struct{ *swap.Report }
+
+func (s swapReport) swaps() []controlapi.Swap {
+	if s.Report == nil {
+		return nil
+	}
+	return toSwaps(s.Swapped())
+}
+
+func toSwaps(list []swap.Swap) []controlapi.Swap {
+	var out []controlapi.Swap
+	for _, w := range list {
+		out = append(out, controlapi.Swap{Name: w.Name, In: w.In})
+	}
+	return out
+}
+
+// counted counts the bytes of a request's body.
+type counted struct {
+	io.ReadCloser
+	n counter
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// hints say why token names were seen and not swapped. Where a name was seen is left out: it may be the sandbox's text.
+func (s swapReport) hints(host string, snap *reload.Snapshot) []controlapi.Hint {
+	if s.Report == nil {
+		return nil
+	}
+	return hints(s.Swapped(), s.Seen(), host, snap)
+}
+
+func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapshot) []controlapi.Hint {
+	swapped := map[string]bool{}
+	for _, w := range swaps {
+		swapped[w.Name] = true
+	}
+	var out []controlapi.Hint
+	for _, seen := range all {
+		if seen.Code == swap.CodeUnknown {
+			out = append(out, unknown(host, snap.Rules.Catalog))
+			continue
+		}
+		if seen.Code == swap.CodeRepeated && swapped[seen.Name] {
+			continue
+		}
+		api, cred := owner(snap.Rules.Catalog, seen.Name)
+		if api == nil {
+			continue
+		}
+		text := seen.Name + " was not swapped. " + strings.NewReplacer(
+			"%API", api.Name, "%IN", surfaces(cred), "%HOSTS", hosts(api), "%PLACE", place(seen.Where)).Replace(why(seen.Code))
+		out = append(out, controlapi.Hint{Code: "not_swapped_" + seen.Code, Text: text, Host: host})
+	}
+	return out
+}
+
+// unknown is for a word like a token name where a credential goes. The word is the sandbox's text and is not repeated.
+func unknown(host string, c *catalog.Catalog) controlapi.Hint {
+	text := "Where the credential goes there is a word like a token name that is none."
+	if h, err := catalog.ParseHost(host); err == nil {
+		for _, a := range c.Match(h) {
+			var names []string
+			for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
+				names = append(names, cr.Name)
+			}
+			text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
+		}
+	}
+	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host}
+}
+
+// place is the surface that would cover where a name was seen.
+func place(where string) string {
+	if where == "path" {
+		return `"path"`
+	}
+	return `"` + where + `:<its name>"`
+}
+
+// why is the sentence for a reason that swap gives.
+func why(code string) string {
+	switch code {
+	case swap.CodeUndeclared:
+		return "The API %API declares it for: %IN. Write it there; or the user can add %PLACE to its \"in\"."
+	case swap.CodeSink:
+		return "It stood in a header that is stored or handed on, into which nothing is swapped; its places are: %IN."
+	case swap.CodeInside:
+		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
+	case swap.CodeRepeated:
+		return "It is swapped once per place in a request."
+	case swap.CodeInsecure:
+		return "The request was plain http; use https. The user can allow plain http for the API %API."
+	case swap.CodeOther:
+		return "It belongs to the API %API, which is not the host's or not one of this run's; its hosts are: %HOSTS."
+	}
+	return "Its places are: %IN."
+}
+
+// owner finds the API of a token name.
+func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
+	for _, a := range c.APIs() {
+		for _, cr := range a.Credentials {
+			if cr.Name == name {
+				return a, cr
+			}
+		}
+	}
+	return nil, catalog.Credential{}
+}
+
+func surfaces(c catalog.Credential) string {
+	var out []string
+	for _, s := range c.Surfaces {
+		out = append(out, s.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func hosts(a *catalog.API) string {
+	var out []string
+	for _, h := range a.Hosts {
+		out = append(out, h.String())
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,357 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/elazarl/goproxy"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+type counter = atomic.Int64
+
+var (
+	errPanic  = errors.New("a bug in the proxy")
+	errStatus = errors.New("the upstream's status is not one of a response")
+)
+
+// roundTrip is where goproxy hands the request to us: our transport, then the scrubber. It never returns an error,
+// because goproxy would show its text to the client.
+func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
+	x := exchangeOf(out.Context())
+	resp, err := x.conf.Pool.Transport(x.want(out)).RoundTrip(out)
+	if err != nil {
+		return x.failure(err), nil
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 999 {
+		_ = resp.Body.Close()
+		return x.failure(errStatus), nil
+	}
+	return x.clean(resp, out.Method), nil
+}
+
+// clean scrubs a response and takes off what belongs to the connection it came on.
+func (x *exchange) clean(resp *http.Response, method string) *http.Response {
+	x.trim(resp.Header)
+	resp.Trailer = nil // trailers are not announced: their names are scrubbed when they are there
+	upstreamBody := resp.Body
+	if !x.mayDecode(resp.Header) { // it was not asked for either
+		_ = upstreamBody.Close()
+		return x.failure(scrub.ErrEncoding)
+	}
+	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
+	x.scrubbed = report
+	if err != nil {
+		_ = upstreamBody.Close()
+		return x.failure(err)
+	}
+	if resp.Header.Get("Content-Type") == "" {
+		resp.Header["Content-Type"] = nil // keeps net/http from guessing one
+	}
+	x.w.flush = resp.ContentLength < 0
+	x.debugResponse(resp)
+	if resp.Body == nil || resp.Body == http.NoBody {
+		x.whole = true
+		return resp
+	}
+	resp.Body = &watched{ReadCloser: resp.Body, x: x}
+	return resp
+}
+
+// sent lists the token names that were swapped so far.
+func (x *exchange) sent() []string {
+	var out []string
+	for _, s := range x.swapped.swaps() {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// trim takes off hop-by-hop headers, and Alt-Svc, which would lead around the proxy.
+func (x *exchange) trim(h http.Header) {
+	for _, v := range h["Connection"] {
+		for _, name := range strings.Split(v, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		h.Del(name)
+	}
+	h.Del("Alt-Svc")
+}
+
+// fail answers for an upstream that cannot be had.
+func (x *exchange) fail(err error) {
+	status, r := x.failed(err)
+	x.w.json(status, r)
+}
+
+// failure is fail as a response for goproxy to write.
+func (x *exchange) failure(err error) *http.Response {
+	status, r := x.failed(err)
+	body := refusalBody(r)
+	return &http.Response{
+		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{
+			"Content-Type":   {"application/json"},
+			"Content-Length": {strconv.Itoa(len(body))},
+		},
+		ContentLength: int64(len(body)),
+		Body:          io.NopCloser(bytes.NewReader(body)),
+	}
+}
+
+// failed notes why there is no response and gives what the client is told: the one place that maps errors to answers.
+func (x *exchange) failed(err error) (int, controlapi.Refusal) {
+	host, _ := catalog.ParseHost(x.note.Host)
+	x.note.Cause = err
+	x.cut = context.Cause(x.ctx)
+	var v policy.Verdict
+	switch {
+	case errors.Is(err, swap.ErrCarriesValue):
+		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
+	case errors.Is(err, policy.ErrOverrideUnseen):
+		v = policy.Refuse(policy.CodeOverrideUnseen, host, x.verdict.APIs)
+	case x.scrubbed == nil && unreadable(err):
+		v = policy.Refuse(policy.CodeBodyUnreadable, host, nil)
+	default:
+		code := upstream.Classify(err)
+		if errors.Is(err, scrub.ErrEncoding) {
+			code = upstream.CodeEncoding
+		}
+		v = policy.Verdict{Status: upstream.Status(code), Refusal: upstream.Failure(code, x.note.Host)}
+	}
+	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
+	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) {
+		x.note.Outcome = controlapi.OutcomeDenied
+	}
+	x.note.Hints = append(x.note.Hints, v.Hint())
+	return v.Status, v.Refusal
+}
+
+// unreadable reports whether an error says that a body is not what its headers say. Before there is a response that is
+// the request's body.
+func unreadable(err error) bool {
+	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, swap.ErrMalformed) ||
+		errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
+}
+
+func refusalBody(r controlapi.Refusal) []byte {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return []byte(`{"error":"The request was refused."}`)
+	}
+	return append(body, '\n')
+}
+
+// watched remembers that a body broke off, so that the answer is broken off too.
+type watched struct {
+	io.ReadCloser
+	x *exchange
+}
+
+// Read implements io.Reader.
+func (b *watched) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch err { //nolint:errorlint // io.Reader's own sentinel
+	case nil:
+	case io.EOF:
+		// An upstream that notices the cut may still end its body properly.
+		if cause := context.Cause(b.x.ctx); cause != nil {
+			b.x.cut = cause
+			return n, cause
+		}
+		b.x.whole = true
+	default:
+		b.x.bodyErr = err
+	}
+	return n, err
+}
+
+// answerer is the response writer that goproxy sees. It counts, and flushes bodies of unknown length as they come.
+type answerer struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	flush  bool
+	err    error          // writing failed: the client is gone
+	conn   *entrance.Conn // to cork while a piece is written; nil for HTTP/2
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answerer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+	if a.flush { // a stream is open before its first byte comes
+		a.Flush()
+	}
+}
+
+// Write implements io.Writer.
+func (a *answerer) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	if a.flush && a.conn != nil {
+		a.conn.Cork()
+		defer a.uncork()
+	}
+	n, err := a.ResponseWriter.Write(p) //nolint:gosec // passing on what the upstream sent is the purpose
+	a.bytes += int64(n)
+	if err == nil && a.flush {
+		err = http.NewResponseController(a.ResponseWriter).Flush()
+	}
+	if err != nil && !errors.Is(err, http.ErrBodyNotAllowed) {
+		a.err = err
+	}
+	return n, err
+}
+
+// uncork sends what a write and its flush made.
+func (a *answerer) uncork() {
+	if err := a.conn.Uncork(); err != nil && a.err == nil {
+		a.err = err
+	}
+}
+
+// buffers are what bodies are copied through.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// ReadFrom implements io.ReaderFrom with a pooled buffer.
+func (a *answerer) ReadFrom(r io.Reader) (int64, error) {
+	buf := buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{r}, buf[:])
+}
+
+// Flush implements http.Flusher.
+func (a *answerer) Flush() { _ = http.NewResponseController(a.ResponseWriter).Flush() }
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answerer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// json answers with a refusal.
+func (a *answerer) json(status int, r controlapi.Refusal) {
+	body := refusalBody(r)
+	a.Header().Set("Content-Type", "application/json")
+	a.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	a.WriteHeader(status)
+	_, _ = a.Write(body)
+}
+
+// stack is where this goroutine is: functions and lines, no values.
+func stack() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	var b strings.Builder
+	for {
+		f, more := frames.Next()
+		b.WriteString(f.Function + ":" + strconv.Itoa(f.Line) + " ")
+		if !more {
+			return b.String()
+		}
+	}
+}
+
+// maxPayload is how many bytes of a body DEBUG_MODE logs.
+const maxPayload = 4 << 10
+
+// payloads are what DEBUG_MODE logs of an exchange: the request before swapping, the response after scrubbing. The log
+// redacts both. The nil payloads log nothing.
+type payloads struct {
+	request, response string // heads
+	up, down          copied
+}
+
+// copied keeps the first bytes of a body: more than is logged, so that a string that must not be logged is whole when it
+// is looked for.
+type copied struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (c *copied) keep(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
+}
+
+// text is what is logged, cleaned before it is cut.
+func (c *copied) text(clean func(string) string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := clean(string(c.data))
+	return text[:min(len(text), maxPayload)]
+}
+
+// tee is a body of which the first bytes are kept.
+type tee struct {
+	io.ReadCloser
+	to *copied
+}
+
+// Read implements io.Reader.
+func (t *tee) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	t.to.keep(p[:n])
+	return n, err
+}
+
+func (x *exchange) debugRequest(out *http.Request) {
+	if !x.conf.Debug {
+		return
+	}
+	x.debug = &payloads{request: headText(out.Header)}
+	if out.Body != nil && out.Body != http.NoBody {
+		out.Body = &tee{ReadCloser: out.Body, to: &x.debug.up}
+	}
+}
+
+func (x *exchange) debugResponse(resp *http.Response) {
+	if x.debug == nil {
+		return
+	}
+	x.debug.response = headText(resp.Header)
+	if resp.Body != nil {
+		resp.Body = &tee{ReadCloser: resp.Body, to: &x.debug.down}
+	}
+}
+
+func headText(h http.Header) string {
+	var b strings.Builder
+	_ = h.Write(&b)
+	return b.String()
+}
+
+// log writes both payloads.
+func (p *payloads) log(x *exchange) {
+	if p == nil {
+		return
+	}
+	log := x.conf.Log.With(logline.Tag("debug"), slog.String("run", x.note.Run))
+	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request), slog.String("body", p.up.text(x.hush)))
+	log.Debug("<<< "+x.note.URL, slog.Int("status", x.w.status), slog.String("head", p.response),
+		slog.String("body", p.down.text(x.hush)))
+}

@@ -1,0 +1,386 @@
+package egress_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+// The credential of the test API, and what code writes in its place.
+const (
+	secretValue = "sk_live_51canary0123456789"
+	tokenName   = "DEMO_AUTH_TOKEN"
+	demoHost    = "api.demo.test"
+)
+
+// rig is a whole proxy but for its processes: real listeners, real TLS on both sides, a real upstream.
+type rig struct {
+	t         testing.TB
+	apis      string
+	reloader  *reload.Reloader
+	book      *lease.Book
+	journal   *receipt.Journal
+	handler   *egress.Egress
+	authority *authority.Authority
+	upstreams *upstreams
+	logs      *lockedBuffer
+	https     [2]string // address of each slot's listener for 443
+	http      [2]string // and for 80
+}
+
+// setup says what a rig is made of. The zero setup has one API for demoHost.
+type setup struct {
+	yolo   bool
+	redact []string
+	debug  bool
+	// apis are the texts of config.json by API. Nil: demoAPI.
+	apis map[string]string
+}
+
+// demoAPI is a config.json whose upstream is one of the test's.
+func demoAPI(extra string) string {
+	return `{"description": "demo", "domains": ["` + demoHost + `"], "credentials": {"` + tokenName + `": "` + secretValue + `"},
+		"ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"]` + extra + `}`
+}
+
+func newRig(t testing.TB, s setup) *rig {
+	t.Helper()
+	r := &rig{t: t, apis: t.TempDir(), logs: &lockedBuffer{}, upstreams: newUpstreams(t)}
+	if s.apis == nil {
+		s.apis = map[string]string{"demo": demoAPI("")}
+	}
+	for name, text := range s.apis {
+		r.writeAPI(name, text)
+	}
+	var err error
+	r.authority, err = authority.New(authority.Config{Private: t.TempDir(), Public: t.TempDir()})
+	check(t, err)
+	pool, err := upstream.New(upstream.Config{Resolve: r.upstreams.resolve, Connect: r.upstreams.connect})
+	check(t, err)
+	redactor := redact.New(s.redact)
+	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.String(text)) }
+	log := logline.New(r.logs, "text", clean)
+	r.journal = receipt.NewJournal(receipt.Config{Log: log, Clean: clean})
+	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Changed: func(c reload.Change) { r.handler.Cut(c) }})
+	r.handler = egress.New(egress.Config{
+		Current: r.reloader.Current, Pool: pool, Journal: r.journal, Redact: redactor,
+		UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+	})
+	r.reloader.Start(log)
+	r.serve(log)
+	return r
+}
+
+// serve opens the listeners of two slots.
+func (r *rig) serve(log *slog.Logger) {
+	var ent *entrance.Entrance
+	r.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { ent.Drain(id) }})
+	var listeners []entrance.Listener
+	for n := range r.https {
+		for _, over := range []bool{true, false} {
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			check(r.t, err)
+			id := slot.ID(n)
+			listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), TLS: over, Slot: &id})
+			if over {
+				r.https[n] = l.Addr().String()
+			} else {
+				r.http[n] = l.Addr().String()
+			}
+		}
+	}
+	ent, err := entrance.New(entrance.Config{
+		Listeners: listeners, Attach: r.book.Attach, GetCertificate: r.authority.GetCertificate, Handler: r.handler,
+		Refused: func(l *lease.Lease, from string, err error) {
+			if h, ok := err.(*entrance.HandshakeError); ok && l != nil { //nolint:errorlint // never wrapped
+				r.journal.Record(egress.HandshakeNote(l, h))
+				return
+			}
+			log.LogAttrs(context.Background(), slog.LevelWarn, "refused", logline.Tag("deny"), slog.String("from", from), slog.String("cause", err.Error()))
+		},
+	})
+	check(r.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ent.Serve(ctx) }()
+	r.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Errorf("the entrance ended with: %v", err)
+		}
+		r.book.Close()
+	})
+}
+
+func (r *rig) writeAPI(name, text string) {
+	r.t.Helper()
+	dir := filepath.Join(r.apis, name)
+	check(r.t, os.MkdirAll(dir, 0o755))
+	check(r.t, os.WriteFile(filepath.Join(dir, "ca.pem"), r.upstreams.ca.pem(), 0o644))
+	check(r.t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600))
+}
+
+// begin registers a run in slot 0 that may use everything, and gives what ends it.
+func (r *rig) begin(apis ...string) (end func() controlapi.Receipt) {
+	r.t.Helper()
+	return r.beginIn(0, 1, apis...)
+}
+
+func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
+	r.t.Helper()
+	_, err := r.book.Begin(id, controlapi.Registration{
+		Generation: generation, Run: "run-" + r.t.Name(), APIs: apis, Deadline: time.Now().Add(time.Minute),
+	})
+	check(r.t, err)
+	return func() controlapi.Receipt {
+		r.t.Helper()
+		rec, err := r.book.End(id, generation)
+		check(r.t, err)
+		return rec
+	}
+}
+
+// client is a client inside slot 0: every name leads to the slot's listeners.
+func (r *rig) client(h2 bool) *http.Client { return r.clientIn(0, h2) }
+
+func (r *rig) clientIn(id slot.ID, h2 bool) *http.Client {
+	tr := &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			_, port, _ := net.SplitHostPort(addr)
+			to := r.https[id]
+			if port == "80" {
+				to = r.http[id]
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", to)
+		},
+		TLSClientConfig:    &tls.Config{RootCAs: r.roots()},
+		DisableCompression: true,
+		Protocols:          new(http.Protocols),
+	}
+	tr.Protocols.SetHTTP1(!h2)
+	tr.Protocols.SetHTTP2(h2)
+	r.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: 20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+func (r *rig) roots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(r.authority.Certificate())
+	return pool
+}
+
+// upstreams are the servers that names lead to, all on loopback.
+type upstreams struct {
+	t  testing.TB
+	ca *testCA
+
+	mu    sync.Mutex
+	addrs map[string][]netip.Addr // by host; other hosts have 127.0.0.1
+	ports map[uint16]string       // by well-known port: where it really is
+	dials int
+}
+
+func newUpstreams(t testing.TB) *upstreams {
+	return &upstreams{t: t, ca: newTestCA(t), addrs: map[string][]netip.Addr{}, ports: map[uint16]string{}}
+}
+
+func (u *upstreams) resolve(_ context.Context, host string) ([]netip.Addr, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if a, ok := u.addrs[host]; ok {
+		return a, nil
+	}
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+func (u *upstreams) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	u.mu.Lock()
+	u.dials++
+	addr := u.ports[to.Port()]
+	u.mu.Unlock()
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}
+
+// dialDirect leads a client that uses no proxy to where the proxy would get.
+func (u *upstreams) dialDirect(ctx context.Context, _, _ string) (net.Conn, error) {
+	u.mu.Lock()
+	addr := u.ports[443]
+	u.mu.Unlock()
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}
+
+// client is one that uses no proxy.
+func (u *upstreams) client() *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(u.ca.cert)
+	tr := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool}, DialContext: u.dialDirect, DisableCompression: true,
+	}
+	u.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+func (u *upstreams) dialled() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.dials
+}
+
+// https serves a handler over TLS as every host, with a certificate of the test's authority.
+func (u *upstreams) https(h http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = &tls.Config{GetCertificate: func(hi *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return u.ca.leaf(hi.ServerName), nil
+	}}
+	s.StartTLS()
+	u.t.Cleanup(s.Close)
+	u.lead(443, s.Listener.Addr().String())
+	return s
+}
+
+// plain serves a handler over plain HTTP.
+func (u *upstreams) plain(h http.Handler) *httptest.Server {
+	s := httptest.NewServer(h)
+	u.t.Cleanup(s.Close)
+	u.lead(80, s.Listener.Addr().String())
+	return s
+}
+
+// raw serves connections as bytes, behind TLS.
+func (u *upstreams) raw(serve func(net.Conn)) {
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		GetCertificate: func(hi *tls.ClientHelloInfo) (*tls.Certificate, error) { return u.ca.leaf(hi.ServerName), nil },
+	})
+	check(u.t, err)
+	u.t.Cleanup(func() { l.Close() })
+	u.lead(443, l.Addr().String())
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); serve(c) }()
+		}
+	}()
+}
+
+func (u *upstreams) lead(port uint16, addr string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ports[port] = addr
+}
+
+// testCA is the authority of the upstreams.
+type testCA struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newTestCA(t testing.TB) *testCA {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "upstreams"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	check(t, err)
+	cert, err := x509.ParseCertificate(der)
+	check(t, err)
+	return &testCA{t, cert, key}
+}
+
+func (c *testCA) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})
+}
+
+func (c *testCA) leaf(host string) *tls.Certificate {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), DNSNames: []string{host}, KeyUsage: x509.KeyUsageDigitalSignature,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, c.key.Public(), c.key)
+	if err != nil {
+		return nil
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: c.key}
+}
+
+// lockedBuffer is a log that a test reads while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// body reads a response to its end.
+func body(t testing.TB, resp *http.Response) string {
+	t.Helper()
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	check(t, err)
+	return string(b)
+}
+
+// refusal reads the JSON body of a refused request.
+func refusal(t testing.TB, resp *http.Response) controlapi.Refusal {
+	t.Helper()
+	var r controlapi.Refusal
+	text := body(t, resp)
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("status %d, body %q is no refusal: %v", resp.StatusCode, text, err)
+	}
+	return r
+}

@@ -1,0 +1,125 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1" //nolint:gosec // the handshake of RFC 6455 is defined with it
+	"encoding/base64"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
+)
+
+var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is not valid")
+
+// websocket does the handshake with the upstream and, only after a valid 101, relays messages.
+func (x *exchange) websocket(out *http.Request) {
+	host, _ := catalog.ParseHost(x.note.Host)
+	key := out.Header.Get("Sec-Websocket-Key")
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil || len(raw) != 16 || out.Header.Get("Sec-Websocket-Version") != "13" || !x.conn.HTTP1() || out.ContentLength != 0 {
+		x.refuse(policy.Refuse(policy.CodeUpgradeRefused, host, nil), nil)
+		return
+	}
+	wsrelay.Offer(out.Header)
+	resp, err := x.conf.Pool.Transport(x.want(out)).RoundTrip(out)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		x.plainAnswer(out, resp)
+		return
+	}
+	defer resp.Body.Close()
+	upstream, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok || !validAccept(resp.Header, key) || !wsrelay.Agreed(resp.Header) {
+		x.fail(errHandshake)
+		return
+	}
+	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: out.Method, Sent: x.sent()})
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	x.scrubbed = report
+	x.relay(resp.Header, upstream)
+}
+
+// plainAnswer passes on what an upstream answered instead of changing protocols.
+func (x *exchange) plainAnswer(out *http.Request, resp *http.Response) {
+	if resp.StatusCode < 200 || resp.StatusCode > 999 {
+		_ = resp.Body.Close()
+		x.fail(errStatus)
+		return
+	}
+	resp = x.clean(resp, out.Method)
+	defer resp.Body.Close()
+	h := x.w.Header()
+	for name, values := range resp.Header {
+		h[name] = values
+	}
+	x.w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(x.w, resp.Body)
+}
+
+// validAccept checks the upstream's half of the handshake (RFC 6455, section 4.1).
+func validAccept(h http.Header, key string) bool {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see the import
+	return h.Get("Sec-Websocket-Accept") == base64.StdEncoding.EncodeToString(sum[:]) &&
+		strings.EqualFold(h.Get("Upgrade"), "websocket") &&
+		httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade")
+}
+
+// relay answers 101 and hands both ends to wsrelay.
+func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
+	conn, buffered, err := http.NewResponseController(x.w.ResponseWriter).Hijack()
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	defer conn.Close()
+	x.conn.Raw()
+	x.w.status = http.StatusSwitchingProtocols
+	x.trim(h)
+	h.Set("Connection", "Upgrade")
+	h.Set("Upgrade", "websocket")
+	if err := writeSwitch(buffered.Writer, h); err != nil {
+		x.w.err = err
+		return
+	}
+	x.note.Outcome = controlapi.OutcomeServed
+	x.ws = &wsrelay.Report{}
+	// An end without a close frame is the usual one: the run ended, or a side went away.
+	x.note.Cause = wsrelay.Relay(x.ctx, &hijacked{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{
+		Scrub: x.snap.Scrub, Sent: x.sent(), Swap: x.snap.Swap, SwapOptions: x.allowed(), Redact: x.conf.Redact,
+		Large: x.lease.Large, Report: x.ws,
+	})
+	x.cut = context.Cause(x.ctx)
+}
+
+func writeSwitch(w *bufio.Writer, h http.Header) error {
+	_, _ = w.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	_ = h.Write(w)
+	_, _ = w.WriteString("\r\n")
+	return w.Flush()
+}
+
+// hijacked is a connection whose first bytes were read already.
+type hijacked struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// Read implements io.Reader.
+func (h *hijacked) Read(p []byte) (int, error) { return h.r.Read(p) }

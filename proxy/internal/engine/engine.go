@@ -1,0 +1,312 @@
+// Package engine finds many strings in a stream at once and replaces them, leftmost first and longest of those.
+//
+// A string is found as it stands and, where its Pattern says so, with any of its characters escaped in any mix of
+// percent, JSON, HTML and backslash-hex escapes, up to three on top of one another. What is found does not depend on how
+// the stream is cut into reads.
+//
+// Threat: the time at which a byte leaves must say nothing about the strings. Reader holds back the bytes since the last
+// line feed, at most Set.Hold of them, and that number is a multiple of 256 that only the longest string decides. It never
+// holds a byte because it looks like the beginning of a string.
+package engine
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// Pattern is one string to find.
+type Pattern struct {
+	// Text is the string. The empty string is never found.
+	Text string
+	// ID is what a match reports. Several patterns may share one.
+	ID int
+	// Escaped finds Text also with some or all of its characters escaped.
+	Escaped bool
+	// Word finds Text only where it is not part of a longer run of letters, digits and underscores.
+	Word bool
+	// Wide has what takes the place of Text written as Text is: with a NUL between any two characters.
+	Wide bool
+
+	left, right edge
+}
+
+// edge describes the base64 character next to Text that carries some bits of the value. A match covers it too.
+type edge struct {
+	known uint8 // how many bits belong to the value: 0 (no such character), 2 or 4
+	bits  uint8
+}
+
+// Set is a compiled, immutable list of patterns. The nil Set finds nothing.
+type Set struct {
+	pats   []Pattern
+	tables []table // short patterns and long ones
+	esc    escapes
+	hold   int
+	least  int  // the length of the shortest pattern
+	lines  bool // no pattern has a line feed
+	pool   sync.Pool
+}
+
+// match is an occurrence in a buffer. Matches are ordered by core; start is less than core when an edge was added.
+type match struct{ core, start, end, pat int }
+
+const (
+	// stretch is how many bytes one byte of a pattern may take when it is escaped. More than that is not found.
+	stretch = 8
+	// bufferSize is what one Reader holds beyond twice the bytes held back.
+	bufferSize = 64 << 10
+)
+
+// New compiles patterns. Of patterns with the same text the first one counts.
+func New(patterns []Pattern) *Set {
+	s := &Set{lines: true, least: 1 << 30}
+	seen := map[string]bool{}
+	var short, long []int32
+	longest := 0
+	for _, p := range patterns {
+		if p.Text == "" || seen[p.Text] {
+			continue
+		}
+		seen[p.Text] = true
+		if len(p.Text) < longPattern {
+			short = append(short, int32(len(s.pats)))
+		} else {
+			long = append(long, int32(len(s.pats)))
+		}
+		s.pats = append(s.pats, p)
+		s.least = min(s.least, len(p.Text))
+		n := len(p.Text) + 2
+		if p.Escaped {
+			n = len(p.Text)*stretch + 2
+		}
+		longest = max(longest, n)
+		s.lines = s.lines && !strings.Contains(p.Text, "\n")
+	}
+	if len(s.pats) == 0 {
+		return nil
+	}
+	s.hold = (longest + 255) / 256 * 256
+	for _, list := range [][]int32{short, long} {
+		if len(list) > 0 {
+			s.tables = append(s.tables, newTable(s.pats, list))
+		}
+	}
+	s.esc.compile(s.pats)
+	size := bufferSize + 2*s.hold
+	s.pool.New = func() any { b := make([]byte, size); return &b }
+	return s
+}
+
+// Hold is how many bytes Reader holds back at most: a multiple of 256.
+func (s *Set) Hold() int {
+	if s == nil {
+		return 0
+	}
+	return s.hold
+}
+
+// Len is the number of different patterns.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.pats)
+}
+
+// find is the first match as it stands whose core begins in buf[from:cut], the longest of those that begin there.
+func (s *Set) find(buf []byte, from, cut int) (match, bool) {
+	best, found := match{}, false
+	for i := range s.tables {
+		m, ok := s.tables[i].find(s, buf, from, cut)
+		if ok && (!found || m.better(best)) {
+			best, found = m, true
+			cut = m.core + 1
+		}
+	}
+	return best, found
+}
+
+// check is the match of one pattern at core, if there is one.
+func (s *Set) check(buf []byte, pat int32, core int) (match, bool) {
+	p := &s.pats[pat]
+	m := match{core, core, core + len(p.Text), int(pat)}
+	if m.end > len(buf) || string(buf[core:m.end]) != p.Text || p.Word && !isWord(buf, m) {
+		return match{}, false
+	}
+	return s.widen(buf, m), true
+}
+
+// isWord reports whether no letter, digit or underscore is next to m.
+func isWord(buf []byte, m match) bool {
+	return (m.core == 0 || !isLetter(buf[m.core-1])) && (m.end == len(buf) || !isLetter(buf[m.end]))
+}
+
+func isLetter(b byte) bool {
+	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
+}
+
+// better reports whether m goes before o: leftmost, then longest, then first listed.
+func (m match) better(o match) bool {
+	if m.core != o.core {
+		return m.core < o.core
+	}
+	if m.end != o.end {
+		return m.end > o.end
+	}
+	return m.pat < o.pat
+}
+
+// widen adds the edges of a base64 form, where the neighbouring characters carry the value's bits.
+func (s *Set) widen(buf []byte, m match) match {
+	p := &s.pats[m.pat]
+	if p.left.known != 0 && m.core > 0 {
+		if v := sextet(buf[m.core-1]); v != noSextet && v&(1<<p.left.known-1) == p.left.bits {
+			m.start--
+		}
+	}
+	if p.right.known != 0 && m.end < len(buf) {
+		if v := sextet(buf[m.end]); v != noSextet && v>>(6-p.right.known) == p.right.bits {
+			m.end++
+		}
+	}
+	return m
+}
+
+// first is the better of the next match as it stands and the next escaped one.
+func (s *Set) first(buf []byte, from, cut int) (match, bool) {
+	m, ok := s.find(buf, from, cut)
+	if ok {
+		cut = m.core + 1
+	}
+	if e, found := s.findEscaped(buf, from, cut); found && (!ok || e.better(m)) {
+		return e, true
+	}
+	return m, ok
+}
+
+// Contains reports whether text has any of the patterns.
+func (s *Set) Contains(text string) bool {
+	if s == nil || len(text) < s.least {
+		return false
+	}
+	_, ok := s.first([]byte(text), 0, len(text))
+	return ok
+}
+
+// Replace puts what with says in the place of every match and counts them.
+func (s *Set) Replace(text string, with func(id int) string) (string, int) {
+	if s == nil || len(text) < s.least {
+		return text, 0
+	}
+	buf := []byte(text)
+	var out bytes.Buffer
+	done, n := 0, 0
+	for {
+		m, ok := s.first(buf, done, len(buf))
+		if !ok {
+			break
+		}
+		start := max(m.start, done)
+		out.Write(buf[done:start])
+		out.WriteString(s.written(m, with(s.pats[m.pat].ID)))
+		done = m.end
+		n++
+	}
+	if n == 0 {
+		return text, 0
+	}
+	out.Write(buf[done:])
+	return out.String(), n
+}
+
+// written is a replacement as the match it takes the place of is written.
+func (s *Set) written(m match, text string) string {
+	if s.pats[m.pat].Wide {
+		return wide(text)
+	}
+	return text
+}
+
+// wide is ASCII text in UTF-16 of either byte order, but for the NUL before or after it.
+func wide(text string) string { return strings.Join(strings.Split(text, ""), "\x00") }
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// Found is an occurrence in a text.
+type Found struct{ Start, End, ID int }
+
+// FindAll lists the matches that do not overlap, in order.
+func (s *Set) FindAll(text string) []Found {
+	if s == nil || len(text) < s.least {
+		return nil
+	}
+	buf := []byte(text)
+	var all []Found
+	for done := 0; ; {
+		m, ok := s.first(buf, done, len(buf))
+		if !ok {
+			return all
+		}
+		all = append(all, Found{max(m.start, done), m.end, s.pats[m.pat].ID})
+		done = m.end
+	}
+}
+
+// Forms are the patterns that find a value as a server may echo it: as it stands, escaped, in base64 (at every alignment,
+// in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16.
+func Forms(value string, id int) []Pattern {
+	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
+	if strings.Contains(value, " ") { // as forms write it
+		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
+	}
+	if isASCII(value) {
+		ps = append(ps, Pattern{Text: wide(value), ID: id, Wide: true})
+	}
+	h := hex.EncodeToString([]byte(value))
+	ps = append(ps, Pattern{Text: h, ID: id}, Pattern{Text: strings.ToUpper(h), ID: id})
+	for align := range 3 {
+		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding), base64Form(value, id, align, base64.RawURLEncoding))
+	}
+	return ps
+}
+
+// base64Form is the part of value's base64 that does not depend on what stands around it, when align bytes of a group
+// of three come before it. The characters that carry bits of both become edges.
+func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
+	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
+	bits := 8 * (align + len(value))
+	first, last := (8*align+5)/6, bits/6
+	p := Pattern{Text: coded[first:last], ID: id, Escaped: enc == base64.RawStdEncoding}
+	if align > 0 {
+		p.left = edge{known: uint8(6*first - 8*align), bits: sextet(coded[first-1])}
+	}
+	if known := uint8(bits - 6*last); known > 0 {
+		p.right = edge{known: known, bits: sextet(coded[last]) >> (6 - known)}
+	}
+	return p
+}
+
+const noSextet = 0xFF
+
+// sextet is the value of a base64 character of either alphabet.
+func sextet(b byte) uint8 {
+	switch {
+	case 'A' <= b && b <= 'Z':
+		return b - 'A'
+	case 'a' <= b && b <= 'z':
+		return b - 'a' + 26
+	case '0' <= b && b <= '9':
+		return b - '0' + 52
+	case b == '+' || b == '-':
+		return 62
+	case b == '/' || b == '_':
+		return 63
+	}
+	return noSextet
+}

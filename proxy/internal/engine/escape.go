@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"bytes"
+	"strings"
+)
+
+// escapes finds patterns of which at least one character is escaped.
+//
+// Every escape begins with one of % \ &, so does every look: at the first such byte of an occurrence all that comes before
+// it stands as it is, and is compared; from there on each character may be escaped or not.
+//
+// A plain pattern has none of the three itself. Then there is one way to read a text from a look on: each character with
+// all its escapes taken off. It is read once for all patterns, and its first two characters and the byte before choose
+// among them. The others are few, and are tried in all the ways a text may be read.
+type escapes struct {
+	any   bool
+	anOdd bool
+	first [256]bool // bytes of plain patterns
+	plain places    // by plainKey
+	odd   [256][]place
+}
+
+func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
+
+// outside stands for what is before the first byte of a pattern and after the last.
+const outside = 1 << 8
+
+// plainKey is the key of a byte with its neighbours.
+func plainKey(before int, b byte, after int) uint64 {
+	return uint64(before)<<32 | uint64(b)<<16 | uint64(after)
+}
+
+// compile indexes the patterns that may be escaped by each place that may be the first look.
+func (e *escapes) compile(pats []Pattern) {
+	for i, p := range pats {
+		if !p.Escaped {
+			continue
+		}
+		e.any = true
+		plain := isPlain(p.Text)
+		for off := range len(p.Text) {
+			b := p.Text[off]
+			if plain {
+				e.first[b] = true
+				continue
+			}
+			e.anOdd = true
+			e.odd[b] = append(e.odd[b], place{int32(i), int32(off)})
+			if isStarter(b) {
+				break
+			}
+		}
+	}
+	e.plain = newPlaces(func(add func(uint64, place)) {
+		for i, p := range pats {
+			if !p.Escaped || !isPlain(p.Text) {
+				continue
+			}
+			for off := range len(p.Text) {
+				before, after := outside, outside
+				if off > 0 {
+					before = int(p.Text[off-1])
+				}
+				if off+1 < len(p.Text) {
+					after = int(p.Text[off+1])
+				}
+				add(plainKey(before, p.Text[off], after), place{int32(i), int32(off)})
+			}
+		}
+	})
+}
+
+// search is one search for escaped patterns: those whose core begins in buf[from:cut].
+type search struct {
+	set       *Set
+	buf       []byte
+	from, cut int
+	best      match
+	found     bool
+	peeled    [64]peeledChar
+}
+
+// peeledChar remembers a character of the buffer with all escapes taken off. at is its place plus one.
+type peeledChar struct {
+	at int
+	c  char
+}
+
+// findEscaped is the first match with an escaped character whose core begins in buf[from:cut].
+func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
+	if !s.esc.any {
+		return match{}, false
+	}
+	next := starters{buf: buf[:min(len(buf), cut+s.hold/stretch)]} // no pattern begins before cut and has its first look later
+	q := next.after(from)
+	if q < 0 {
+		return match{}, false
+	}
+	x := search{set: s, buf: buf, from: from, cut: cut}
+	for ; q >= 0 && !x.found; q = next.after(q + 1) {
+		x.look(q)
+	}
+	return x.best, x.found
+}
+
+// look tries the patterns whose first % \ or & is at q.
+func (x *search) look(q int) {
+	esc := &x.set.esc
+	c := x.peel(q)
+	if b := c.val[0]; !isStarter(b) && esc.first[b] {
+		after := outside
+		if c.len > 1 {
+			after = int(c.val[1])
+		} else if p := q + int(c.n); p < len(x.buf) {
+			after = int(x.peel(p).val[0])
+		}
+		x.lookAt(q, outside, b, after)
+		if q > x.from {
+			x.lookAt(q, int(x.buf[q-1]), b, after)
+		}
+	}
+	if esc.anOdd {
+		x.lookOdd(q)
+	}
+}
+
+// lookOdd tries the patterns that are not plain, in all the ways the character at q may be read.
+func (x *search) lookOdd(q int) {
+	c := byteChar(x.buf[q], 1)
+	alone := !mayEscape(x.buf, q)
+	for d := 0; ; d++ {
+		if b := c.val[0]; d == 0 || b != x.buf[q] {
+			for _, pl := range x.set.esc.odd[b] {
+				x.try(q, pl, false)
+			}
+		}
+		if d == depth || alone || !c.starts() {
+			return
+		}
+		c = peel(x.buf[q:min(len(x.buf), q+x.set.hold)], c, d)
+	}
+}
+
+// lookAt tries the plain patterns that have the byte b with these neighbours, and those that end with it.
+func (x *search) lookAt(q, before int, b byte, after int) {
+	for _, pl := range x.set.esc.plain.get(plainKey(before, b, after)) {
+		x.try(q, pl, true)
+	}
+	if after != outside {
+		for _, pl := range x.set.esc.plain.get(plainKey(before, b, outside)) {
+			x.try(q, pl, true)
+		}
+	}
+}
+
+// peel is the character at p with all escapes taken off.
+func (x *search) peel(p int) char {
+	if b := x.buf[p]; !isStarter(b) || !mayEscape(x.buf, p) {
+		return byteChar(b, 1)
+	}
+	m := &x.peeled[p%len(x.peeled)]
+	if m.at != p+1 {
+		*m = peeledChar{p + 1, read(x.buf[p:min(len(x.buf), p+x.set.hold)], depth)}
+	}
+	return m.c
+}
+
+// plainEnd is the end of a plain text's writing at p, or -1.
+func (x *search) plainEnd(limit, p int, text string) int {
+	for text != "" {
+		if p >= limit {
+			return -1
+		}
+		c := x.peel(p)
+		if !strings.HasPrefix(text, string(c.val[:c.len])) {
+			return -1
+		}
+		p, text = p+int(c.n), text[c.len:]
+	}
+	if p > limit {
+		return -1
+	}
+	return p
+}
+
+// try compares one pattern, whose byte at pl.off is expected at q, and keeps the better match.
+func (x *search) try(q int, pl place, plain bool) {
+	core := q - int(pl.off)
+	p := &x.set.pats[pl.pat]
+	if core < x.from || core >= x.cut || string(x.buf[core:q]) != p.Text[:pl.off] {
+		return
+	}
+	limit := min(len(x.buf), core+x.set.hold-2)
+	var e int
+	if plain {
+		e = x.plainEnd(limit, q, p.Text[pl.off:])
+	} else {
+		e = x.oddEnd(limit, q, p.Text[pl.off:])
+	}
+	m := match{core, core, e, int(pl.pat)}
+	if e < 0 || p.Word && !isWord(x.buf, m) {
+		return
+	}
+	if m = x.set.widen(x.buf, m); !x.found || m.better(x.best) {
+		x.best, x.found = m, true
+	}
+}
+
+// oddEnd is the end of the longest writing of a text at p, or -1. The ways to read it that are tried are bounded; there
+// are many only for a text of many percent signs, backslashes and ampersands.
+func (x *search) oddEnd(limit, p int, text string) int {
+	steps := 64 + 16*len(text)
+	return longestEscaped(x.buf[:limit], p, text, &steps)
+}
+
+// longestEscaped is the end of the longest writing of text at buf[p:], or -1.
+func longestEscaped(buf []byte, p int, text string, steps *int) int {
+	for text != "" {
+		if *steps--; *steps < 0 || p >= len(buf) {
+			return -1
+		}
+		if !isStarter(buf[p]) {
+			if buf[p] != text[0] {
+				return -1
+			}
+			p, text = p+1, text[1:]
+			continue
+		}
+		best := -1
+		c, last := byteChar(buf[p], 1), int32(0)
+		for d := 0; ; d++ {
+			if c.n != last && strings.HasPrefix(text, string(c.val[:c.len])) {
+				best = max(best, longestEscaped(buf, p+int(c.n), text[c.len:], steps))
+			}
+			if d == depth || !c.starts() {
+				return best
+			}
+			last = c.n
+			c = peel(buf[p:], c, d)
+		}
+	}
+	return p
+}
+
+// starters walks over the % \ and & of a buffer in order.
+type starters struct {
+	buf  []byte
+	next [3]int // where each is next; 0: not looked for yet, len(buf): none
+}
+
+// after is the first of them at or after p, or -1. p must not go down.
+func (s *starters) after(p int) int {
+	first := len(s.buf)
+	for i, b := range [3]byte{'%', '\\', '&'} {
+		if s.next[i] < p || s.next[i] == 0 {
+			s.next[i] = len(s.buf)
+			if j := bytes.IndexByte(s.buf[min(p, len(s.buf)):], b); j >= 0 {
+				s.next[i] = p + j
+			}
+		}
+		first = min(first, s.next[i])
+	}
+	if first == len(s.buf) {
+		return -1
+	}
+	return first
+}

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"html"
+	"strings"
+	"unicode/utf8"
+)
+
+// depth is how many escapes may lie on top of one another.
+const depth = 3
+
+func isStarter(b byte) bool { return b == '%' || b == '\\' || b == '&' }
+
+// mayEscape reports whether an escape can begin at p, by the byte that follows the % \ or & there: its own second
+// character, or the beginning of an escape of that.
+func mayEscape(buf []byte, p int) bool {
+	if p+1 >= len(buf) {
+		return true
+	}
+	b := buf[p+1]
+	if isStarter(b) {
+		return true
+	}
+	switch buf[p] {
+	case '%':
+		return unhex(b) >= 0
+	case '\\':
+		return strings.IndexByte(`"/'bfnrtxu`, b) >= 0
+	}
+	return b == '#' || isLetter(b)
+}
+
+// char is one character as escapes spell it: its UTF-8 and how many bytes of the buffer it takes.
+type char struct {
+	val [utf8.UTFMax]byte
+	len int32
+	n   int32
+}
+
+// starts reports whether the character may begin an escape.
+func (c char) starts() bool { return c.len == 1 && isStarter(c.val[0]) }
+
+func byteChar(b byte, n int32) char { return char{val: [utf8.UTFMax]byte{b}, len: 1, n: n} }
+
+func runeChar(r rune) char {
+	var c char
+	c.len = int32(utf8.EncodeRune(c.val[:], r))
+	return c
+}
+
+// read is the character at the beginning of buf, which is not empty, after taking off up to d layers of escapes.
+func read(buf []byte, d int) char {
+	c := byteChar(buf[0], 1)
+	for i := 0; i < d && c.starts(); i++ {
+		c = peel(buf, c, i)
+	}
+	return c
+}
+
+// peel takes one more layer off: c is a % \ or & at the beginning of buf with d layers taken off. If no escape begins
+// with it, it is itself; what follows it may be escaped more often than it is, as in \&quot; for a quote in JSON in HTML.
+func peel(buf []byte, c char, d int) char {
+	r := reader{buf: buf, pos: int(c.n), depth: d}
+	var e char
+	ok := false
+	switch c.val[0] {
+	case '%':
+		e, ok = r.percent()
+	case '\\':
+		e, ok = r.backslash()
+	case '&':
+		e, ok = r.entity()
+	}
+	if !ok {
+		return c
+	}
+	e.n = int32(r.pos)
+	return e
+}
+
+// reader reads what follows the first character of an escape, itself with depth layers taken off.
+type reader struct {
+	buf        []byte
+	pos, depth int
+}
+
+// next is the next character if it is a single byte, else 0.
+func (r *reader) next() byte {
+	if r.pos >= len(r.buf) {
+		return 0
+	}
+	if b := r.buf[r.pos]; r.depth == 0 || !isStarter(b) {
+		r.pos++
+		return b
+	}
+	c := read(r.buf[r.pos:], r.depth)
+	if c.len != 1 {
+		return 0
+	}
+	r.pos += int(c.n)
+	return c.val[0]
+}
+
+// hex reads n hexadecimal digits.
+func (r *reader) hex(n int) (rune, bool) {
+	var v rune
+	for range n {
+		d := unhex(r.next())
+		if d < 0 {
+			return 0, false
+		}
+		v = v<<4 | rune(d)
+	}
+	return v, true
+}
+
+func unhex(b byte) int {
+	switch {
+	case '0' <= b && b <= '9':
+		return int(b - '0')
+	case 'a' <= b && b <= 'f':
+		return int(b-'a') + 10
+	case 'A' <= b && b <= 'F':
+		return int(b-'A') + 10
+	}
+	return -1
+}
+
+// percent reads the rest of %hh.
+func (r *reader) percent() (char, bool) {
+	v, ok := r.hex(2)
+	return byteChar(byte(v), 0), ok
+}
+
+// backslash reads the rest of a JSON escape, or of \xhh.
+func (r *reader) backslash() (char, bool) {
+	switch b := r.next(); b {
+	case '"', '\\', '/', '\'':
+		return byteChar(b, 0), true
+	case 'b':
+		return byteChar('\b', 0), true
+	case 'f':
+		return byteChar('\f', 0), true
+	case 'n':
+		return byteChar('\n', 0), true
+	case 'r':
+		return byteChar('\r', 0), true
+	case 't':
+		return byteChar('\t', 0), true
+	case 'x':
+		v, ok := r.hex(2)
+		return byteChar(byte(v), 0), ok
+	case 'u':
+		return r.utf16()
+	}
+	return char{}, false
+}
+
+// utf16 reads the rest of \uhhhh, both halves of a surrogate pair together.
+func (r *reader) utf16() (char, bool) {
+	v, ok := r.hex(4)
+	if !ok || v < 0xD800 || v > 0xDFFF {
+		return runeChar(v), ok
+	}
+	if v > 0xDBFF || r.next() != '\\' || r.next() != 'u' {
+		return char{}, false
+	}
+	low, ok := r.hex(4)
+	if !ok || low < 0xDC00 || low > 0xDFFF {
+		return char{}, false
+	}
+	return runeChar((v-0xD800)<<10 | (low - 0xDC00) + 0x10000), true
+}
+
+// maxEntity is how many characters an entity may have between & and ;.
+const maxEntity = 12
+
+// entity reads the rest of &name; &#n; or &#xn;.
+func (r *reader) entity() (char, bool) {
+	var text [maxEntity]byte
+	n := 0
+	for {
+		b := r.next()
+		if b == ';' {
+			break
+		}
+		alnum := '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z'
+		if n == maxEntity || !alnum && (b != '#' || n > 0) {
+			return char{}, false
+		}
+		text[n] = b
+		n++
+	}
+	return entityValue(text[:n])
+}
+
+func entityValue(name []byte) (char, bool) {
+	if len(name) > 1 && name[0] == '#' {
+		return numericEntity(name[1:])
+	}
+	if b := asciiEntity(name); b != 0 {
+		return byteChar(b, 0), true
+	}
+	if len(name) < 2 {
+		return char{}, false
+	}
+	s := html.UnescapeString("&" + string(name) + ";")
+	v, size := utf8.DecodeRuneInString(s)
+	return runeChar(v), size == len(s) // else it is unknown, or more than one character
+}
+
+// asciiEntity is the character of an entity that is ASCII, or 0 (HTML, 13.5).
+func asciiEntity(name []byte) byte {
+	switch string(name) {
+	case "amp", "AMP":
+		return '&'
+	case "lt", "LT":
+		return '<'
+	case "gt", "GT":
+		return '>'
+	case "quot", "QUOT":
+		return '"'
+	case "apos":
+		return '\''
+	case "sol":
+		return '/'
+	case "bsol":
+		return '\\'
+	case "plus":
+		return '+'
+	case "equals":
+		return '='
+	case "lowbar", "UnderBar":
+		return '_'
+	case "period":
+		return '.'
+	case "colon":
+		return ':'
+	case "percnt":
+		return '%'
+	case "num":
+		return '#'
+	}
+	return 0 // the library knows the others
+}
+
+func numericEntity(digits []byte) (char, bool) {
+	base := rune(10)
+	if digits[0]|0x20 == 'x' {
+		base, digits = 16, digits[1:]
+	}
+	var v rune
+	for _, b := range digits {
+		d := rune(unhex(b))
+		if d < 0 || d >= base || v > utf8.MaxRune {
+			return char{}, false
+		}
+		v = v*base + d
+	}
+	return runeChar(v), v > 0 && v <= utf8.MaxRune
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"bytes"
+	"io"
+)
+
+// Reader replaces the patterns of a Set in what it reads, in constant memory. Its error is sticky. When the source ends
+// in an error other than io.EOF, what was held back is lost.
+type Reader struct {
+	set   *Set
+	src   io.Reader
+	with  func(id int) (string, error)
+	buf   *[]byte
+	emit  int // what comes before has left
+	scan  int // no core begins before
+	cut   int // cores before are decided
+	line  int // after the last line feed
+	end   int
+	final bool
+	m     match
+	found bool
+	name  string // what is left of a replacement
+	err   error
+}
+
+// NewReader reads src. with says what takes the place of a match; its error ends the stream before the match.
+func (s *Set) NewReader(src io.Reader, with func(id int) (string, error)) *Reader {
+	return &Reader{set: s, src: src, with: with}
+}
+
+// Read reads, replaced, without waiting for more than the first bytes that may leave.
+func (r *Reader) Read(p []byte) (int, error) {
+	if r.set == nil {
+		return r.src.Read(p)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for empty := 0; empty < 100; {
+		if n := r.drain(p); n > 0 {
+			return n, nil
+		}
+		if r.err != nil {
+			r.free()
+			return 0, r.err
+		}
+		if empty++; r.fill() > 0 {
+			empty = 0
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// Stop gives the buffer back. Reads fail from then on.
+func (r *Reader) Stop() {
+	if r.err == nil {
+		r.err = io.ErrClosedPipe
+	}
+	r.free()
+}
+
+func (r *Reader) free() {
+	if r.set != nil && r.buf != nil {
+		r.set.pool.Put(r.buf)
+		r.buf = nil
+	}
+	r.emit, r.scan, r.cut, r.end, r.found, r.name = 0, 0, 0, 0, false, ""
+}
+
+// drain copies what is decided.
+func (r *Reader) drain(p []byte) int {
+	n := 0
+	for n < len(p) {
+		if r.name != "" {
+			c := copy(p[n:], r.name)
+			n, r.name = n+c, r.name[c:]
+			continue
+		}
+		until := r.decided()
+		if r.emit < until {
+			c := copy(p[n:], (*r.buf)[r.emit:until])
+			n, r.emit = n+c, r.emit+c
+			continue
+		}
+		if !r.found {
+			break
+		}
+		name, err := r.with(r.set.pats[r.m.pat].ID)
+		if err != nil {
+			r.err = err
+			r.cut, r.scan, r.found = r.emit, r.emit, false
+			break
+		}
+		r.name, r.found = r.set.written(r.m, name), false
+		r.emit, r.scan = r.m.end, r.m.end
+	}
+	return n
+}
+
+// decided is up to where the buffer may leave: the next match, or else what is before the cut, less one byte that may
+// become the edge of a match that begins there.
+func (r *Reader) decided() int {
+	if !r.found && r.scan < r.cut {
+		r.m, r.found = r.set.first((*r.buf)[:r.end], r.scan, r.cut)
+		if !r.found {
+			r.scan = r.cut
+		}
+	}
+	switch {
+	case r.found:
+		return max(r.m.start, r.emit)
+	case r.final || r.cut == r.line:
+		return max(r.cut, r.emit)
+	}
+	return max(r.cut-1, r.emit)
+}
+
+// fill reads once from the source, says how much, and moves the cut.
+func (r *Reader) fill() int {
+	if r.buf == nil {
+		r.buf = r.set.pool.Get().(*[]byte)
+	}
+	buf := *r.buf
+	if gone := r.emit - 1; gone > 0 && (r.emit == r.end || len(buf)-r.end < bufferSize/2) { // one byte tells a word's beginning
+		copy(buf, buf[gone:r.end])
+		r.emit, r.scan, r.cut, r.end = r.emit-gone, r.scan-gone, r.cut-gone, r.end-gone
+		r.line = max(r.line-gone, 0)
+	}
+	n, err := r.src.Read(buf[r.end:])
+	if r.set.lines {
+		near := max(r.end, r.end+n-r.set.hold-1) // a line feed before that holds nothing back
+		if i := bytes.LastIndexByte(buf[near:r.end+n], '\n'); i >= 0 {
+			r.line = near + i + 1
+		}
+	}
+	r.end += n
+	switch err {
+	case nil:
+		r.cut = max(r.scan, r.line, r.end-r.set.hold)
+	case io.EOF:
+		r.err, r.final, r.cut = err, true, r.end
+	default:
+		r.err = err
+		r.cut = max(r.scan, r.line, r.end-r.set.hold)
+	}
+	return n
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// longPattern is the length in bytes from which a pattern is looked for by eight bytes at once.
+const longPattern = 16
+
+// table finds patterns by looks at blocks of the text that are stride bytes apart. It knows the blocks at the offsets 0 to
+// stride-1 of every pattern, so each occurrence meets exactly one look, and an earlier occurrence no later a look.
+//
+// This is the skip of Wu and Manber (1994) with one shift for all blocks: as no look depends on the one before, the
+// processor does several at once.
+type table struct {
+	block  int // bytes of a block
+	stride int
+	shift  uint
+	filter []uint64 // a bit for each hash of a known block
+	at     places   // by block
+}
+
+// maxStride bounds what a table knows of a pattern. A longer stride gains nothing.
+const maxStride = 64
+
+func newTable(pats []Pattern, list []int32) table {
+	shortest := len(pats[list[0]].Text)
+	for _, i := range list {
+		shortest = min(shortest, len(pats[i].Text))
+	}
+	t := table{block: min(4, shortest)}
+	if shortest >= longPattern {
+		t.block = 8
+	}
+	t.stride = min(shortest-t.block+1, maxStride)
+	width := min(max(15, bits.Len(uint(len(list)*t.stride*32))), 23)
+	t.shift = uint(64 - width)
+	t.filter = make([]uint64, 1<<width/64)
+	t.at = newPlaces(func(add func(uint64, place)) {
+		for _, i := range list {
+			text := []byte(pats[i].Text[:t.stride+t.block-1])
+			for off := range t.stride {
+				add(t.load(text, off), place{i, int32(off)})
+			}
+		}
+	})
+	for _, pl := range t.at.list {
+		h := hash(t.load([]byte(pats[pl.pat].Text[pl.off:int(pl.off)+t.block]), 0), t.shift)
+		t.filter[h>>6] |= 1 << (h & 63)
+	}
+	return t
+}
+
+// load is the block at buf[p:].
+func (t *table) load(buf []byte, p int) uint64 {
+	switch t.block {
+	case 8:
+		return binary.LittleEndian.Uint64(buf[p:])
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(buf[p:]))
+	}
+	var b uint64
+	for i := range t.block {
+		b |= uint64(buf[p+i]) << (8 * i)
+	}
+	return b
+}
+
+// known reports whether a block may be in a pattern.
+func (t *table) known(block uint64) bool {
+	h := hash(block, t.shift)
+	return t.filter[h>>6]>>(h&63)&1 != 0
+}
+
+// find is the best match whose core begins in buf[from:cut].
+func (t *table) find(s *Set, buf []byte, from, cut int) (match, bool) {
+	last := min(cut+t.stride-2, len(buf)-t.block) // no later look meets a core before cut
+	for p := from; ; p += t.stride {
+		switch t.block {
+		case 8:
+			p = t.skip8(buf, p, last)
+		case 4:
+			p = t.skip4(buf, p, last)
+		}
+		if p > last {
+			return match{}, false
+		}
+		b := t.load(buf, p)
+		if !t.known(b) {
+			continue
+		}
+		best, found := match{}, false
+		for _, pl := range t.at.get(b) {
+			core := p - int(pl.off)
+			if core < from || core >= cut {
+				continue
+			}
+			if m, ok := s.check(buf, pl.pat, core); ok && (!found || m.better(best)) {
+				best, found = m, true
+			}
+		}
+		if found {
+			return best, true
+		}
+	}
+}
+
+// skip8 is the first look from p on, up to last, at a block of eight bytes that may be known.
+func (t *table) skip8(buf []byte, p, last int) int {
+	filter, shift, stride := t.filter, t.shift, t.stride
+	for p+3*stride <= last {
+		h0 := hash(binary.LittleEndian.Uint64(buf[p:]), shift)
+		h1 := hash(binary.LittleEndian.Uint64(buf[p+stride:]), shift)
+		h2 := hash(binary.LittleEndian.Uint64(buf[p+2*stride:]), shift)
+		h3 := hash(binary.LittleEndian.Uint64(buf[p+3*stride:]), shift)
+		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+		if hit&1 != 0 {
+			break
+		}
+		p += 4 * stride
+	}
+	for ; p <= last; p += stride {
+		if t.known(binary.LittleEndian.Uint64(buf[p:])) {
+			break
+		}
+	}
+	return p
+}
+
+// skip4 is skip8 for blocks of four bytes.
+func (t *table) skip4(buf []byte, p, last int) int {
+	filter, shift, stride := t.filter, t.shift, t.stride
+	for p+3*stride <= last {
+		h0 := hash(uint64(binary.LittleEndian.Uint32(buf[p:])), shift)
+		h1 := hash(uint64(binary.LittleEndian.Uint32(buf[p+stride:])), shift)
+		h2 := hash(uint64(binary.LittleEndian.Uint32(buf[p+2*stride:])), shift)
+		h3 := hash(uint64(binary.LittleEndian.Uint32(buf[p+3*stride:])), shift)
+		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+		if hit&1 != 0 {
+			break
+		}
+		p += 4 * stride
+	}
+	for ; p <= last; p += stride {
+		if t.known(uint64(binary.LittleEndian.Uint32(buf[p:]))) {
+			break
+		}
+	}
+	return p
+}
+
+// place is an occurrence of something in a pattern.
+type place struct{ pat, off int32 }
+
+// places finds occurrences by a key. A look-up gives those of a few other keys too, so the caller compares.
+type places struct {
+	shift uint
+	start []uint32 // by hash: where its occurrences begin in list
+	list  []place
+}
+
+// newPlaces collects what fill says. It calls fill three times.
+func newPlaces(fill func(add func(key uint64, p place))) places {
+	n := 0
+	fill(func(uint64, place) { n++ })
+	width := min(max(4, bits.Len(uint(n))), 20)
+	m := places{shift: uint(64 - width), start: make([]uint32, 1<<width+1), list: make([]place, n)}
+	fill(func(key uint64, _ place) { m.start[hash(key, m.shift)+1]++ })
+	for i := 1; i < len(m.start); i++ {
+		m.start[i] += m.start[i-1]
+	}
+	next := append([]uint32(nil), m.start...)
+	fill(func(key uint64, p place) {
+		h := hash(key, m.shift)
+		m.list[next[h]] = p
+		next[h]++
+	})
+	return m
+}
+
+func (m *places) get(key uint64) []place {
+	h := hash(key, m.shift)
+	return m.list[m.start[h]:m.start[h+1]]
+}
+
+func hash(key uint64, shift uint) uint64 { return key * 0x9E3779B97F4A7C15 >> shift }

@@ -1,0 +1,156 @@
+package entrance
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// acceptor accepts on one listener. Its barrier is what makes generations sound: a connection that waits in the
+// accept queue was made by an earlier run, whoever holds the slot when it is accepted.
+type acceptor struct {
+	listener Listener
+	admit    func(Listener, net.Conn)
+	done     chan struct{} // closed when run returned
+
+	mu      sync.Mutex
+	stopped bool
+	waiting []chan struct{} // barriers that were asked for
+}
+
+func newAcceptor(l Listener, admit func(Listener, net.Conn)) *acceptor {
+	return &acceptor{listener: l, admit: admit, done: make(chan struct{})}
+}
+
+// run accepts until stop.
+func (a *acceptor) run() error {
+	defer close(a.done)
+	for {
+		c, err := a.listener.TCP.Accept()
+		switch {
+		case err == nil:
+			a.admit(a.listener, c)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			a.pass()
+		case errors.Is(err, net.ErrClosed):
+			return err
+		default: // out of descriptors, or a connection that was reset in the queue
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// barrier asks run to empty the accept queue. The channel is closed when that is done.
+func (a *acceptor) barrier() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
+		return a.done
+	}
+	w := make(chan struct{})
+	a.waiting = append(a.waiting, w)
+	_ = a.listener.TCP.SetDeadline(time.Unix(1, 0))
+	out := make(chan struct{})
+	go func() {
+		defer close(out)
+		select {
+		case <-w:
+		case <-a.done:
+		}
+	}()
+	return out
+}
+
+// pass empties the accept queue and lets the waiting barriers go.
+func (a *acceptor) pass() {
+	a.mu.Lock()
+	waiting := a.waiting
+	a.waiting = nil
+	if !a.stopped {
+		_ = a.listener.TCP.SetDeadline(time.Time{})
+	}
+	a.mu.Unlock()
+	for _, c := range a.queued() {
+		a.admit(a.listener, c)
+	}
+	for _, w := range waiting {
+		close(w)
+	}
+}
+
+// queued accepts without waiting until the queue is empty.
+func (a *acceptor) queued() []net.Conn {
+	raw, err := a.listener.TCP.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var out []net.Conn
+	_ = raw.Control(func(fd uintptr) {
+		for {
+			nfd, _, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED) {
+				continue
+			}
+			if err != nil {
+				return
+			}
+			f := os.NewFile(uintptr(nfd), "accepted")
+			c, err := net.FileConn(f)
+			_ = f.Close()
+			if err == nil {
+				out = append(out, c)
+			}
+		}
+	})
+	return out
+}
+
+// stop closes the listener and waits for run.
+func (a *acceptor) stop() {
+	a.mu.Lock()
+	a.stopped = true
+	a.mu.Unlock()
+	_ = a.listener.TCP.Close()
+	<-a.done
+}
+
+// handoff is a net.Listener whose connections are given to it.
+type handoff struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newHandoff() *handoff { return &handoff{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+// give hands over a connection, or closes it when nobody accepts any more.
+func (h *handoff) give(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.done:
+		_ = c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (h *handoff) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (h *handoff) Close() error {
+	h.once.Do(func() { close(h.done) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (h *handoff) Addr() net.Addr { return &net.UnixAddr{Name: "entrance", Net: "unix"} }

@@ -1,0 +1,176 @@
+package entrance
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/strict"
+)
+
+// Conn is one connection from the sandbox, bound to a lease from accept on.
+type Conn struct {
+	net.Conn // the TCP connection
+	lease    *lease.Lease
+	tls      bool
+	host     catalog.Host
+	strict   *strict.Conn // nil for HTTP/2
+	served   int          // requests of HTTP/1 handed to the handler
+	close    sync.Once
+	closeErr error
+	cork     cork
+}
+
+// Lease is whose connection this is.
+func (c *Conn) Lease() *lease.Lease { return c.lease }
+
+// TLS reports whether the client speaks TLS.
+func (c *Conn) TLS() bool { return c.tls }
+
+// Host is the host the client named in the handshake; the zero Host without TLS.
+func (c *Conn) Host() catalog.Host { return c.host }
+
+// HTTP1 reports whether the client speaks HTTP/1, which alone can change to WebSocket.
+func (c *Conn) HTTP1() bool { return c.strict != nil }
+
+// Next says what the strict check found about the request that the handler was just called for; nil is good. The
+// handler calls it exactly once per request.
+func (c *Conn) Next() error {
+	if c.strict == nil {
+		return nil
+	}
+	c.served++
+	return c.strict.Bad(c.served)
+}
+
+// Raw ends the strict check, for a connection that was hijacked after a change of protocol.
+func (c *Conn) Raw() {
+	if c.strict != nil {
+		c.strict.Raw()
+	}
+}
+
+// Close closes the connection and gives up its place in the lease.
+func (c *Conn) Close() error {
+	c.close.Do(func() {
+		c.closeErr = c.Conn.Close()
+		if c.lease != nil {
+			c.lease.Detach((*reset)(c))
+		}
+	})
+	return c.closeErr
+}
+
+// Reset closes the connection so that the client sees an error, where an ordinary end could pass for the end of a
+// response (HTTP/1.0).
+func (c *Conn) Reset() {
+	_ = (*reset)(c).Close()
+	_ = c.Close()
+}
+
+// reset is a connection as its lease knows it: what a lease closes was cut off. A lease may close it while it is still
+// being admitted, so only the socket is touched.
+type reset Conn
+
+// Close implements io.Closer.
+func (r *reset) Close() error {
+	if tcp, ok := r.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	return r.Conn.Close()
+}
+
+type connKey struct{}
+
+// withConn has the signature of http.Server.ConnContext.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if s, ok := c.(*strict.Conn); ok {
+		c = s.Conn
+	}
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	if own, ok := c.(*Conn); ok {
+		return context.WithValue(ctx, connKey{}, own)
+	}
+	return ctx
+}
+
+// FromContext is the connection that a request came on, or nil.
+func FromContext(ctx context.Context) *Conn {
+	c, _ := ctx.Value(connKey{}).(*Conn)
+	return c
+}
+
+// The reasons for which a connection has no slot.
+var (
+	errNoSlot      = errors.New("the source address belongs to no slot")
+	errDestination = errors.New("the connection was not made to the port this socket stands for")
+)
+
+// identify finds the slot of a connection.
+func identify(l Listener, c net.Conn) (slot.ID, error) {
+	if l.Slot != nil {
+		return *l.Slot, nil
+	}
+	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return 0, errNoSlot
+	}
+	id, ok := slot.FromAddr(from.Addr())
+	if !ok {
+		return 0, errNoSlot
+	}
+	to, err := originalDestination(c)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errDestination, err)
+	}
+	want := uint16(80)
+	if l.TLS {
+		want = 443
+	}
+	if to.Port() != want {
+		return 0, errDestination
+	}
+	return id, nil
+}
+
+// originalDestination is where the client connected to, before the kernel redirected it (SO_ORIGINAL_DST,
+// include/uapi/linux/netfilter_ipv4.h).
+func originalDestination(c net.Conn) (netip.AddrPort, error) {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return netip.AddrPort{}, errors.New("not a socket")
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	var out netip.AddrPort
+	var inner error
+	err = raw.Control(func(fd uintptr) {
+		// struct sockaddr_in has the size of the first 16 bytes of struct ipv6_mreq.
+		m, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
+		if err != nil {
+			inner = err
+			return
+		}
+		b := m.Multiaddr
+		port := uint16(b[2])<<8 | uint16(b[3])
+		out = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), port)
+	})
+	if err == nil {
+		err = inner
+	}
+	return out, err
+}

@@ -1,0 +1,219 @@
+// Package entrance is where connections from the sandbox come in.
+//
+// It learns who connects (the listener that accepted, or the source address), binds the connection to the slot's lease,
+// ends TLS with a certificate of our authority, and hands strictly checked HTTP to the handler. Threats: connections of
+// an ended run, floods and slow clients from one slot, host names that differ between SNI and Host, and requests that
+// two parsers read differently.
+package entrance
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/strict"
+)
+
+// The limits on one connection and one slot.
+const (
+	handshakeTime = 10 * time.Second
+	headTime      = 10 * time.Second
+	idleTime      = 60 * time.Second
+	maxStreams    = lease.MaxExchanges // HTTP/2 streams of one connection
+	maxUnread     = 256 << 10          // bytes of bodies on one HTTP/2 connection that nobody has read yet
+	acceptRate    = 2000               // connections per second and slot; more are delayed
+	acceptBurst   = 500
+)
+
+// Listener is one socket that the sandbox can reach.
+type Listener struct {
+	TCP *net.TCPListener
+	// TLS says that the socket stands for port 443; otherwise it stands for port 80.
+	TLS bool
+	// Slot is whose socket this is. Nil: the slot is the connection's source address, and its original destination
+	// port must be the one the socket stands for.
+	Slot *slot.ID
+}
+
+// Config is what an Entrance needs.
+type Config struct {
+	Listeners []Listener
+	// Attach binds an accepted connection to the lease of its slot.
+	Attach func(slot.ID, io.Closer) (*lease.Lease, error)
+	// GetCertificate gives the leaf for a ClientHello.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Handler serves every request. FromContext gives it the connection.
+	Handler http.Handler
+	// Refused is told of connections that end before there is a request. l is nil when the slot has no lease. Nil:
+	// nobody wants to know.
+	Refused func(l *lease.Lease, from string, err error)
+}
+
+// Entrance serves the sandbox's connections. Make one with New.
+type Entrance struct {
+	conf      Config
+	tls       *tls.Config
+	server    *http.Server
+	handoff   *handoff
+	acceptors []*acceptor
+	limits    [slot.Max]*rate.Limiter
+	conns     sync.WaitGroup
+}
+
+// New makes an entrance; Serve starts it.
+func New(c Config) (*Entrance, error) {
+	if c.Refused == nil {
+		c.Refused = func(*lease.Lease, string, error) {}
+	}
+	e := &Entrance{conf: c, handoff: newHandoff()}
+	e.tls = &tls.Config{
+		MinVersion:                  tls.VersionTLS12,
+		NextProtos:                  []string{"h2", "http/1.1"},
+		GetCertificate:              c.GetCertificate,
+		DynamicRecordSizingDisabled: true,
+	}
+	e.server = &http.Server{
+		Handler:           c.Handler,
+		ReadHeaderTimeout: headTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    strict.MaxHead,
+		ConnContext:       withConn,
+		ErrorLog:          log.New(io.Discard, "", 0),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
+		},
+	}
+	for i := range e.limits {
+		e.limits[i] = rate.NewLimiter(acceptRate, acceptBurst)
+	}
+	for _, l := range c.Listeners {
+		if l.TCP == nil || l.Slot != nil && !l.Slot.Valid() {
+			return nil, errors.New("entrance: a listener without a socket or with no such slot")
+		}
+		e.acceptors = append(e.acceptors, newAcceptor(l, e.admit))
+	}
+	return e, nil
+}
+
+// Serve accepts until ctx ends; then it closes every connection and returns nil.
+func (e *Entrance) Serve(ctx context.Context) error {
+	errs := make(chan error, len(e.acceptors)+1)
+	go func() { errs <- e.server.Serve(e.handoff) }()
+	for _, a := range e.acceptors {
+		go func() { errs <- a.run() }()
+	}
+	var first error
+	select {
+	case <-ctx.Done():
+	case first = <-errs:
+		first = fmt.Errorf("accepting connections: %w", first)
+	}
+	for _, a := range e.acceptors {
+		a.stop()
+	}
+	_ = e.server.Close()
+	e.handoff.Close()
+	e.conns.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return first
+}
+
+// Drain accepts every connection that was made to a slot before the call, so that Attach judges it now and not later.
+func (e *Entrance) Drain(id slot.ID) {
+	var wait []<-chan struct{}
+	for _, a := range e.acceptors {
+		if a.listener.Slot == nil || *a.listener.Slot == id {
+			wait = append(wait, a.barrier())
+		}
+	}
+	for _, w := range wait {
+		<-w
+	}
+}
+
+// admit binds an accepted connection to its lease and serves it. It does not block: binding must happen before the
+// next connection is accepted.
+func (e *Entrance) admit(l Listener, tcp net.Conn) {
+	id, err := identify(l, tcp)
+	if err != nil {
+		e.conf.Refused(nil, tcp.RemoteAddr().String(), err)
+		_ = tcp.Close()
+		return
+	}
+	c := &Conn{Conn: tcp, tls: l.TLS}
+	c.lease, err = e.conf.Attach(id, (*reset)(c))
+	if err != nil {
+		e.conf.Refused(c.lease, slotName(id), err)
+		_ = tcp.Close()
+		return
+	}
+	e.conns.Add(1)
+	go func() {
+		defer e.conns.Done()
+		e.open(c)
+	}()
+}
+
+// open ends TLS, finds out the host, and hands the connection to the HTTP server.
+func (e *Entrance) open(c *Conn) {
+	if err := e.limits[c.lease.Slot].Wait(c.lease.Context()); err != nil {
+		_ = c.Close()
+		return
+	}
+	if !c.tls {
+		c.strict = strict.New(c)
+		e.handoff.give(c.strict)
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.lease.Context(), handshakeTime)
+	defer cancel()
+	over := tls.Server(c, e.tls)
+	err := over.HandshakeContext(ctx)
+	state := over.ConnectionState()
+	if err == nil {
+		// A resumed session asks for no certificate, so the name is judged here for both.
+		if c.host, err = catalog.ParseHost(state.ServerName); err != nil {
+			err = fmt.Errorf("%w: %w", authority.ErrNoHost, err)
+		}
+	}
+	if err != nil {
+		e.conf.Refused(c.lease, slotName(c.lease.Slot), &HandshakeError{err})
+		_ = c.Close()
+		return
+	}
+	if state.NegotiatedProtocol == "h2" {
+		e.handoff.give(over)
+		return
+	}
+	c.strict = strict.New(over)
+	e.handoff.give(c.strict)
+}
+
+// HandshakeError is a TLS handshake that did not lead to a request.
+type HandshakeError struct{ Err error }
+
+// Error implements error.
+func (e *HandshakeError) Error() string { return "TLS handshake: " + e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *HandshakeError) Unwrap() error { return e.Err }
+
+// NoHost reports whether the client named no valid host; otherwise it went away or did not trust our authority.
+func (e *HandshakeError) NoHost() bool { return errors.Is(e.Err, authority.ErrNoHost) }
+
+func slotName(id slot.ID) string { return fmt.Sprintf("slot%d", int(id)) }

@@ -1,0 +1,160 @@
+// Package firewall makes the proxy's container the gateway of the sandbox's network.
+//
+// Contract: connections to any address on 80 and 443 arrive at the proxy, DNS is answered on 53, and nothing else of
+// this container, nor anything behind it, can be reached from the sandbox. Install may run again at any time; it looks
+// for what is there, acts, and verifies what it did.
+package firewall
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+	"github.com/vishvananda/netlink"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+const lockTime = 5 // seconds to wait for another iptables
+
+// Install sets up the firewall of this network namespace and returns the sandbox-side interface's name.
+func Install() (inside string, err error) {
+	inside, err = Inside()
+	if err != nil {
+		return "", err
+	}
+	if err := checkRoute(inside); err != nil {
+		return "", err
+	}
+	if err := apply(iptables.ProtocolIPv4, Plan4(inside)); err != nil {
+		return "", fmt.Errorf("setting up the firewall: %w", err)
+	}
+	if !ipv6() {
+		return inside, nil
+	}
+	if err := apply(iptables.ProtocolIPv6, Plan6(inside)); err != nil {
+		return "", fmt.Errorf("setting up the firewall for IPv6: %w", err)
+	}
+	return inside, nil
+}
+
+// Inside finds the interface that has the proxy's address on the sandbox's network.
+func Inside() (string, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return "", fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, l := range links {
+		addrs, err := l.Addrs()
+		if err != nil {
+			return "", fmt.Errorf("listing addresses of %s: %w", l.Name, err)
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.String() == slot.ProxyAddr.String() {
+				return l.Name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("gateway mode: no interface has the address %s", slot.ProxyAddr)
+}
+
+// checkRoute refuses to start when what leaves would go back into the sandbox's network.
+func checkRoute(inside string) error {
+	link, err := netlink.LinkByName(inside)
+	if err != nil {
+		return fmt.Errorf("looking at %s: %w", inside, err)
+	}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("listing routes: %w", err)
+	}
+	found := false
+	for _, r := range routes {
+		if r.Dst != nil && r.Dst.String() != "0.0.0.0/0" {
+			continue
+		}
+		if r.LinkIndex == link.Attrs().Index {
+			return fmt.Errorf("the default route leads into the sandbox's network (%s): give the other network the higher gw_priority, or attach it first", inside)
+		}
+		found = true
+	}
+	if !found {
+		return errors.New("there is no default route: the proxy needs a second network that leads out")
+	}
+	return nil
+}
+
+// ipv6 reports whether the kernel has IPv6 at all here.
+func ipv6() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	return err == nil
+}
+
+// apply puts a plan in force: chains filled first, then the jumps to them, then a look at all of it.
+func apply(proto iptables.Protocol, p Plan) error {
+	t, err := iptables.New(iptables.IPFamily(proto), iptables.Timeout(lockTime))
+	if err != nil {
+		return err
+	}
+	type chain struct{ table, name string }
+	cleared := map[chain]bool{}
+	for _, r := range p.Rules {
+		if c := (chain{r.Table, r.Chain}); !cleared[c] {
+			if err := t.ClearChain(r.Table, r.Chain); err != nil {
+				return err
+			}
+			cleared[c] = true
+		}
+		if err := t.Append(r.Table, r.Chain, r.Spec...); err != nil {
+			return err
+		}
+	}
+	for _, j := range p.Jumps {
+		if first(t, j) {
+			continue
+		}
+		if err := t.DeleteIfExists(j.Table, j.Chain, j.Spec...); err != nil {
+			return err
+		}
+		if err := t.Insert(j.Table, j.Chain, 1, j.Spec...); err != nil {
+			return err
+		}
+	}
+	return verify(t, p)
+}
+
+// verify reads back what is in force.
+func verify(t *iptables.IPTables, p Plan) error {
+	for _, r := range p.Rules {
+		ok, err := t.Exists(r.Table, r.Chain, r.Spec...)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("the rule %v of %s is not there after it was set", r.Spec, r.Chain)
+		}
+	}
+	for _, j := range p.Jumps {
+		if !first(t, j) {
+			return fmt.Errorf("the jump %v is not the first rule of %s", j.Spec, j.Chain)
+		}
+	}
+	return nil
+}
+
+// first reports whether a jump is the first rule of its chain.
+func first(t *iptables.IPTables, j Rule) bool {
+	rules, err := t.List(j.Table, j.Chain)
+	if err != nil {
+		return false
+	}
+	for _, line := range rules {
+		if strings.HasPrefix(line, "-A ") {
+			return line == "-A "+j.Chain+" "+strings.Join(j.Spec, " ")
+		}
+	}
+	return false
+}

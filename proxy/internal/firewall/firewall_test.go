@@ -1,0 +1,178 @@
+package firewall
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestPlans shows the rules as they are given to iptables.
+func TestPlans(t *testing.T) {
+	for name, p := range map[string]Plan{"plan4.txt": Plan4("eth1"), "plan6.txt": Plan6("eth1")} {
+		var b strings.Builder
+		for _, r := range append(p.Rules, p.Jumps...) {
+			b.WriteString("-t " + r.Table + " " + r.Chain + " " + strings.Join(r.Spec, " ") + "\n")
+		}
+		path := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), b.String()); diff != "" {
+			t.Errorf("%s (-file +code):\n%s", name, diff)
+		}
+	}
+}
+
+// skip ends a test that this machine cannot run.
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// inNamespace gives the test a network namespace of its own, on a thread that ends with it. With outside, there is a
+// second network with the default route.
+func inNamespace(t *testing.T, outside bool) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		skip(t, "needs root for a network namespace")
+	}
+	if _, err := exec.LookPath("iptables"); err != nil {
+		skip(t, "needs iptables")
+	}
+	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
+	ns, err := netns.New()
+	if err != nil {
+		skip(t, "cannot make a network namespace: "+err.Error())
+	}
+	t.Cleanup(func() { ns.Close() })
+	link(t, "in0", slot.ProxyAddr.String()+"/24")
+	if outside {
+		link(t, "out0", "192.168.77.2/24")
+		out, err := netlink.LinkByName("out0")
+		must(t, err)
+		gw, err := netlink.ParseIPNet("192.168.77.1/32")
+		must(t, err)
+		must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: out.Attrs().Index, Gw: gw.IP}))
+	}
+}
+
+func link(t *testing.T, name, addr string) {
+	t.Helper()
+	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "p"}))
+	peer, err := netlink.LinkByName(name + "p")
+	must(t, err)
+	must(t, netlink.LinkSetUp(peer))
+	l, err := netlink.LinkByName(name)
+	must(t, err)
+	a, err := netlink.ParseAddr(addr)
+	must(t, err)
+	must(t, netlink.AddrAdd(l, a))
+	must(t, netlink.LinkSetUp(l))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rules(t *testing.T, table string) string {
+	t.Helper()
+	out, err := exec.Command("iptables", "-t", table, "-S").CombinedOutput()
+	if err != nil {
+		t.Fatalf("iptables -S: %v %s", err, out)
+	}
+	return string(out)
+}
+
+// TestInstall: twice is once, and what somebody else put in front, or took out, is put right.
+func TestInstall(t *testing.T) {
+	inNamespace(t, true)
+	inside, err := Install()
+	must(t, err)
+	if inside != "in0" {
+		t.Errorf("the inside is %q", inside)
+	}
+	nat, filter := rules(t, "nat"), rules(t, "filter")
+	for _, want := range []string{"--dport 443 -j REDIRECT --to-ports 8443", "--dport 80 -j REDIRECT --to-ports 8080"} {
+		if !strings.Contains(nat, want) {
+			t.Errorf("nat has no %q:\n%s", want, nat)
+		}
+	}
+	_, err = Install()
+	must(t, err)
+	if got := rules(t, "nat") + rules(t, "filter"); got != nat+filter {
+		t.Errorf("a second Install changed the rules:\n%s", got)
+	}
+	for _, args := range [][]string{
+		{"-I", "INPUT", "1", "-j", "ACCEPT"},
+		{"-D", chainInput, "1"},
+		{"-F", chainForward},
+	} {
+		if out, err := exec.Command("iptables", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", args, out)
+		}
+	}
+	_, err = Install()
+	must(t, err)
+	got := rules(t, "filter")
+	first := strings.Index(got, "-A INPUT ")
+	if !strings.HasPrefix(got[first:], "-A INPUT -j "+chainInput) || strings.Count(got, chainInput+" ") != strings.Count(filter, chainInput+" ") {
+		t.Errorf("Install did not put the rules right:\n%s", got)
+	}
+}
+
+// TestRefusesToStart where what leaves would not leave.
+func TestRefusesToStart(t *testing.T) {
+	t.Run("no way out", func(t *testing.T) {
+		inNamespace(t, false)
+		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "no default route") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("the way out leads in", func(t *testing.T) {
+		inNamespace(t, false)
+		in, err := netlink.LinkByName("in0")
+		must(t, err)
+		gw, err := netlink.ParseIPNet("10.77.0.1/32")
+		must(t, err)
+		must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: in.Attrs().Index, Gw: gw.IP}))
+		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "leads into the sandbox") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no such network", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			skip(t, "needs root for a network namespace")
+		}
+		runtime.LockOSThread()
+		ns, err := netns.New()
+		must(t, err)
+		defer ns.Close()
+		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "10.77.0.2") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package firewall
+
+import (
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+// The ports that connections to 80 and 443 are redirected to.
+const (
+	HTTPPort  = 8080
+	HTTPSPort = 8443
+	DNSPort   = 53
+)
+
+// The chains that belong to this package. They are emptied and filled at every start.
+const (
+	chainRedirect = "CODEFORGE-REDIRECT"
+	chainInput    = "CODEFORGE-INPUT"
+	chainForward  = "CODEFORGE-FORWARD"
+)
+
+// Rule is one rule of iptables.
+type Rule struct {
+	Table, Chain string
+	Spec         []string
+}
+
+// Plan is a whole set-up: the rules of our chains, and the jumps to them, each of which must be the first rule of its
+// chain.
+type Plan struct {
+	Rules []Rule
+	Jumps []Rule
+}
+
+// Plan4 is the set-up for IPv4. inside is the interface of the sandbox's network.
+func Plan4(inside string) Plan {
+	subnet, self := slot.Subnet.String(), slot.ProxyAddr.String()+"/32"
+	redirect := func(from, to int) Rule {
+		return Rule{"nat", chainRedirect, []string{"-s", subnet, "-p", "tcp", "-m", "tcp", "--dport", strconv.Itoa(from),
+			"-j", "REDIRECT", "--to-ports", strconv.Itoa(to)}}
+	}
+	redirected := func(port int) Rule {
+		// Only what was redirected: a connection straight to the port did not ask for 80 or 443.
+		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", self, "-i", inside, "-p", "tcp", "-m", "tcp",
+			"--dport", strconv.Itoa(port), "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT"}}
+	}
+	dns := func(proto string) Rule {
+		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", self, "-i", inside, "-p", proto, "-m", proto,
+			"--dport", strconv.Itoa(DNSPort), "-j", "ACCEPT"}}
+	}
+	return Plan{
+		Rules: []Rule{
+			redirect(80, HTTPPort), redirect(443, HTTPSPort),
+			redirected(HTTPPort), redirected(HTTPSPort), dns("udp"), dns("tcp"),
+			// Everything else from the sandbox, the address on the other network included.
+			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},
+			// Nobody else talks to the sandbox's side.
+			{"filter", chainInput, []string{"-d", subnet, "!", "-i", inside, "-j", "DROP"}},
+			{"filter", chainForward, []string{"-j", "DROP"}},
+		},
+		Jumps: []Rule{
+			{"nat", "PREROUTING", []string{"-i", inside, "-j", chainRedirect}},
+			{"filter", "INPUT", []string{"-j", chainInput}},
+			{"filter", "FORWARD", []string{"-j", chainForward}},
+		},
+	}
+}
+
+// Plan6 is the set-up for IPv6: the sandbox has none.
+func Plan6(inside string) Plan {
+	return Plan{
+		Rules: []Rule{
+			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},
+			{"filter", chainForward, []string{"-j", "DROP"}},
+		},
+		Jumps: []Rule{
+			{"filter", "INPUT", []string{"-j", chainInput}},
+			{"filter", "FORWARD", []string{"-j", chainForward}},
+		},
+	}
+}

@@ -1,0 +1,172 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+)
+
+// Config is what a Book needs.
+type Config struct {
+	// Drain makes sure that no connection which was made to the slot before the call is accepted after it. It is
+	// called while the slot has no lease. Nil: there is no accept queue to drain.
+	Drain func(slot.ID)
+	// Now is the clock. Nil: time.Now.
+	Now func() time.Time
+}
+
+// Book holds the lease of every slot. It is safe for concurrent use.
+type Book struct {
+	conf  Config
+	seats [slot.Max]seat
+}
+
+// seat is one slot's place in the book. change is held over a whole beginning or end, so that they cannot
+// interleave; mu only guards the fields, for the many who read them.
+type seat struct {
+	change sync.Mutex
+	mu     sync.Mutex
+	lease  *Lease // the last one begun, until its receipt was handed out
+	last   uint64 // greatest generation ever begun
+}
+
+// NewBook makes a book in which no slot has a run.
+func NewBook(c Config) *Book {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Drain == nil {
+		c.Drain = func(slot.ID) {}
+	}
+	return &Book{conf: c}
+}
+
+// errRegistration explains a registration that cannot be taken.
+var errRegistration = errors.New("bad registration")
+
+// IsBadRegistration reports whether Begin refused a registration for what it says.
+func IsBadRegistration(err error) bool { return errors.Is(err, errRegistration) }
+
+// Begin gives the slot to a run. The generation must be greater than any the slot has had, else ErrFenced. What the
+// slot's earlier lease still has open is cut first.
+func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
+	now := b.conf.Now()
+	switch {
+	case !id.Valid():
+		return nil, fmt.Errorf("%w: no such slot", errRegistration)
+	case r.Generation == 0:
+		return nil, fmt.Errorf("%w: generation is missing", errRegistration)
+	case r.Run == "" || len(r.Run) > 128:
+		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", errRegistration)
+	case !r.Deadline.After(now):
+		return nil, fmt.Errorf("%w: deadline has passed", errRegistration)
+	}
+	s := &b.seats[id]
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.mu.Lock()
+	old, last := s.lease, s.last
+	if r.Generation <= last && !disarm.Off("fence") {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: generation %d, the slot has had %d", ErrFenced, r.Generation, last)
+	}
+	s.lease, s.last = nil, r.Generation
+	s.mu.Unlock()
+	if old != nil {
+		old.end()
+	}
+	b.conf.Drain(id)
+	l := newLease(id, r, now)
+	s.mu.Lock()
+	s.lease = l
+	s.mu.Unlock()
+	return l, nil
+}
+
+// newLease makes a lease that ends by itself Grace after its deadline.
+func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	l := &Lease{
+		Slot: id, Generation: r.Generation, Run: r.Run, Deadline: r.Deadline,
+		Recorder: receipt.NewRecorder(r.Run, r.Generation),
+		Large:    make(chan struct{}, maxLarge),
+		ctx:      ctx, cancel: cancel,
+		inFlight: make(chan struct{}, MaxExchanges),
+		decoders: make(chan struct{}, MaxDecoders),
+		conns:    map[io.Closer]struct{}{},
+	}
+	if len(r.APIs) > 0 {
+		l.apis = append([]string(nil), r.APIs...)
+	}
+	l.mu.Lock()
+	l.expiry = time.AfterFunc(r.Deadline.Add(Grace).Sub(now), l.end)
+	l.mu.Unlock()
+	return l
+}
+
+// End takes the slot from a run and gives its receipt, after everything in flight was aborted. The generation must be
+// the one that holds the slot, else ErrFenced. A lease that ended by its deadline still has its receipt, once.
+func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+	if !id.Valid() {
+		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", errRegistration)
+	}
+	s := &b.seats[id]
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.mu.Lock()
+	l := s.lease
+	if l == nil || l.Generation != generation {
+		s.mu.Unlock()
+		return controlapi.Receipt{}, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
+	}
+	s.lease = nil
+	s.mu.Unlock()
+	l.end()
+	return l.Recorder.Receipt(), nil
+}
+
+// Attach binds a connection that was just accepted to the lease its slot has now. ErrNone when there is none, ErrFull
+// when it has MaxConnections. The caller calls Lease.Detach when it closed the connection.
+func (b *Book) Attach(id slot.ID, c io.Closer) (*Lease, error) {
+	if !id.Valid() {
+		return nil, ErrNone
+	}
+	s := &b.seats[id]
+	s.mu.Lock()
+	l := s.lease
+	s.mu.Unlock()
+	if l == nil {
+		return nil, ErrNone
+	}
+	return l, l.attach(c)
+}
+
+// Leases lists the leases that have not ended.
+func (b *Book) Leases() []*Lease {
+	var out []*Lease
+	for i := range b.seats {
+		s := &b.seats[i]
+		s.mu.Lock()
+		l := s.lease
+		s.mu.Unlock()
+		if l != nil && l.ctx.Err() == nil {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Close ends every lease.
+func (b *Book) Close() {
+	for _, l := range b.Leases() {
+		l.end()
+	}
+}

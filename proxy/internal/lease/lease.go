@@ -1,0 +1,171 @@
+// Package lease knows which run may act for which slot.
+//
+// A lease is the right to use a slot once: {slot, generation}. Contract: a connection is bound to the lease that its
+// slot has when it is accepted, and dies with it; an exchange is counted and recorded for that lease and no other.
+// Threat: code of an ended run (a connection kept open, a request left in the accept queue) acting as the next one.
+package lease
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+)
+
+// The bounds of one lease.
+const (
+	MaxConnections = 128 // open connections
+	MaxExchanges   = 64  // exchanges in flight; further ones wait
+	maxWaiting     = 1024
+	// MaxDecoders is how many exchanges may have a br or zstd body at once, whose windows take up to 16 MiB each.
+	MaxDecoders = 8
+	maxLarge    = 8
+	// Grace is how long after its deadline a lease ends by itself.
+	Grace = 5 * time.Second
+	// settle is how long an ending lease waits for its exchanges to notice that they were aborted.
+	settle = 5 * time.Second
+)
+
+var (
+	// ErrNone means that the slot has no run.
+	ErrNone = errors.New("the slot has no run")
+	// ErrEnded is why an exchange's context ends with its lease.
+	ErrEnded = errors.New("the run has ended")
+	// ErrFull means that the slot has as many connections, or waiting exchanges, as it may.
+	ErrFull = errors.New("too many connections or requests at once")
+	// ErrFenced means that another generation holds the slot.
+	ErrFenced = errors.New("another generation holds the slot")
+)
+
+// Lease is one run in one slot. It is made by Book.Begin.
+type Lease struct {
+	Slot       slot.ID
+	Generation uint64
+	Run        string
+	Deadline   time.Time
+	Recorder   *receipt.Recorder
+	// Large has a place for each long WebSocket message that may be held at once.
+	Large chan struct{}
+
+	apis     []string // the run's APIs, nil: every active one
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	expiry   *time.Timer
+	inFlight chan struct{} // one token per exchange
+	decoders chan struct{} // one token per exchange that decodes with a large window
+
+	mu      sync.Mutex
+	ended   bool
+	conns   map[io.Closer]struct{}
+	waiting int
+	active  sync.WaitGroup // exchanges; Add only under mu and before ended
+}
+
+// Includes reports whether the run may use an API.
+func (l *Lease) Includes(api string) bool {
+	if l.apis == nil {
+		return true
+	}
+	for _, a := range l.apis {
+		if a == api {
+			return true
+		}
+	}
+	return false
+}
+
+// Context ends when the lease does.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// attach binds a connection. It is closed when the lease ends.
+func (l *Lease) attach(c io.Closer) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ended:
+		return ErrNone
+	case len(l.conns) >= MaxConnections:
+		return ErrFull
+	}
+	l.conns[c] = struct{}{}
+	return nil
+}
+
+// Detach forgets a connection that was closed.
+func (l *Lease) Detach(c io.Closer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+}
+
+// Enter begins an exchange: it waits until fewer than MaxExchanges are in flight. leave must be called when the
+// exchange is over and recorded.
+func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return nil, ErrEnded
+	}
+	if l.waiting >= maxWaiting {
+		l.mu.Unlock()
+		return nil, ErrFull
+	}
+	l.waiting++
+	l.active.Add(1)
+	l.mu.Unlock()
+
+	select {
+	case l.inFlight <- struct{}{}:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-l.ctx.Done():
+		err = ErrEnded
+	}
+	l.mu.Lock()
+	l.waiting--
+	l.mu.Unlock()
+	if err != nil {
+		l.active.Done()
+		return nil, err
+	}
+	return func() { <-l.inFlight; l.active.Done() }, nil
+}
+
+// Decode takes one of MaxDecoders places, without waiting for one. done, which is never nil, gives it back.
+func (l *Lease) Decode() (done func(), err error) {
+	select {
+	case l.decoders <- struct{}{}:
+		return func() { <-l.decoders }, nil
+	default:
+		return func() {}, ErrFull
+	}
+}
+
+// end aborts everything of the lease and waits until it stopped, at most settle.
+func (l *Lease) end() {
+	l.mu.Lock()
+	first := !l.ended
+	l.ended = true
+	conns := l.conns
+	l.conns = map[io.Closer]struct{}{}
+	l.mu.Unlock()
+	if first {
+		l.expiry.Stop()
+		l.cancel(ErrEnded)
+		for c := range conns {
+			_ = c.Close()
+		}
+	}
+	done := make(chan struct{})
+	go func() { l.active.Wait(); close(done) }()
+	t := time.NewTimer(settle)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}

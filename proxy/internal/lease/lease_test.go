@@ -1,0 +1,202 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// conn is a connection that notes that it was closed.
+type conn struct{ closed atomic.Bool }
+
+func (c *conn) Close() error { c.closed.Store(true); return nil }
+
+func begin(t *testing.T, b *Book, id slot.ID, generation uint64, life time.Duration) *Lease {
+	t.Helper()
+	l, err := b.Begin(id, controlapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(life)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestDeadline: a registration ends by itself Grace after its deadline; its receipt can still be had, once.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBook(Config{})
+		l := begin(t, b, 0, 1, time.Minute)
+		c := &conn{}
+		if _, err := b.Attach(0, c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute + Grace - time.Second)
+		if c.closed.Load() || l.Context().Err() != nil {
+			t.Error("it ended before its grace was over")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !c.closed.Load() || !errors.Is(context.Cause(l.Context()), ErrEnded) {
+			t.Error("it did not end")
+		}
+		if _, err := b.Attach(0, &conn{}); !errors.Is(err, ErrNone) {
+			t.Errorf("a connection after the end: %v", err)
+		}
+		if _, err := l.Enter(context.Background()); !errors.Is(err, ErrEnded) {
+			t.Errorf("an exchange after the end: %v", err)
+		}
+		if len(b.Leases()) != 0 {
+			t.Error("it is still listed")
+		}
+		if r, err := b.End(0, 1); err != nil || r.Run != "run" {
+			t.Errorf("the receipt: %+v, %v", r, err)
+		}
+		if _, err := b.End(0, 1); !errors.Is(err, ErrFenced) {
+			t.Errorf("the receipt again: %v", err)
+		}
+	})
+}
+
+// TestEndWaits: an end aborts what is in flight and returns when it is recorded; what never stops is waited for only
+// so long.
+func TestEndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBook(Config{})
+		l := begin(t, b, 0, 1, time.Minute)
+		leave, err := l.Enter(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			<-l.Context().Done()
+			time.Sleep(time.Second)
+			l.Recorder.Add(controlapi.Exchange{Outcome: controlapi.OutcomeAborted}, nil)
+			leave()
+		}()
+		if r, err := b.End(0, 1); err != nil || r.Count.Exchanges != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		l = begin(t, b, 0, 2, time.Minute)
+		if leave, err = l.Enter(context.Background()); err != nil { // leaves too late
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := b.End(0, 2); err != nil || time.Since(began) != settle {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		leave()
+	})
+}
+
+// TestBounds on connections, exchanges in flight and those that wait.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBook(Config{})
+		l := begin(t, b, 0, 1, time.Minute)
+		conns := make([]*conn, MaxConnections)
+		for i := range conns {
+			conns[i] = &conn{}
+			if _, err := b.Attach(0, conns[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.Attach(0, &conn{}); !errors.Is(err, ErrFull) {
+			t.Errorf("one connection more: %v", err)
+		}
+		l.Detach(conns[0])
+		if _, err := b.Attach(0, &conn{}); err != nil {
+			t.Errorf("after one was closed: %v", err)
+		}
+		var leaves []func()
+		for range MaxExchanges {
+			leave, err := l.Enter(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaves = append(leaves, leave)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var cancelled, entered atomic.Int32
+		for range maxWaiting {
+			go func() {
+				leave, err := l.Enter(ctx)
+				if err != nil {
+					cancelled.Add(1)
+					return
+				}
+				entered.Add(1)
+				leave()
+			}()
+		}
+		synctest.Wait()
+		if _, err := l.Enter(context.Background()); !errors.Is(err, ErrFull) {
+			t.Errorf("one waiting more: %v", err)
+		}
+		if entered.Load() != 0 {
+			t.Error("more are in flight than may be")
+		}
+		leaves[0]()
+		synctest.Wait()
+		if entered.Load() != maxWaiting {
+			t.Errorf("%d of %d that waited came in", entered.Load(), maxWaiting)
+		}
+		cancel()
+	})
+}
+
+// TestFences: every order of late and early beginnings and ends, from many at once.
+func TestFences(t *testing.T) {
+	b := NewBook(Config{})
+	var wg sync.WaitGroup
+	var begun, ended [101]atomic.Int32
+	for range 4 {
+		wg.Go(func() {
+			for g := uint64(1); g <= 100; g++ {
+				if _, err := b.Begin(5, controlapi.Registration{Generation: g, Run: "run", Deadline: time.Now().Add(time.Minute)}); err == nil {
+					begun[g].Add(1)
+				}
+				if r, err := b.End(5, g); err == nil {
+					ended[g].Add(1)
+					if r.Generation != g {
+						t.Errorf("the end of %d gave the receipt of %d", g, r.Generation)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for g := range begun {
+		if n := begun[g].Load(); n > 1 || ended[g].Load() > n {
+			t.Errorf("generation %d began %d times and ended %d times", g, n, ended[g].Load())
+		}
+	}
+	b.Close()
+}
+
+// TestDrainHasNoLease: while the accept queue is drained the slot belongs to nobody.
+func TestDrainHasNoLease(t *testing.T) {
+	var b *Book
+	drained := 0
+	b = NewBook(Config{Drain: func(id slot.ID) {
+		drained++
+		if _, err := b.Attach(id, &conn{}); !errors.Is(err, ErrNone) {
+			t.Errorf("a queued connection got: %v", err)
+		}
+	}})
+	for g := uint64(1); g <= 3; g++ {
+		begin(t, b, 1, g, time.Minute)
+		if _, err := b.Attach(1, &conn{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if drained != 3 {
+		t.Errorf("drained %d times", drained)
+	}
+	b.Close()
+}

@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// standard are the methods whose meaning is known (RFC 9110, RFC 5789). An API that restricts methods passes no
+// other, unless it allows it by name.
+var standard = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+
+// overrideHeaders are read by web frameworks as the request's real method.
+var overrideHeaders = []string{
+	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method", "X-Http-Methodoverride",
+	"X-Method", "X-Original-Http-Method",
+}
+
+// HeaderOverrides lists what the override headers of a request say. Header names with underscores count as those with
+// hyphens, as CGI makes them the same.
+func HeaderOverrides(h http.Header) []string {
+	var out []string
+	for name, values := range h {
+		if slices.Contains(overrideHeaders, textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))) {
+			out = append(out, values...)
+		}
+	}
+	return out
+}
+
+// Restricts reports whether any of the APIs says anything about methods.
+func Restricts(apis []*catalog.API) bool {
+	return slices.ContainsFunc(apis, func(a *catalog.API) bool {
+		return len(a.Methods.Restricted) > 0 || a.Methods.Allowed != nil
+	})
+}
+
+// checkMethod judges one method, on the line or from an override, under every API that holds the host.
+func checkMethod(method string, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
+	m := strings.ToUpper(strings.TrimSpace(method))
+	if m == "" || len(m) > 32 || !httpguts.ValidHeaderFieldName(m) {
+		return refuse(CodeMethodRefused, h, ""), false
+	}
+	switch m {
+	case "TRACE", "TRACK", "CONNECT", "PRI":
+		return refuse(CodeMethodRefused, h, ""), false
+	}
+	for _, a := range holders {
+		rules := a.Methods
+		listed := slices.Contains(rules.Allowed, m)
+		switch {
+		case slices.Contains(rules.Restricted, m), rules.Allowed != nil && !listed:
+			return refuse(CodeMethodRestricted, h, a.Name), false
+		case len(rules.Restricted) > 0 && !listed && !slices.Contains(standard, m):
+			return refuse(CodeMethodUnknown, h, a.Name), false
+		}
+	}
+	return Verdict{}, true
+}
+
+// checkUpgrade lets only WebSocket pass: any other change of protocol would be a tunnel past these checks.
+func checkUpgrade(q Request) (Verdict, bool) {
+	if q.Upgrade == "" || strings.EqualFold(q.Upgrade, "websocket") && len(q.Methods) > 0 && q.Methods[0] == http.MethodGet {
+		return Verdict{}, true
+	}
+	return refuse(CodeUpgradeRefused, q.Host, ""), false
+}

@@ -1,0 +1,143 @@
+// Package policy decides whether a request may leave.
+//
+// Contract: pure functions over the catalog, the run's APIs and the request; the zero Verdict is deny. Every active
+// API that holds the host applies and any restriction refuses. Reasons are constants plus catalog names plus at most
+// a normalised host name, because a model reads them; they never ask the model to change a setting.
+package policy
+
+import (
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// The codes of refusals. Each has its sentence in refusals.
+const (
+	CodeNoPolicy         = "not_decided"
+	CodeBadRequest       = "bad_request"
+	CodeHostMismatch     = "host_mismatch"
+	CodeHostInvalid      = "host_invalid"
+	CodeHostUnknown      = "host_unknown"
+	CodeAPIInactive      = "api_inactive"
+	CodeAPINotInRun      = "api_not_in_run"
+	CodePlainHTTP        = "plain_http"
+	CodeMethodRestricted = "method_restricted"
+	CodeMethodUnknown    = "method_unknown"
+	CodeMethodRefused    = "method_refused"
+	CodeUpgradeRefused   = "upgrade_refused"
+	CodeOverrideUnseen   = "override_unseen"
+	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
+	CodeBodyUnreadable   = "request_body_unreadable"
+	CodeTooMany          = "too_many_requests"
+	CodeRunEnded         = "run_ended"
+)
+
+// Request is what policy judges.
+type Request struct {
+	Host catalog.Host
+	// TLS says that the request came in, and would leave, over TLS.
+	TLS bool
+	// Methods are the method on the line and every override found, in that order.
+	Methods []string
+	// Upgrade is the protocol the request asks to change to, or empty.
+	Upgrade string
+}
+
+// Run is what policy must know of who asks.
+type Run interface {
+	// Includes reports whether the run may use an API.
+	Includes(api string) bool
+}
+
+// Rules is what applies to every request until the next reload.
+type Rules struct {
+	Catalog *catalog.Catalog
+	// YOLO opens hosts that are in no API.
+	YOLO bool
+}
+
+// Verdict is the decision on one request. The zero Verdict refuses.
+type Verdict struct {
+	// Allow is true when the request may leave.
+	Allow bool
+	// Refusal says why not.
+	Refusal controlapi.Refusal
+	// Status is the HTTP status of the refusal.
+	Status int
+	// APIs are the active APIs of the run that hold the host: their token names may be swapped. Empty for a host
+	// that only YOLO_MODE opens.
+	APIs []*catalog.API
+}
+
+// Decide judges a request.
+func (r Rules) Decide(run Run, q Request) Verdict {
+	holders := r.Catalog.Match(q.Host)
+	if v, ok := r.unheld(q.Host, len(holders)); !ok {
+		return v
+	}
+	var mine []*catalog.API
+	for _, a := range holders {
+		if run.Includes(a.Name) {
+			mine = append(mine, a)
+		}
+	}
+	if len(holders) > 0 && len(mine) == 0 {
+		return refuse(CodeAPINotInRun, q.Host, names(holders))
+	}
+	if v, ok := checkUpgrade(q); !ok {
+		return v
+	}
+	for _, m := range q.Methods {
+		if v, ok := checkMethod(m, q.Host, holders); !ok {
+			return v
+		}
+	}
+	if len(q.Methods) == 0 {
+		return refuse(CodeBadRequest, q.Host, "")
+	}
+	if !q.TLS {
+		for _, a := range holders {
+			if len(a.Credentials) > 0 && !a.AllowHTTP {
+				return refuse(CodePlainHTTP, q.Host, a.Name)
+			}
+		}
+	}
+	return Verdict{Allow: true, APIs: mine}
+}
+
+// unheld refuses a host that no active API holds, unless the proxy is open and no API at all holds it.
+func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
+	switch {
+	case h.String() == "":
+		return refuse(CodeHostInvalid, h, ""), false
+	case holders > 0:
+		return Verdict{}, true
+	case r.Catalog.Holds(h):
+		return refuse(CodeAPIInactive, h, ""), false
+	case r.YOLO:
+		return Verdict{}, true
+	}
+	v := refuse(CodeHostUnknown, h, "")
+	if near := r.nearest(h); near != "" {
+		v.Refusal.Hint += " The nearest host in the catalog is " + near + "."
+	}
+	return v, false
+}
+
+// Known reports whether a host may have an address in the sandbox.
+func (r Rules) Known(h catalog.Host) bool {
+	if len(r.Catalog.Match(h)) > 0 {
+		return true
+	}
+	return r.YOLO && !r.Catalog.Holds(h)
+}
+
+func names(apis []*catalog.API) string {
+	out := ""
+	for i, a := range apis {
+		if i > 0 {
+			out += ", "
+		}
+		out += a.Name
+	}
+	return out
+}

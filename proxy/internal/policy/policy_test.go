@@ -1,0 +1,240 @@
+package policy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// run is the set of APIs a run was narrowed to; nil is all.
+type run []string
+
+func (r run) Includes(api string) bool { return r == nil || slices.Contains(r, api) }
+
+func load(t testing.TB, apis map[string]string) *catalog.Catalog {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range apis {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, problems := catalog.Load(dir, catalog.Options{})
+	if len(problems.Errors()) > 0 {
+		t.Fatal(problems)
+	}
+	return c
+}
+
+func testCatalog(t *testing.T) *catalog.Catalog {
+	api := func(domain, token, extra string) string {
+		creds := ""
+		if token != "" {
+			creds = `"` + token + `": "value-of-` + strings.ToLower(token) + `"`
+		}
+		return `{"description": "d", "domains": ["` + domain + `"], "credentials": {` + creds + `}` + extra + `}`
+	}
+	return load(t, map[string]string{
+		"plain":   api("open.test", "", ""),
+		"first":   api("shared.test", "FIRST_TOKEN", `, "restricted_methods": ["DELETE"]`),
+		"second":  api("shared.test", "SECOND_TOKEN", `, "restricted_methods": ["PUT"]`),
+		"wild":    api("*.wild.test", "WILD_TOKEN", ""),
+		"exact":   api("x.wild.test", "EXACT_TOKEN", ""),
+		"off":     api("off.test", "OFF_TOKEN", `, "active": false`),
+		"insec":   api("insec.test", "INSEC_TOKEN", `, "allow_http": true`),
+		"allowed": api("allowed.test", "ALLOWED_TOKEN", `, "allowed_methods": ["GET", "PROPFIND"]`),
+	})
+}
+
+func TestDecide(t *testing.T) {
+	c := testCatalog(t)
+	for _, row := range []struct {
+		host    string
+		plain   bool // over HTTP
+		methods string
+		upgrade string
+		run     run
+		yolo    bool
+		code    string // empty: allowed
+		apis    string // of an allowed request
+	}{
+		{host: "open.test", methods: "GET", apis: "plain"},
+		{host: "open.test", methods: "POST GET", apis: "plain"},
+		{host: "open.test", plain: true, methods: "GET", apis: "plain"}, // no credential to protect
+		{host: "shared.test", methods: "GET", apis: "first second"},
+		{host: "shared.test", methods: "GET", run: run{"second"}, apis: "second"},
+		{host: "a.wild.test", methods: "DELETE", apis: "wild"},
+		{host: "x.wild.test", methods: "GET", apis: "exact"},
+		{host: "insec.test", plain: true, methods: "GET", apis: "insec"},
+		{host: "allowed.test", methods: "PROPFIND", apis: "allowed"},
+		{host: "other.test", methods: "DELETE", yolo: true},
+		{host: "other.test", plain: true, methods: "GET", yolo: true},
+		{host: "open.test", methods: "GET", upgrade: "WebSocket", apis: "plain"},
+
+		{host: "other.test", methods: "GET", code: CodeHostUnknown},
+		{host: "b.a.wild.test", methods: "GET", code: CodeHostUnknown},
+		{host: "wild.test", methods: "GET", code: CodeHostUnknown},
+		{host: "", methods: "GET", yolo: true, code: CodeHostInvalid},
+		{host: "off.test", methods: "GET", code: CodeAPIInactive},
+		{host: "off.test", methods: "GET", yolo: true, code: CodeAPIInactive},
+		{host: "open.test", methods: "GET", run: run{"first"}, code: CodeAPINotInRun},
+		{host: "open.test", methods: "GET", run: run{"first"}, yolo: true, code: CodeAPINotInRun},
+		{host: "x.wild.test", methods: "GET", run: run{"wild"}, code: CodeAPINotInRun},
+		{host: "shared.test", methods: "DELETE", code: CodeMethodRestricted},
+		{host: "shared.test", methods: "PUT", run: run{"first"}, code: CodeMethodRestricted}, // the other API's rule
+		{host: "shared.test", methods: "POST DELETE", code: CodeMethodRestricted},
+		{host: "shared.test", methods: "DELETE GET", code: CodeMethodRestricted},
+		{host: "shared.test", methods: "MKCOL", code: CodeMethodUnknown},
+		{host: "shared.test", methods: "delete", code: CodeMethodRestricted},
+		{host: "allowed.test", methods: "POST", code: CodeMethodRestricted},
+		{host: "allowed.test", methods: "MKCOL", code: CodeMethodRestricted},
+		{host: "open.test", methods: "TRACE", code: CodeMethodRefused},
+		{host: "open.test", methods: "CONNECT", code: CodeMethodRefused},
+		{host: "open.test", methods: "GET Trace", code: CodeMethodRefused},
+		{host: "open.test", methods: "GET,POST", code: CodeMethodRefused},
+		{host: "open.test", methods: "", code: CodeBadRequest},
+		{host: "other.test", methods: "TRACE", yolo: true, code: CodeMethodRefused},
+		{host: "shared.test", plain: true, methods: "GET", code: CodePlainHTTP},
+		{host: "open.test", methods: "GET", upgrade: "h2c", code: CodeUpgradeRefused},
+		{host: "open.test", methods: "GET", upgrade: "websocket,h2c", code: CodeUpgradeRefused},
+		{host: "open.test", methods: "POST", upgrade: "websocket", code: CodeUpgradeRefused},
+	} {
+		q := Request{TLS: !row.plain, Methods: strings.Fields(row.methods), Upgrade: row.upgrade}
+		if row.host != "" {
+			var err error
+			if q.Host, err = catalog.ParseHost(row.host); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := Rules{Catalog: c, YOLO: row.yolo}.Decide(row.run, q)
+		got := []string{}
+		for _, a := range v.APIs {
+			got = append(got, a.Name)
+		}
+		if v.Allow != (row.code == "") || v.Refusal.Code != row.code || strings.Join(got, " ") != row.apis {
+			t.Errorf("%+v: allow %t, code %q, APIs %v", row, v.Allow, v.Refusal.Code, got)
+		}
+		if !v.Allow && (v.Status < 400 || v.Refusal.Error == "" || v.Refusal.Hint == "") {
+			t.Errorf("%+v: the refusal is %d %+v", row, v.Status, v.Refusal)
+		}
+	}
+	if (Verdict{}).Allow {
+		t.Error("the zero verdict allows")
+	}
+}
+
+// TestNearest: a mistyped host is told the catalog's nearest.
+func TestNearest(t *testing.T) {
+	r := Rules{Catalog: testCatalog(t)}
+	for typed, near := range map[string]string{"opem.test": "open.test", "sharedd.test": "shared.test", "faraway.example": ""} {
+		h, err := catalog.ParseHost(typed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hint := r.Decide(run(nil), Request{Host: h, TLS: true, Methods: []string{"GET"}}).Refusal.Hint
+		if near == "" == strings.Contains(hint, "nearest") || !strings.Contains(hint, near) {
+			t.Errorf("%s: %s", typed, hint)
+		}
+	}
+}
+
+// TestSentences: refusals are constants that never tell the model to change a setting.
+func TestSentences(t *testing.T) {
+	for code, s := range refusals {
+		if s.error == "" || s.hint == "" || s.status < 400 {
+			t.Errorf("%s: %+v", code, s)
+		}
+		for _, word := range []string{"config.json", "YOLO", ".env", "you can allow", "set the"} {
+			if strings.Contains(s.hint, word) {
+				t.Errorf("%s tells the model about %q", code, word)
+			}
+		}
+	}
+}
+
+func TestParameterOverrides(t *testing.T) {
+	for query, want := range map[string]string{
+		"_method=DELETE": "DELETE", "a=b&_method=PUT": "PUT", "%5fmethod=PUT": "PUT", "_me%74hod=PUT": "PUT",
+		"_METHOD=x;_method=y": "x y", "_method": "", "+_method=PUT": "PUT", "_method=%zz": "%zz",
+		"_mEthod=PUT": "PUT", "_HttpMethod=PATCH": "PATCH", "method=delete": "delete", "_method[]=PUT": "PUT", ".method=PUT": "PUT",
+		"_method%00x=PUT": "PUT", "X-HTTP-Method-Override=PUT": "PUT",
+	} {
+		got := ParameterOverrides(query)
+		if len(got) == 0 || strings.Join(got, " ") != want {
+			t.Errorf("%q: %q", query, got)
+		}
+	}
+	for _, query := range []string{"", "a=b", "payment_method=x", "method=flickr.photos.search", "a=_method", "_methods=x", "a%26_method=x"} {
+		if got := ParameterOverrides(query); len(got) != 0 {
+			t.Errorf("%q: %q", query, got)
+		}
+	}
+}
+
+// TestGuardedBody: an override field is found wherever reads split it, and other bodies pass whole.
+func TestGuardedBody(t *testing.T) {
+	for text, bad := range map[string]bool{
+		`{"_method": "DELETE"}`: true, `{"\u005fmethod": "DELETE"}`: true, `{"\U005FMETHOD": 1}`: true,
+		"x; name=\"_method\"\r\n": true, "x; name=_method\r\n": true,
+		`{"_\u006dethod": "DELETE"}`: true, `{"\u005f\u006D\u0065\u0074\u0068\u006f\u0064": 1}`: true,
+		"x; name=\"_m\\ethod\"\r\n": true, "x; name*=utf-8''_method\r\n": true, "{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00": true,
+		`{"payment_method": "x"}`: false, `{"method": "DELETE"}`: false, "": false, strings.Repeat("_method", 1000): false,
+	} {
+		for _, wrap := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
+			r, _ := http.NewRequest("POST", "https://a.test", io.NopCloser(wrap(strings.NewReader(text))))
+			r.Header.Set("Content-Type", "application/json")
+			if more, err := BodyOverrides(r); more != nil || err != nil {
+				t.Fatal(more, err)
+			}
+			got, err := io.ReadAll(r.Body)
+			if (err != nil) != bad || !bad && string(got) != text {
+				t.Errorf("%.40q: %v", text, err)
+			}
+		}
+	}
+}
+
+// TestBodyKinds: what a body is depends on all that its types say, on none too, and on what it is inside its encoding.
+func TestBodyKinds(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(w, `{"_method": "DELETE"}`)
+	_ = w.Close()
+	for name, c := range map[string]struct {
+		types          []string
+		encoding, body string
+		bad            bool
+	}{
+		"no type":              {nil, "", "_method=DELETE", true},
+		"no type, later":       {nil, "", "a=b&%5Fmethod=DELETE", true},
+		"no type, binary":      {nil, "", "\x00\xff a_method=b", false},
+		"two types":            {[]string{"text/plain", "application/x-www-form-urlencoded"}, "", "_method=DELETE", true},
+		"form, but JSON":       {[]string{"application/x-www-form-urlencoded", "application/json"}, "", `{"_method": "DELETE"}`, true},
+		"JSON in gzip":         {[]string{"application/json"}, "gzip", packed.String(), true},
+		"JSON, unknown coding": {[]string{"application/json"}, "rot13", "{}", true},
+		"an archive":           {[]string{"application/octet-stream"}, "gzip", packed.String(), false},
+	} {
+		r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(c.body))
+		r.Header["Content-Type"] = c.types
+		r.Header.Set("Content-Encoding", c.encoding)
+		more, err := BodyOverrides(r)
+		if err == nil {
+			_, err = io.ReadAll(r.Body)
+		}
+		if bad := err != nil || len(more) > 0; bad != c.bad {
+			t.Errorf("%s: %v %v", name, more, err)
+		}
+	}
+}

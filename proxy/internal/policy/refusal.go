@@ -1,0 +1,117 @@
+package policy
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// sentence is one refusal: status, what happened, and what a program can do about it. %API stands for catalog names.
+type sentence struct {
+	status      int
+	error, hint string
+}
+
+// refusals are every sentence a refused request can be answered with.
+var refusals = map[string]sentence{
+	CodeNoPolicy: {http.StatusForbidden, "The request was refused.", "Nothing decided on this request, so it was refused."},
+	CodeBadRequest: {http.StatusBadRequest, "The request is malformed or ambiguous.",
+		"Send plain HTTP with one Host, one Content-Length or chunked encoding, and a path as target; fetch() does."},
+	CodeHostMismatch: {http.StatusMisdirectedRequest, "The request's host is not the connection's host.",
+		"The Host header must be the host of the URL; open a connection per host; fetch() does."},
+	CodeHostInvalid: {http.StatusForbidden, "The request names no valid host.",
+		"Use a host name of the catalog in the URL, without a port; addresses are not reachable. list_apis shows the hosts."},
+	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
+		"Only hosts of the catalog are reachable: list_apis shows them. The user can add an API for this host."},
+	CodeAPIInactive: {http.StatusForbidden, "The host's API is not active.",
+		"The host belongs to an API that is switched off or cannot be loaded. The user can activate it (\"active\"), and codeforge check says whether it loads."},
+	CodeAPINotInRun: {http.StatusForbidden, "The host's API is not one of this run's.",
+		"This run was narrowed to other APIs. Name %API in the apis of execute_code to use this host."},
+	CodePlainHTTP: {http.StatusForbidden, "The host is reachable over https only.",
+		"Use https://. The user can allow plain http for the API %API (allow_http)."},
+	CodeMethodRestricted: {http.StatusForbidden, "The method is restricted for this API.",
+		"The API %API does not permit this method, nor an override to it. list_apis shows what it permits; the user can change that (restricted_methods, allowed_methods)."},
+	CodeMethodUnknown: {http.StatusForbidden, "The method is not a standard one.",
+		"The API %API restricts methods, so only GET, HEAD, OPTIONS, POST, PUT, PATCH and DELETE are judged; use one of them."},
+	CodeMethodRefused: {http.StatusForbidden, "The method is never permitted.", "Use GET, HEAD, OPTIONS, POST, PUT, PATCH or DELETE."},
+	CodeUpgradeRefused: {http.StatusForbidden, "The change of protocol is refused.",
+		"Only WebSocket, asked for with GET over HTTP/1.1, can follow an HTTP request; new WebSocket() does."},
+	CodeOverrideUnseen: {http.StatusForbidden, "The body overrides the method, or is too large to be checked for that.",
+		"The API %API restricts methods. Send no _method field, and forms of at most 1 MiB."},
+	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself.",
+		"Write the token name in place of the credential: list_apis shows the names."},
+	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body is not what its headers say.",
+		"Content-Encoding must name the encoding that the body has, and multipart/form-data end with its boundary; fetch() with FormData does."},
+	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
+	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is over."},
+}
+
+// Refuse is the verdict for a code, for refusals that are found outside this package.
+func Refuse(code string, h catalog.Host, apis []*catalog.API) Verdict {
+	return refuse(code, h, names(apis))
+}
+
+func refuse(code string, h catalog.Host, apis string) Verdict {
+	s, ok := refusals[code]
+	if !ok {
+		code, s = CodeNoPolicy, refusals[CodeNoPolicy]
+	}
+	return Verdict{Status: s.status, Refusal: controlapi.Refusal{
+		Error: s.error, Code: code, Host: h.String(), Hint: strings.ReplaceAll(s.hint, "%API", apis),
+	}}
+}
+
+// Hint is the refusal as an entry of the receipt.
+func (v Verdict) Hint() controlapi.Hint {
+	return controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
+}
+
+// nearest is the host pattern of an active API that a mistyped host most likely meant, or empty.
+func (r Rules) nearest(h catalog.Host) string {
+	best, bestDistance := "", 4 // at most three edits
+	for _, a := range r.Catalog.APIs() {
+		if !a.Active {
+			continue
+		}
+		for _, p := range a.Hosts {
+			if d := distance(h.String(), p.String(), bestDistance); d < bestDistance {
+				best, bestDistance = p.String(), d
+			}
+		}
+	}
+	return best
+}
+
+// distance is the edit distance of two strings, or limit when it is not below it.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	var space [256]int // a host has at most 253 bytes
+	if len(b) >= len(space) {
+		return limit
+	}
+	row := space[:len(b)+1]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		least := row[0]
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+			least = min(least, row[j+1])
+		}
+		if least >= limit { // it never goes down again
+			return limit
+		}
+	}
+	return min(row[len(b)], limit)
+}

@@ -1,0 +1,132 @@
+package receipt
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// maxQueue is how many events a slow subscriber may be behind before it loses some.
+const maxQueue = 256
+
+// Note is everything that is known about one exchange when it is over.
+type Note struct {
+	controlapi.Exchange
+	// Slot is whose it was, for the log.
+	Slot int
+	// Recorder is the receipt it belongs to, or nil when there is no run.
+	Recorder *Recorder
+	Hints    []controlapi.Hint
+	// Cause is for the operator only: what went wrong, perhaps in the upstream's words.
+	Cause error
+}
+
+// Config is what a Journal needs.
+type Config struct {
+	Log *slog.Logger
+	// Clean is the last scrub and redaction of every outside string.
+	Clean func(string) string
+}
+
+// Journal is where every path through the proxy ends: one log line, one receipt entry, one count, one event.
+type Journal struct {
+	conf    Config
+	metrics *Metrics
+
+	mu   sync.Mutex
+	subs map[chan controlapi.Event]struct{}
+}
+
+// NewJournal makes a journal without subscribers.
+func NewJournal(c Config) *Journal {
+	if c.Clean == nil {
+		c.Clean = func(s string) string { return s }
+	}
+	return &Journal{conf: c, metrics: newMetrics(), subs: map[chan controlapi.Event]struct{}{}}
+}
+
+// Metrics are the counts so far.
+func (j *Journal) Metrics() *Metrics { return j.metrics }
+
+// Record writes an exchange down.
+func (j *Journal) Record(n Note) {
+	e := n.Exchange
+	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
+	for i := range e.Swapped {
+		e.Swapped[i].In = j.conf.Clean(e.Swapped[i].In)
+	}
+	if n.Recorder != nil {
+		n.Recorder.Add(e, n.Hints)
+	}
+	j.metrics.count(e)
+	j.log(n, e)
+	j.Publish(controlapi.Event{Exchange: &e})
+}
+
+// log writes the one line of an exchange, and a line for each thing done to it.
+func (j *Journal) log(n Note, e controlapi.Exchange) {
+	tag, level := "req", slog.LevelInfo
+	switch {
+	case e.Code == "method_restricted":
+		tag, level = "restrict", slog.LevelWarn
+	case e.Outcome == controlapi.OutcomeDenied:
+		tag, level = "deny", slog.LevelWarn
+	case e.Outcome == controlapi.OutcomeFailed:
+		tag, level = "error", slog.LevelError
+	}
+	attrs := []slog.Attr{
+		logline.Tag(tag), slog.Int("slot", n.Slot), slog.String("run", e.Run), slog.Int("status", e.Status),
+		slog.String("outcome", e.Outcome), slog.Int64("up", e.BytesUp), slog.Int64("down", e.BytesDown),
+		slog.String("took", time.Duration(e.Milliseconds*float64(time.Millisecond)).Round(time.Microsecond).String()),
+	}
+	if e.Code != "" {
+		attrs = append(attrs, slog.String("code", e.Code))
+	}
+	if n.Cause != nil {
+		attrs = append(attrs, slog.String("cause", n.Cause.Error()))
+	}
+	ctx := context.Background()
+	j.conf.Log.LogAttrs(ctx, level, e.Method+" "+e.URL, attrs...)
+	for _, s := range e.Swapped {
+		j.conf.Log.LogAttrs(ctx, slog.LevelInfo, s.Name, logline.Tag("inject"), slog.String("run", e.Run),
+			slog.String("host", e.Host), slog.String("in", s.In))
+	}
+	if e.Redacted > 0 {
+		j.conf.Log.LogAttrs(ctx, slog.LevelInfo, fmt.Sprint(e.Redacted, " redacted"), logline.Tag("redact"),
+			slog.String("run", e.Run), slog.String("host", e.Host))
+	}
+	if e.Sanitized > 0 {
+		j.conf.Log.LogAttrs(ctx, slog.LevelInfo, fmt.Sprint(e.Sanitized, " scrubbed"), logline.Tag("sanitize"),
+			slog.String("run", e.Run), slog.String("host", e.Host))
+	}
+}
+
+// Subscribe gives every event from now on, until cancel. A subscriber that does not read loses events.
+func (j *Journal) Subscribe() (events <-chan controlapi.Event, cancel func()) {
+	ch := make(chan controlapi.Event, maxQueue)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.subs[ch] = struct{}{}
+	return ch, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.subs, ch)
+	}
+}
+
+// Publish gives an event to every subscriber.
+func (j *Journal) Publish(e controlapi.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for ch := range j.subs {
+		select {
+		case ch <- e:
+		default:
+		}
+	}
+}

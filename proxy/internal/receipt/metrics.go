@@ -1,0 +1,72 @@
+package receipt
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// Metrics are the proxy's counts in a registry of their own. Labels are constants of this code, never outside text.
+type Metrics struct {
+	registry  *prometheus.Registry
+	exchanges *prometheus.CounterVec
+	seconds   prometheus.Histogram
+	done      *prometheus.CounterVec
+	bytes     *prometheus.CounterVec
+}
+
+func newMetrics() *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "codeforge_proxy_exchanges_total", Help: "Exchanges by outcome and code.",
+		}, []string{"outcome", "code"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "codeforge_proxy_exchange_seconds", Help: "Time from a request's head to the last byte of its answer.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
+		}),
+		done: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "codeforge_proxy_replacements_total", Help: "Credentials swapped in, credentials scrubbed, strings redacted.",
+		}, []string{"kind"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "codeforge_proxy_body_bytes_total", Help: "Bytes of bodies, up and down.",
+		}, []string{"direction"}),
+	}
+	m.registry.MustRegister(m.exchanges, m.seconds, m.done, m.bytes)
+	return m
+}
+
+// Gauge adds a value that is read when the metrics are asked for.
+func (m *Metrics) Gauge(name, help string, read func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+}
+
+// Counter adds a count.
+func (m *Metrics) Counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	m.registry.MustRegister(c)
+	return c
+}
+
+// Handler serves the Prometheus text.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+func (m *Metrics) count(e controlapi.Exchange) {
+	m.exchanges.WithLabelValues(e.Outcome, e.Code).Inc()
+	m.seconds.Observe(e.Milliseconds / 1000)
+	add := func(kind string, n int) {
+		if n > 0 {
+			m.done.WithLabelValues(kind).Add(float64(n))
+		}
+	}
+	add("swapped", len(e.Swapped))
+	add("sanitized", e.Sanitized)
+	add("redacted", e.Redacted)
+	m.bytes.WithLabelValues("up").Add(float64(e.BytesUp))
+	m.bytes.WithLabelValues("down").Add(float64(e.BytesDown))
+}

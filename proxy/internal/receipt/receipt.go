@@ -1,0 +1,91 @@
+// Package receipt records what the proxy did: one entry in the run's receipt, one log line, one count per exchange.
+//
+// Contract: everything is bounded (a run cannot grow the proxy's memory by fetching), and everything that came from
+// outside passes the last scrub and redaction before it is kept or written.
+package receipt
+
+import (
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// The bounds of one receipt.
+const (
+	MaxExchanges = 200  // entries; further exchanges are only counted
+	MaxHints     = 32   // different hints; further ones are dropped
+	maxURL       = 2048 // bytes of an entry's URL
+	maxEntryList = 32   // swaps of one entry
+)
+
+// Recorder collects the receipt of one run. It is safe for concurrent use.
+type Recorder struct {
+	mu sync.Mutex
+	r  controlapi.Receipt
+}
+
+// NewRecorder starts the receipt of a run.
+func NewRecorder(run string, generation uint64) *Recorder {
+	return &Recorder{r: controlapi.Receipt{Run: run, Generation: generation, Exchanges: []controlapi.Exchange{}}}
+}
+
+// Add counts an exchange and, below the bound, keeps it. Hints that were given before are kept once.
+func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.r.Count
+	c.Exchanges++
+	switch e.Outcome {
+	case controlapi.OutcomeDenied:
+		c.Denied++
+	case controlapi.OutcomeFailed, controlapi.OutcomeAborted:
+		c.Failed++
+	}
+	c.Swapped += len(e.Swapped)
+	c.Sanitized += e.Sanitized
+	c.Redacted += e.Redacted
+	c.BytesUp += e.BytesUp
+	c.BytesDown += e.BytesDown
+	for _, h := range hints {
+		r.hint(h)
+	}
+	if len(r.r.Exchanges) >= MaxExchanges {
+		r.r.Omitted++
+		return
+	}
+	r.r.Exchanges = append(r.r.Exchanges, bounded(e))
+}
+
+// hint keeps a hint once. The caller holds the lock.
+func (r *Recorder) hint(h controlapi.Hint) {
+	if len(r.r.Hints) >= MaxHints {
+		return
+	}
+	for _, have := range r.r.Hints {
+		if have == h {
+			return
+		}
+	}
+	r.r.Hints = append(r.r.Hints, h)
+}
+
+// Receipt is a copy of what was recorded so far.
+func (r *Recorder) Receipt() controlapi.Receipt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.r
+	out.Exchanges = append([]controlapi.Exchange{}, r.r.Exchanges...)
+	out.Hints = append([]controlapi.Hint(nil), r.r.Hints...)
+	return out
+}
+
+// bounded cuts what a request can make long.
+func bounded(e controlapi.Exchange) controlapi.Exchange {
+	if len(e.URL) > maxURL {
+		e.URL = e.URL[:maxURL] + "..."
+	}
+	if len(e.Swapped) > maxEntryList {
+		e.Swapped = e.Swapped[:maxEntryList]
+	}
+	return e
+}

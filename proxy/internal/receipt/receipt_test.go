@@ -1,0 +1,97 @@
+package receipt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestBounds: beyond the bounds there are only counters.
+func TestBounds(t *testing.T) {
+	r := NewRecorder("run", 3)
+	for i := range MaxExchanges + 50 {
+		r.Add(controlapi.Exchange{
+			Outcome: controlapi.OutcomeDenied, URL: strings.Repeat("u", 100_000), BytesUp: 1, BytesDown: 2, Sanitized: 3,
+			Swapped: make([]controlapi.Swap, 100),
+		}, []controlapi.Hint{{Code: fmt.Sprint(i)}, {Code: "same"}})
+	}
+	got := r.Receipt()
+	if len(got.Exchanges) != MaxExchanges || got.Omitted != 50 || len(got.Hints) != MaxHints {
+		t.Errorf("%d exchanges, %d omitted, %d hints", len(got.Exchanges), got.Omitted, len(got.Hints))
+	}
+	want := controlapi.Count{Exchanges: 250, Denied: 250, Swapped: 25000, Sanitized: 750, BytesUp: 250, BytesDown: 500}
+	if got.Count != want {
+		t.Errorf("the count is %+v", got.Count)
+	}
+	for _, e := range got.Exchanges {
+		if len(e.URL) > maxURL+3 || len(e.Swapped) > maxEntryList {
+			t.Fatalf("an entry of %d bytes and %d swaps", len(e.URL), len(e.Swapped))
+		}
+	}
+	got.Exchanges[0].URL = "changed"
+	if r.Receipt().Exchanges[0].URL == "changed" {
+		t.Error("a receipt shares memory with its recorder")
+	}
+}
+
+// TestLastClean: every outside string of every sink passes the last cleaning.
+func TestLastClean(t *testing.T) {
+	const canary = "canary-9f31"
+	clean := func(s string) string { return strings.ReplaceAll(s, canary, "NAME") }
+	var logs bytes.Buffer
+	j := NewJournal(Config{Log: logline.New(&logs, "text", clean), Clean: clean})
+	events, cancel := j.Subscribe()
+	defer cancel()
+	rec := NewRecorder("run", 1)
+	for _, outcome := range []string{controlapi.OutcomeServed, controlapi.OutcomeDenied, controlapi.OutcomeFailed, controlapi.OutcomeAborted} {
+		j.Record(Note{
+			Exchange: controlapi.Exchange{
+				Run: "run", Method: canary, URL: "https://" + canary + "/", Host: canary, Outcome: outcome, Code: "code",
+				Swapped: []controlapi.Swap{{Name: "TOKEN", In: "query:" + canary}}, Redacted: 1, Sanitized: 1,
+			},
+			Recorder: rec, Cause: errors.New("the upstream says " + canary + "\n[fake] line"),
+		})
+		e := <-events
+		all := logs.String() + fmt.Sprintf("%+v %+v", rec.Receipt(), *e.Exchange)
+		if strings.Contains(all, canary) {
+			t.Fatalf("the canary is in:\n%s", all)
+		}
+		if strings.Contains(logs.String(), "\n[fake]") {
+			t.Fatalf("an outside string forged a line:\n%s", logs.String())
+		}
+	}
+	for _, tag := range []string{"[req]", "[deny]", "[error]", "[inject]", "[redact]", "[sanitize]"} {
+		if !strings.Contains(logs.String(), tag) {
+			t.Errorf("no %s line:\n%s", tag, logs.String())
+		}
+	}
+}
+
+// TestSlowSubscriber loses events and holds nobody up.
+func TestSlowSubscriber(t *testing.T) {
+	j := NewJournal(Config{Log: logline.New(&bytes.Buffer{}, "text", nil)})
+	events, cancel := j.Subscribe()
+	done := make(chan bool)
+	go func() {
+		for range 2 * maxQueue {
+			j.Publish(controlapi.Event{Catalog: "v"})
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("publishing waits for the subscriber")
+	}
+	if len(events) != maxQueue {
+		t.Errorf("%d events are queued", len(events))
+	}
+	cancel()
+	j.Publish(controlapi.Event{Catalog: "after"})
+}

@@ -1,0 +1,137 @@
+// Package redact puts Mark in the place of the strings that must not leave, in requests and in copies for logs.
+//
+// Threat: personal data that code sends to an API. The strings are found as they stand and escaped as a request may carry
+// them (percent, JSON, HTML), whatever the surface. Code that encodes them otherwise is not stopped.
+package redact
+
+import (
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+)
+
+// Mark takes the place of what is redacted.
+const Mark = "[REDACTED]"
+
+// Redactor finds the strings. It is immutable and may be used by many goroutines. The nil Redactor finds none.
+type Redactor struct {
+	set   *engine.Set
+	lower *engine.Set // for header names
+}
+
+// New compiles the strings. Empty ones are left out.
+func New(list []string) *Redactor {
+	var all, lower []engine.Pattern
+	for _, s := range list {
+		all = append(all, engine.Pattern{Text: s, Escaped: true})
+		if strings.Contains(s, " ") {
+			all = append(all, engine.Pattern{Text: strings.ReplaceAll(s, " ", "+"), Escaped: true})
+		}
+		lower = append(lower, engine.Pattern{Text: strings.ToLower(s)})
+	}
+	return &Redactor{set: engine.New(all), lower: engine.New(lower)}
+}
+
+// String is text redacted.
+func (r *Redactor) String(text string) string {
+	text, _ = r.Replace(text)
+	return text
+}
+
+// Replace is text redacted, and how many strings were.
+func (r *Redactor) Replace(text string) (string, int) {
+	if r == nil {
+		return text, 0
+	}
+	return r.set.Replace(text, func(int) string { return Mark })
+}
+
+// Report tells what was done to a request. It is complete once the body was read.
+type Report struct{ n atomic.Int64 }
+
+// Count is how many strings were redacted so far.
+func (r *Report) Count() int {
+	if r == nil {
+		return 0
+	}
+	return int(r.n.Load())
+}
+
+// Request redacts a request in place: URL, headers and body. The host is left as it is.
+func (r *Redactor) Request(req *http.Request) *Report {
+	report := &Report{}
+	if r == nil || r.set == nil {
+		return report
+	}
+	r.url(req.URL, report)
+	r.headers(req.Header, report)
+	r.body(req, report)
+	return report
+}
+
+func (r *Redactor) replace(text, mark string, report *Report) string {
+	text, n := r.set.Replace(text, func(int) string { return mark })
+	report.n.Add(int64(n))
+	return text
+}
+
+// url redacts path and query as they are written, so that what is escaped stays escaped.
+func (r *Redactor) url(u *url.URL, report *Report) {
+	mark := url.QueryEscape(Mark)
+	u.RawQuery = r.replace(u.RawQuery, mark, report)
+	escaped := u.EscapedPath()
+	clean := r.replace(escaped, mark, report)
+	if clean == escaped {
+		return
+	}
+	path, err := url.PathUnescape(clean)
+	if err != nil { // the match ended inside an escape
+		path, clean = "/"+Mark, "/"+mark
+	}
+	u.Path, u.RawPath = path, clean
+}
+
+// headers redacts values and leaves out headers whose name has a string.
+func (r *Redactor) headers(h http.Header, report *Report) {
+	for name, values := range h {
+		if r.lower.Contains(strings.ToLower(name)) {
+			delete(h, name)
+			report.n.Add(1)
+			continue
+		}
+		for i, v := range values {
+			values[i] = r.replace(v, Mark, report)
+		}
+	}
+}
+
+// body redacts a body as it streams. One in an encoding leaves decoded; one in an unknown encoding is taken as it stands.
+// An error shows when the body is read.
+func (r *Redactor) body(req *http.Request, report *Report) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return
+	}
+	encodings, err := coding.Parse(req.Header)
+	if err == nil {
+		req.Header.Del("Content-Encoding")
+	}
+	mark := Mark
+	if t, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" {
+		mark = url.QueryEscape(Mark)
+	}
+	b := coding.NewBody(req.Body)
+	b.Decode(encodings)
+	b.Through(func(src io.Reader) io.Reader {
+		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return mark, nil })
+	})
+	if err := coding.Ahead(req, b, true); err != nil {
+		req.ContentLength = -1
+		req.Header.Del("Content-Length")
+	}
+}

@@ -1,0 +1,277 @@
+// Package reload keeps the catalog that is in force.
+//
+// Contract: what readers get is one immutable Snapshot; a change of apis/ swaps a pointer. A broken new version of an
+// API keeps its old one, marked stale. Every credential that was in force since the start stays scrubbed, because a
+// server may still echo a replaced one.
+package reload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+)
+
+const (
+	// slowPoll finds changes that the kernel does not report, as on bind mounts of a virtual machine.
+	slowPoll = 5 * time.Second
+	// quiet is how long apis/ must be still before it is read: editors write in several steps.
+	quiet = 150 * time.Millisecond
+)
+
+// Config is what a Reloader needs.
+type Config struct {
+	// Dir is apis/.
+	Dir string
+	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
+	Getenv func(string) string
+	YOLO   bool
+	// Changed is told of every change, after it is in force.
+	Changed func(Change)
+	// Signal asks for a reload now, as SIGHUP does. Nil: never.
+	Signal <-chan struct{}
+}
+
+// Snapshot is everything that follows from one load.
+type Snapshot struct {
+	Rules    policy.Rules
+	Scrub    *scrub.Scrubber
+	Swap     *swap.Swapper
+	Public   controlapi.Catalog
+	Problems catalog.Problems
+}
+
+// Change says what a reload made different.
+type Change struct {
+	Now *Snapshot
+	// Removed names the APIs that are gone, inactive, or have another value for a credential.
+	Removed map[string]bool
+	// NewValues says that there are credentials which earlier scrubbers do not know.
+	NewValues bool
+}
+
+// Reloader holds the current Snapshot. Make one with New, which loads once.
+type Reloader struct {
+	conf    Config
+	current atomic.Pointer[Snapshot]
+	log     *slog.Logger
+
+	mu   sync.Mutex // one load at a time
+	ever []catalog.Credential
+	last string // the problems that were logged last
+}
+
+// New loads apis/. Problems in it are logged and shown, and keep nothing from starting.
+func New(c Config) *Reloader {
+	if c.Changed == nil {
+		c.Changed = func(Change) {}
+	}
+	r := &Reloader{conf: c}
+	r.current.Store(&Snapshot{Scrub: scrub.New(nil), Swap: swap.New(nil)})
+	return r
+}
+
+// Current is the Snapshot in force.
+func (r *Reloader) Current() *Snapshot { return r.current.Load() }
+
+// Start loads for the first time. The logger may clean with Current.
+func (r *Reloader) Start(log *slog.Logger) {
+	r.log = log
+	r.Load()
+}
+
+// Load reads apis/ and puts it in force if anything in it changed.
+func (r *Reloader) Load() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.Current()
+	c, problems := catalog.Load(r.conf.Dir, catalog.Options{Getenv: r.conf.Getenv, Previous: old.Rules.Catalog})
+	r.report(problems)
+	if old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&
+		problems.String() == old.Problems.String() {
+		return
+	}
+	added := r.remember(c)
+	next := &Snapshot{
+		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO},
+		Scrub:    scrub.New(r.ever),
+		Swap:     swap.New(c.AllCredentials()),
+		Public:   public(c, problems, r.conf.YOLO),
+		Problems: problems,
+	}
+	r.current.Store(next)
+	active := 0
+	for _, a := range c.APIs() {
+		if a.Active {
+			active++
+		}
+	}
+	r.log.LogAttrs(context.Background(), slog.LevelInfo, "catalog in force", logline.Tag("catalog"),
+		slog.String("version", next.Public.Version), slog.Int("active", active), slog.Int("problems", len(problems)))
+	r.conf.Changed(Change{Now: next, Removed: removed(old.Rules.Catalog, c), NewValues: added && old.Rules.Catalog != nil})
+}
+
+// report logs the problems when they are not those of the last load.
+func (r *Reloader) report(problems catalog.Problems) {
+	text := problems.String()
+	if text == r.last {
+		return
+	}
+	r.last = text
+	for _, p := range problems {
+		level := slog.LevelError
+		if p.Severity == catalog.Warning {
+			level = slog.LevelWarn
+		}
+		r.log.LogAttrs(context.Background(), level, p.String(), logline.Tag("catalog"),
+			slog.String("severity", p.Severity.String()))
+	}
+}
+
+// remember adds the catalog's credentials to those that are scrubbed, the catalog's own first, so that a value is
+// named as it is now. It reports whether a value is new.
+func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
+	now := c.AllCredentials()
+	known := make(map[string]bool, len(r.ever))
+	for _, cr := range r.ever {
+		known[cr.Value.Reveal()] = true
+	}
+	current := make(map[string]bool, len(now))
+	for _, cr := range now {
+		current[cr.Value.Reveal()] = true
+		added = added || !known[cr.Value.Reveal()]
+	}
+	for _, cr := range r.ever {
+		if !current[cr.Value.Reveal()] {
+			now = append(now, cr)
+			current[cr.Value.Reveal()] = true
+		}
+	}
+	r.ever = now
+	return added
+}
+
+// removed names the APIs of old whose credentials or hosts are no longer in force as they were.
+func removed(old, now *catalog.Catalog) map[string]bool {
+	out := map[string]bool{}
+	for _, a := range old.APIs() {
+		b := now.API(a.Name)
+		if a.Active && (b == nil || !b.Active || !sameCredentials(a, b) || !holdsAll(a, b)) {
+			out[a.Name] = true
+		}
+	}
+	return out
+}
+
+func sameCredentials(a, b *catalog.API) bool {
+	if len(a.Credentials) != len(b.Credentials) {
+		return false
+	}
+	for i := range a.Credentials {
+		if a.Credentials[i].Name != b.Credentials[i].Name || !a.Credentials[i].Value.Equal(b.Credentials[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// holdsAll reports whether b still has every host pattern of a.
+func holdsAll(a, b *catalog.API) bool {
+	have := map[string]bool{}
+	for _, p := range b.Hosts {
+		have[p.String()] = true
+	}
+	for _, p := range a.Hosts {
+		if !have[p.String()] {
+			return false
+		}
+	}
+	return true
+}
+
+// public is the catalog without credentials.
+func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
+	out := controlapi.Catalog{YOLO: yolo, APIs: []controlapi.API{}}
+	for _, a := range c.APIs() {
+		if !a.Active {
+			continue
+		}
+		p := controlapi.API{
+			Name: a.Name, Description: a.Description, Reference: a.Reference,
+			Domains: []string{}, Credentials: []controlapi.Token{},
+			RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
+			AllowHTTP: a.AllowHTTP, HasTypes: a.Types != "", Stale: a.Stale != "",
+		}
+		for _, h := range a.Hosts {
+			p.Domains = append(p.Domains, h.String())
+		}
+		for _, cr := range a.Credentials {
+			t := controlapi.Token{Name: cr.Name, In: []string{}}
+			for _, s := range cr.Surfaces {
+				t.In = append(t.In, s.String())
+			}
+			p.Credentials = append(p.Credentials, t)
+		}
+		out.APIs = append(out.APIs, p)
+	}
+	for _, p := range problems {
+		out.Problems = append(out.Problems, controlapi.Problem{API: p.API, Text: p.String()})
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		panic(fmt.Sprintf("the public catalog does not marshal: %v", err)) // it consists of strings and booleans
+	}
+	sum := sha256.Sum256(append(text, c.Version()...))
+	out.Version = hex.EncodeToString(sum[:8])
+	return out
+}
+
+// Watch reloads on every change of apis/ until ctx ends.
+func (r *Reloader) Watch(ctx context.Context) {
+	var events chan fsnotify.Event
+	var errs chan error
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		r.log.LogAttrs(ctx, slog.LevelWarn, "changes of apis/ are found by polling only", logline.Tag("catalog"),
+			slog.String("error", err.Error()))
+	} else {
+		defer func() { _ = w.Close() }()
+		events, errs = w.Events, w.Errors
+	}
+	poll := time.NewTicker(slowPoll)
+	defer poll.Stop()
+	soon := time.NewTimer(0)
+	defer soon.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.conf.Signal:
+			r.Load()
+		case <-poll.C:
+			r.Load()
+		case <-soon.C:
+			r.watched(w)
+			r.Load()
+		case <-events:
+			soon.Reset(quiet)
+		case err := <-errs: // events were lost
+			r.log.LogAttrs(ctx, slog.LevelWarn, "watching apis/", logline.Tag("catalog"), slog.String("error", err.Error()))
+			soon.Reset(quiet)
+		}
+	}
+}

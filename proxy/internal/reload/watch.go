@@ -1,0 +1,25 @@
+package reload
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watched makes the watcher see apis/ and every folder in it. Folders that are gone left the watcher by themselves.
+func (r *Reloader) watched(w *fsnotify.Watcher) {
+	if w == nil {
+		return
+	}
+	_ = w.Add(r.conf.Dir)
+	entries, err := os.ReadDir(r.conf.Dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			_ = w.Add(filepath.Join(r.conf.Dir, e.Name()))
+		}
+	}
+}

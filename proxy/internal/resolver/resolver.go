@@ -1,0 +1,143 @@
+// Package resolver answers the sandbox's DNS questions.
+//
+// Contract: every host of the catalog (every valid name when the proxy is open) has one constant synthetic address;
+// every other name does not exist. Nothing is ever forwarded, so no data leaves in a name, and nothing is decided
+// here: a connection to the synthetic address is judged by the host it names.
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+const (
+	ttl        = 60 // seconds
+	udpSize    = 1232
+	tcpTimeout = 5 * time.Second
+	maxTCP     = 16 // questions on one TCP connection
+)
+
+// Config is what a Resolver needs.
+type Config struct {
+	// Known reports whether a host has an address.
+	Known func(catalog.Host) bool
+	// Allow reports whether a question from this address is answered. Nil: every address may ask, which is right
+	// where only a slot's own namespace can reach the socket.
+	Allow func(netip.Addr) bool
+	// Packets and Streams are the sockets to serve. Serve closes them.
+	Packets []net.PacketConn
+	Streams []net.Listener
+}
+
+// Resolver serves DNS. Make one with New.
+type Resolver struct {
+	conf    Config
+	servers []*dns.Server
+}
+
+// New makes a resolver; Serve starts it.
+func New(c Config) *Resolver {
+	r := &Resolver{conf: c}
+	for _, p := range c.Packets {
+		r.servers = append(r.servers, &dns.Server{PacketConn: p, Handler: r, UDPSize: udpSize})
+	}
+	for _, l := range c.Streams {
+		r.servers = append(r.servers, &dns.Server{
+			Listener: l, Handler: r, ReadTimeout: tcpTimeout, WriteTimeout: tcpTimeout, MaxTCPQueries: maxTCP,
+			IdleTimeout: func() time.Duration { return tcpTimeout },
+		})
+	}
+	return r
+}
+
+// Serve answers until ctx ends; then it returns nil. Any socket that breaks earlier is an error.
+func (r *Resolver) Serve(ctx context.Context) error {
+	errs := make(chan error, len(r.servers))
+	for _, s := range r.servers {
+		go func() { errs <- s.ActivateAndServe() }()
+	}
+	var first error
+	running := len(r.servers)
+	select {
+	case <-ctx.Done():
+	case err := <-errs:
+		running--
+		if ctx.Err() == nil {
+			first = fmt.Errorf("serving DNS: %w", orClosed(err))
+		}
+	}
+	for _, c := range r.conf.Packets {
+		_ = c.Close()
+	}
+	for _, l := range r.conf.Streams {
+		_ = l.Close()
+	}
+	for ; running > 0; running-- {
+		if err := <-errs; first == nil && ctx.Err() == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func orClosed(err error) error {
+	if err == nil {
+		return errors.New("the socket was closed")
+	}
+	return err
+}
+
+// ServeDNS answers one question.
+func (r *Resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	if r.conf.Allow != nil {
+		ap, err := netip.ParseAddrPort(w.RemoteAddr().String())
+		if err != nil || !r.conf.Allow(ap.Addr().Unmap()) {
+			return
+		}
+	}
+	if a := r.answer(q); a != nil {
+		_ = w.WriteMsg(a)
+	}
+}
+
+// answer is the whole of what this resolver knows. Nil: the message deserves no answer.
+func (r *Resolver) answer(q *dns.Msg) *dns.Msg {
+	if q.Response {
+		return nil
+	}
+	a := new(dns.Msg)
+	switch {
+	case q.Opcode != dns.OpcodeQuery:
+		return a.SetRcode(q, dns.RcodeNotImplemented)
+	case len(q.Question) != 1:
+		return a.SetRcode(&dns.Msg{MsgHdr: q.MsgHdr}, dns.RcodeFormatError)
+	}
+	a.SetReply(q)
+	a.Authoritative, a.RecursionAvailable = true, true
+	question := q.Question[0]
+	if opt := q.IsEdns0(); opt != nil {
+		a.SetEdns0(udpSize, false)
+	}
+	host, err := catalog.ParseHost(question.Name)
+	if err != nil || question.Qclass != dns.ClassINET || !r.conf.Known(host) {
+		a.Rcode = dns.RcodeNameError
+		return a
+	}
+	if question.Qtype == dns.TypeA {
+		b := slot.SyntheticAddr.As4()
+		a.Answer = []dns.RR{&dns.A{
+			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl},
+			A:   net.IP(b[:]),
+		}}
+	}
+	return a
+}

@@ -1,0 +1,139 @@
+package resolver
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+func known(h catalog.Host) bool { return h.String() == "api.demo.test" }
+
+// start serves on loopback sockets and gives their addresses.
+func start(t *testing.T, allow func(netip.Addr) bool) (udp, tcp string) {
+	t.Helper()
+	p, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Config{Known: known, Allow: allow, Packets: []net.PacketConn{p}, Streams: []net.Listener{l}})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return p.LocalAddr().String(), l.Addr().String()
+}
+
+func TestAnswers(t *testing.T) {
+	udp, tcp := start(t, nil)
+	for _, c := range []struct {
+		name   string
+		kind   uint16
+		rcode  int
+		answer string
+	}{
+		{"api.demo.test.", dns.TypeA, dns.RcodeSuccess, "198.18.0.1"},
+		{"API.Demo.Test.", dns.TypeA, dns.RcodeSuccess, "198.18.0.1"},
+		{"api.demo.test.", dns.TypeAAAA, dns.RcodeSuccess, ""},
+		{"api.demo.test.", dns.TypeHTTPS, dns.RcodeSuccess, ""},
+		{"api.demo.test.", dns.TypeTXT, dns.RcodeSuccess, ""},
+		{"api.demo.test.", dns.TypeANY, dns.RcodeSuccess, ""},
+		{"evil.test.", dns.TypeA, dns.RcodeNameError, ""},
+		{"data.in.the.name.api.demo.test.", dns.TypeA, dns.RcodeNameError, ""},
+		{"demo.test.", dns.TypeA, dns.RcodeNameError, ""},
+		{".", dns.TypeNS, dns.RcodeNameError, ""},
+		{"1.0.0.127.in-addr.arpa.", dns.TypePTR, dns.RcodeNameError, ""},
+		{strings.Repeat("a", 63) + ".test.", dns.TypeTXT, dns.RcodeNameError, ""},
+	} {
+		for network, addr := range map[string]string{"udp": udp, "tcp": tcp} {
+			q := new(dns.Msg).SetQuestion(c.name, c.kind)
+			a, _, err := (&dns.Client{Net: network, Timeout: 5 * time.Second}).Exchange(q, addr)
+			if err != nil {
+				t.Fatalf("%s %s: %v", network, c.name, err)
+			}
+			got := ""
+			if len(a.Answer) > 0 {
+				got = a.Answer[0].(*dns.A).A.String()
+			}
+			if a.Rcode != c.rcode || got != c.answer || a.Id != q.Id {
+				t.Errorf("%s %s %s: %s", network, c.name, dns.TypeToString[c.kind], a)
+			}
+		}
+	}
+	q := new(dns.Msg).SetQuestion("version.bind.", dns.TypeTXT)
+	q.Question[0].Qclass = dns.ClassCHAOS
+	if a, _, err := new(dns.Client).Exchange(q, udp); err != nil || a.Rcode != dns.RcodeNameError {
+		t.Errorf("CHAOS: %v %v", a, err)
+	}
+}
+
+// TestStrangers: in gateway mode only slots are answered.
+func TestStrangers(t *testing.T) {
+	udp, _ := start(t, func(netip.Addr) bool { return false })
+	q := new(dns.Msg).SetQuestion("api.demo.test.", dns.TypeA)
+	if a, _, err := (&dns.Client{Timeout: 200 * time.Millisecond}).Exchange(q, udp); err == nil {
+		t.Errorf("a stranger got %s", a)
+	}
+}
+
+// TestMalformed: bytes that are no question do no harm.
+func TestMalformed(t *testing.T) {
+	udp, tcp := start(t, nil)
+	for _, b := range [][]byte{{}, {0}, make([]byte, 12), make([]byte, 2000), []byte("GET / HTTP/1.1\r\n\r\n"), {0, 1, 1, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0xc0, 0x0c}} {
+		for network, addr := range map[string]string{"udp": udp, "tcp": tcp} {
+			c, err := net.Dial(network, addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = c.Write(b)
+			c.Close()
+		}
+	}
+	q := new(dns.Msg).SetQuestion("api.demo.test.", dns.TypeA)
+	if _, _, err := new(dns.Client).Exchange(q, udp); err != nil {
+		t.Errorf("it no longer answers: %v", err)
+	}
+}
+
+func FuzzPacket(f *testing.F) {
+	for _, name := range []string{"api.demo.test.", "evil.test."} {
+		b, _ := new(dns.Msg).SetQuestion(name, dns.TypeA).Pack()
+		f.Add(b)
+	}
+	r := New(Config{Known: known})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q := new(dns.Msg)
+		if q.Unpack(b) != nil {
+			return
+		}
+		a := r.answer(q)
+		if a == nil {
+			return
+		}
+		out, err := a.Pack()
+		if err != nil {
+			return
+		}
+		if len(a.Answer) > 0 && !strings.EqualFold(strings.TrimSuffix(q.Question[0].Name, "."), "api.demo.test") {
+			t.Errorf("%q has an address", q.Question[0].Name)
+		}
+		if len(out) > dns.MaxMsgSize {
+			t.Errorf("an answer of %d bytes", len(out))
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package scrub
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+)
+
+// body wraps the response's body.
+func (x *exchange) body(encodings []string) error {
+	resp := x.resp
+	known := resp.ContentLength
+	b := &body{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
+	b.scrubbed = x.scrubber.set.NewReader(b.decoded, func(id int) (string, error) { return x.replacement(id), nil })
+	resp.Header.Del("Content-Encoding")
+	if len(x.options.Sent) > 0 {
+		resp.Header.Del("Accept-Ranges") // swap drops Range
+	}
+	resp.Body = b
+	if known < 0 || known > coding.ExactUpTo {
+		x.stream()
+		return nil
+	}
+	return x.exact(b, encodings)
+}
+
+// stream sends a body whose final length is not known.
+func (x *exchange) stream() {
+	x.resp.ContentLength = -1
+	x.resp.Header.Del("Content-Length")
+	dropDigests(x.resp.Header, len(x.options.Sent) > 0)
+}
+
+// exact reads a body of known length to its end. If it turns out twice as long as
+// coding.ExactUpTo or more once decoded, it streams.
+func (x *exchange) exact(b *body, encodings []string) error {
+	before := x.report.Count()
+	b.buffer = buffers.Get().(*bytes.Buffer)
+	b.buffer.Reset()
+	_, err := io.CopyN(b.buffer, b, 2*coding.ExactUpTo)
+	b.ahead = b.buffer.Bytes()
+	if err == nil {
+		x.stream()
+		return nil
+	}
+	if err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		return err
+	}
+	x.resp.ContentLength = int64(len(b.ahead))
+	x.resp.Header.Set("Content-Length", strconv.Itoa(len(b.ahead)))
+	if changed := x.report.Count() != before; changed || len(encodings) > 0 {
+		dropDigests(x.resp.Header, changed)
+	}
+	return nil
+}
+
+// buffers hold bodies that are read ahead.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// body is a scrubbed body. At its end the trailers are scrubbed.
+type body struct {
+	x        *exchange
+	src      io.ReadCloser
+	decoded  *coding.Reader
+	mu       sync.Mutex // Close may come while Read waits
+	scrubbed *engine.Reader
+	buffer   *bytes.Buffer
+	ahead    []byte // what is left of buffer
+	err      error
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.ahead) > 0 {
+		n := copy(p, b.ahead)
+		b.ahead = b.ahead[n:]
+		return n, nil
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	n, err := b.scrubbed.Read(p)
+	if err != nil {
+		b.err = err
+		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+			b.x.trailer()
+		}
+	}
+	return n, err
+}
+
+// Close closes the source first, which ends a Read that waits, and then gives the buffers back.
+func (b *body) Close() error {
+	err := b.src.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = io.ErrClosedPipe
+	}
+	b.ahead = nil
+	if b.buffer != nil {
+		buffers.Put(b.buffer)
+		b.buffer = nil
+	}
+	b.scrubbed.Stop()
+	b.decoded.Stop()
+	return err
+}
+
+// trailer scrubs the trailers, which are there once the body has ended.
+func (x *exchange) trailer() {
+	x.header(x.resp.Trailer)
+	if len(x.options.Sent) > 0 || x.report.Count() > 0 {
+		dropDigests(x.resp.Trailer, true)
+	}
+}

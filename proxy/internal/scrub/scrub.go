@@ -1,0 +1,161 @@
+// Package scrub puts token names in the place of credentials in everything that comes back from an upstream.
+//
+// Threat: an upstream that echoes a credential, in whatever place, framing, encoding or escape, to code that must never
+// hold it. All credentials are looked for in all responses. Bodies stream in constant memory and leave decoded, so that
+// what is sent is what was looked at; an encoding that cannot be taken off is refused.
+//
+// What cannot be found: a credential that the upstream transforms in another way than engine.Forms lists, slices, or
+// breaks over lines.
+package scrub
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+)
+
+// ErrEncoding is for a response whose Content-Encoding cannot be taken off. Nothing of its body may be sent.
+var ErrEncoding = errors.New("the response has a content encoding that cannot be scrubbed")
+
+// Scrubber finds the credentials of a catalog. It is immutable and may be used by many goroutines. The nil Scrubber and
+// one without credentials change nothing.
+type Scrubber struct {
+	set   *engine.Set
+	lower *engine.Set // for header names, whose case is not kept
+	names [][]string  // by the id of a value: the token names that have it
+}
+
+// Options say what is known of an exchange.
+type Options struct {
+	// Method is the request's. A response to HEAD has no body.
+	Method string
+	// Sent are the token names that this run sent. Of several names with one value such a one is shown, else the first.
+	Sent []string
+}
+
+// New compiles the credentials, which should be all of the catalog, the inactive and the replaced ones too.
+func New(creds []catalog.Credential) *Scrubber {
+	s := &Scrubber{}
+	ids := map[string]int{}
+	var all, lower []engine.Pattern
+	for _, c := range creds {
+		v := c.Value.Reveal()
+		if v == "" {
+			continue
+		}
+		id, known := ids[v]
+		if !known {
+			id = len(s.names)
+			ids[v] = id
+			s.names = append(s.names, nil)
+			all = append(all, forms(v, id)...)
+			lower = append(lower, engine.Pattern{Text: strings.ToLower(v), Escaped: true}, engine.Pattern{Text: hex.EncodeToString([]byte(v))})
+		}
+		if !slices.Contains(s.names[id], c.Name) {
+			s.names[id] = append(s.names[id], c.Name)
+		}
+	}
+	s.set, s.lower = engine.New(all), engine.New(lower)
+	return s
+}
+
+// forms are the forms that a value is looked for in.
+func forms(value string, id int) []engine.Pattern {
+	if disarm.Off("forms") {
+		return []engine.Pattern{{Text: value, ID: id}}
+	}
+	return engine.Forms(value, id)
+}
+
+// name is what a value is shown as.
+func (s *Scrubber) name(id int, sent []string) string {
+	names := s.names[id]
+	for _, n := range names {
+		if slices.Contains(sent, n) {
+			return n
+		}
+	}
+	return names[0]
+}
+
+// String is text with token names in the place of credentials.
+func (s *Scrubber) String(text string) string {
+	if s == nil {
+		return text
+	}
+	text, _ = s.set.Replace(text, func(id int) string { return s.name(id, nil) })
+	return text
+}
+
+// Reader scrubs a stream that is no HTTP body. each is called for every credential that is replaced.
+func (s *Scrubber) Reader(src io.Reader, sent []string, each func()) *engine.Reader {
+	if s == nil {
+		return (*engine.Set)(nil).NewReader(src, nil)
+	}
+	return s.set.NewReader(src, func(id int) (string, error) {
+		each()
+		return s.name(id, sent), nil
+	})
+}
+
+// Contains reports whether text has a credential, in any form.
+func (s *Scrubber) Contains(text string) bool { return s != nil && s.set.Contains(text) }
+
+// Report tells what was done to a response. It may be read at any time and is complete after the end of the body.
+type Report struct{ n atomic.Int64 }
+
+// Count is how many credentials were replaced so far.
+func (r *Report) Count() int {
+	if r == nil {
+		return 0
+	}
+	return int(r.n.Load())
+}
+
+// Response rewrites a response in place: status text, headers, body and trailers. The body leaves decoded, with its exact
+// length where that can be known. An error means that nothing of the response may be sent; the caller closes its body.
+func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
+	report := &Report{}
+	if s == nil || s.set == nil {
+		return report, nil
+	}
+	x := &exchange{scrubber: s, options: o, report: report, resp: resp}
+	x.head()
+	if disarm.Off("scrub-body") || disarm.Off("codings") && resp.Header.Get("Content-Encoding") != "" {
+		return report, nil
+	}
+	if !hasBody(resp, o.Method) {
+		x.noBody()
+		return report, nil
+	}
+	encodings, err := coding.Parse(resp.Header)
+	if err != nil || packed(resp.Header) {
+		return report, ErrEncoding
+	}
+	return report, x.body(encodings)
+}
+
+// packed reports whether a body has compressed messages inside, as gRPC and Connect have; swap asks for plain ones.
+func packed(h http.Header) bool {
+	for _, name := range []string{"Grpc-Encoding", "Connect-Content-Encoding"} {
+		if v := h.Get(name); v != "" && v != "identity" {
+			return true
+		}
+	}
+	return false
+}
+
+// hasBody reports whether HTTP lets the response have one (RFC 9110, 6.4.1).
+func hasBody(resp *http.Response, method string) bool {
+	return method != http.MethodHead && resp.StatusCode >= 200 &&
+		resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified && resp.Body != nil
+}

@@ -1,0 +1,190 @@
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+const maxFields = 256
+
+// The reasons for which a request head is refused.
+var (
+	errHeadTooLong  = errors.New("the request head is longer than 64 KiB")
+	errLine         = errors.New("a line that does not end in CR LF, or a CR or control character within one")
+	errRequestLine  = errors.New("the request line is not METHOD, target and HTTP/1.1 with one space between")
+	errTarget       = errors.New("the target is not a path")
+	errField        = errors.New("a malformed header field")
+	errFields       = errors.New("too many header fields")
+	errFold         = errors.New("a folded header line")
+	errHost         = errors.New("not exactly one valid Host")
+	errLength       = errors.New("more than one Content-Length, or one that is no number")
+	errCoding       = errors.New("a Transfer-Encoding other than chunked")
+	errAmbiguous    = errors.New("Content-Length together with Transfer-Encoding")
+	errExpectation  = errors.New("an Expect other than 100-continue")
+	errTrailerField = errors.New("a trailer that no trailer may be")
+)
+
+// head is what a checked request head says about its body.
+type head struct {
+	chunked bool
+	length  int64
+}
+
+// parseHead checks a request head, the empty line included (RFC 9112, sections 2 to 6, without any of the leniency
+// that they permit).
+func parseHead(raw []byte) (head, error) {
+	lines, err := splitLines(raw)
+	if err != nil {
+		return head{}, err
+	}
+	minor, err := parseRequestLine(lines[0])
+	if err != nil {
+		return head{}, err
+	}
+	if len(lines)-1 > maxFields {
+		return head{}, errFields
+	}
+	var h head
+	var hosts, lengths, codings int
+	for _, line := range lines[1:] {
+		name, value, err := parseField(line)
+		if err != nil {
+			return head{}, err
+		}
+		switch {
+		case strings.EqualFold(name, "Host"):
+			hosts++
+			if value == "" || !httpguts.ValidHostHeader(value) {
+				return head{}, errHost
+			}
+		case strings.EqualFold(name, "Content-Length"):
+			lengths++
+			if h.length, err = parseLength(value); err != nil {
+				return head{}, err
+			}
+		case strings.EqualFold(name, "Transfer-Encoding"):
+			codings++
+			if !strings.EqualFold(value, "chunked") || minor == 0 {
+				return head{}, errCoding
+			}
+			h.chunked = true
+		case strings.EqualFold(name, "Expect"):
+			if !strings.EqualFold(value, "100-continue") {
+				return head{}, errExpectation
+			}
+		}
+	}
+	switch {
+	case hosts != 1:
+		return head{}, errHost
+	case lengths > 1:
+		return head{}, errLength
+	case codings > 1:
+		return head{}, errCoding
+	case lengths+codings > 1:
+		return head{}, errAmbiguous
+	}
+	return h, nil
+}
+
+// splitLines cuts at CR LF and refuses every other control character but tab. The empty line at the end is left out.
+func splitLines(raw []byte) ([]string, error) {
+	body := bytes.TrimSuffix(raw, []byte("\r\n\r\n"))
+	if len(body) == len(raw) || len(body) == 0 {
+		return nil, errLine
+	}
+	lines := strings.Split(string(body), "\r\n")
+	for _, l := range lines {
+		for i := range len(l) {
+			if l[i] < ' ' && l[i] != '\t' || l[i] == 0x7f {
+				return nil, errLine
+			}
+		}
+	}
+	return lines, nil
+}
+
+// parseRequestLine checks "METHOD /path HTTP/1.x" and gives x, 0 or 1.
+func parseRequestLine(line string) (minor int, err error) {
+	method, rest, ok := strings.Cut(line, " ")
+	target, proto, ok2 := strings.Cut(rest, " ")
+	if !ok || !ok2 || len(method) > 32 || !httpguts.ValidHeaderFieldName(method) {
+		return 0, errRequestLine
+	}
+	switch proto {
+	case "HTTP/1.1":
+		minor = 1
+	case "HTTP/1.0":
+	default:
+		return 0, errRequestLine
+	}
+	if target == "*" && method == "OPTIONS" {
+		return minor, nil
+	}
+	if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, "#") || !visible(target) {
+		return 0, errTarget
+	}
+	if _, err := url.ParseRequestURI(target); err != nil {
+		return 0, errTarget
+	}
+	return minor, nil
+}
+
+func visible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func parseField(line string) (name, value string, err error) {
+	if line == "" {
+		return "", "", errField
+	}
+	if line[0] == ' ' || line[0] == '\t' {
+		return "", "", errFold
+	}
+	name, value, ok := strings.Cut(line, ":")
+	value = strings.Trim(value, " \t")
+	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+		return "", "", errField
+	}
+	return name, value, nil
+}
+
+// parseLength takes decimal digits only.
+func parseLength(s string) (int64, error) {
+	if s == "" || len(s) > 18 || strings.Trim(s, "0123456789") != "" {
+		return 0, errLength
+	}
+	return strconv.ParseInt(s, 10, 64)
+}
+
+// parseTrailer checks the fields behind a chunked body. Fields that frame, route or authorise a message are refused
+// (RFC 9110, section 6.5.1).
+func parseTrailer(raw []byte) error {
+	lines, err := splitLines(raw)
+	if err != nil {
+		return err
+	}
+	if len(lines) > maxFields {
+		return errFields
+	}
+	for _, line := range lines {
+		name, _, err := parseField(line)
+		if err != nil {
+			return err
+		}
+		if !httpguts.ValidTrailerHeader(name) {
+			return errTrailerField
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package swap
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+)
+
+// ErrEncoding is for a request body that is not what its Content-Encoding says.
+var ErrEncoding = errors.New("the request's content encoding is broken")
+
+// body rewrites the body. Where no credential of the exchange declares the body, not a byte of it changes, its encoding
+// and length included; it is looked at all the same.
+func (x *exchange) body() error {
+	req := x.req
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil
+	}
+	encodings, err := coding.Parse(req.Header)
+	if err != nil {
+		encodings = nil // nothing can be swapped in what is not understood, nor does it hide a value from a server
+	}
+	swaps := !x.o.Insecure && slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
+		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool { return s.Kind == catalog.SurfaceBody })
+	})
+	b := coding.NewBody(req.Body)
+	if len(encodings) > 0 && !swaps {
+		x.audit(b, encodings)
+		return coding.Ahead(req, b, false)
+	}
+	x.chain(b, encodings, swaps && err == nil)
+	if len(encodings) > 0 {
+		req.Header.Del("Content-Encoding")
+	}
+	if swaps && !disarm.Off("range") {
+		dropRange(req.Header)
+	}
+	return coding.Ahead(req, b, swaps)
+}
+
+// dropRange makes the answer a whole one: slices of an answer could have a credential in pieces.
+func dropRange(h http.Header) {
+	h.Del("Range")
+	h.Del("If-Range")
+}
+
+// chain takes encodings off, looks for values, and swaps names or reports them.
+func (x *exchange) chain(b *coding.Body, encodings []string, swaps bool) {
+	b.Decode(encodings)
+	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
+	b.Through(func(r io.Reader) io.Reader {
+		return x.s.values.NewReader(r, func(int) (string, error) { return "", ErrCarriesValue })
+	})
+	if swaps {
+		b.Through(func(r io.Reader) io.Reader { return x.rewriter(r, x.req.Header.Get("Content-Type")) })
+		return
+	}
+	b.Through(x.looker)
+}
+
+// plainErrors gives this package's name to an encoding's errors.
+type plainErrors struct{ src io.Reader }
+
+func (p plainErrors) Read(b []byte) (int, error) {
+	n, err := p.src.Read(b)
+	if errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio) {
+		err = ErrEncoding
+	}
+	return n, err
+}
+
+// looker reports names in a body that is not swapped into.
+func (x *exchange) looker(src io.Reader) io.Reader {
+	at := spot{kind: catalog.SurfaceBody, whole: true}
+	return x.s.names.NewReader(src, func(id int) (string, error) {
+		name := x.s.all[id].Name
+		x.report.saw(Seen{name, at.seen(), x.why(name)})
+		return name, nil
+	})
+}
+
+// why is the reason for not swapping a name in a body that no credential declares.
+func (x *exchange) why(name string) string {
+	switch {
+	case !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }):
+		return CodeOther
+	case x.o.Insecure:
+		return CodeInsecure
+	}
+	return CodeUndeclared
+}
+
+// audit looks at what an encoded body says and passes it on as it is. The two go in step: a value fails the body before
+// its end, so that the request is never complete.
+func (x *exchange) audit(b *coding.Body, encodings []string) {
+	pr, pw := io.Pipe()
+	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
+	go func() {
+		inner := coding.NewBody(pr)
+		x.chain(inner, encodings, false)
+		_, err := io.Copy(io.Discard, inner) // a panic of a decoder is an error of inner
+		_ = pr.CloseWithError(err)
+		_ = inner.Close()
+		a.verdict <- err
+	}()
+	b.Through(func(r io.Reader) io.Reader { a.src = r; return a })
+}
+
+// auditor copies what is read to a pipe and asks at the end what was found.
+type auditor struct {
+	src     io.Reader
+	pipe    *io.PipeWriter
+	verdict chan error
+	done    bool
+}
+
+func (a *auditor) Read(p []byte) (int, error) {
+	n, err := a.src.Read(p)
+	if n > 0 {
+		_, werr := a.pipe.Write(p[:n])
+		if errors.Is(werr, io.ErrClosedPipe) {
+			werr = ErrEncoding // more than what the encoding ends with
+		}
+		if werr != nil {
+			return 0, werr
+		}
+	}
+	if err == nil {
+		return n, nil
+	}
+	if err == io.EOF {
+		_ = a.pipe.Close()
+	} else {
+		_ = a.pipe.CloseWithError(err)
+	}
+	a.done = true
+	if found := <-a.verdict; found != nil && err == io.EOF {
+		return 0, found
+	}
+	return n, err
+}
+
+// Stop ends the reading side.
+func (a *auditor) Stop() {
+	if !a.done {
+		_ = a.pipe.CloseWithError(http.ErrBodyReadAfterClose)
+		<-a.verdict //nolint:errcheck // nobody reads on
+		a.done = true
+	}
+}

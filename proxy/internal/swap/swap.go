@@ -1,0 +1,284 @@
+// Package swap puts credentials in the place of token names in a request that leaves, on declared surfaces only.
+//
+// Threat: code that writes a token name where its value would be published, or that has got hold of a value. A name is
+// swapped only for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each
+// surface; what is seen and not swapped is reported. A request that carries a value itself, in whatever form, is refused.
+package swap
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+)
+
+// ErrCarriesValue is for a request that has a credential's value in it. It is refused; where the value is met in a body
+// that streams, reading the body fails with it.
+var ErrCarriesValue = errors.New("the request carries a credential's value")
+
+// Swapper knows all token names and values of a catalog. It is immutable and may be used by many goroutines.
+type Swapper struct {
+	all    []catalog.Credential
+	byName map[string]bool
+	names  *engine.Set // the id is the index in all
+	parts  *engine.Set // names that may be parts of words, as they seem to be after an escape
+	values *engine.Set
+}
+
+// Options say what an exchange may swap.
+type Options struct {
+	// Allowed are the credentials of the run's APIs that hold the host.
+	Allowed []catalog.Credential
+	// Insecure is for plain HTTP to a host without allow_http: nothing is swapped, what is seen is reported.
+	Insecure bool
+}
+
+// The codes of Seen: why a token name was not swapped.
+const (
+	CodeUndeclared = "not_declared" // the credential does not declare this surface
+	CodeSink       = "sink_header"  // a header that is never swapped into
+	CodeInside     = "inside_value" // the name is not the whole value
+	CodeRepeated   = "second_swap"  // it was swapped on this surface already
+	CodeInsecure   = "plain_http"   // plain HTTP without allow_http
+	CodeUnknown    = "unknown_name" // what is no token name stands where one is expected; Name is empty
+	CodeOther      = "other_api"    // the credential is of an API that this exchange may not use
+)
+
+// Swap is a token name that was replaced, and where ("header:Authorization", "query:key", "path", "body").
+type Swap struct{ Name, In string }
+
+// Seen is a token name that was not replaced, where ("header", "query", "path", "body"), and why.
+type Seen struct{ Name, Where, Code string }
+
+// Report tells what was done to a request. What concerns the body is complete once the body was read.
+type Report struct {
+	mu      sync.Mutex
+	swapped []Swap
+	seen    []Seen
+	used    []use
+}
+
+// Swapped lists what was replaced so far.
+func (r *Report) Swapped() []Swap {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.swapped)
+}
+
+// Seen lists what was seen and not replaced so far, each name, place and reason once.
+func (r *Report) Seen() []Seen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen)
+}
+
+// maxSeen bounds a report's list.
+const maxSeen = 64
+
+func (r *Report) saw(s Seen) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.seen) < maxSeen && !slices.Contains(r.seen, s) {
+		r.seen = append(r.seen, s)
+	}
+}
+
+// use is a token name on a surface of its credential.
+type use struct {
+	name    string
+	surface catalog.Surface
+}
+
+// swap notes a swap, unless the name was swapped on that surface before.
+func (r *Report) swap(s Swap, surface catalog.Surface) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u := (use{s.Name, surface}); !slices.Contains(r.used, u) || disarm.Off("once") {
+		r.used = append(r.used, u)
+		r.swapped = append(r.swapped, s)
+		return true
+	}
+	return false
+}
+
+// New compiles the credentials of the whole catalog.
+func New(all []catalog.Credential) *Swapper {
+	s := &Swapper{all: all, byName: map[string]bool{}}
+	var names, parts, values []engine.Pattern
+	for i, c := range all {
+		s.byName[c.Name] = true
+		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
+		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
+		values = append(values, engine.Forms(c.Value.Reveal(), i)...)
+	}
+	s.names, s.parts, s.values = engine.New(names), engine.New(parts), engine.New(values)
+	return s
+}
+
+// Request rewrites a request in place: URL, headers and body.
+func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
+	x := &exchange{s: s, o: o, req: req, report: &Report{}}
+	if s == nil || s.names == nil {
+		return x.report, nil
+	}
+	if x.carriesValue() {
+		return x.report, ErrCarriesValue
+	}
+	req.Header.Del("Grpc-Accept-Encoding") // messages that are compressed inside the body cannot be scrubbed
+	req.Header.Del("Connect-Accept-Encoding")
+	x.headers()
+	x.path()
+	x.query()
+	if len(x.report.Swapped()) > 0 && !disarm.Off("range") {
+		dropRange(x.req.Header)
+	}
+	return x.report, x.body()
+}
+
+// Message rewrites one WebSocket message. In text, names are swapped for credentials that declare the body. An error
+// means that it must not be sent.
+func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, error) {
+	x := &exchange{s: s, o: o, report: &Report{}}
+	if s == nil || s.names == nil {
+		return data, x.report, nil
+	}
+	if s.values.Contains(data) {
+		return "", x.report, ErrCarriesValue
+	}
+	if !text || !s.parts.Contains(data) {
+		return data, x.report, nil
+	}
+	w := x.writer(kindOf("", []byte(data)))
+	return string(w.finish(w.push(nil, []byte(data)))), x.report, nil
+}
+
+// exchange is one request on its way.
+type exchange struct {
+	s      *Swapper
+	o      Options
+	req    *http.Request
+	report *Report
+}
+
+// carriesValue looks at everything but the body. The host is left out: it is one of the catalog's, or was resolved.
+func (x *exchange) carriesValue() bool {
+	u := x.req.URL
+	if x.s.values.Contains(u.EscapedPath()) || x.s.values.Contains(u.RawQuery) || x.s.values.Contains(x.req.Method) {
+		return true
+	}
+	for name, values := range x.req.Header {
+		if x.s.values.Contains(name) || slices.ContainsFunc(values, x.s.values.Contains) {
+			return true
+		}
+	}
+	return false
+}
+
+// spot is a place where a token name was met.
+type spot struct {
+	kind  catalog.SurfaceKind
+	field string // the header's, parameter's or field's name
+	whole bool   // the name is all there is, as the kind sees it
+}
+
+// use finds the value for a name at a spot. If the name may not be swapped there it reports why.
+func (x *exchange) use(name string, at spot) (string, bool) {
+	code := CodeOther
+	for _, c := range x.o.Allowed {
+		if c.Name != name {
+			continue
+		}
+		surface, ok := declared(c, at)
+		ok = ok || disarm.Off("surface")
+		switch {
+		case x.o.Insecure:
+			code = CodeInsecure
+		case !ok && at.whole:
+			code = CodeUndeclared
+		case !ok:
+			if code = CodeUndeclared; names(c, at) {
+				code = CodeInside
+			}
+		case !x.report.swap(Swap{name, at.in(surface)}, surface):
+			code = CodeRepeated
+		default:
+			return c.Value.Reveal(), true
+		}
+		break
+	}
+	x.report.saw(Seen{name, at.seen(), code})
+	return "", false
+}
+
+// declared finds the surface of a credential that covers a spot: one that names it before one for any. Inside a longer
+// value only "query" and "body" take a name.
+func declared(c catalog.Credential, at spot) (catalog.Surface, bool) {
+	loose := at.kind == catalog.SurfaceQuery || at.kind == catalog.SurfaceBody
+	for _, s := range c.Surfaces {
+		if at.whole && s.Field != "" && at.is(s) {
+			return s, true
+		}
+	}
+	for _, s := range c.Surfaces {
+		if s.Kind == at.kind && s.Field == "" && (at.whole || loose) {
+			return s, true
+		}
+	}
+	return catalog.Surface{}, false
+}
+
+// names reports whether a surface of the credential would cover the spot if the name were the whole value.
+func names(c catalog.Credential, at spot) bool {
+	at.whole = true
+	_, ok := declared(c, at)
+	return ok
+}
+
+// is reports whether a surface names the spot. Header names have no case.
+func (at spot) is(s catalog.Surface) bool {
+	return s.Kind == at.kind && (s.Field == at.field || s.Kind == catalog.SurfaceHeader && strings.EqualFold(s.Field, at.field))
+}
+
+// maxShown bounds a header's name in a report.
+const maxShown = 64
+
+// in is how a receipt names a spot where a surface allowed the swap.
+func (at spot) in(s catalog.Surface) string {
+	switch {
+	case at.kind == catalog.SurfaceHeader && len(at.field) <= maxShown:
+		return "header:" + at.field
+	case s.Field != "":
+		return at.seen() + ":" + s.Field
+	}
+	return at.seen()
+}
+
+// seen is how a hint names a spot: without any text of the request.
+func (at spot) seen() string {
+	switch at.kind {
+	case catalog.SurfaceHeader:
+		return "header"
+	case catalog.SurfaceQuery:
+		return "query"
+	case catalog.SurfacePath:
+		return "path"
+	}
+	return "body"
+}
+
+// look reports all names in text, which is not swapped, at a spot. code is what to say of those that could be used.
+func (x *exchange) look(text, code string, at spot) {
+	for _, m := range x.s.names.FindAll(text) {
+		name := x.s.all[m.ID].Name
+		if !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }) {
+			x.report.saw(Seen{name, at.seen(), CodeOther})
+			continue
+		}
+		x.report.saw(Seen{name, at.seen(), code})
+	}
+}

@@ -1,0 +1,122 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
+)
+
+// errResolve is a host name without an address.
+var errResolve = errors.New("the name does not resolve")
+
+// errDial is an address that does not answer.
+var errDial = errors.New("cannot connect")
+
+// dialer is the DialContext of one transport.
+type dialer struct {
+	pool  *Pool
+	guard dialguard.Guard
+}
+
+// dial connects to host:port.
+func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	if p := d.pool.conf.Proxy; p != nil && addr == proxyAddr(p) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, fmt.Errorf("%w to the upstream proxy: %w", errDial, err)
+		}
+		return c, nil
+	}
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := d.addresses(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range addrs {
+		var c net.Conn
+		c, err = d.connect(ctx, netip.AddrPortFrom(a, uint16(port)), len(addrs)-i)
+		if err == nil {
+			return &ahead{Conn: c}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", errDial, err)
+}
+
+// addresses resolves a host and keeps the addresses that may be dialled.
+func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	all, err := d.pool.conf.Resolve(ctx, host)
+	if err == nil && len(all) == 0 {
+		err = errors.New("no address")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errResolve, err)
+	}
+	var open []netip.Addr
+	var refused error
+	for _, a := range all {
+		if err := d.guard.Check(a); err != nil {
+			refused = err
+			continue
+		}
+		open = append(open, a)
+	}
+	if len(open) == 0 {
+		return nil, refused
+	}
+	return open, nil
+}
+
+// connect tries one address, with its share of the time left.
+func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net.Conn, error) {
+	if until, ok := ctx.Deadline(); ok && share > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(share))
+		defer cancel()
+	}
+	if err := d.guard.Check(to.Addr()); err != nil {
+		return nil, err
+	}
+	if d.pool.conf.Connect != nil {
+		return d.pool.conf.Connect(ctx, to)
+	}
+	return (&net.Dialer{Control: d.guard.Control}).DialContext(ctx, "tcp", to.String())
+}
+
+// Check refuses a host that resolves to forbidden addresses only, where the upstream proxy would resolve it again. A
+// name that only the proxy can resolve passes.
+func (p *Pool) Check(ctx context.Context, w Want, host string) error {
+	if p.conf.Proxy == nil {
+		return nil
+	}
+	private, _ := common(w.APIs)
+	d := &dialer{pool: p, guard: dialguard.Guard{AllowPrivate: private}}
+	if _, err := d.addresses(ctx, host); errors.Is(err, dialguard.ErrRefused) {
+		return err
+	}
+	return nil
+}
+
+// proxyAddr is the address that http.Transport dials for a proxy URL.
+func proxyAddr(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}

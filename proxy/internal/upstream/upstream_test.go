@@ -1,0 +1,277 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
+)
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
+func at127(context.Context, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+func newPool(t *testing.T, c Config) *Pool {
+	t.Helper()
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Retire)
+	return p
+}
+
+// to leads every connection to an address, and counts them.
+func to(addr string, n *atomic.Int32) func(context.Context, netip.AddrPort) (net.Conn, error) {
+	return func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+		n.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	}
+}
+
+func get(t *testing.T, tr *http.Transport, target string) (string, error) {
+	t.Helper()
+	req, err := http.NewRequest("GET", target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+// TestKeys: connections are shared only under equal rules.
+func TestKeys(t *testing.T) {
+	p := newPool(t, Config{Resolve: at127})
+	a := &catalog.API{Name: "a"}
+	base := Want{APIs: []*catalog.API{a}, Version: "1"}
+	same := p.Transport(base)
+	if p.Transport(Want{APIs: []*catalog.API{{Name: "a"}}, Version: "1"}) != same {
+		t.Error("equal rules have two pools")
+	}
+	for name, w := range map[string]Want{
+		"another API":     {APIs: []*catalog.API{{Name: "b"}}, Version: "1"},
+		"one API more":    {APIs: []*catalog.API{a, {Name: "b"}}, Version: "1"},
+		"no API":          {Version: "1"},
+		"another version": {APIs: []*catalog.API{a}, Version: "2"},
+		"an open range":   {APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Version: "1"},
+		"an authority":    {APIs: []*catalog.API{{Name: "a", CAs: []byte("x")}}, Version: "1"},
+		"HTTP/2":          {APIs: []*catalog.API{a}, Version: "1", HTTP2: true},
+	} {
+		if p.Transport(w) == same {
+			t.Errorf("%s shares the pool", name)
+		}
+	}
+	p.Retire()
+	if p.Transport(base) == same {
+		t.Error("a retired pool is used again")
+	}
+	for i := range maxPools + 10 {
+		p.Transport(Want{Version: strings.Repeat("v", i)})
+	}
+	if len(p.pools) > maxPools || len(p.order) != len(p.pools) {
+		t.Errorf("%d pools, %d in order", len(p.pools), len(p.order))
+	}
+}
+
+// TestStrictest: of several APIs the strictest decides.
+func TestStrictest(t *testing.T) {
+	open := &catalog.API{Name: "a", AllowPrivate: loopback, CAs: []byte("ca")}
+	for name, c := range map[string]struct {
+		apis    []*catalog.API
+		private int
+		cas     string
+	}{
+		"none":            {nil, 0, ""},
+		"one":             {[]*catalog.API{open}, 1, "ca"},
+		"both":            {[]*catalog.API{open, open}, 1, "ca"},
+		"only the first":  {[]*catalog.API{open, {Name: "b"}}, 0, ""},
+		"only the second": {[]*catalog.API{{Name: "b"}, open}, 0, ""},
+	} {
+		private, cas := common(c.apis)
+		if len(private) != c.private || string(cas) != c.cas {
+			t.Errorf("%s: %v %q", name, private, cas)
+		}
+	}
+	if len(open.AllowPrivate) != 1 {
+		t.Error("the catalog was changed")
+	}
+}
+
+// TestGuardIsAlwaysThere: also with a Connect of one's own nothing forbidden is dialled.
+func TestGuardIsAlwaysThere(t *testing.T) {
+	var dials atomic.Int32
+	p := newPool(t, Config{Resolve: at127, Connect: to("127.0.0.1:1", &dials)})
+	_, err := get(t, p.Transport(Want{}), "http://api.test/")
+	if !errors.Is(err, dialguard.ErrRefused) || Classify(err) != CodeAddress || dials.Load() != 0 {
+		t.Errorf("%v after %d dials", err, dials.Load())
+	}
+	// Without one, the socket is guarded too.
+	p = newPool(t, Config{Resolve: at127})
+	if _, err = get(t, p.Transport(Want{}), "http://api.test/"); !errors.Is(err, dialguard.ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestMixedAnswers: of a name's addresses only the permitted ones are tried, one after the other.
+func TestMixedAnswers(t *testing.T) {
+	var dialled []string
+	p := newPool(t, Config{
+		Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("9.9.9.9")}, nil
+		},
+		Connect: func(_ context.Context, a netip.AddrPort) (net.Conn, error) {
+			dialled = append(dialled, a.String())
+			return nil, errors.New("no")
+		},
+	})
+	_, err := get(t, p.Transport(Want{}), "https://api.test/")
+	if got := strings.Join(dialled, " "); got != "8.8.8.8:443 9.9.9.9:443" || Classify(err) != CodeConnect {
+		t.Errorf("dialled %s, %v", got, err)
+	}
+}
+
+func TestUnresolved(t *testing.T) {
+	for _, resolve := range []func(context.Context, string) ([]netip.Addr, error){
+		func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") },
+		func(context.Context, string) ([]netip.Addr, error) { return nil, nil },
+	} {
+		p := newPool(t, Config{Resolve: resolve})
+		if _, err := get(t, p.Transport(Want{}), "https://api.test/"); Classify(err) != CodeResolve {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestUpstreamProxy: every connection goes through it; its own address alone is exempt from the guard.
+func TestUpstreamProxy(t *testing.T) {
+	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	defer target.Close()
+	var asked atomic.Pointer[string]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go tunnel(c, target.Listener.Addr().String(), &asked)
+		}
+	}()
+	proxy, _ := url.Parse("http://user:pass@" + l.Addr().String())
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw})
+	p := newPool(t, Config{Proxy: proxy, CAs: ca, Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
+		if host == "inside.test" {
+			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+		}
+		return nil, errors.New("only the proxy can resolve it")
+	}})
+	body, err := get(t, p.Transport(Want{}), "https://example.com/") // a name in httptest's certificate
+	if err != nil || body != "hello" {
+		t.Fatalf("%q, %v", body, err)
+	}
+	if got := *asked.Load(); !strings.HasPrefix(got, "example.com:443 Basic ") {
+		t.Errorf("the proxy was asked for %q", got)
+	}
+	if err := p.Check(t.Context(), Want{}, "example.com"); err != nil {
+		t.Errorf("a name that only the proxy resolves: %v", err)
+	}
+	if err := p.Check(t.Context(), Want{}, "inside.test"); !errors.Is(err, dialguard.ErrRefused) {
+		t.Errorf("a name of a private address: %v", err)
+	}
+}
+
+// tunnel serves one CONNECT and leads it to the target, whatever was asked for.
+func tunnel(c net.Conn, target string, asked *atomic.Pointer[string]) {
+	defer c.Close()
+	req, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil || req.Method != http.MethodConnect {
+		return
+	}
+	text := req.Host + " " + req.Header.Get("Proxy-Authorization")
+	asked.Store(&text)
+	up, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(up, c) }()
+	_, _ = io.Copy(c, up)
+}
+
+// TestNoRetry: a request that is not safe to repeat is sent once, even when a kept connection turns out dead.
+func TestNoRetry(t *testing.T) {
+	var requests, dials atomic.Int32
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // answers one request, reads a second and hangs up
+				defer c.Close()
+				in := bufio.NewReader(c)
+				for i := range 2 {
+					req, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, req.Body)
+					if req.Method == http.MethodPost {
+						requests.Add(1)
+					}
+					if i == 0 {
+						_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+					}
+				}
+			}()
+		}
+	}()
+	p := newPool(t, Config{Resolve: at127, Connect: to(l.Addr().String(), &dials)})
+	tr := p.Transport(Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}})
+	if _, err := get(t, tr, "http://api.test/"); err != nil {
+		t.Fatal(err)
+	}
+	req, _ := http.NewRequest("POST", "http://api.test/", io.NopCloser(strings.NewReader("pay once")))
+	if resp, err := tr.RoundTrip(req); err == nil {
+		resp.Body.Close()
+		t.Errorf("got %d", resp.StatusCode)
+	}
+	if requests.Load() != 1 || dials.Load() != 1 {
+		t.Errorf("the server saw %d requests on %d connections", requests.Load(), dials.Load())
+	}
+}
+
+func TestBadCAFile(t *testing.T) {
+	if _, err := New(Config{CAs: []byte("not a certificate")}); err == nil {
+		t.Error("it was taken")
+	}
+}

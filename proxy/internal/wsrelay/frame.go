@@ -1,0 +1,158 @@
+package wsrelay
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+// The opcodes of RFC 6455, 5.2.
+const (
+	opContinuation = 0
+	opText         = 1
+	opBinary       = 2
+	opClose        = 8
+	opPing         = 9
+	opPong         = 10
+)
+
+// The close codes this package sends itself (RFC 6455, 7.4.1).
+const (
+	closeGoingAway = 1001
+	closeProtocol  = 1002
+	closePolicy    = 1008
+	closeTooBig    = 1009
+)
+
+// maxControl is the largest payload of a control frame in bytes.
+const maxControl = 125
+
+// head is the head of a frame.
+type head struct {
+	fin    bool
+	op     byte
+	length int64
+	masked bool
+	mask   [4]byte
+}
+
+func (h head) control() bool { return h.op >= opClose }
+
+// readHead reads a frame's head and refuses what RFC 6455 forbids without extensions.
+func readHead(r *bufio.Reader, wantMask bool) (head, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(r, b[:2]); err != nil {
+		return head{}, err
+	}
+	h := head{fin: b[0]&0x80 != 0, op: b[0] & 15, masked: b[1]&0x80 != 0, length: int64(b[1] & 0x7F)}
+	reserved := b[0]&0x70 != 0 || h.op > opPong || h.op > opBinary && h.op < opClose
+	if reserved || h.masked != wantMask || h.control() && (!h.fin || h.length > maxControl) {
+		return head{}, ErrProtocol
+	}
+	size := 0
+	switch h.length {
+	case 126:
+		size = 2
+	case 127:
+		size = 8
+	}
+	if size > 0 {
+		if err := readFull(r, b[8-size:]); err != nil {
+			return head{}, err
+		}
+		clear(b[:8-size])
+		h.length = int64(binary.BigEndian.Uint64(b[:]))
+		if h.length < 0 || h.length < 126 || size == 8 && h.length < 1<<16 {
+			return head{}, ErrProtocol
+		}
+	}
+	if h.masked {
+		return h, readFull(r, h.mask[:])
+	}
+	return h, nil
+}
+
+// readFull reads all of p; an end before is unexpected.
+func readFull(r io.Reader, p []byte) error {
+	_, err := io.ReadFull(r, p)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// unmask applies a mask from its byte number at on.
+func unmask(p []byte, mask [4]byte, at int64) {
+	for i := range p {
+		p[i] ^= mask[(at+int64(i))&3]
+	}
+}
+
+// peer is one end of the relay.
+type peer struct {
+	rw     io.ReadWriteCloser
+	in     *bufio.Reader
+	server bool // it gets masked frames and sends unmasked ones
+
+	mu     sync.Mutex
+	out    []byte
+	closed bool // a close frame was written; nothing may follow
+}
+
+func newPeer(rw io.ReadWriteCloser, server bool) *peer {
+	return &peer{rw: rw, in: bufio.NewReaderSize(rw, 8<<10), server: server}
+}
+
+// write sends one frame. After a close frame it sends nothing.
+func (p *peer) write(fin bool, op byte, payload []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = op == opClose
+	b := append(p.out[:0], op)
+	if fin {
+		b[0] |= 0x80
+	}
+	switch n := len(payload); {
+	case n < 126:
+		b = append(b, byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, 126), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint64(append(b, 127), uint64(n))
+	}
+	if !p.server {
+		b = append(b, payload...)
+	} else {
+		b[1] |= 0x80
+		var mask [4]byte
+		_, _ = rand.Read(mask[:]) // never fails
+		b = append(append(b, mask[:]...), payload...)
+		unmask(b[len(b)-len(payload):], mask, 0)
+	}
+	if cap(b) <= 2*pieceSize {
+		p.out = b
+	}
+	_, err := p.rw.Write(b)
+	return err
+}
+
+// bye sends a close frame of our own.
+func (p *peer) bye(code uint16) {
+	_ = p.write(true, opClose, binary.BigEndian.AppendUint16(nil, code))
+}
+
+// read reads payload bytes of a frame from its byte number at on.
+func (p *peer) read(b []byte, h head, at int64) error {
+	if err := readFull(p.in, b); err != nil {
+		return err
+	}
+	if h.masked {
+		unmask(b, h.mask, at)
+	}
+	return nil
+}

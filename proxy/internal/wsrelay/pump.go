@@ -1,0 +1,164 @@
+package wsrelay
+
+import (
+	"bytes"
+	"io"
+)
+
+// pump reads frames until a close frame was passed on. The data frames of a message go to pass.
+func (r *relay) pump(from, to *peer, pass func(*message) error) error {
+	for {
+		h, err := readHead(from.in, !from.server)
+		if err != nil {
+			return err
+		}
+		if h.control() {
+			if err := r.control(from, to, h); err != nil || h.op == opClose {
+				return err
+			}
+			continue
+		}
+		if h.op == opContinuation {
+			return ErrProtocol
+		}
+		limit := r.o.MaxUp
+		if from.server {
+			limit = r.o.MaxDown
+		}
+		m := &message{r: r, from: from, to: to, head: h, op: h.op, left: limit}
+		if err := pass(m); err != nil {
+			return err
+		}
+	}
+}
+
+// message reads the payload of one message, over all its frames. Control frames between them are passed on at once.
+type message struct {
+	r        *relay
+	from, to *peer
+	head     head
+	at       int64 // bytes read of the present frame
+	op       byte
+	left     int64 // how many bytes the message may still have
+	err      error
+}
+
+// Read says io.EOF together with the last byte, so that the end is known when it is there.
+func (m *message) Read(p []byte) (int, error) {
+	if m.err != nil {
+		return 0, m.err
+	}
+	for m.at == m.head.length {
+		if m.head.fin {
+			m.err = io.EOF
+			return 0, m.err
+		}
+		if m.err = m.nextFrame(); m.err != nil {
+			return 0, m.err
+		}
+	}
+	if m.head.length-m.at > m.left {
+		m.err = ErrTooBig
+		return 0, m.err
+	}
+	p = p[:min(int64(len(p)), m.head.length-m.at)]
+	n, err := m.from.in.Read(p)
+	if m.head.masked {
+		unmask(p[:n], m.head.mask, m.at)
+	}
+	m.at += int64(n)
+	m.left -= int64(n)
+	switch {
+	case err == io.EOF:
+		m.err = io.ErrUnexpectedEOF
+	case err != nil:
+		m.err = err
+	case m.at == m.head.length && m.head.fin:
+		m.err = io.EOF
+	}
+	return n, m.err
+}
+
+// nextFrame goes to the next frame of the message.
+func (m *message) nextFrame() error {
+	for {
+		h, err := readHead(m.from.in, !m.from.server)
+		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		if !h.control() {
+			if h.op != opContinuation {
+				return ErrProtocol
+			}
+			m.head, m.at = h, 0
+			return nil
+		}
+		if err := m.r.control(m.from, m.to, h); err != nil {
+			return err
+		}
+		if h.op == opClose {
+			return io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// up passes a client's message on, whole: redacted, refused if it carries a value, swapped if it is text.
+func (r *relay) up(m *message) error {
+	var buf bytes.Buffer
+	_, err := io.CopyN(&buf, m, smallUp)
+	if err == nil && r.o.Large != nil {
+		select {
+		case r.o.Large <- struct{}{}:
+			defer func() { <-r.o.Large }()
+		case <-r.over:
+			return io.ErrClosedPipe
+		}
+	}
+	if err == nil {
+		_, err = buf.ReadFrom(m)
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		return err
+	}
+	text, n := r.o.Redact.Replace(buf.String())
+	text, report, err := r.o.Swap.Message(text, m.op == opText, r.o.SwapOptions)
+	r.o.Report.message(report, n, len(text))
+	if err != nil {
+		return err
+	}
+	return m.to.write(true, m.op, []byte(text))
+}
+
+// down passes an upstream's message on as it comes, scrubbed.
+func (r *relay) down(m *message) error {
+	body := r.o.Scrub.Reader(m, r.o.Sent, r.o.Report.scrub)
+	defer body.Stop()
+	var pieces [2][pieceSize]byte
+	op := m.op
+	n, err := body.Read(pieces[0][:])
+	for i := 0; ; i ^= 1 {
+		if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+			return err
+		}
+		next := 0
+		// Once the whole message is at hand, looking for the end does not wait.
+		if m.err == io.EOF && err == nil { //nolint:errorlint // an io.Reader ends with this value itself
+			next, err = body.Read(pieces[i^1][:])
+			if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+				return err
+			}
+		}
+		r.o.Report.piece(n)
+		fin := err == io.EOF && next == 0 //nolint:errorlint // an io.Reader ends with this value itself
+		if werr := m.to.write(fin, op, pieces[i][:n]); werr != nil || fin {
+			return werr
+		}
+		op = opContinuation
+		if n = next; next == 0 {
+			n, err = body.Read(pieces[i^1][:])
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package wsrelay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+)
+
+const canary = "sk_live_51Hx/Zq+canary=="
+
+func options() Options {
+	creds := []catalog.Credential{{
+		Name: "STRIPE_AUTH_TOKEN", Value: secret.New(canary),
+		Surfaces: []catalog.Surface{{Kind: catalog.SurfaceBody, Field: "auth.token"}},
+	}}
+	return Options{
+		Scrub: scrub.New(creds), Swap: swap.New(creds), SwapOptions: swap.Options{Allowed: creds},
+		Redact: redact.New([]string{"Jane Doe"}), Report: &Report{},
+	}
+}
+
+// connect joins a client to an upstream that runs serve, through a relay whose end it returns.
+func connect(t *testing.T, o Options, serve func(context.Context, *websocket.Conn)) (*websocket.Conn, <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c.SetReadLimit(-1)
+		defer c.CloseNow()
+		serve(r.Context(), c)
+	}))
+	t.Cleanup(upstream.Close)
+	ends := make(chan error, 1)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ends <- through(ctx, w, r, upstream.URL, o)
+	}))
+	t.Cleanup(front.Close)
+	c, _, err := websocket.Dial(ctx, front.URL, &websocket.DialOptions{CompressionMode: websocket.CompressionContextTakeover})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadLimit(-1)
+	t.Cleanup(func() { _ = c.CloseNow() })
+	return c, ends
+}
+
+// through is what a front end does: it forwards the handshake and relays the two connections.
+func through(ctx context.Context, w http.ResponseWriter, r *http.Request, url string, o Options) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header = r.Header.Clone()
+	Offer(req.Header)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	upstream, ok := resp.Body.(interface {
+		Read([]byte) (int, error)
+		Write([]byte) (int, error)
+		Close() error
+	})
+	if !ok || resp.StatusCode != http.StatusSwitchingProtocols || !Agreed(resp.Header) {
+		return errors.New("no upgrade")
+	}
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err
+	}
+	_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	_ = resp.Header.Write(rw)
+	_, _ = rw.WriteString("\r\n")
+	_ = rw.Flush()
+	return Relay(ctx, struct {
+		net.Conn
+	}{conn}, upstream, o)
+}
+
+func TestRelay(t *testing.T) {
+	got := make(chan string, 10)
+	o := options()
+	c, ends := connect(t, o, func(ctx context.Context, c *websocket.Conn) {
+		for {
+			kind, data, err := c.Read(ctx)
+			if err != nil {
+				return
+			}
+			got <- string(data)
+			w, _ := c.Writer(ctx, kind) // frames of a byte or two
+			for i := 0; i < len(data); i += 2 {
+				_, _ = w.Write(data[i:min(i+2, len(data))])
+				if i == 8 {
+					go func() { _ = c.Ping(ctx) }()
+				}
+			}
+			_ = w.Close()
+			if strings.Contains(string(data), "bye") {
+				_ = c.Close(4321, "not you, "+canary)
+			}
+		}
+	})
+	send := func(in, up, down string) {
+		t.Helper()
+		if err := c.Write(t.Context(), websocket.MessageText, []byte(in)); err != nil {
+			t.Fatal(err)
+		}
+		if s := <-got; s != up {
+			t.Errorf("the upstream got %.80q, want %.80q", s, up)
+		}
+		if _, data, err := c.Read(t.Context()); err != nil || string(data) != down {
+			t.Errorf("the client got %.80q, %v, want %.80q", data, err, down)
+		}
+	}
+	send("hello", "hello", "hello")
+	send("", "", "")
+	send(`{"auth":{"token":"STRIPE_AUTH_TOKEN"}}`, `{"auth":{"token":"`+canary+`"}}`, `{"auth":{"token":"STRIPE_AUTH_TOKEN"}}`)
+	send(`{"text":"STRIPE_AUTH_TOKEN","who":"Jane Doe"}`, `{"text":"STRIPE_AUTH_TOKEN","who":"[REDACTED]"}`, `{"text":"STRIPE_AUTH_TOKEN","who":"[REDACTED]"}`)
+	big := strings.Repeat("0123456789abcdef", 5000)
+	send(big, big, big)
+	send("bye", "bye", "bye")
+	_, _, err := c.Read(t.Context())
+	var closed websocket.CloseError
+	if !errors.As(err, &closed) || closed.Code != 4321 || closed.Reason != "not you, STRIPE_AUTH_TOKEN" {
+		t.Errorf("got %v", err)
+	}
+	if err := <-ends; err != nil {
+		t.Errorf("relay: %v", err)
+	}
+	if scrubbed, redacted, _, _ := o.Report.Counts(); scrubbed != 1 || redacted != 1 || len(o.Report.Swapped()) != 1 || len(o.Report.Seen()) != 1 {
+		t.Errorf("report: %d, %d, %v, %v", scrubbed, redacted, o.Report.Swapped(), o.Report.Seen())
+	}
+}
+
+func TestRelayRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		data string
+		code websocket.StatusCode
+	}{
+		"a value":   {"it is " + canary, closePolicy},
+		"too large": {strings.Repeat("x", 3000), closeTooBig},
+	} {
+		o := options()
+		o.MaxUp = 2000
+		c, ends := connect(t, o, func(ctx context.Context, c *websocket.Conn) {
+			if _, data, err := c.Read(ctx); err == nil {
+				t.Errorf("%s: the upstream got %q", name, data)
+			}
+		})
+		if err := c.Write(t.Context(), websocket.MessageBinary, []byte(tc.data)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != tc.code {
+			t.Errorf("%s: got %v, want %d", name, err, tc.code)
+		}
+		if err := <-ends; err == nil {
+			t.Errorf("%s: the relay ended well", name)
+		}
+	}
+}
+
+// TestLarge: a long message waits for a place, a short one does not, and the end of a relay does not wait at all.
+func TestLarge(t *testing.T) {
+	o := options()
+	o.Large = make(chan struct{}, 1)
+	o.Large <- struct{}{} // of another connection
+	got := make(chan int, 2)
+	serve := func(ctx context.Context, c *websocket.Conn) {
+		for {
+			_, data, err := c.Read(ctx)
+			if err != nil {
+				return
+			}
+			got <- len(data)
+		}
+	}
+	long := strings.Repeat("x", 100<<10)
+	client, _ := connect(t, o, serve)
+	for _, text := range []string{"short", long} {
+		if err := client.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := <-got; n != len("short") {
+		t.Fatalf("first came %d bytes", n)
+	}
+	select {
+	case n := <-got:
+		t.Fatalf("%d bytes came without a place", n)
+	case <-time.After(100 * time.Millisecond):
+	}
+	<-o.Large
+	if n := <-got; n != len(long) {
+		t.Errorf("then came %d bytes", n)
+	}
+
+	o.Large <- struct{}{}
+	leave := make(chan struct{})
+	client, end := connect(t, o, func(context.Context, *websocket.Conn) { <-leave })
+	if err := client.Write(t.Context(), websocket.MessageText, []byte(long)); err != nil {
+		t.Fatal(err)
+	}
+	close(leave)
+	select {
+	case <-end:
+	case <-time.After(10 * time.Second):
+		t.Error("the relay waits for a place although its upstream has gone")
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// allowed are the modules that sandboxd is made of, with the reason. What runs as root next to hostile code stays small.
+var allowed = []string{
+	"github.com/codeforge-mcp/codeforge/sandbox-image/",
+	"github.com/codeforge-mcp/codeforge/catalog/slot",     // slot arithmetic
+	"github.com/codeforge-mcp/codeforge/catalog/settings", // the environment
+	"github.com/codeforge-mcp/codeforge/catalog/secret",   // of settings
+	"github.com/codeforge-mcp/codeforge/catalog/hostname", // of settings
+	"github.com/codeforge-mcp/codeforge/catalog/linger",   // of health
+	"github.com/codeforge-mcp/codeforge/catalog/logline",
+	"github.com/codeforge-mcp/codeforge/catalog/disarm", // constantly false
+	"github.com/codeforge-mcp/codeforge/catalog/version",
+	"github.com/vishvananda/", "github.com/coreos/go-iptables/", // hold
+	"golang.org/x/sys/", "golang.org/x/net/", "golang.org/x/text/",
+}
+
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+next:
+	for path := range strings.FieldsSeq(string(out)) {
+		for _, a := range allowed {
+			if strings.HasPrefix(path+"/", a) || strings.HasPrefix(path, a) {
+				continue next
+			}
+		}
+		t.Errorf("sandboxd imports %s", path)
+	}
+}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// hostile are runs that end at a limit.
+var hostile = []struct {
+	name, code string
+	timeout    time.Duration
+	reason     runapi.Reason
+	stdout     string // its start
+}{
+	{"endless loop", "console.log('so far');\nfor (;;);\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
+	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
+	{"ignores signals", "for (const s of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) Deno.addSignalListener(s, () => {});\nconsole.log('so far');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
+	{"heap bomb", "const a: unknown[] = [];\nfor (;;) a.push(new Array(1000).fill(Math.random()));\n", 30 * time.Second, runapi.OOM, ""},
+	{"buffer bomb", "const a: Uint8Array[] = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", 30 * time.Second, runapi.OOM, ""},
+	{"string bomb", "let s = 'x';\nconst a = [];\nfor (;;) { s = s + s.slice(0, 1 << 20); a.push(s + a.length); JSON.stringify(a); }\n", 30 * time.Second, runapi.OOM, ""},
+	{"worker bomb", "const src = URL.createObjectURL(new Blob(['const a = []; for (;;) a.push(new Array(1e4).fill(1))'], { type: 'text/javascript' }));\nfor (let i = 0; i < 3; i++) new Worker(src, { type: 'module' });\n", 30 * time.Second, runapi.OOM, ""},
+	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 60 * time.Second, runapi.OutputLimit, ""},
+	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n", 60 * time.Second, runapi.OutputLimit, ""},
+	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n", 60 * time.Second, runapi.OutputLimit, ""},
+	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n", 60 * time.Second, runapi.OutputLimit, "aaaa"},
+	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n", 60 * time.Second, runapi.OutputLimit, ""},
+}
+
+func TestLimits(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Memory: 256 << 20})
+		for _, h := range hostile {
+			t.Run(h.name, func(t *testing.T) {
+				start := time.Now()
+				r := w.Run(t, h.code, h.timeout)
+				if r.Exit.Reason != h.reason || r.Exit.Detail == "" || !strings.HasPrefix(r.Stdout, h.stdout) {
+					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
+				}
+				if h.reason == runapi.Timeout && time.Since(start) > h.timeout+2*time.Second {
+					t.Errorf("ended only after %s", time.Since(start))
+				}
+				if h.reason == runapi.OOM && r.Exit.MaxRSS > 600<<20 {
+					t.Errorf("reached %d MiB", r.Exit.MaxRSS>>20)
+				}
+				nothingLeft(t, w, m)
+				for _, d := range []string{"tmp", "skills"} {
+					if left, err := os.ReadDir(filepath.Join(w.Dir, d)); err != nil || len(left) > 0 {
+						t.Errorf("%s holds %v %v", d, left, err)
+					}
+				}
+				if next := w.Run(t, "console.log('next');\n", 20*time.Second); next.Stdout != "next\n" {
+					t.Errorf("the next run: %+v", next)
+				}
+			})
+		}
+	})
+}
+
+// nothingLeft checks that no process of a slot is alive but those of waiting interpreters.
+func nothingLeft(t *testing.T, w *rig.World, m rig.Mode) {
+	t.Helper()
+	stats, err := w.Client.Stats(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.Leased != 0 || stats.Quarantined != 0 {
+		t.Errorf("%+v", stats)
+	}
+	want := 1 // of one waiting interpreter
+	if m != rig.Container {
+		want = 3 // bubblewrap, process 1 of its namespace, the interpreter
+	}
+	if m == rig.User {
+		want++ // and once the supervisor, which waits outside
+	}
+	awaitWarm(t, w, 1)
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		left := descendants(w.Process.Pid)
+		if len(left) == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%d processes are left, want %d: %v", len(left), want, left)
+			return
+		}
+	}
+}
+
+// descendants lists the processes below pid with their programs.
+func descendants(pid int) map[int]string {
+	found := map[int]string{}
+	queue := []int{pid}
+	for len(queue) > 0 {
+		children, _ := proc.Children(queue[0])
+		queue = append(queue[1:], children...)
+		for _, c := range children {
+			found[c], _ = os.Readlink("/proc/" + strconv.Itoa(c) + "/exe")
+		}
+	}
+	return found
+}
+
+func TestKernelLimits(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+		t.Run("file size", func(t *testing.T) {
+			r := w.Run(t, "const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n", 20*time.Second)
+			if !strings.Contains(r.Stdout, "os error 27") {
+				t.Errorf("%+v", r)
+			}
+		})
+		t.Run("open files", func(t *testing.T) {
+			r := w.Run(t, "const a = [];\ntry { for (;;) a.push(Deno.openSync('/tmp')); } catch (e) { console.log(a.length > 500, e.message); }\n", 20*time.Second)
+			if !strings.Contains(r.Stdout, "true Too many open files") {
+				t.Errorf("%+v", r)
+			}
+		})
+		t.Run("threads", func(t *testing.T) {
+			r := w.Run(t, "const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n", 30*time.Second)
+			if r.Stdout == "all\n" {
+				t.Errorf("600 workers: %+v", r.Exit)
+			}
+			nothingLeft(t, w, m)
+		})
+		if r := w.Run(t, "console.log('next');\n", 20*time.Second); r.Stdout != "next\n" {
+			t.Errorf("the next run: %+v", r)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+		for i := range 5 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*40)*time.Millisecond+time.Millisecond)
+			_, err := w.Try(ctx, "for (;;) { console.log('x'); await 0; }\n", 30*time.Second)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			if r := w.Run(t, "console.log('next');\n", 20*time.Second); r.Stdout != "next\n" {
+				t.Errorf("the next run: %+v", r)
+			}
+		}
+		nothingLeft(t, w, m)
+	})
+}
+
+// A connection that goes away ends its runs and its leases.
+func TestDroppedConnection(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 0})
+		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
+		lease, err := other.Acquire(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		started := make(chan struct{}, 1)
+		go func() {
+			_, err := other.Run(context.Background(), runapi.RunRequest{
+				Generation: lease.Generation, Run: "dropped", Language: runapi.LanguageTypeScript, Permissions: w.Hash,
+				Code: "console.log('up');\nfor (;;);\n", TimeoutMS: 60000,
+			}, func(runapi.Event) { started <- struct{}{} })
+			ended <- err
+		}()
+		<-started
+		_ = other.Close()
+		if err := <-ended; !errors.Is(err, runapi.ErrInterrupted) {
+			t.Errorf("got %v", err)
+		}
+		deadline := time.Now().Add(5 * time.Second)
+		for {
+			stats, err := w.Client.Stats(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stats.Leased == 0 && stats.Quarantined == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v", stats)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := w.Client.Release(context.Background(), lease.Generation); !errors.Is(err, runapi.ErrLeaseGone) {
+			t.Errorf("release: %v", err)
+		}
+	})
+}
+
+// A reader that stalls holds up nobody but itself, and its run ends at its time all the same.
+func TestStalledReader(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 2, Warm: 1})
+	lease, err := w.Client.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.Client.Run(context.Background(), runapi.RunRequest{
+			Generation: lease.Generation, Run: "stalled", Language: runapi.LanguageTypeScript, Permissions: w.Hash,
+			Code: "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n", TimeoutMS: 1500,
+		}, func(runapi.Event) { <-release })
+		ended <- err
+	}()
+	for range 20 {
+		r := w.Run(t, "console.log('beside');\n", 10*time.Second)
+		if r.Stdout != "beside\n" {
+			t.Fatalf("%+v", r)
+		}
+	}
+	deadline := time.Now().Add(15 * time.Second)
+	for { // the stalled run ends, though nobody reads
+		l, err := w.Client.Acquire(context.Background())
+		if err == nil {
+			_ = w.Client.Release(context.Background(), l.Generation)
+		}
+		if err := w.Client.Release(context.Background(), lease.Generation); err == nil || errors.Is(err, runapi.ErrLeaseGone) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the stalled run's slot does not become free")
+		}
+	}
+	close(release)
+	<-ended
+}
+
+// What the kernel says of a waiting interpreter.
+func TestWhatTheKernelSays(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	awaitWarm(t, w, 1)
+	own, err := proc.Namespace(os.Getpid(), "net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for pid, exe := range descendants(w.Process.Pid) {
+		if filepath.Base(exe) != "deno" {
+			continue
+		}
+		seen++
+		s, err := proc.ReadStatus(pid)
+		if err != nil || s.Caps != 0 || s.Bounding != 0 || !s.NoNewPrivs || s.Seccomp != 2 || len(s.Groups) != 0 {
+			t.Errorf("%+v %v", s, err)
+		}
+		if ns, err := proc.Namespace(pid, "net"); err != nil || ns == own {
+			t.Errorf("network namespace %d %v", ns, err)
+		}
+		score, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		if strings.TrimSpace(string(score)) != "1000" {
+			t.Errorf("oom_score_adj %s", score)
+		}
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if got := strings.Count(string(env), "="); got != 7 { // the six of the contract, and bwrap's PWD
+			t.Errorf("environment %q", env)
+		}
+		mounts, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
+		for line := range strings.Lines(string(mounts)) {
+			f := strings.Fields(line)
+			switch at := f[1]; {
+			case strings.HasPrefix(f[3], "ro,") || f[3] == "ro":
+			case at == "/tmp" || at == "/skills" || at == "/deno" || strings.HasPrefix(at, "/dev/") || strings.HasPrefix(at, "/proc"):
+			default:
+				t.Errorf("writable: %s", line)
+			}
+		}
+		fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		for _, fd := range fds {
+			target, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
+			switch n, _ := strconv.Atoi(fd.Name()); {
+			case n <= 2 && strings.HasPrefix(target, "pipe:"):
+			case n > 2 && (strings.HasPrefix(target, "anon_inode:") || strings.HasPrefix(target, "socket:") ||
+				strings.HasPrefix(target, "/deno/") || strings.HasPrefix(target, "pipe:")):
+			default:
+				t.Errorf("descriptor %s is %s", fd.Name(), target)
+			}
+		}
+	}
+	if seen != 1 {
+		t.Errorf("%d interpreters", seen)
+	}
+}
+
+func awaitWarm(t *testing.T, w *rig.World, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		s, err := w.Client.Stats(context.Background())
+		if err == nil && s.Warm == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v %v\n%s", s, err, w.Log())
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// raw sends a request that no Client would.
+func raw(t *testing.T, w *rig.World, method, path, contentType, body string) (int, string) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.Dial(ctx) }}
+	defer tr.CloseIdleConnections()
+	req, err := http.NewRequest(method, "http://sandboxd"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestBadRequests(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	lease, err := w.Client.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(change string) string {
+		whole := `{"generation": 1001, "run": "r", "language": "typescript", "code": "", "permissions": "` + w.Hash + `", "timeout_ms": 1000}`
+		old, now, _ := strings.Cut(change, " => ")
+		if !strings.Contains(whole, old) {
+			t.Fatalf("%q is not in the request", old)
+		}
+		return strings.Replace(whole, old, now, 1)
+	}
+	for _, c := range []struct {
+		name, method, path, body string
+		status                   int
+		says                     string
+	}{
+		{"no JSON", "POST", "/v1/runs", "{", 400, "reading the body"},
+		{"two values", "POST", "/v1/runs", "{} {}", 400, "more than one value"},
+		{"unknown field", "POST", "/v1/runs", `{"generatoin": 1}`, 400, "generatoin"},
+		{"wrong type", "POST", "/v1/runs", `{"generation": "1"}`, 400, "generation"},
+		{"no lease", "POST", "/v1/runs", run("1001 => 77"), 410, "generation 77"},
+		{"generation 0", "POST", "/v1/runs", run("1001 => 0"), 410, "generation 0"},
+		{"bad run id", "POST", "/v1/runs", run(`"r" => "../r"`), 400, "want 1 to 64"},
+		{"empty run id", "POST", "/v1/runs", run(`"r" => ""`), 400, "want 1 to 64"},
+		{"language", "POST", "/v1/runs", run("typescript => python"), 400, "python"},
+		{"timeout 0", "POST", "/v1/runs", run("1000} => 0}"), 400, "timeout_ms"},
+		{"negative timeout", "POST", "/v1/runs", run("1000} => -1}"), 400, "timeout_ms"},
+		{"other permissions", "POST", "/v1/runs", run(w.Hash + " => other"), 409, w.Hash},
+		{"code too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", runapi.MaxCode+1) + `"`), 400, "want at most"},
+		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*runapi.MaxCode) + `"`), 413, "too large"},
+		{"release of none", "DELETE", "/v1/leases/12", "", 404, "generation 12"},
+		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "no number"},
+		{"wrong method", "GET", "/v1/runs", "", 404, "no such resource"},
+		{"unknown path", "GET", "/v1/nothing", "", 404, "no such resource"},
+		{"host with a flag", "PUT", "/v1/permissions", `{"allow_net": ["a.example,--allow-run"]}`, 400, "want a lower-case host name"},
+		{"host with a port", "PUT", "/v1/permissions", `{"allow_net": ["a.example:22"]}`, 400, "want a lower-case host name"},
+		{"address", "PUT", "/v1/permissions", `{"allow_net": ["127.0.0.1"]}`, 400, "want a lower-case host name"},
+		{"two stars", "PUT", "/v1/permissions", `{"allow_net": ["*.*.example"]}`, 400, "want a lower-case host name"},
+		{"upper case", "PUT", "/v1/permissions", `{"allow_net": ["A.example"]}`, 400, "want a lower-case host name"},
+		{"empty host", "PUT", "/v1/permissions", `{"allow_net": [""]}`, 400, "want a lower-case host name"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			body := strings.ReplaceAll(c.body, "1001", "1") // the first generation of a fresh state directory
+			status, said := raw(t, w, c.method, c.path, "application/json", body)
+			if status != c.status || !strings.Contains(said, c.says) || !strings.HasPrefix(said, `{"error":`) {
+				t.Errorf("%d %s, want %d ...%s...", status, said, c.status, c.says)
+			}
+		})
+	}
+	if status, _ := raw(t, w, "POST", "/v1/runs", "text/plain", "{}"); status != 415 {
+		t.Errorf("text/plain: %d", status)
+	}
+	if _, err := w.Client.Acquire(context.Background()); !errors.Is(err, runapi.ErrBusy) {
+		t.Errorf("a second lease: %v", err)
+	}
+	if err := w.Client.Release(context.Background(), lease.Generation); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lease is for one run, and the end of the run does not free its slot.
+func TestLeases(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 1, Warm: 1})
+	ctx := context.Background()
+	lease, err := w.Client.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := runapi.RunRequest{
+		Generation: lease.Generation, Run: "one", Language: runapi.LanguageTypeScript, Code: "console.log(1)",
+		Permissions: w.Hash, TimeoutMS: 10000,
+	}
+	if _, err := w.Client.Run(ctx, req, func(runapi.Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Client.Run(ctx, req, func(runapi.Event) {}); !errors.Is(err, runapi.ErrLeaseGone) {
+		t.Errorf("a second run: %v", err)
+	}
+	if _, err := w.Client.Acquire(ctx); !errors.Is(err, runapi.ErrBusy) {
+		t.Errorf("the slot of a lease whose run has ended: %v", err)
+	}
+	if err := w.Client.Release(ctx, lease.Generation); err != nil {
+		t.Error(err)
+	}
+	if err := w.Client.Release(ctx, lease.Generation); !errors.Is(err, runapi.ErrLeaseGone) {
+		t.Errorf("a second release: %v", err)
+	}
+	next, err := w.Client.Acquire(ctx)
+	if err != nil || next.Generation <= lease.Generation {
+		t.Errorf("%+v %v", next, err)
+	}
+}
+
+// Permissions that change replace the waiting interpreters, and a lease of before still works with the new set.
+func TestPermissionsChange(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
+		const ask = "const s = Deno.permissions.querySync;\nfor (const host of ['a.example', 'b.a.example', 'c.example']) console.log(Deno.permissions.querySync({ name: 'net', host }).state);\n"
+		if r := w.Run(t, ask, 10*time.Second); r.Stdout != "prompt\nprompt\nprompt\n" && r.Stdout != "denied\ndenied\ndenied\n" {
+			t.Errorf("closed: %+v", r)
+		}
+		lease, err := w.Client.Acquire(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := w.Hash
+		w.Allow(t, "a.example", "*.a.example")
+		req := runapi.RunRequest{Generation: lease.Generation, Run: "x", Language: runapi.LanguageTypeScript, Code: ask, Permissions: old, TimeoutMS: 10000}
+		if _, err := w.Client.Run(context.Background(), req, func(runapi.Event) {}); !errors.Is(err, runapi.ErrPermissions) {
+			t.Errorf("old permissions: %v", err)
+		}
+		req.Permissions = w.Hash
+		var out strings.Builder
+		if _, err := w.Client.Run(context.Background(), req, func(e runapi.Event) { out.WriteString(e.Stdout) }); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Fields(out.String()); len(lines) != 3 || lines[0] != "granted" || lines[1] != "granted" || lines[2] == "granted" {
+			t.Errorf("%q", lines)
+		}
+		if err := w.Client.Release(context.Background(), lease.Generation); err != nil {
+			t.Error(err)
+		}
+		w.Allow(t, "*")
+		if r := w.Run(t, ask, 10*time.Second); r.Stdout != "granted\ngranted\ngranted\n" {
+			t.Errorf("all: %+v", r)
+		}
+	})
+}
+
+// A CA that changes replaces the waiting interpreters; without one nothing runs.
+func TestCAChange(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	awaitWarm(t, w, 1)
+	ca := filepath.Join(w.Dir, "ca.pem")
+	data, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := descendants(w.Process.Pid)
+	if err := os.WriteFile(ca, append(data, data...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		awaitWarm(t, w, 1)
+		replaced := true
+		for pid := range descendants(w.Process.Pid) {
+			replaced = replaced && before[pid] == ""
+		}
+		if replaced {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the waiting interpreter was not replaced")
+		}
+	}
+	if err := os.Remove(ca); err != nil {
+		t.Fatal(err)
+	}
+	awaitWarm(t, w, 0)
+	if _, err := w.Client.Acquire(context.Background()); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("without a CA: %v", err)
+	}
+	if h, err := w.Client.Health(context.Background()); err != nil || h.Ready || !strings.Contains(h.Problem, "CA") {
+		t.Errorf("%+v %v", h, err)
+	}
+}
+
+// A waiting interpreter that dies is replaced.
+func TestWaitingInterpreterDies(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	for range 3 {
+		awaitWarm(t, w, 1)
+		for pid, exe := range descendants(w.Process.Pid) {
+			if filepath.Base(exe) == "deno" {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		if r := w.Run(t, "console.log('ran')\n", 10*time.Second); r.Stdout != "ran\n" || r.Exit.Reason != runapi.Exited {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// attachConn is the stdio of a `sandboxd attach`.
+type attachConn struct {
+	net.Conn // never used: only for the methods that HTTP does not call
+	io.Reader
+	io.WriteCloser
+}
+
+func (c attachConn) Read(p []byte) (int, error)       { return c.Reader.Read(p) }
+func (c attachConn) Write(p []byte) (int, error)      { return c.WriteCloser.Write(p) }
+func (c attachConn) Close() error                     { return c.WriteCloser.Close() }
+func (c attachConn) SetDeadline(time.Time) error      { return nil }
+func (c attachConn) SetReadDeadline(time.Time) error  { return nil }
+func (c attachConn) SetWriteDeadline(time.Time) error { return nil }
+func (c attachConn) LocalAddr() net.Addr              { return &net.UnixAddr{Name: "attach"} }
+func (c attachConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "attach"} }
+
+// attachAs starts `sandboxd attach` as a user, and a client over its stdio.
+func attachAs(t *testing.T, w *rig.World, uid uint32) (*exec.Cmd, *runapi.Client, *bytes.Buffer) {
+	t.Helper()
+	cmd := exec.Command(rig.Binary(t), "attach", "--socket", w.Socket)
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: true}}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := runapi.NewClient(runapi.ClientConfig{Dial: func(context.Context) (net.Conn, error) {
+		return attachConn{Reader: out, WriteCloser: in}, nil
+	}})
+	return cmd, c, &errs
+}
+
+// However the client goes away, the runs that came through attach end.
+func TestAttach(t *testing.T) {
+	for _, way := range []string{"end of input", "SIGTERM", "SIGKILL"} {
+		t.Run(way, func(t *testing.T) {
+			w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 2, Warm: 1})
+			cmd, client, said := attachAs(t, w, slot.ServiceUID)
+			ctx := context.Background()
+			lease, err := client.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err, said)
+			}
+			up, ended := make(chan struct{}, 1), make(chan error, 1)
+			go func() {
+				_, err := client.Run(ctx, runapi.RunRequest{
+					Generation: lease.Generation, Run: "a", Language: runapi.LanguageTypeScript, Permissions: w.Hash,
+					Code: "console.log('up');\nfor (;;);\n", TimeoutMS: 60000,
+				}, func(runapi.Event) { up <- struct{}{} })
+				ended <- err
+			}()
+			<-up
+			switch way {
+			case "end of input":
+				_ = client.Close()
+			case "SIGTERM":
+				_ = cmd.Process.Signal(syscall.SIGTERM)
+			case "SIGKILL":
+				_ = cmd.Process.Kill()
+			}
+			start := time.Now()
+			if err := <-ended; !errors.Is(err, runapi.ErrInterrupted) {
+				t.Errorf("got %v", err)
+			}
+			err = cmd.Wait()
+			if way != "SIGKILL" && err != nil {
+				t.Errorf("attach: %v %s", err, said)
+			}
+			for deadline := start.Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				s, err := w.Client.Stats(ctx)
+				if err == nil && s.Leased == 0 && s.Quarantined == 0 {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%+v %v", s, err)
+				}
+			}
+			nothingLeft(t, w, rig.Container)
+		})
+	}
+}
+
+// Nobody else reaches the socket; and whoever gets to it is asked who he is.
+func TestWhoMayConnect(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 1})
+	for _, uid := range []uint32{20000, 20050, 65534} {
+		cmd, client, said := attachAs(t, w, uid)
+		if _, err := client.Health(context.Background()); err == nil {
+			t.Errorf("user %d may connect", uid)
+		}
+		_ = cmd.Wait()
+		if !strings.Contains(said.String(), "permission denied") {
+			t.Errorf("user %d: %s", uid, said)
+		}
+	}
+	// Were the directory open, the kernel's word on the peer would still refuse.
+	if err := errors.Join(os.Chmod(filepath.Dir(w.Socket), 0o711), os.Chmod(w.Socket, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	cmd, client, _ := attachAs(t, w, 20000)
+	if _, err := client.Health(context.Background()); err == nil {
+		t.Error("user 20000 may connect")
+	}
+	_ = cmd.Wait()
+	if !strings.Contains(w.Log(), "user 20000 may not connect") {
+		t.Error(w.Log())
+	}
+}

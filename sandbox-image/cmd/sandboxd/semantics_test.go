@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// programs are run in the sandbox and by bare Deno; what they print and how they end must be the same.
+var programs = []struct{ name, code string }{
+	{"types", "interface P { x: number }\nenum E { A = 1, B }\nconst p: P = { x: E.B };\nconsole.log(p satisfies P, E[2]);\n"},
+	{"top-level await", "await new Promise((r) => setTimeout(r, 5));\nconsole.log('after');\n"},
+	{"main", "console.log(import.meta.main, typeof import.meta.url);\n"},
+	{"exit code", "console.log('before');\nDeno.exit(7);\n"},
+	{"exitCode", "Deno.exitCode = 3;\nconsole.log('end');\n"},
+	{"uncaught", "function f(n: number) {\n  if (n === 0) throw new TypeError('deep');\n  f(n - 1);\n}\nf(3);\n"},
+	{"uncaught with cause", "throw new Error('outer', { cause: new Error('inner') });\n"},
+	{"unhandled rejection", "Promise.reject(new RangeError('lost'));\n"},
+	{"uncaught in a timer", "setTimeout(() => { null!.x; }, 1);\n"},
+	{"throw a string", "throw 'text';\n"},
+	{"stack", "const e = new Error('here');\nconsole.log(e.stack);\n"},
+	{"syntax error", "const x = ;\n"},
+	{"syntax error later", "console.log('never');\nlet a: number = 1;\nfunction ( {\n"},
+	{"type error only", "const n: number = 'no number';\nconsole.log(n);\n"},
+	{"missing file import", "import x from './nothing.ts';\nconsole.log(x);\n"},
+	{"https import", "import x from 'https://example.com/x.ts';\n"},
+	{"npm import", "import x from 'npm:left-pad';\n"},
+	{"jsr import", "import x from 'jsr:@std/assert';\n"},
+	{"dynamic https import", "await import('https://example.com/x.ts?leak=1');\n"},
+	{"bare import", "import x from 'left-pad';\n"},
+	{"stdin", "const b = new Uint8Array(4);\nconsole.log(await Deno.stdin.read(b), Deno.stdin.readSync(b));\n"},
+	{"prompt", "console.log(prompt('name?'), confirm('sure?'), Deno.stdin.isTerminal());\n"},
+	{"console", "console.log('a');\nconsole.error('b');\nconsole.warn('c');\nconsole.info('%cstyled', 'color: red');\nconsole.table([{a: 1}]);\nconsole.dir({a: {b: {c: {d: 1}}}});\nconsole.log(new Map([[1, {x: [1, 2]}]]), new Error('shown').message);\n"},
+	{"write", "const e = new TextEncoder();\nDeno.stdout.writeSync(e.encode('no newline'));\nDeno.stderr.writeSync(e.encode('err'));\n"},
+	{"utf-8", "console.log('grüezi 漢字 😀 '.repeat(1000));\n"},
+	{"read denied", "try { Deno.readTextFileSync('/etc/passwd'); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"env denied", "try { Deno.env.get('HOME'); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"run denied", "try { new Deno.Command('ls').outputSync(); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"ffi denied", "try { Deno.dlopen('/lib/libc.so.6', {}); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"net denied", "try { await fetch('https://example.org/'); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"node built-ins", "import { createHash } from 'node:crypto';\nimport path from 'node:path';\nimport { Buffer } from 'node:buffer';\nconsole.log(createHash('sha256').update('x').digest('hex'), path.join('a', '..', 'b'), Buffer.from('hi').toString('base64'));\n"},
+	{"node fs denied", "import fs from 'node:fs';\ntry { fs.readFileSync('/etc/hostname'); } catch (e) { console.log(e.name); }\n"},
+	{"worker", "const w = new Worker(URL.createObjectURL(new Blob(['postMessage(40 + 2)'], { type: 'text/javascript' })), { type: 'module' });\nw.onmessage = (e) => { console.log(e.data); w.terminate(); };\n"},
+	{"localStorage", "localStorage.setItem('k', 'v');\nconsole.log(localStorage.length);\n"},
+	{"date", "console.log(new Date(0).toString(), Intl.DateTimeFormat().resolvedOptions().timeZone);\n"},
+	{"locale", "console.log((1234.5).toLocaleString(), navigator.language);\n"},
+	{"cwd", "console.log(Deno.cwd(), Deno.args, Deno.version.deno);\n"},
+	{"wasm", "const m = new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));\nconsole.log(m instanceof WebAssembly.Module);\n"},
+	{"recursion", "function f(n: number): number { return 1 + f(n + 1); }\ntry { f(0); } catch (e) { console.log(e.name); }\n"},
+	{"memory usage", "console.log(Deno.memoryUsage().rss > 1e6);\n"},
+	{"signal listener", "Deno.addSignalListener('SIGUSR1', () => {});\nconsole.log('listening');\nDeno.exit(0);\n"},
+	{"abort in handler", "addEventListener('unload', () => console.log('unload'));\nconsole.log('x');\n"},
+	{"empty", ""},
+	{"json import", "import d from './data.json' with { type: 'json' };\nconsole.log(d);\n"},
+	{"exec path", "try { console.log(typeof Deno.execPath()); } catch (e) { console.log(e.name); }\n"},
+	{"ansi in errors", "console.error('\\x1b[31mred\\x1b[0m');\nthrow new Error('plain');\n"},
+	{"tsx is not ts", "const x = <div/>;\n"},
+	{"bom and crlf", "\ufeffconsole.log('bom');\r\nthrow new Error('line 2');\r\n"},
+	{"source map comment", "//# sourceMappingURL=data:application/json;base64,e30=\nthrow new Error('x');\n"},
+	{"shebang", "#!/usr/bin/env -S deno run\nconsole.log('ran');\n"},
+	{"unclosed timer", "setInterval(() => {}, 1000);\nDeno.exit(0);\n"},
+}
+
+// TestSameAsBareDeno compares with `deno run` of the same file. Only the file's directory differs in what is printed.
+func TestSameAsBareDeno(t *testing.T) {
+	deno := rig.Deno(t)
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
+		for _, p := range programs {
+			t.Run(p.name, func(t *testing.T) {
+				dir := t.TempDir()
+				main := filepath.Join(dir, "main.ts")
+				if err := os.WriteFile(main, []byte(p.code), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.Command(deno, "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock",
+					"--allow-read=/tmp,/skills,/runs", "--allow-write=/tmp,/skills", main)
+				cmd.Dir = "/tmp"
+				cmd.Env = []string{"NO_COLOR=1", "TZ=UTC", "LANG=C.UTF-8", "HOME=/tmp", "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
+				var out, errs bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &errs
+				code := 0
+				var exit *exec.ExitError
+				if err := cmd.Run(); errors.As(err, &exit) {
+					code = exit.ExitCode()
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				r := w.Run(t, p.code, 20*time.Second)
+				same := strings.NewReplacer("file://"+dir+"/", "FILE/", dir+"/", "FILE/")
+				ours := strings.NewReplacer("file://"+codeDir(m, r)+"/", "FILE/", codeDir(m, r)+"/", "FILE/")
+				if got, want := ours.Replace(r.Stdout), same.Replace(out.String()); got != want {
+					t.Errorf("stdout:\n%s\nbare Deno:\n%s", got, want)
+				}
+				if got, want := ours.Replace(r.Stderr), same.Replace(errs.String()); got != want {
+					t.Errorf("stderr:\n%s\nbare Deno:\n%s", got, want)
+				}
+				if r.Exit.Code != code || r.Exit.Reason != runapi.Exited || r.Exit.Detail != "" {
+					t.Errorf("exit %+v, bare Deno %d", r.Exit, code)
+				}
+				if strings.Contains(r.Stdout+r.Stderr, "warm.ts") {
+					t.Error("warm.ts shows")
+				}
+			})
+		}
+	})
+}
+
+// codeDir is the directory of the code as code sees it.
+func codeDir(m rig.Mode, r rig.Result) string {
+	if m == rig.Container {
+		return "/code/" + strconv.Itoa(int(r.Lease.Slot))
+	}
+	return "/code"
+}
+
+func TestBytes(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+		t.Run("invalid", func(t *testing.T) {
+			r := w.Run(t, "Deno.stdout.writeSync(new Uint8Array([0x61, 0xff, 0xc3, 0x28, 0xf0, 0x9f]));\n", 10*time.Second)
+			if want := "a\ufffd\ufffd(\ufffd\ufffd"; r.Stdout != want || r.Exit.InvalidUTF8 != 4 || r.Exit.StdoutBytes != 6 {
+				t.Errorf("%q %+v, want %q", r.Stdout, r.Exit, want)
+			}
+		})
+		t.Run("split", func(t *testing.T) {
+			r := w.Run(t, "for (const b of new TextEncoder().encode('漢😀')) {\n  Deno.stdout.writeSync(new Uint8Array([b]));\n  await new Promise((r) => setTimeout(r, 3));\n}\n", 10*time.Second)
+			if r.Stdout != "漢😀" || r.Exit.InvalidUTF8 != 0 {
+				t.Errorf("%q %+v", r.Stdout, r.Exit)
+			}
+		})
+		t.Run("one megabyte of code", func(t *testing.T) {
+			r := w.Run(t, "const s = '"+strings.Repeat("x", 1<<20)+"';\nconsole.log(s.length);\n", 20*time.Second)
+			if r.Stdout != "1048576\n" {
+				t.Errorf("%.100q %+v", r.Stdout, r.Exit)
+			}
+		})
+		t.Run("big output is kept", func(t *testing.T) {
+			r := w.Run(t, "for (let i = 0; i < 20000; i++) console.log('line', i);\n", 20*time.Second)
+			lines := strings.Split(r.Stdout, "\n")
+			if len(lines) != 20001 || lines[19999] != "line 19999" || r.Exit.StdoutFile == "" {
+				t.Fatalf("%d lines, %+v", len(lines), r.Exit)
+			}
+			again := w.Run(t, "console.log(Deno.readTextFileSync('"+r.Exit.StdoutFile+"').length);\ntry { Deno.writeTextFileSync('"+r.Exit.StdoutFile+"', 'x'); } catch (e) { console.log(e.name); }\n", 10*time.Second)
+			if again.Stdout != "208890\nNotCapable\n" || int64(len(r.Stdout)) != r.Exit.StdoutBytes {
+				t.Errorf("%q %q, %d bytes", again.Stdout, again.Stderr, len(r.Stdout))
+			}
+		})
+	})
+}
+
+// Runs share /tmp and /skills, whichever slot they are in.
+func TestSharedDirectories(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+		hold, err := w.Client.Acquire(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := w.Run(t, "Deno.writeTextFileSync('/tmp/shared.txt', 'one');\nDeno.mkdirSync('/tmp/d');\nDeno.writeTextFileSync('/skills/add.ts', 'export const add = (a: number, b: number) => a + b;');\n", 10*time.Second)
+		if first.Exit.Code != 0 {
+			t.Fatal(first.Stderr)
+		}
+		next, err := w.Client.Acquire(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Client.Release(context.Background(), hold.Generation)
+		defer func() { _ = w.Client.Release(context.Background(), next.Generation) }()
+		second := w.Run(t, "import { add } from '/skills/add.ts';\nconsole.log(Deno.readTextFileSync('/tmp/shared.txt'), add(2, 3));\nconst dyn = await import('/skills/add.ts');\nconsole.log(dyn.add(1, 1));\nDeno.writeTextFileSync('/skills/add.ts', 'export const add = () => 0;');\nDeno.writeTextFileSync('/tmp/d/x', 'x');\nconsole.log([...Deno.readDirSync('/runs')].length);\n", 10*time.Second)
+		if second.Stdout != "one 5\n2\n0\n" || second.Exit.Code != 0 {
+			t.Errorf("%q %q", second.Stdout, second.Stderr)
+		}
+		if first.Lease.Slot == second.Lease.Slot {
+			t.Errorf("both ran in slot %d", first.Lease.Slot)
+		}
+		info, err := os.Stat(filepath.Join(w.Dir, "skills", "add.ts"))
+		if err != nil || info.Mode().Perm() != 0o660 {
+			t.Errorf("%v %v", info.Mode(), err)
+		}
+	})
+}

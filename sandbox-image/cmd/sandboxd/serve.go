@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/hold"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// The modes of serve.
+const (
+	embedded  = "embedded"
+	container = "container"
+)
+
+// serveFlags is the command line of serve.
+type serveFlags struct {
+	mode, socket, deno, bwrap, ca  string
+	runs, skills, tmp, state, code string
+	owner                          string
+	slots, warm                    int
+	memory                         int64
+	skillsReadonly                 bool
+}
+
+// Limits of a run that are no settings.
+const (
+	maxOutput    = 16 << 20 // bytes printed, both streams together
+	keepFrom     = 4 << 10  // bytes of output that are worth a file
+	maxProcesses = 256      // threads counted
+	maxFileSize  = 128 << 20
+	maxOpenFiles = 1024
+)
+
+// sharedDirs bounds what one run may add to the directories that all runs share.
+func sharedDirs(f serveFlags) []quota.Dir {
+	dirs := []quota.Dir{{Path: f.tmp, Name: jail.TmpDir, Bytes: 128 << 20, Files: 10000}}
+	if !f.skillsReadonly {
+		dirs = append(dirs, quota.Dir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
+	}
+	return dirs
+}
+
+// parseServe reads the command line; what it leaves out is as the settings say.
+func parseServe(args []string, s settings.Settings) (serveFlags, error) {
+	var f serveFlags
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&f.mode, "mode", "", "")
+	fs.StringVar(&f.socket, "socket", "", "")
+	fs.StringVar(&f.deno, "deno", "", "")
+	fs.StringVar(&f.bwrap, "bwrap", "", "")
+	fs.StringVar(&f.ca, "ca", "", "")
+	fs.StringVar(&f.runs, "runs", "", "")
+	fs.StringVar(&f.skills, "skills", "", "")
+	fs.StringVar(&f.tmp, "tmp", "", "")
+	fs.StringVar(&f.state, "state", "", "")
+	fs.StringVar(&f.code, "code", "", "")
+	fs.StringVar(&f.owner, "owner", "", "")
+	fs.IntVar(&f.slots, "slots", s.Slots, "")
+	fs.IntVar(&f.warm, "warm", s.Warm, "")
+	fs.Int64Var(&f.memory, "memory", s.Memory, "")
+	fs.BoolVar(&f.skillsReadonly, "skills-readonly", s.SkillsReadonly, "")
+	err := fs.Parse(args)
+	if err != nil {
+		return f, err
+	}
+	var errs []error
+	if fs.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("serve takes no argument %q", fs.Arg(0)))
+	}
+	if f.mode != embedded && f.mode != container {
+		errs = append(errs, fmt.Errorf("--mode %q: want embedded or container", f.mode))
+	}
+	if f.slots < 1 || f.slots > slot.Max {
+		errs = append(errs, fmt.Errorf("--slots %d: want 1 to %d", f.slots, slot.Max))
+	}
+	if f.warm < 0 || f.warm > f.slots {
+		errs = append(errs, fmt.Errorf("--warm %d: want 0 to the number of slots, %d", f.warm, f.slots))
+	}
+	if f.memory < 128<<20 {
+		errs = append(errs, fmt.Errorf("--memory %d: want at least %d bytes (128 MiB)", f.memory, 128<<20))
+	}
+	for _, p := range []struct {
+		name string
+		path *string
+	}{
+		{"socket", &f.socket}, {"deno", &f.deno}, {"ca", &f.ca}, {"runs", &f.runs}, {"skills", &f.skills},
+		{"tmp", &f.tmp}, {"state", &f.state},
+	} {
+		if *p.path == "" {
+			errs = append(errs, fmt.Errorf("--%s is missing", p.name))
+			continue
+		}
+		abs, err := filepath.Abs(*p.path)
+		errs = append(errs, err)
+		*p.path = abs
+	}
+	if f.code == "" {
+		f.code = filepath.Join(f.state, "code")
+	}
+	if f.code, err = filepath.Abs(f.code); err != nil {
+		errs = append(errs, err)
+	}
+	return f, errors.Join(errs...)
+}
+
+// serve runs until ctx ends.
+func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	s, err := settings.Parse(getenv)
+	if err != nil {
+		return err
+	}
+	f, err := parseServe(args, s)
+	if err != nil {
+		return err
+	}
+	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
+	denoVersion, err := askDeno(ctx, f.deno)
+	if err != nil {
+		return err
+	}
+	// What outlives its parent becomes our child, so that its end can be waited for.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming the reaper of orphans: %w", err)
+	}
+	if err := os.MkdirAll(f.state, 0o711); err != nil {
+		return err
+	}
+	generations, err := generation.Open(filepath.Join(f.state, "generation"))
+	if err != nil {
+		return err
+	}
+	keep, err := output.NewKeep(output.KeepConfig{Dir: f.runs, Inside: jail.RunsDir, From: keepFrom})
+	if err != nil {
+		return err
+	}
+	defer keep.Close()
+	j, owner, err := newJail(f, getenv)
+	if err != nil {
+		return err
+	}
+	socket, err := endpoint.Listen(f.socket, owner)
+	if err != nil {
+		return errors.Join(err, j.Close())
+	}
+	meter, err := quota.New(quota.Config{Dirs: sharedDirs(f), OwnUsers: owner != os.Geteuid()})
+	if err != nil {
+		return errors.Join(err, socket.Close(), j.Close())
+	}
+	defer meter.Close()
+	p := pool.New(pool.Config{
+		Slots: f.slots, Warm: f.warm, Jail: j, Generations: generations, Keep: keep, Quota: meter, CA: f.ca,
+		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, Version: version.Version, Log: log,
+	})
+	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
+	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "deno", denoVersion, "socket", f.socket)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(socket) }()
+	lost := make(chan error, 1)
+	if f.mode == container {
+		go func() { lost <- hold.Lost(ctx) }()
+	}
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	case err = <-lost:
+	}
+	err = errors.Join(err, shutdown(p, server, j, log))
+	if errors.Is(err, hold.ErrLost) && f.owner != "" {
+		log.Error("waiting for sandbox-net to come back", "error", err)
+		hold.Successor(ctx, f.owner)
+	}
+	return err
+}
+
+// shutdownTime bounds the wait for answers under way when sandboxd stops.
+const shutdownTime = 8 * time.Second
+
+// shutdown ends all runs, then the answers about them, then what is left.
+func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger) error {
+	closed := p.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		log.Warn("answers were cut", "error", err)
+	}
+	return errors.Join(closed, j.Close())
+}
+
+// newJail prepares the jail of the mode, and names the user that the socket belongs to.
+func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
+	limits := jail.Limits{
+		Memory: f.memory, Processes: maxProcesses, FileSize: maxFileSize, OpenFiles: maxOpenFiles,
+	}
+	if f.mode == container {
+		j, err := jail.NewContainer(jail.ContainerConfig{
+			Slots: f.slots, Deno: f.deno, CA: f.ca, Work: f.code, Limits: limits,
+		})
+		return j, slot.ServiceUID, err
+	}
+	files, err := slot.Inherited(getenv)
+	if err != nil {
+		return nil, 0, err
+	}
+	netns := map[slot.ID]*os.File{}
+	for _, file := range files {
+		if file.Kind == slot.NetNS {
+			netns[file.Slot] = file.File
+		}
+	}
+	for n := range f.slots {
+		if netns[slot.ID(n)] == nil {
+			return nil, 0, fmt.Errorf("no inherited file %s", slot.FileName(slot.ID(n), slot.NetNS))
+		}
+	}
+	if f.bwrap == "" {
+		if f.bwrap, err = exec.LookPath("bwrap"); err != nil {
+			return nil, 0, errors.New("bubblewrap (bwrap) is not installed")
+		}
+	}
+	j, err := jail.NewEmbedded(jail.EmbeddedConfig{
+		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, CA: f.ca, Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code,
+		SkillsReadonly: f.skillsReadonly, Limits: limits,
+	})
+	return j, dirOwner(f.socket), err
+}
+
+// dirOwner is the user whose directory the socket lies in: the supervisor made it mcp-server's.
+func dirOwner(socket string) int {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Dir(socket), &st); err != nil {
+		return os.Geteuid()
+	}
+	return int(st.Uid)
+}
+
+// askDeno asks the interpreter for its version, e.g. "2.9.6".
+func askDeno(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent"}
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("starting Deno (%s): %w", path, err)
+	}
+	fields := strings.Fields(string(out))
+	if len(fields) < 2 || fields[0] != "deno" {
+		return "", fmt.Errorf("%s is not Deno: it says %.40q", path, out)
+	}
+	return fields[1], nil
+}

@@ -1,0 +1,141 @@
+// Package endpoint is the unix socket on which sandboxd is asked to run code: who reaches it runs code, so it lies in
+// a directory closed to everybody but its owner, and each connection's user is asked of the kernel.
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listen makes the socket as a file of the owner. Its directory must be the owner's and closed to everybody else; one
+// that is missing is made so. A socket left behind by a process that has gone is replaced, one that answers is not.
+func Listen(path string, owner int) (net.Listener, error) {
+	var l net.Listener
+	err := asFileUser(owner, func() error {
+		dir := filepath.Dir(path)
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := closedDir(dir, owner); err != nil {
+			return err
+		}
+		if err := removeStale(path); err != nil {
+			return err
+		}
+		var err error
+		l, err = (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the socket %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// Dial connects to the socket as a file of its directory's owner: the healthcheck is root without the capability to
+// pass a closed directory.
+func Dial(ctx context.Context, path string) (net.Conn, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Dir(path), &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: filepath.Dir(path), Err: err}
+	}
+	owner := os.Geteuid()
+	if owner == 0 {
+		owner = int(st.Uid)
+	}
+	var c net.Conn
+	err := asFileUser(owner, func() error {
+		var err error
+		c, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
+		return err
+	})
+	return c, err
+}
+
+// closedDir checks the directory of the socket.
+func closedDir(dir string, owner int) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: dir, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o077 != 0 || int(st.Uid) != owner {
+		return fmt.Errorf("%s has mode %o and belongs to user %d: want a directory of mode 700 that belongs to user %d",
+			dir, st.Mode&0o7777, st.Uid, owner)
+	}
+	return nil
+}
+
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return errors.New("there is a file that is no socket")
+	}
+	if c, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "unix", path); err == nil {
+		_ = c.Close()
+		return errors.New("another sandboxd answers there")
+	}
+	return os.Remove(path)
+}
+
+// asFileUser calls f with the file system identity of a user, on a thread of its own.
+func asFileUser(uid int, f func() error) error {
+	if uid == os.Geteuid() {
+		return f()
+	}
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		// Both calls tell the value before; a second call tells whether the first one worked.
+		_, _ = unix.SetfsuidRetUid(uid)
+		if now, _ := unix.SetfsuidRetUid(uid); now != uid {
+			result <- fmt.Errorf("becoming user %d for files: not permitted", uid)
+			return
+		}
+		result <- f()
+	}()
+	return <-result
+}
+
+// Peers makes the check of a connection: its process must be of one of the users.
+func Peers(uids ...int) func(net.Conn) error {
+	return func(c net.Conn) error {
+		u, ok := c.(*net.UnixConn)
+		if !ok {
+			return errors.New("no unix socket")
+		}
+		raw, err := u.SyscallConn()
+		if err != nil {
+			return err
+		}
+		var cred *unix.Ucred
+		var credErr error
+		if err := raw.Control(func(fd uintptr) {
+			cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		}); err != nil {
+			return err
+		}
+		if credErr != nil {
+			return fmt.Errorf("asking who connected: %w", credErr)
+		}
+		if !slices.Contains(uids, int(cred.Uid)) {
+			return fmt.Errorf("user %d may not connect", cred.Uid)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,223 @@
+package enter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
+)
+
+// oomScore makes the kernel, when memory is short, end code before anything else.
+const oomScore = "1000"
+
+// umask keeps what code writes from everybody outside the slots' group.
+const umask = 0o007
+
+// Exec carries out the plan and does not return when it succeeds. Its process must be this plan's alone: whatever
+// fails, the process ends.
+func (p Plan) Exec() error {
+	runtime.LockOSThread() // never unlocked: exec makes this thread the process
+	parent := os.Getppid()
+	if p.NetNS >= 0 && !disarm.Off("netns") {
+		if err := unix.Setns(p.NetNS, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("entering the slot's network namespace: %w", err)
+		}
+	}
+	if p.MountNS != 0 {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads share their root directory, which changes
+			return fmt.Errorf("leaving the shared root directory: %w", err)
+		}
+		if err := unix.Setns(p.MountNS, unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("entering the mount namespace: %w", err)
+		}
+	}
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0); err != nil {
+		return fmt.Errorf("setting oom_score_adj: %w", err)
+	}
+	if err := p.limits(); err != nil {
+		return err
+	}
+	syscall.Umask(umask)
+	signal.Ignore(syscall.SIGXFSZ) // a write beyond the file size fails with EFBIG, which code can tell
+	if err := p.become(); err != nil {
+		return err
+	}
+	if os.Getppid() != parent {
+		return errors.New("sandboxd has ended")
+	}
+	if p.Dir != "" {
+		if err := os.Chdir(p.Dir); err != nil {
+			return err
+		}
+	}
+	return p.exec()
+}
+
+func (p Plan) limits() error {
+	for _, l := range []struct {
+		name     string
+		resource int
+		value    uint64
+	}{
+		{"processes", unix.RLIMIT_NPROC, p.Processes},
+		{"file size", unix.RLIMIT_FSIZE, p.FileSize},
+		{"open files", unix.RLIMIT_NOFILE, p.OpenFiles},
+	} {
+		if l.value == 0 {
+			continue
+		}
+		if err := setLimit(l.resource, l.value); err != nil {
+			return fmt.Errorf("limiting %s to %d: %w", l.name, l.value, err)
+		}
+	}
+	return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+}
+
+// setLimit sets both limits. syscall.Setrlimit, not unix.Setrlimit, so that the Go runtime does not put its own
+// original open-files limit back at exec.
+func setLimit(resource int, value uint64) error {
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(resource, &now); err != nil {
+		return err
+	}
+	value = min(value, now.Max)
+	return syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value})
+}
+
+// become gives up the user, the groups and the capabilities, and ties the process to its parent's life.
+func (p Plan) become() error {
+	if p.NoNewPrivs {
+		if err := dropBounding(); err != nil {
+			return err
+		}
+	}
+	if p.GID != 0 {
+		if err := syscall.Setgroups(p.Groups); err != nil {
+			return fmt.Errorf("setting groups: %w", err)
+		}
+		if err := syscall.Setresgid(p.GID, p.GID, p.GID); err != nil {
+			return fmt.Errorf("becoming group %d: %w", p.GID, err)
+		}
+	}
+	if p.UID != 0 {
+		if err := syscall.Setresuid(p.UID, p.UID, p.UID); err != nil {
+			return fmt.Errorf("becoming user %d: %w", p.UID, err)
+		}
+	}
+	if p.NoNewPrivs {
+		if err := dropCapabilities(); err != nil {
+			return err
+		}
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("setting no_new_privs: %w", err)
+		}
+	}
+	// A change of user has cleared what the parent set.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("setting the parent death signal: %w", err)
+	}
+	return nil
+}
+
+// dropBounding empties the bounding set of this thread, so that no program can bring a capability back. That needs
+// CAP_SETPCAP; without it, as in the container, no_new_privs does the same.
+func dropBounding() error {
+	for c := uintptr(0); ; c++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("dropping capability %d for good: %w", c, err)
+		}
+	}
+}
+
+// dropCapabilities empties the other four sets of this thread.
+func dropCapabilities() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clearing ambient capabilities: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("dropping capabilities: %w", err)
+	}
+	return nil
+}
+
+// exec places the seccomp filter, closes every other descriptor, and execs.
+func (p Plan) exec() error {
+	keep := slices.Clone(p.Keep)
+	if p.FilterFD != 0 {
+		if err := filterFile(p.FilterFD); err != nil {
+			return err
+		}
+		keep = append(keep, p.FilterFD)
+	}
+	if err := closeOthers(keep); err != nil {
+		return err
+	}
+	if p.Filter {
+		if err := loadFilter(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Exec(p.Argv[0], p.Argv, p.Env); err != nil {
+		return fmt.Errorf("starting %s: %w", p.Argv[0], err)
+	}
+	return nil
+}
+
+// filterFile puts the encoded filter into an anonymous file at the descriptor.
+func filterFile(fd int) error {
+	code, err := seccomp.Filter()
+	if err != nil {
+		return err
+	}
+	mem, err := unix.MemfdCreate("seccomp", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("making a file for the seccomp filter: %w", err)
+	}
+	if _, err := unix.Pwrite(mem, code, 0); err != nil {
+		return fmt.Errorf("writing the seccomp filter: %w", err)
+	}
+	return unix.Dup3(mem, fd, 0)
+}
+
+// closeOthers marks every descriptor but stdio and those kept to be closed by exec.
+func closeOthers(keep []int) error {
+	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("closing inherited files: %w", err)
+	}
+	for _, fd := range keep {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("keeping descriptor %d: %w", fd, err)
+		}
+	}
+	return nil
+}
+
+// loadFilter installs the filter on this thread; no_new_privs is set.
+func loadFilter() error {
+	code, err := seccomp.Filter()
+	if err != nil {
+		return err
+	}
+	prog := unix.SockFprog{Len: uint16(len(code) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&code[0]))} //nolint:gosec // seccomp(2) takes pointers
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0,
+		uintptr(unsafe.Pointer(&prog))); errno != 0 { //nolint:gosec // as above
+		return fmt.Errorf("loading the seccomp filter: %w", errno)
+	}
+	runtime.KeepAlive(code)
+	return nil
+}

@@ -1,0 +1,122 @@
+// Package enter is the last step before a program of a slot: it makes this process what the program may be, and
+// execs. It runs as a process of its own ("sandboxd enter"), so that nothing it changes touches sandboxd: a thread
+// that did setns never starts a child, and a failed step is the end of the process, never a run with less.
+package enter
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// NoNetNS stands in the place of the descriptor when the process stays in the network namespace it is in.
+const NoNetNS = "-"
+
+// Plan is what to become, and what to exec then. The zero values of its fields leave things as they are.
+type Plan struct {
+	// NetNS is the descriptor of the network namespace to enter, or -1.
+	NetNS int
+	// UID and GID to become; 0: stay. Groups are the supplementary groups.
+	UID, GID int
+	Groups   []int
+	// MountNS, when not 0, is the descriptor of the mount namespace to enter (see Stage).
+	MountNS int
+	// FilterFD, when not 0, is the descriptor on which the program finds the seccomp filter. Filter loads it at once.
+	FilterFD int
+	Filter   bool
+	// Resource limits (setrlimit(2)); 0: unchanged. Core files are always off.
+	Processes, FileSize, OpenFiles uint64
+	// NoNewPrivs sets no_new_privs, and drops every capability.
+	NoNewPrivs bool
+	// Keep lists the descriptors beside 0, 1 and 2 that the program gets.
+	Keep []int
+	// Dir is the working directory.
+	Dir string
+	// Argv is the program and its arguments; Env its whole environment.
+	Argv, Env []string
+}
+
+// Args is the command line of "sandboxd enter" for the plan.
+func (p Plan) Args() []string {
+	args := []string{"enter"}
+	num := func(name string, v int) {
+		if v != 0 {
+			args = append(args, "--"+name, strconv.Itoa(v))
+		}
+	}
+	num("uid", p.UID)
+	num("gid", p.GID)
+	for _, g := range p.Groups {
+		num("group", g)
+	}
+	num("mount-ns", p.MountNS)
+	num("filter-fd", p.FilterFD)
+	if p.Filter {
+		args = append(args, "--filter")
+	}
+	num("processes", int(p.Processes))
+	num("file-size", int(p.FileSize))
+	num("open-files", int(p.OpenFiles))
+	if p.NoNewPrivs {
+		args = append(args, "--no-new-privs")
+	}
+	for _, fd := range p.Keep {
+		num("keep", fd)
+	}
+	if p.Dir != "" {
+		args = append(args, "--dir", p.Dir)
+	}
+	for _, e := range p.Env {
+		args = append(args, "--env", e)
+	}
+	fd := NoNetNS
+	if p.NetNS >= 0 {
+		fd = strconv.Itoa(p.NetNS)
+	}
+	return append(append(args, fd, "--"), p.Argv...)
+}
+
+// Parse is the inverse of Args, for the arguments after "enter".
+func Parse(args []string) (Plan, error) {
+	p := Plan{NetNS: -1}
+	fs := flag.NewFlagSet("enter", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.IntVar(&p.UID, "uid", 0, "")
+	fs.IntVar(&p.GID, "gid", 0, "")
+	ints := func(name string, to *[]int) {
+		fs.Func(name, "", func(s string) error {
+			n, err := strconv.Atoi(s)
+			*to = append(*to, n)
+			return err
+		})
+	}
+	ints("group", &p.Groups)
+	ints("keep", &p.Keep)
+	fs.IntVar(&p.MountNS, "mount-ns", 0, "")
+	fs.IntVar(&p.FilterFD, "filter-fd", 0, "")
+	fs.BoolVar(&p.Filter, "filter", false, "")
+	fs.Uint64Var(&p.Processes, "processes", 0, "")
+	fs.Uint64Var(&p.FileSize, "file-size", 0, "")
+	fs.Uint64Var(&p.OpenFiles, "open-files", 0, "")
+	fs.BoolVar(&p.NoNewPrivs, "no-new-privs", false, "")
+	fs.StringVar(&p.Dir, "dir", "", "")
+	fs.Func("env", "", func(s string) error { p.Env = append(p.Env, s); return nil })
+	if err := fs.Parse(args); err != nil {
+		return p, fmt.Errorf("enter: %w", err)
+	}
+	rest := fs.Args()
+	if len(rest) < 3 || rest[1] != "--" {
+		return p, errors.New("enter: want FD -- ARGV, where FD is a descriptor or " + NoNetNS)
+	}
+	if rest[0] != NoNetNS {
+		fd, err := strconv.Atoi(rest[0])
+		if err != nil || fd < 3 {
+			return p, fmt.Errorf("enter: %q is no descriptor of a network namespace", rest[0])
+		}
+		p.NetNS = fd
+	}
+	p.Argv = rest[2:]
+	return p, nil
+}

@@ -1,0 +1,130 @@
+package enter
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// StageDir is where staged sources are mounted. The directory exists everywhere, and what it hides is hidden only in
+// the stage's mount namespace.
+const StageDir = "/tmp"
+
+// Bind is one staged source.
+type Bind struct{ Name, Source string }
+
+// Stage puts this process into a new mount namespace in which every source is found at StageDir/<name>. It is how
+// bubblewrap, already without privilege, reaches files below directories that are closed to the slots. Made once, the
+// namespace lives as long as a descriptor of it. Every source is opened before StageDir is covered, so that sources
+// below it are found. It must be called on a locked thread of a process made for it.
+func Stage(binds []Bind) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("making a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	fds := make([]int, len(binds))
+	for i, b := range binds {
+		fd, err := unix.Open(b.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("opening %s: %w", b.Source, err)
+		}
+		fds[i] = fd
+	}
+	if err := unix.Mount("stage", StageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=64k"); err != nil {
+		return fmt.Errorf("mounting a tmpfs on %s: %w", StageDir, err)
+	}
+	for i, b := range binds {
+		if err := bind(fds[i], filepath.Join(StageDir, b.Name)); err != nil {
+			return fmt.Errorf("staging %s: %w", b.Source, err)
+		}
+		_ = unix.Close(fds[i])
+	}
+	return nil
+}
+
+// bind mounts an open file or directory on a new path.
+func bind(fd int, path string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return err
+		}
+	} else if err := os.WriteFile(path, nil, 0o444); err != nil {
+		return err
+	}
+	return unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), path, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+// NewStage has a process ("sandboxd stage") make a stage, and returns the descriptor of its mount namespace.
+func NewStage(binds []Bind) (*os.File, error) {
+	args := []string{"stage"}
+	for _, b := range binds {
+		args = append(args, b.Name+"="+b.Source)
+	}
+	cmd := exec.Command("/proc/self/exe", args...) //nolint:noctx // it ends when stdin does
+	cmd.Args[0] = "sandboxd"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var said strings.Builder
+	cmd.Stderr = &said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting sandboxd stage: %w", err)
+	}
+	var thread int
+	_, err = fmt.Fscanln(out, &thread)
+	var ns *os.File
+	if err == nil {
+		ns, err = os.Open(fmt.Sprintf("/proc/%d/task/%d/ns/mnt", cmd.Process.Pid, thread))
+	}
+	_ = in.Close()
+	if waited := cmd.Wait(); err == nil {
+		err = waited
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making the stage: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return ns, nil
+}
+
+// ServeStage is "sandboxd stage": it makes the stage, says which thread is in it, and waits until it has been
+// taken.
+func ServeStage(args []string, in io.Reader, out io.Writer) error {
+	runtime.LockOSThread()
+	var binds []Bind
+	for _, a := range args {
+		name, source, ok := strings.Cut(a, "=")
+		if !ok || name == "" || strings.ContainsAny(name, "/.") {
+			return errors.New("stage: want NAME=PATH")
+		}
+		binds = append(binds, Bind{name, source})
+	}
+	if err := Stage(binds); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out, unix.Gettid()); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, in)
+	return err
+}

@@ -1,0 +1,82 @@
+// Package generation counts leases. Numbers only grow, also across restarts and crashes of sandboxd, so that a message
+// of an older lease never acts on a newer one.
+package generation
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// block is how many numbers one write to disk reserves. A restart skips what was left of its block.
+const block = 1000
+
+// Counter gives out generations. It is safe for concurrent use.
+type Counter struct {
+	path string
+
+	mu          sync.Mutex
+	last, limit uint64 // given out; reserved on disk
+}
+
+// Open reads the counter's file, which is made when there is none. An unreadable file is an error: starting again
+// from 1 would let an old message act on a new lease.
+func Open(path string) (*Counter, error) {
+	c := &Counter{path: path}
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the last generation: %w", err)
+	}
+	if err == nil {
+		if c.last, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err != nil {
+			return nil, fmt.Errorf("%s holds no generation: %q", path, data)
+		}
+	}
+	c.limit = c.last
+	return c, c.reserve()
+}
+
+// Next is a number greater than all before.
+func (c *Counter) Next() (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == c.limit {
+		if err := c.reserve(); err != nil {
+			return 0, err
+		}
+	}
+	c.last++
+	return c.last, nil
+}
+
+// Last is the newest number given out, or reserved before this start.
+func (c *Counter) Last() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// reserve writes the next limit, so that it is on disk before any number up to it is given out.
+func (c *Counter) reserve() error {
+	next := c.limit + block
+	f, err := os.CreateTemp(filepath.Dir(c.path), ".generation-*")
+	if err != nil {
+		return fmt.Errorf("reserving generations: %w", err)
+	}
+	_, err = f.WriteString(strconv.FormatUint(next, 10) + "\n")
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), c.path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("reserving generations: %w", err)
+	}
+	c.limit = next
+	return nil
+}

@@ -1,0 +1,144 @@
+// Package interp runs one interpreter once: started ahead of time, it waits in its slot until it gets code, and ends
+// with it.
+package interp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+)
+
+// upDeadline bounds the time in which an interpreter must be up.
+const upDeadline = 20 * time.Second
+
+// Interpreter is one Deno process in a slot.
+type Interpreter struct {
+	inmate jail.Inmate
+	in     *os.File // write end of its standard input
+	out    *os.File // read ends
+	err    *os.File
+
+	up      chan struct{} // closed when it waits for code, or has failed
+	failure error         // valid after up
+	cleanup sync.Once
+}
+
+// Start starts an interpreter in the seat. It does not wait until it is up.
+func Start(j jail.Jail, seat jail.Seat) (*Interpreter, error) {
+	var files [6]*os.File
+	for i := 0; i < len(files); i += 2 {
+		var err error
+		if files[i], files[i+1], err = os.Pipe(); err != nil { //nolint:gosec // there are six
+			closeAll(files[:i])
+			return nil, fmt.Errorf("making pipes: %w", err)
+		}
+	}
+	theirs := jail.Stdio{In: files[0], Out: files[3], Err: files[5]}
+	inmate, err := j.Start(seat, theirs)
+	closeAll([]*os.File{theirs.In, theirs.Out, theirs.Err})
+	ours := []*os.File{files[1], files[2], files[4]}
+	if err != nil {
+		closeAll(ours)
+		return nil, err
+	}
+	p := &Interpreter{inmate: inmate, in: ours[0], out: ours[1], err: ours[2], up: make(chan struct{})}
+	go p.awaitUp()
+	return p, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// awaitUp reads the byte that says the interpreter waits, and has the kernel say that it is shut in.
+func (p *Interpreter) awaitUp() {
+	defer close(p.up)
+	_ = p.out.SetReadDeadline(time.Now().Add(upDeadline))
+	var b [1]byte
+	_, err := io.ReadFull(p.out, b[:])
+	_ = p.out.SetReadDeadline(time.Time{})
+	if err == nil && b[0] != runner.ReadyByte {
+		err = fmt.Errorf("the interpreter said %q first", b)
+	}
+	if err == nil {
+		err = p.inmate.Check()
+	}
+	if err != nil {
+		p.inmate.Kill()
+		p.failure = fmt.Errorf("starting an interpreter: %w%s", err, p.complaint())
+	}
+}
+
+// complaint is what a failed interpreter printed.
+func (p *Interpreter) complaint() string {
+	_ = p.err.SetReadDeadline(time.Now().Add(time.Second))
+	data, _ := io.ReadAll(io.LimitReader(p.err, 4<<10))
+	if text := strings.TrimSpace(string(bytes.ToValidUTF8(data, []byte("?")))); text != "" {
+		return ": " + text
+	}
+	return ""
+}
+
+// Up is closed when the interpreter waits for code or has failed; Failure then tells which.
+func (p *Interpreter) Up() <-chan struct{} { return p.up }
+
+// Failure is why the interpreter never came up, nil when it did. Valid after Up.
+func (p *Interpreter) Failure() error { return p.failure }
+
+// Ended is closed when the interpreter has ended and nothing of it is alive.
+func (p *Interpreter) Ended() <-chan struct{} { return p.inmate.Done() }
+
+// Kill ends the interpreter.
+func (p *Interpreter) Kill() { p.inmate.Kill() }
+
+// Close kills the interpreter, waits for its end, and removes its private files. The error is of something that could
+// not be ended: the slot must not be used again.
+func (p *Interpreter) Close() error {
+	p.inmate.Kill()
+	<-p.inmate.Done()
+	<-p.up
+	var err error
+	p.cleanup.Do(func() {
+		closeAll([]*os.File{p.in, p.out, p.err})
+		err = p.inmate.Remove()
+	})
+	return errors.Join(p.inmate.Status().Leftover, err)
+}
+
+// ErrNotSent says that the interpreter ended before it got the code: another one may be tried.
+var ErrNotSent = errors.New("the interpreter ended before it got the code")
+
+// send hands over the code.
+func (p *Interpreter) send(ctx context.Context, code []byte) error {
+	select {
+	case <-p.up:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if p.failure != nil {
+		return p.failure
+	}
+	// Not by the pipe: others of the sandbox may hold its other end.
+	if s, err := proc.ReadStatus(p.inmate.Main()); err != nil || !s.Alive() {
+		return ErrNotSent
+	}
+	if err := p.inmate.WriteMain(code); err != nil {
+		return fmt.Errorf("writing the code: %w", err)
+	}
+	if _, err := p.in.Write([]byte{runner.GoByte}); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	return p.in.Close()
+}

@@ -1,0 +1,211 @@
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+)
+
+// boxed is one bubblewrap sandbox: bwrap outside, bwrap as process 1 of the pid namespace, and the interpreter.
+type boxed struct {
+	jail  *Embedded
+	slot  slot.ID
+	dir   string
+	outer *os.Process
+	main  int
+
+	told chan struct{} // closed when init is known, or never will be
+	init int           // pid of process 1 of the pid namespace, as seen from here; 0: none was made
+	pin  int           // pidfd of init, valid when init is not 0
+
+	done   chan struct{}
+	status Status
+}
+
+// listen waits for bubblewrap to say who process 1 is.
+func (b *boxed) listen(r *os.File) {
+	defer close(b.told)
+	defer r.Close()
+	var info struct {
+		Child int `json:"child-pid"`
+	}
+	if json.NewDecoder(r).Decode(&info) != nil || info.Child == 0 {
+		return
+	}
+	// The pid cannot have been given to another process yet: nobody has waited for it. Its parent bwrap does so only
+	// when it ends, and from then on we are the parent (PR_SET_CHILD_SUBREAPER).
+	fd, err := unix.PidfdOpen(info.Child, 0)
+	if err != nil {
+		return
+	}
+	b.init, b.pin = info.Child, fd
+}
+
+// killDeadline bounds how long the kernel may take to end a pid namespace.
+const killDeadline = 10 * time.Second
+
+// wait sees bubblewrap end, and ends the pid namespace.
+func (b *boxed) wait() {
+	defer close(b.done)
+	state, err := b.outer.Wait()
+	<-b.told // bwrap has ended: so has its end of the pipe
+	if b.init != 0 {
+		_ = unix.PidfdSendSignal(b.pin, unix.SIGKILL, nil, 0)
+		b.status.Leftover = pidfdGone(b.pin, killDeadline)
+		_ = unix.Close(b.pin)
+	}
+	if err != nil {
+		b.status.Leftover = errors.Join(b.status.Leftover, err)
+		return
+	}
+	ws := state.Sys().(syscall.WaitStatus)
+	b.status.Code = ws.ExitStatus()
+	if ws.Signaled() {
+		b.status.Signal = int(ws.Signal())
+		b.status.Code = 128 + b.status.Signal
+	} else if b.status.Code > 128 && b.status.Code < 128+65 {
+		b.status.Signal = b.status.Code - 128 // how bubblewrap passes a signal on
+	}
+	b.status.add(state.SysUsage().(*syscall.Rusage))
+	// Where bubblewrap ended before it had waited for process 1, we are its parent now.
+	var usage syscall.Rusage
+	if b.init != 0 && b.status.Leftover == nil {
+		if pid, _ := syscall.Wait4(b.init, nil, 0, &usage); pid == b.init {
+			b.status.add(&usage)
+		}
+	}
+}
+
+// add counts a process, with those it had waited for.
+func (s *Status) add(u *syscall.Rusage) {
+	s.CPU += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	s.MaxRSS = max(s.MaxRSS, u.Maxrss<<10)
+}
+
+// pidfdGone waits until the process has ended. For process 1 of a pid namespace the kernel lets that happen only
+// after every other process of the namespace has ended.
+func pidfdGone(fd int, limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return errors.New("the sandbox's process 1 does not end")
+		}
+		n, err := unix.Poll(fds, int(left.Milliseconds())+1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("waiting for the sandbox to end: %w", err)
+		}
+		if n == 1 {
+			return nil
+		}
+	}
+}
+
+func (b *boxed) Main() int             { return b.main }
+func (b *boxed) Done() <-chan struct{} { return b.done }
+func (b *boxed) Status() Status        { return b.status }
+func (b *boxed) Remove() error         { return os.RemoveAll(b.dir) }
+
+// WriteMain implements Inmate.
+func (b *boxed) WriteMain(code []byte) error {
+	return os.WriteFile(filepath.Join(b.dir, MainFile), code, 0o644)
+}
+
+// startDeadline bounds the time in which bubblewrap must have said who process 1 is.
+const startDeadline = 5 * time.Second
+
+// Kill implements Inmate: it ends bubblewrap; process 1 dies with it (--die-with-parent), and wait makes sure. Ended
+// before it has said who process 1 is, it could leave one behind that nobody knows.
+func (b *boxed) Kill() {
+	select {
+	case <-b.told:
+	case <-time.After(startDeadline):
+	}
+	select {
+	case <-b.done:
+		return
+	default:
+	}
+	_ = b.outer.Kill()
+}
+
+// Check implements Inmate.
+func (b *boxed) Check() error {
+	<-b.told
+	if b.init == 0 {
+		return errors.New("bubblewrap did not start")
+	}
+	children, err := proc.Children(b.init)
+	if err != nil {
+		return fmt.Errorf("looking for the interpreter: %w", err)
+	}
+	if len(children) != 1 {
+		return fmt.Errorf("the sandbox has %d processes, want 1", len(children))
+	}
+	pid := children[0]
+	if err := b.checkNamespaces(pid); err != nil {
+		return err
+	}
+	s, err := proc.ReadStatus(pid)
+	if err != nil {
+		return err
+	}
+	uid, gid := os.Geteuid(), os.Getegid()
+	if b.jail.ownUIDs {
+		uid, gid = b.slot.UID(), slot.GroupID
+	}
+	if err := checkStatus(s, uid, gid); err != nil {
+		return err
+	}
+	if s.Bounding != 0 {
+		return fmt.Errorf("capabilities can come back (bounding set %x)", s.Bounding)
+	}
+	if s.Seccomp != 2 {
+		return errors.New("no seccomp filter is loaded")
+	}
+	if n := b.jail.cfg.Limits.Processes; n != 0 && !b.jail.ownUIDs {
+		// An ordinary user's slots share the user's count of processes outside, so the limit is set here, inside,
+		// where the count is the sandbox's own.
+		if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
+			return fmt.Errorf("limiting processes: %w", err)
+		}
+	}
+	b.main = pid
+	return nil
+}
+
+// checkNamespaces: the network namespace is the slot's, and no other one is ours.
+func (b *boxed) checkNamespaces(pid int) error {
+	ns, err := proc.Namespace(pid, "net")
+	if err != nil {
+		return err
+	}
+	if ns != b.jail.netns[b.slot] && !disarm.Off("netns") {
+		return fmt.Errorf("the network namespace is %d, want slot %d's %d", ns, b.slot, b.jail.netns[b.slot])
+	}
+	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
+		inside, err := proc.Namespace(pid, kind)
+		if err != nil {
+			return err
+		}
+		ours, err := proc.Namespace(os.Getpid(), kind)
+		if err != nil {
+			return err
+		}
+		if inside == ours {
+			return fmt.Errorf("the %s namespace is sandboxd's own", kind)
+		}
+	}
+	return nil
+}

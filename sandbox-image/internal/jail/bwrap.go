@@ -1,0 +1,85 @@
+package jail
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+)
+
+// Where things are inside a bubblewrap sandbox.
+const (
+	denoPath = "/usr/bin/deno"
+	caPath   = "/etc/codeforge/ca.pem"
+	denoDir  = "/deno"
+	// denoDirSize bounds the private DENO_DIR (localStorage, transpiled modules), in bytes.
+	denoDirSize = 64 << 20
+)
+
+// Names of the staged sources (see enter.Stage). Those of files that are replaced are directories.
+const (
+	stageDeno   = "deno"
+	stageCA     = "ca"
+	stageWork   = "work"
+	stageTmp    = "tmp"
+	stageSkills = "skills"
+	stageRuns   = "runs"
+
+	resolvName = "resolv.conf"
+)
+
+// bwrapPlan is everything the argv depends on.
+type bwrapPlan struct {
+	bwrap          string
+	uid, gid       int
+	net            []string
+	tz             string
+	memory         int64
+	skillsReadonly bool
+	libraries      []library
+	infoFD         int
+	filterFD       int
+	// ca and code are names in their staged directories.
+	ca, code string
+}
+
+// library is one file the dynamic loader needs, at its path inside, staged under a name.
+type library struct{ path, name string }
+
+// argv is the command line of bubblewrap. The sandbox sees nothing of the host but what is bound here: the
+// interpreter, the C library's files, the CA, a resolv.conf, and the run's directories.
+func (p bwrapPlan) argv() []string {
+	a := []string{
+		p.bwrap,
+		"--unshare-user", "--uid", strconv.Itoa(p.uid), "--gid", strconv.Itoa(p.gid),
+		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+		"--hostname", "codeforge",
+		"--cap-drop", "ALL", "--disable-userns", "--new-session", "--die-with-parent", "--clearenv",
+		"--seccomp", strconv.Itoa(p.filterFD), "--info-fd", strconv.Itoa(p.infoFD),
+	}
+	for _, e := range environ(denoDir, p.tz) {
+		name, value, _ := strings.Cut(e, "=")
+		a = append(a, "--setenv", name, value)
+	}
+	bind := func(how, name, to string) { a = append(a, how, path.Join(enter.StageDir, name), to) }
+	bind("--ro-bind", stageDeno, denoPath)
+	for _, l := range p.libraries {
+		bind("--ro-bind", l.name, l.path)
+	}
+	bind("--ro-bind", path.Join(stageCA, p.ca), caPath)
+	bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")
+	bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)
+	bind("--ro-bind", stageRuns, RunsDir)
+	if p.skillsReadonly {
+		bind("--ro-bind", stageSkills, SkillsDir)
+	} else {
+		bind("--bind", stageSkills, SkillsDir)
+	}
+	bind("--bind", stageTmp, TmpDir)
+	a = append(a,
+		"--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir,
+		"--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/",
+		"--chdir", TmpDir, "--", denoPath)
+	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
+}

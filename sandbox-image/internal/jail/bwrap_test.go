@@ -1,0 +1,92 @@
+package jail
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// golden compares an argv, one argument a line; an option's values share its line.
+func golden(t *testing.T, name string, argv []string) {
+	t.Helper()
+	var b strings.Builder
+	for i, a := range argv {
+		if i > 0 && (strings.HasPrefix(a, "-") || a == "run") {
+			b.WriteString("\n")
+		} else if i > 0 {
+			b.WriteString(" ")
+		}
+		b.WriteString(a)
+	}
+	b.WriteString("\n")
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || string(want) != b.String() {
+		t.Errorf("%s (%v):\n%s", name, err, b.String())
+	}
+}
+
+func TestArgv(t *testing.T) {
+	p := bwrapPlan{
+		bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, net: []string{"*.example.com", "api.example.org"}, tz: "UTC",
+		memory: 1 << 30, infoFD: infoFD, filterFD: filterFD, ca: "ca.pem", code: "slot3-1",
+		libraries: []library{{"/lib64/ld-linux-x86-64.so.2", "lib0"}, {"/lib/x86_64-linux-gnu/libc.so.6", "lib1"}},
+	}
+	golden(t, "bwrap", p.argv())
+	p.net, p.skillsReadonly = nil, true
+	golden(t, "bwrap-closed", p.argv())
+}
+
+func TestContainerPlan(t *testing.T) {
+	c := &Container{cfg: ContainerConfig{
+		Slots: 8, Deno: "/usr/local/bin/deno", CA: "/etc/codeforge/ca/ca.pem", Work: "/code",
+		Limits: Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024},
+	}}
+	plan := c.plan(Seat{Slot: slot.ID(3), Net: []string{"*"}, TZ: "UTC"})
+	golden(t, "container", plan.Args())
+	back, err := enter.Parse(plan.Args()[1:])
+	if err != nil || strings.Join(back.Args(), " ") != strings.Join(plan.Args(), " ") {
+		t.Errorf("%v %v", back.Args(), err)
+	}
+}
+
+// Without hosts there must be no --allow-net at all: without a value it would allow everything.
+func TestNoHostsMeansNoPermission(t *testing.T) {
+	for _, a := range denoArgs("/code", nil, "/ca.pem", 1<<30) {
+		if strings.HasPrefix(a, "--allow-net") {
+			t.Error(a)
+		}
+	}
+}
+
+func TestMapHolds(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{"         0          0 4294967295\n", true},
+		{"         0       1000          1\n", false},
+		{"0 1000 1\n1 100000 65536\n", true},
+		{"0 1000 1\n1 100000 20099\n", true},
+		{"0 1000 1\n1 100000 20098\n", false},
+		{"20001 1 100000\n", false},
+		{"", false},
+		{"garbage\n", false},
+	} {
+		if got := mapHolds(c.text, 20000, 20099); got != c.want {
+			t.Errorf("%q: %v", c.text, got)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+)
+
+// BasePrivateGroup is the private group of slot 0. It alone may read the slot's code and write its DENO_DIR; sandboxd
+// is in all of them, so that it can give files to a slot without CAP_CHOWN.
+const BasePrivateGroup = 21000
+
+// ContainerConfig says what a slot of the container is made of.
+type ContainerConfig struct {
+	Slots int
+	Deno  string
+	CA    string
+	// Work is a directory for private files, made anew. Slots must be able to reach it.
+	Work   string
+	Limits Limits
+}
+
+// Container is the jail of uids in one container. sandboxd is process 1 there, with SETUID, SETGID and KILL only.
+type Container struct{ cfg ContainerConfig }
+
+// NewContainer prepares the jail: it joins the slots' groups and makes their directories.
+func NewContainer(cfg ContainerConfig) (*Container, error) {
+	groups := []int{slot.GroupID}
+	for n := range cfg.Slots {
+		groups = append(groups, BasePrivateGroup+n)
+	}
+	if err := syscall.Setgroups(groups); err != nil {
+		return nil, fmt.Errorf("joining the slots' groups: %w", err)
+	}
+	c := &Container{cfg: cfg}
+	if err := os.MkdirAll(cfg.Work, 0o711); err != nil {
+		return nil, err
+	}
+	for n := range cfg.Slots {
+		if err := c.clear(slot.ID(n)); err != nil {
+			return nil, fmt.Errorf("clearing slot %d: %w", n, err)
+		}
+	}
+	return c, nil
+}
+
+func (c *Container) dir(id slot.ID) string { return filepath.Join(c.cfg.Work, strconv.Itoa(int(id))) }
+
+// clear removes a slot's private files. What the slot's user made unreadable is removed as that user.
+func (c *Container) clear(id slot.ID) error {
+	dir := c.dir(id)
+	err := os.RemoveAll(dir)
+	if errors.Is(err, os.ErrPermission) {
+		if err = asSlot(id, "wipe", filepath.Join(dir, "deno")); err == nil {
+			err = os.RemoveAll(dir)
+		}
+	}
+	return err
+}
+
+// asSlot runs "sandboxd wipe" or "sandboxd reap" as the slot's user.
+func asSlot(id slot.ID, command string, args ...string) error {
+	plan := enter.Plan{
+		NetNS: -1, UID: id.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(id)}, NoNewPrivs: true,
+		Dir: "/", Argv: append([]string{"/proc/self/exe", command}, args...),
+	}
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+		Files: []*os.File{nil, nil, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("starting %s as slot %d: %w", command, id, err)
+	}
+	state, err := p.Wait()
+	if err != nil {
+		return err
+	}
+	if !state.Success() {
+		return fmt.Errorf("%s as slot %d: %s", command, id, state)
+	}
+	return nil
+}
+
+// prepare makes the slot's directory: code readable by the slot alone, and a DENO_DIR it can write.
+func (c *Container) prepare(id slot.ID) error {
+	if err := c.clear(id); err != nil {
+		return err
+	}
+	dir, group := c.dir(id), BasePrivateGroup+int(id)
+	for _, d := range []struct {
+		path string
+		mode os.FileMode
+	}{{dir, 0o750}, {filepath.Join(dir, "deno"), 0o770 | os.ModeSetgid}} {
+		if err := os.Mkdir(d.path, 0o700); err != nil {
+			return err
+		}
+		if err := os.Chown(d.path, -1, group); err != nil {
+			return err
+		}
+		if err := os.Chmod(d.path, d.mode); err != nil {
+			return err
+		}
+	}
+	return c.write(id, WarmFile, runner.Warm)
+}
+
+// write puts a file where only the slot can read it.
+func (c *Container) write(id slot.ID, name string, data []byte) error {
+	f, err := os.OpenFile(filepath.Join(c.dir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Chown(-1, BasePrivateGroup+int(id)), f.Chmod(0o640), f.Close())
+}
+
+// plan is the whole of what one interpreter becomes.
+func (c *Container) plan(seat Seat) enter.Plan {
+	dir := c.dir(seat.Slot)
+	l := c.cfg.Limits
+	return enter.Plan{
+		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
+		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
+		NoNewPrivs: true, Filter: true, Dir: TmpDir,
+		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory)...),
+		Env:  environ(filepath.Join(dir, "deno"), seat.TZ),
+	}
+}
+
+// Start implements Jail.
+func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
+	if err := c.prepare(seat.Slot); err != nil {
+		return nil, fmt.Errorf("preparing slot %d: %w", seat.Slot, err)
+	}
+	plan := c.plan(seat)
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting an interpreter: %w", err)
+	}
+	t := &tenant{jail: c, slot: seat.Slot, root: p, done: make(chan struct{})}
+	go t.wait()
+	return t, nil
+}
+
+// Close removes the private files.
+func (c *Container) Close() error {
+	var errs []error
+	for n := range c.cfg.Slots {
+		errs = append(errs, c.clear(slot.ID(n)))
+	}
+	return errors.Join(errs...)
+}
+
+// tenant is one interpreter that runs as the slot's user.
+type tenant struct {
+	jail *Container
+	slot slot.ID
+	root *os.Process
+	main int
+
+	done   chan struct{}
+	status Status
+}
+
+// wait sees the interpreter end, and ends everything else of its user.
+func (t *tenant) wait() {
+	defer close(t.done)
+	state, err := t.root.Wait()
+	if err == nil {
+		ws := state.Sys().(syscall.WaitStatus)
+		t.status.Code = ws.ExitStatus()
+		if ws.Signaled() {
+			t.status.Signal = int(ws.Signal())
+			t.status.Code = 128 + t.status.Signal
+		}
+		t.status.add(state.SysUsage().(*syscall.Rusage))
+	}
+	t.status.Leftover = errors.Join(err, sweep(t.slot))
+}
+
+// sweep ends every process of the slot's user, until there is none.
+func sweep(id slot.ID) error {
+	var last error
+	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		none, err := empty(id)
+		if err != nil {
+			return err
+		}
+		if none {
+			return reapAdopted(id)
+		}
+		// As the user itself kill(-1) ends all of them at once: signals sent one by one lose against a fork bomb. What
+		// it ends may also end it first.
+		last = asSlot(id, "reap")
+	}
+	return errors.Join(fmt.Errorf("processes of slot %d do not end", id), last)
+}
+
+// empty reports whether the slot's user has no process. A look at /proc takes time, in which a process can start
+// another one where the look has been already, and end: so it counts only if none was started meanwhile.
+func empty(id slot.ID) (bool, error) {
+	for range 3 {
+		before, err := proc.LastPID()
+		if err != nil {
+			return false, err
+		}
+		pids, err := proc.OfUser(id.UID())
+		if err != nil {
+			return false, err
+		}
+		if len(pids) > 0 {
+			return false, nil
+		}
+		after, err := proc.LastPID()
+		if err != nil || before == after {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// reapAdopted waits for the dead processes of the slot's user that process 1 was given when their parents died. Those
+// it started itself have been waited for already.
+func reapAdopted(id slot.ID) error {
+	pids, err := proc.Children(os.Getpid())
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		s, err := proc.ReadStatus(pid)
+		if err == nil && s.UID[0] == id.UID() && !s.Alive() {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+	return nil
+}
+
+func (t *tenant) Main() int             { return t.main }
+func (t *tenant) Done() <-chan struct{} { return t.done }
+func (t *tenant) Status() Status        { return t.status }
+func (t *tenant) Remove() error         { return t.jail.clear(t.slot) }
+
+// WriteMain implements Inmate.
+func (t *tenant) WriteMain(code []byte) error { return t.jail.write(t.slot, MainFile, code) }
+
+// Kill implements Inmate. The rest of the user's processes end in wait.
+func (t *tenant) Kill() { _ = t.root.Kill() }
+
+// Check implements Inmate.
+func (t *tenant) Check() error {
+	pid := t.root.Pid
+	s, err := proc.ReadStatus(pid)
+	if err != nil {
+		return err
+	}
+	if err := checkStatus(s, t.slot.UID(), slot.GroupID); err != nil {
+		return err
+	}
+	if want := []int{BasePrivateGroup + int(t.slot)}; !slices.Equal(s.Groups, want) {
+		return fmt.Errorf("the interpreter is in the groups %v, want %v", s.Groups, want)
+	}
+	if s.Seccomp != 2 {
+		return errors.New("no seccomp filter is loaded")
+	}
+	pids, err := proc.OfUser(t.slot.UID())
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(pids, []int{pid}) {
+		return fmt.Errorf("user %d has the processes %v, want only the interpreter %d", t.slot.UID(), pids, pid)
+	}
+	t.main = pid
+	return nil
+}

@@ -1,0 +1,226 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+)
+
+// Descriptors of "sandboxd enter": the first ones it inherits, then the filter it makes.
+const (
+	netnsFD  = 3
+	infoFD   = 4
+	mountFD  = 5
+	filterFD = 6
+)
+
+// EmbeddedConfig says what an embedded sandbox is made of. Every path is the host's.
+type EmbeddedConfig struct {
+	// NetNS holds the network namespace of each slot.
+	NetNS map[slot.ID]*os.File
+	// Bwrap and Deno are the programs.
+	Bwrap, Deno string
+	// CA, Runs, Skills and Tmp are bound into the sandbox; Work is a directory for private files, made anew.
+	CA, Runs, Skills, Tmp, Work string
+	SkillsReadonly              bool
+	Limits                      Limits
+}
+
+// Embedded is the jail of bubblewrap sandboxes.
+type Embedded struct {
+	cfg   EmbeddedConfig
+	netns map[slot.ID]uint64 // inodes
+	libs  []library
+	stage *os.File // the mount namespace with what sandboxes are made of
+	// ownUIDs: this process may become the slots' users. An ordinary user's slots share the user's uid.
+	ownUIDs bool
+
+	mu  sync.Mutex
+	seq int
+}
+
+const resolvConf = "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n"
+
+// NewEmbedded prepares the jail.
+func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
+	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}}
+	own, err := netnsInode("/proc/self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	for id, f := range cfg.NetNS {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			return nil, fmt.Errorf("looking at the network namespace of slot %d: %w", id, err)
+		}
+		if st.Ino == own {
+			return nil, fmt.Errorf("the network namespace of slot %d is sandboxd's own", id)
+		}
+		e.netns[id] = st.Ino
+		unix.CloseOnExec(int(f.Fd()))
+	}
+	libs, binds, err := libraries(cfg.Deno)
+	if err != nil {
+		return nil, err
+	}
+	e.libs = libs
+	if e.ownUIDs, err = canBecomeSlots(); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(cfg.Work); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Work, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(e.resolv(), []byte(resolvConf), 0o644); err != nil {
+		return nil, err
+	}
+	if err := e.shareDirs(); err != nil {
+		return nil, err
+	}
+	e.stage, err = enter.NewStage(append([]enter.Bind{
+		{Name: stageDeno, Source: cfg.Deno}, {Name: stageCA, Source: filepath.Dir(cfg.CA)},
+		{Name: stageWork, Source: cfg.Work}, {Name: stageRuns, Source: cfg.Runs},
+		{Name: stageSkills, Source: cfg.Skills}, {Name: stageTmp, Source: cfg.Tmp},
+	}, binds...))
+	return e, err
+}
+
+func (e *Embedded) resolv() string { return filepath.Join(e.cfg.Work, resolvName) }
+
+func netnsInode(path string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, fmt.Errorf("looking at %s: %w", path, err)
+	}
+	return st.Ino, nil
+}
+
+// canBecomeSlots reports whether the slots' uids and their group exist in this user namespace, and are ours to take.
+func canBecomeSlots() (bool, error) {
+	if os.Geteuid() != 0 {
+		return false, nil
+	}
+	for _, m := range []struct {
+		path        string
+		first, last int
+	}{
+		{"/proc/self/uid_map", slot.BaseUID, slot.BaseUID + slot.Max - 1},
+		{"/proc/self/gid_map", slot.GroupID, slot.GroupID},
+	} {
+		data, err := os.ReadFile(m.path)
+		if err != nil {
+			return false, err
+		}
+		if !mapHolds(string(data), m.first, m.last) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// mapHolds reports whether one line of an id map (user_namespaces(7)) holds all ids from first to last.
+func mapHolds(text string, first, last int) bool {
+	for line := range strings.Lines(text) {
+		var inside, outside, count int
+		if n, _ := fmt.Sscan(line, &inside, &outside, &count); n == 3 && inside <= first && last-inside < count {
+			return true
+		}
+	}
+	return false
+}
+
+// shareDirs makes /tmp and /skills what the slots' group can use.
+func (e *Embedded) shareDirs() error {
+	if err := os.Chmod(e.cfg.Tmp, 0o777|os.ModeSticky); err != nil {
+		return err
+	}
+	if !e.ownUIDs || e.cfg.SkillsReadonly {
+		return nil
+	}
+	if err := os.Chown(e.cfg.Skills, -1, slot.GroupID); err != nil {
+		return err
+	}
+	return os.Chmod(e.cfg.Skills, 0o775|os.ModeSetgid)
+}
+
+// Close removes the private files.
+func (e *Embedded) Close() error { return errors.Join(e.stage.Close(), os.RemoveAll(e.cfg.Work)) }
+
+// codeDir makes a fresh directory for one interpreter, with warm.ts in it.
+func (e *Embedded) codeDir(id slot.ID) (string, error) {
+	e.mu.Lock()
+	e.seq++
+	dir := filepath.Join(e.cfg.Work, fmt.Sprintf("slot%d-%d", id, e.seq))
+	e.mu.Unlock()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, WarmFile), runner.Warm, 0o644)
+}
+
+// plan is the whole of what one interpreter becomes.
+func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
+	p := enter.Plan{
+		NetNS:     netnsFD,
+		MountNS:   mountFD,
+		FilterFD:  filterFD,
+		FileSize:  e.cfg.Limits.FileSize,
+		OpenFiles: e.cfg.Limits.OpenFiles,
+		Keep:      []int{infoFD},
+		Dir:       "/",
+		Argv: bwrapPlan{
+			bwrap: e.cfg.Bwrap, uid: seat.Slot.UID(), gid: slot.GroupID, net: seat.Net, tz: seat.TZ,
+			memory: e.cfg.Limits.Memory, skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs,
+			infoFD: infoFD, filterFD: filterFD, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
+		}.argv(),
+	}
+	if e.ownUIDs {
+		p.UID, p.GID, p.Processes = seat.Slot.UID(), slot.GroupID, e.cfg.Limits.Processes
+	}
+	return p
+}
+
+// Start implements Jail.
+func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
+	ns, ok := e.cfg.NetNS[seat.Slot]
+	if !ok {
+		return nil, fmt.Errorf("slot %d has no network namespace", seat.Slot)
+	}
+	dir, err := e.codeDir(seat.Slot)
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	plan := e.plan(seat, dir)
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+	})
+	if err != nil {
+		_ = r.Close()
+		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
+	}
+	b := &boxed{jail: e, slot: seat.Slot, dir: dir, outer: p, told: make(chan struct{}), done: make(chan struct{})}
+	go b.listen(r)
+	go b.wait()
+	return b, nil
+}
+
+// OwnUsers reports whether each slot has a user of its own, as it has under root.
+func (e *Embedded) OwnUsers() bool { return e.ownUIDs }

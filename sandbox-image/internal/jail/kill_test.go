@@ -1,0 +1,283 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+)
+
+// This test's program is also what it jails: code without --allow-run can start no process, so what escapes from an
+// interpreter is played by helpers. Each puts everything it does beyond the reach of a plain kill.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[0] == "sandboxd" {
+		var err error
+		switch os.Args[1] {
+		case "enter":
+			var plan enter.Plan
+			if plan, err = enter.Parse(os.Args[2:]); err == nil {
+				err = plan.Exec()
+			}
+		case "stage":
+			if err = enter.ServeStage(os.Args[2:], os.Stdin, os.Stdout); err == nil {
+				os.Exit(0)
+			}
+		case "reap":
+			err = syscall.Kill(-1, syscall.SIGKILL)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "reap" {
+		_ = syscall.Kill(-1, syscall.SIGKILL)
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "run" {
+		prisoner()
+	}
+	os.Exit(m.Run())
+}
+
+// The main goroutine, and so TestMain, stays on the main thread.
+func init() { runtime.LockOSThread() }
+
+// children is how many processes the prisoner leaves behind.
+const children = 5
+
+// prisoner plays an interpreter that got out of hand. Its arguments are Deno's; which it is stands in TZ.
+func prisoner() {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+	switch kind := os.Getenv("TZ"); kind {
+	case "daemons", "stopped", "headless", "exits":
+		for range children {
+			env := "TZ=leaf"
+			if kind == "stopped" || kind == "headless" {
+				env = "TZ=" + kind + "-leaf"
+			}
+			// In a session of its own, and from a parent that ends: a double fork.
+			start("TZ=middle", "LEAF="+env)
+		}
+		time.Sleep(300 * time.Millisecond)
+		fmt.Print("\x00")
+		if kind == "exits" {
+			os.Exit(0)
+		}
+	case "bomb":
+		for range 20 {
+			start("TZ=splitter")
+		}
+		time.Sleep(100 * time.Millisecond)
+		fmt.Print("\x00")
+	case "middle":
+		start(os.Getenv("LEAF"))
+		os.Exit(0)
+	case "splitter": // keeps forking and dying, always somewhere else
+		for range 3 {
+			start("TZ=splitter")
+		}
+		os.Exit(0)
+	case "headless-leaf": // its main thread ends, which makes it look dead; another one goes on
+		go func() {
+			runtime.LockOSThread()
+			for {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		time.Sleep(20 * time.Millisecond)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	case "stopped-leaf":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func start(env ...string) {
+	cmd := exec.Command("/proc/self/exe", "run")
+	cmd.Env = env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	_ = cmd.Start()
+}
+
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// prison is a jail around this program.
+func prison(t *testing.T, kind string) Jail {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		skip(t, "needs root")
+	}
+	// As sandboxd is, so that what is orphaned becomes ours to wait for.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "jail-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	at := func(name string) string { return filepath.Join(dir, name) }
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(os.WriteFile(at("program"), self, 0o755), os.WriteFile(at("ca"), []byte("x"), 0o644),
+			os.Chmod(dir, 0o755))
+	}
+	for _, d := range []string{"runs", "skills", "tmp"} {
+		err = errors.Join(err, os.Mkdir(at(d), 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := Limits{Memory: 1 << 30, Processes: 200, FileSize: 1 << 20, OpenFiles: 100}
+	if kind == "container" {
+		groups, err := syscall.Getgroups()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Setgroups(groups) })
+		j, err := NewContainer(ContainerConfig{Slots: 98, Deno: at("program"), CA: at("ca"), Work: at("work"), Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		skip(t, "no bubblewrap")
+	}
+	// The network is no matter here: any namespace but our own does.
+	other := exec.Command("sleep", "100")
+	other.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", other.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := NewEmbedded(EmbeddedConfig{
+		NetNS: map[slot.ID]*os.File{testSlot: ns}, Bwrap: bwrap, Deno: at("program"), CA: at("ca"), Runs: at("runs"),
+		Skills: at("skills"), Tmp: at("tmp"), Work: at("work"), Limits: limits,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+// testSlot's user is nobody else's on the machine.
+const testSlot = slot.ID(97)
+
+// refused waits for Check to refuse: the daemons' parents may still be on their way out.
+func refused(p Inmate) bool {
+	for range 500 {
+		if p.Check() != nil {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	for _, kind := range []string{"embedded", "container"} {
+		for _, what := range []string{"daemons", "stopped", "headless", "exits", "bomb"} {
+			t.Run(kind+" "+what, func(t *testing.T) {
+				j := prison(t, kind)
+				var ends [6]*os.File
+				for i := 0; i < 6; i += 2 {
+					var err error
+					if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				defer ends[1].Close()
+				before := children1(t)
+				p, err := j.Start(Seat{Slot: testSlot, TZ: what}, Stdio{In: ends[0], Out: ends[3], Err: ends[5]})
+				for _, f := range []*os.File{ends[0], ends[3], ends[5]} {
+					_ = f.Close()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(ends[2], make([]byte, 1)); err != nil {
+					said, _ := io.ReadAll(ends[4])
+					t.Fatalf("%v: %s", err, said)
+				}
+				alive, err := proc.OfUser(testSlot.UID())
+				if err != nil || len(alive) < children && what != "bomb" && what != "exits" {
+					t.Fatalf("only %v are alive %v", alive, err)
+				}
+				if what != "exits" {
+					if what == "daemons" && !refused(p) {
+						t.Error("Check passes with other processes in the slot")
+					}
+					p.Kill()
+				}
+				select {
+				case <-p.Done():
+				case <-time.After(10 * time.Second):
+					t.Fatal("it does not end")
+				}
+				if left := p.Status().Leftover; left != nil {
+					t.Error(left)
+				}
+				for range 20 { // one look can miss what runs away
+					alive, err = proc.OfUser(testSlot.UID())
+					if err != nil || len(alive) > 0 {
+						t.Fatalf("alive: %v %v", alive, err)
+					}
+				}
+				if _, err := io.ReadAll(ends[2]); err != nil { // nobody holds the pipe
+					t.Error(err)
+				}
+				if err := p.Remove(); err != nil {
+					t.Error(err)
+				}
+				if after := children1(t); after != before {
+					t.Errorf("children of ours: %s, before %s", after, before)
+				}
+			})
+		}
+	}
+}
+
+// children1 lists our children, dead ones too.
+func children1(t *testing.T) string {
+	t.Helper()
+	pids, err := proc.Children(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, p := range pids {
+		if s, err := proc.ReadStatus(p); err == nil && s.UID[0] == testSlot.UID() {
+			list = append(list, strconv.Itoa(p))
+		}
+	}
+	return strings.Join(list, " ")
+}

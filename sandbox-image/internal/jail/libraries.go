@@ -1,0 +1,120 @@
+package jail
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+)
+
+// libraryDirs are where loaders look without a cache, all distributions together.
+var libraryDirs = [...]string{
+	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
+	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+}
+
+// resolverLibraries are loaded by name when a C library before glibc 2.34 looks up a host.
+var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"}
+
+// libraries lists the files that the dynamic loader needs to start the program: its interpreter, and every shared
+// object it names, with those that these name.
+func libraries(program string) ([]library, []enter.Bind, error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", program, err)
+	}
+	defer f.Close()
+	interp, err := interpreter(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", program, err)
+	}
+	var libs []library
+	var binds []enter.Bind
+	add := func(at string) error {
+		real, err := filepath.EvalSymlinks(at)
+		if err != nil {
+			return err
+		}
+		name := "lib" + strconv.Itoa(len(libs))
+		libs = append(libs, library{at, name})
+		binds = append(binds, enter.Bind{Name: name, Source: real})
+		return nil
+	}
+	if interp == "" {
+		return nil, nil, nil // a static program
+	}
+	if err := add(interp); err != nil {
+		return nil, nil, err
+	}
+	seen := map[string]bool{filepath.Base(interp): true}
+	queue, err := f.ImportedLibraries()
+	if err != nil {
+		return nil, nil, err
+	}
+	optional := map[string]bool{}
+	for _, n := range resolverLibraries {
+		optional[n] = true
+		queue = append(queue, n)
+	}
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		at, needs, err := find(name, f.Machine)
+		if errors.Is(err, fs.ErrNotExist) && optional[name] {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := add(at); err != nil {
+			return nil, nil, err
+		}
+		queue = append(queue, needs...)
+	}
+	return libs, binds, nil
+}
+
+// interpreter is the dynamic loader that the program names, empty for a static program.
+func interpreter(f *elf.File) (string, error) {
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_INTERP {
+			continue
+		}
+		data := make([]byte, p.Filesz)
+		if _, err := p.ReadAt(data, 0); err != nil {
+			return "", err
+		}
+		return strings.TrimRight(string(data), "\x00"), nil
+	}
+	return "", nil
+}
+
+// find looks for a shared object of the program's machine, and reads what it needs itself.
+func find(name string, machine elf.Machine) (string, []string, error) {
+	if strings.Contains(name, "/") {
+		return "", nil, fmt.Errorf("the interpreter needs %s: only names without a directory are supported", name)
+	}
+	for _, dir := range libraryDirs {
+		at := filepath.Join(dir, name)
+		f, err := elf.Open(at)
+		if err != nil {
+			continue
+		}
+		needs, err := f.ImportedLibraries()
+		ok := f.Machine == machine
+		_ = f.Close()
+		if err == nil && ok {
+			return at, needs, nil
+		}
+	}
+	return "", nil, fmt.Errorf("shared library %s: %w", name, fs.ErrNotExist)
+}

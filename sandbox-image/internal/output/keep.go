@@ -1,0 +1,138 @@
+package output
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"time"
+)
+
+// FileName is the name of a run's kept output.
+const FileName = "stdout.txt"
+
+// KeepConfig configures Keep.
+type KeepConfig struct {
+	// Dir is the directory of runs, which code sees read-only as Inside.
+	Dir, Inside string
+	// From is how much output, in bytes, is worth a file. Zero keeps everything.
+	From int64
+	// Runs and Bytes bound what is kept of older runs. Zero means 100, and 64 MiB.
+	Runs  int
+	Bytes int64
+}
+
+// Keep keeps the output of runs in files.
+type Keep struct {
+	cfg  KeepConfig
+	root *os.Root
+}
+
+// NewKeep opens the directory of runs.
+func NewKeep(cfg KeepConfig) (*Keep, error) {
+	if cfg.Runs == 0 {
+		cfg.Runs = 100
+	}
+	if cfg.Bytes == 0 {
+		cfg.Bytes = 64 << 20
+	}
+	root, err := os.OpenRoot(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory of runs: %w", err)
+	}
+	k := &Keep{cfg: cfg, root: root}
+	return k, k.trim()
+}
+
+// Close closes the directory.
+func (k *Keep) Close() error { return k.root.Close() }
+
+// File starts the file of a run. Nothing is on disk before From bytes were written.
+func (k *Keep) File(run string) *File { return &File{keep: k, run: run} }
+
+// File is the kept output of one run. Its first error sticks and is told by Close; it never stops the run.
+type File struct {
+	keep *Keep
+	run  string
+	head []byte
+	f    *os.File
+	err  error
+}
+
+// Write appends output.
+func (f *File) Write(p []byte) {
+	if f.err != nil {
+		return
+	}
+	if f.f == nil {
+		f.head = append(f.head, p...)
+		if int64(len(f.head)) <= f.keep.cfg.From {
+			return
+		}
+		if f.err = f.open(); f.err != nil {
+			return
+		}
+		p, f.head = f.head, nil
+	}
+	_, f.err = f.f.Write(p)
+}
+
+func (f *File) open() error {
+	root := f.keep.root
+	if err := root.Mkdir(f.run, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	out, err := root.OpenFile(path.Join(f.run, FileName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f.f = out
+	return err
+}
+
+// Close ends the file and tells its path as code sees it, empty when the output was too small to be kept or could not
+// be.
+func (f *File) Close() (string, error) {
+	if f.f == nil {
+		return "", f.err
+	}
+	err := errors.Join(f.err, f.f.Close(), f.keep.trim())
+	if err != nil {
+		return "", fmt.Errorf("keeping the output of %s: %w", f.run, err)
+	}
+	return path.Join(f.keep.cfg.Inside, f.run, FileName), nil
+}
+
+// trim removes the oldest runs beyond the bounds.
+func (k *Keep) trim() error {
+	dir, err := k.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	type kept struct {
+		name string
+		at   time.Time
+		size int64
+	}
+	var runs []kept
+	for _, e := range entries {
+		info, err := k.root.Lstat(path.Join(e.Name(), FileName))
+		if err != nil {
+			continue // no output of a run, or just being made
+		}
+		runs = append(runs, kept{e.Name(), info.ModTime(), info.Size()})
+	}
+	slices.SortFunc(runs, func(a, b kept) int { return b.at.Compare(a.at) })
+	var errs []error
+	var total int64
+	for i, r := range runs {
+		total += r.size
+		if i > 0 && (i >= k.cfg.Runs || total > k.cfg.Bytes) {
+			errs = append(errs, k.root.RemoveAll(r.name))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,67 @@
+// Package output turns what code prints into events: valid UTF-8, cut between characters, bounded, with the whole of
+// it kept in a file that later code can read.
+package output
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Text makes valid UTF-8 of a byte stream that arrives in pieces. The zero Text is ready to use.
+type Text struct {
+	rest []byte // the start of a character that has not ended yet
+	// Invalid counts the bytes that became U+FFFD.
+	Invalid int64
+}
+
+// Next is the text of a piece: everything but a last character that may go on in the next one.
+func (t *Text) Next(p []byte) string {
+	if len(t.rest) > 0 {
+		p = append(t.rest, p...)
+		t.rest = nil
+	}
+	if n := unfinished(p); n > 0 {
+		t.rest = append([]byte(nil), p[len(p)-n:]...)
+		p = p[:len(p)-n]
+	}
+	return t.valid(p)
+}
+
+// End is what is left when the stream has ended.
+func (t *Text) End() string {
+	p := t.rest
+	t.rest = nil
+	return t.valid(p)
+}
+
+// valid replaces each invalid byte by U+FFFD.
+func (t *Text) valid(p []byte) string {
+	if utf8.Valid(p) {
+		return string(p)
+	}
+	var b strings.Builder
+	b.Grow(len(p) + 16)
+	for len(p) > 0 {
+		r, n := utf8.DecodeRune(p)
+		if r == utf8.RuneError && n == 1 {
+			t.Invalid++
+		}
+		b.WriteRune(r)
+		p = p[n:]
+	}
+	return b.String()
+}
+
+// unfinished is the length of a character at the end of p that could still become a valid one.
+func unfinished(p []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
+		tail := p[len(p)-n:]
+		if utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,56 @@
+package permission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"", ""}, {"api.example.com", "api.example.com"}, {"b.example,a.example", "a.example,b.example"},
+		{"a.example,a.example", "a.example"}, {"*.a.example", "*.a.example"}, {"a.example,*", "*"}, {"_x.a-b.example", "_x.a-b.example"},
+		{"xn--bcher-kva.example", "xn--bcher-kva.example"}, {"localhost", "localhost"}, {"1a.example", "1a.example"},
+	} {
+		var list []string
+		if c.in != "" {
+			list = strings.Split(c.in, ",")
+		}
+		s, err := Parse(list)
+		if err != nil || strings.Join(s.Hosts(), ",") != c.want {
+			t.Errorf("%q: %q %v", c.in, s.Hosts(), err)
+		}
+	}
+	for _, bad := range []string{
+		"", " ", "a.example ", "A.example", "a..example", ".a.example", "a.example.", "a,b", "a.example:443", "u@a.example", "http://a.example",
+		"a/b", "a\nb", "a\x00b", "--allow-run", "-a.example", "a-.example", "*", "127.0.0.1", "1.2.3", "0x7f.1", "[::1]", "::1", "*.", "*.*.a",
+		"a.*.b", "**.a", "bücher.example", "a%2eb", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 127) + "example", "=", "a b",
+	} {
+		if s, err := Parse([]string{"ok.example", bad}); err == nil && bad != "*" {
+			t.Errorf("%q is taken: %q", bad, s.Hosts())
+		}
+	}
+	if _, err := Parse(slices.Repeat([]string{"a.example"}, maxHosts+1)); err == nil {
+		t.Error("too many hosts are taken")
+	}
+}
+
+func TestHash(t *testing.T) {
+	parse := func(l ...string) Set {
+		s, err := Parse(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if parse("a.example", "b.example").Hash() != parse("b.example", "a.example").Hash() {
+		t.Error("the order counts")
+	}
+	seen := map[string]bool{}
+	for _, s := range []Set{{}, parse("a.example"), parse("a.example", "b.example"), parse("*.a.example"), parse("*")} {
+		if seen[s.Hash()] {
+			t.Errorf("%v has another's hash", s.Hosts())
+		}
+		seen[s.Hash()] = true
+	}
+}

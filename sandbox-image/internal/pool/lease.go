@@ -1,0 +1,281 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Acquire implements runapi.Sandbox. A slot without a warm interpreter starts one right away, while the proxy still
+// learns of the lease.
+func (p *Pool) Acquire(owner context.Context) (runapi.Lease, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.ca == "" {
+		return runapi.Lease{}, runapi.ErrUnready
+	}
+	s, isWarm := p.choose()
+	if s == nil {
+		return runapi.Lease{}, runapi.ErrBusy
+	}
+	g, err := p.cfg.Generations.Next()
+	if err != nil {
+		return runapi.Lease{}, err
+	}
+	if s.warm == nil && s.running == nil && !p.start(s) {
+		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
+	}
+	s.lease, s.used = g, false
+	p.leases[g] = s
+	p.watchIdle(s)
+	s.unown = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
+	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
+}
+
+// choose picks a free slot: a warm one, else one that is getting warm, else an empty one, else one where the last
+// interpreter is ending. p.mu is held.
+func (p *Pool) choose() (best *seat, isWarm bool) {
+	key, rank := p.key(), 0
+	for _, s := range p.seats {
+		if s.lease != 0 || s.quarantine || s.broken != nil {
+			continue
+		}
+		r := 3
+		switch {
+		case s.ready(key):
+			return s, true
+		case s.running != nil || s.warm != nil && s.warm.key != key:
+			r = 1
+		case s.warm == nil:
+			r = 2
+		}
+		if r > rank {
+			best, rank = s, r
+		}
+	}
+	return best, false
+}
+
+// watchIdle ends the lease when nothing is asked of it for too long. p.mu is held.
+func (p *Pool) watchIdle(s *seat) {
+	g := s.lease
+	s.idle = time.AfterFunc(p.cfg.LeaseIdle, func() {
+		p.mu.Lock()
+		busy := p.leases[g] != nil && s.cancel != nil // its run began at this very moment
+		p.mu.Unlock()
+		if !busy {
+			p.expire(g, "nothing was asked of it for too long")
+		}
+	})
+}
+
+// expire ends a lease that nobody released.
+func (p *Pool) expire(g uint64, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.leases[g]
+	if s == nil {
+		return
+	}
+	p.cfg.Log.Warn("a lease has expired", "slot", s.id, "generation", g, "because", why)
+	p.endLease(s, true)
+}
+
+// endLease takes a seat's lease away and kills its run. The slot is free when that has ended, and after a quarantine
+// where one is due. p.mu is held.
+func (p *Pool) endLease(s *seat, suspect bool) {
+	if s.lease == 0 {
+		return
+	}
+	delete(p.leases, s.lease)
+	s.lease = 0
+	s.idle.Stop()
+	s.unown()
+	if s.cancel != nil {
+		s.cancel()
+	}
+	if suspect && !p.closed {
+		s.quarantine = true
+		running := s.running
+		p.work.Go(func() { p.lift(s, running) })
+	}
+	p.refillAfter(endPause)
+}
+
+// lift ends a quarantine.
+func (p *Pool) lift(s *seat, running chan struct{}) {
+	if running != nil {
+		<-running
+	}
+	select {
+	case <-time.After(quarantine):
+	case <-p.stop:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.quarantine = false
+	p.refill()
+}
+
+// Release implements runapi.Sandbox. When it returns nothing runs in the slot.
+func (p *Pool) Release(g uint64) error {
+	p.mu.Lock()
+	s := p.leases[g]
+	if s == nil {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+	}
+	running := s.running
+	p.endLease(s, false)
+	p.mu.Unlock()
+	if running != nil {
+		<-running
+	}
+	return nil
+}
+
+// Run implements runapi.Sandbox.
+func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
+	if err := valid(r); err != nil {
+		return runapi.Exit{}, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for try := 1; ; try++ {
+		exit, err := p.try(ctx, cancel, r, out)
+		if !errors.Is(err, interp.ErrNotSent) || try == maxTries {
+			return exit, err
+		}
+	}
+}
+
+// maxTries is how many interpreters a run is given to when they end before they get it.
+const maxTries = 3
+
+// try runs the code in the slot's interpreter.
+func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
+	s, w, done, err := p.begin(ctx, r, cancel)
+	if err != nil {
+		return runapi.Exit{}, err
+	}
+	isWarm := w.isUp()
+	added := p.cfg.Quota.Begin(s.id)
+	exit, err := w.Run(ctx, interp.Task{
+		Code: []byte(r.Code), Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
+		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
+		Watch: added.Check,
+	})
+	exit.Warm = isWarm
+	closed := w.Close()
+	if e := added.End(); e != nil {
+		p.cfg.Log.Warn("what a run left could not all be removed", "run", r.Run, "error", e)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.lease == r.Generation {
+		s.used = !errors.Is(err, interp.ErrNotSent)
+		p.watchIdle(s)
+	}
+	p.vacate(s, done, closed)
+	if err == nil {
+		err = closed
+	}
+	return exit, err
+}
+
+func (w *warm) isUp() bool {
+	select {
+	case <-w.Up():
+		return true
+	default:
+		return false
+	}
+}
+
+// begin takes the lease's one run. Where the slot's interpreter is of no use any more it waits for its end, and starts
+// another one.
+func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc) (*seat, *warm, chan struct{}, error) {
+	for {
+		p.mu.Lock()
+		s, err := p.claim(r)
+		if err != nil {
+			p.mu.Unlock()
+			return nil, nil, nil, err
+		}
+		if w := s.warm; w != nil {
+			done := make(chan struct{})
+			s.warm, s.used, s.cancel, s.running = nil, true, cancel, done
+			s.idle.Stop()
+			p.runs++
+			if w.isUp() {
+				p.warmRuns++
+			}
+			p.refillAfter(busyPause)
+			p.mu.Unlock()
+			return s, w, done, nil
+		}
+		ending := s.running
+		p.mu.Unlock()
+		select {
+		case <-ending:
+		case <-ctx.Done():
+			return nil, nil, nil, ctx.Err()
+		}
+	}
+}
+
+// claim finds the lease's seat, and sees to it that it has an interpreter or that one is ending. p.mu is held.
+func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
+	s := p.leases[r.Generation]
+	switch {
+	case s == nil:
+		return nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, r.Generation)
+	case s.used:
+		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
+	case r.Permissions != p.set.Hash():
+		return nil, fmt.Errorf("%w: now %s", runapi.ErrPermissions, p.set.Hash())
+	case s.broken != nil:
+		return nil, fmt.Errorf("%w: the slot is out of use", runapi.ErrUnready)
+	}
+	if s.warm != nil && s.warm.key != p.key() { // the permissions or the CA changed after the lease was given
+		p.discard(s)
+	}
+	if s.warm == nil && s.running == nil && !p.start(s) {
+		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
+	}
+	return s, nil
+}
+
+// maxTimeout bounds a run whatever was asked for.
+const maxTimeout = 24 * time.Hour
+
+// valid refuses requests that can never work.
+func valid(r runapi.RunRequest) error {
+	switch {
+	case !validRun(r.Run):
+		return fmt.Errorf("run %q: want 1 to 64 of a-z, 0-9 and -", r.Run)
+	case r.Language != runapi.LanguageTypeScript:
+		return fmt.Errorf("language %q: want %q", r.Language, runapi.LanguageTypeScript)
+	case len(r.Code) > runapi.MaxCode:
+		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
+	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
+		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
+	}
+	return nil
+}
+
+func validRun(id string) bool {
+	if len(id) < 1 || len(id) > 64 {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,221 @@
+// Package proc reads what the kernel says of a process in /proc. It is how sandboxd checks a sandbox before code is
+// sent to it: not what was asked for counts, but what the kernel made of it.
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Status is what /proc/<pid>/status says.
+type Status struct {
+	State  byte // R, S, D, T, Z, X ...
+	Parent int
+	// Threads counts the threads, an ended main thread included: a process whose main thread has ended is in state Z
+	// although the others go on.
+	Threads int
+	UID     [4]int // real, effective, saved, file system
+	GID     [4]int
+	Groups  []int
+	// Caps is the union of the permitted, effective, inheritable and ambient sets; Bounding the bounding set.
+	Caps, Bounding uint64
+	NoNewPrivs     bool
+	Seccomp        int // 0 off, 1 strict, 2 filter
+}
+
+// Alive reports whether any thread of the process still runs.
+func (s Status) Alive() bool { return s.State != 'Z' && s.State != 'X' || s.Threads > 1 }
+
+// ReadStatus reads the status of a process. The error is fs.ErrNotExist (or ESRCH) when there is none.
+func ReadStatus(pid int) (Status, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return Status{}, err
+	}
+	return parseStatus(string(data))
+}
+
+func parseStatus(text string) (Status, error) {
+	var s Status
+	seen := 0
+	var bad error
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		var err error
+		switch key {
+		case "State":
+			s.State = value[0]
+		case "PPid":
+			s.Parent, err = strconv.Atoi(value)
+		case "Threads":
+			s.Threads, err = strconv.Atoi(value)
+		case "Uid":
+			err = four(value, &s.UID)
+		case "Gid":
+			err = four(value, &s.GID)
+		case "Groups":
+			s.Groups, err = numbers(value)
+		case "CapInh", "CapPrm", "CapEff", "CapAmb":
+			var set uint64
+			set, err = strconv.ParseUint(value, 16, 64)
+			s.Caps |= set
+		case "CapBnd":
+			s.Bounding, err = strconv.ParseUint(value, 16, 64)
+		case "NoNewPrivs":
+			s.NoNewPrivs = value == "1"
+		case "Seccomp":
+			s.Seccomp, err = strconv.Atoi(value)
+		default:
+			continue
+		}
+		seen++
+		if err != nil {
+			bad = fmt.Errorf("status line %q: %w", strings.TrimSpace(line), err)
+		}
+	}
+	if bad == nil && seen != 13 {
+		bad = fmt.Errorf("status has %d of the 13 lines looked for", seen)
+	}
+	return s, bad
+}
+
+func four(value string, to *[4]int) error {
+	list, err := numbers(value)
+	if err == nil && len(list) != 4 {
+		err = errors.New("want four numbers")
+	}
+	if err != nil {
+		return err
+	}
+	copy(to[:], list)
+	return nil
+}
+
+func numbers(value string) ([]int, error) {
+	var list []int
+	for _, f := range strings.Fields(value) {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// Namespace is the identity of a namespace: the inode of /proc/<pid>/ns/<kind>.
+func Namespace(pid int, kind string) (uint64, error) {
+	var st unix.Stat_t
+	path := fmt.Sprintf("/proc/%d/ns/%s", pid, kind)
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st.Ino, nil
+}
+
+// Children lists the child processes of all threads of pid.
+func Children(pid int) ([]int, error) {
+	tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, t := range tasks {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, t.Name()))
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, err := numbers(string(data))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+// RSS is the resident memory of a process in bytes; 0 when there is none.
+func RSS(pid int) int64 {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(data)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// All lists the processes that are visible.
+func All() ([]int, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	pids := make([]int, 0, len(names))
+	for _, n := range names {
+		if pid, err := strconv.Atoi(n); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// OfUser lists the processes alive with this real, effective or saved uid.
+func OfUser(uid int) ([]int, error) {
+	pids, err := All()
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, pid := range pids {
+		s, err := ReadStatus(pid)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if (s.UID[0] == uid || s.UID[1] == uid || s.UID[2] == uid) && s.Alive() {
+			found = append(found, pid)
+		}
+	}
+	return found, nil
+}
+
+// LastPID is the process or thread id that this pid namespace gave out last.
+func LastPID() (int, error) {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0, err
+	}
+	fields := bytes.Fields(data)
+	if len(fields) != 5 {
+		return 0, fmt.Errorf("/proc/loadavg is %q", data)
+	}
+	return strconv.Atoi(string(fields[4]))
+}
+
+// gone says that the process has ended between two looks.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

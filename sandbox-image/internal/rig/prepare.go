@@ -1,0 +1,100 @@
+package rig
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// prepare makes sandboxd's directories. They lie below the system's directory for temporary files, reachable as the
+// state directory of the container is.
+func (w *World) prepare(t testing.TB, o Options) {
+	dir, err := os.MkdirTemp("", "sandboxd-world-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	w.Dir = dir
+	w.Socket = filepath.Join(dir, "run", "sandboxd.sock")
+	owner := 0
+	if o.Mode == User {
+		owner = UserUID
+	}
+	for _, d := range []string{"run", "runs", "skills", "tmp", "state", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		own := owner
+		if d == "run" {
+			own = socketOwner(o.Mode)
+		}
+		if err := os.Chown(filepath.Join(dir, d), own, own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.Mode == Container {
+		w.must(t, os.Chmod(filepath.Join(dir, "tmp"), 0o777|os.ModeSticky))
+		w.must(t, os.Chown(filepath.Join(dir, "skills"), 0, 20000))
+		w.must(t, os.Chmod(filepath.Join(dir, "skills"), 0o775|os.ModeSetgid))
+	}
+	w.must(t, os.Chmod(filepath.Join(dir, "run"), 0o700))
+	w.must(t, os.WriteFile(filepath.Join(dir, "ca.pem"), testCA, 0o644))
+	w.must(t, os.Chown(dir, owner, owner))
+	w.must(t, os.Chmod(dir, 0o711))
+}
+
+func (w *World) must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command is the test binary as supervisor (see Main), which becomes sandboxd.
+func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
+	at := func(name string) string { return filepath.Join(w.Dir, name) }
+	args := []string{"serve", "--mode", "embedded", "--socket", w.Socket, "--deno", deno, "--ca", at("ca.pem"),
+		"--runs", at("runs"), "--skills", at("skills"), "--tmp", at("tmp"), "--state", at("state")}
+	if o.Mode == Container {
+		args = []string{"serve", "--mode", "container", "--socket", "/run/sandboxd/sandboxd.sock", "--deno", inDeno,
+			"--ca", "/etc/codeforge/ca.pem", "--runs", "/runs", "--skills", "/skills", "--tmp", "/tmp",
+			"--state", "/var/lib/sandboxd", "--code", "/code"}
+	}
+	args = append(append(args, "--slots", strconv.Itoa(o.Slots), "--warm", strconv.Itoa(o.Warm),
+		"--memory", strconv.FormatInt(o.Memory, 10)), o.Args...)
+	self, err := os.Executable()
+	w.must(t, err)
+	cmd := exec.Command(self, append([]string{Binary(t)}, args...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
+		dirEnv + "=" + w.Dir, denoEnv + "=" + deno}
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNS}
+	switch o.Mode {
+	case User:
+		copySelf := filepath.Join(filepath.Dir(Binary(t)), "supervisor")
+		w.must(t, copyFile(copySelf, self))
+		cmd.Path = copySelf
+		attr.Credential = &syscall.Credential{Uid: UserUID, Gid: UserUID, NoSetGroups: true}
+		// The user namespace is made by the supervisor itself, as that user.
+		attr.Cloneflags = 0
+	case Container:
+		attr.Cloneflags |= syscall.CLONE_NEWPID | syscall.CLONE_NEWNET
+	}
+	cmd.SysProcAttr = attr
+	return cmd
+}
+
+// copyFile puts the test binary where every user may execute it.
+func copyFile(to, from string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	tmp := to + "." + strconv.Itoa(os.Getpid())
+	if err := os.WriteFile(tmp, data, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(tmp, to)
+}

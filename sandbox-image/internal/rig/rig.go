@@ -1,0 +1,350 @@
+// Package rig starts the real sandboxd for tests: with real network namespaces, bubblewrap and Deno, as root or as an
+// ordinary user in a user namespace, or as process 1 of a pid namespace the way the container has it.
+package rig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Mode is how sandboxd runs.
+type Mode string
+
+// The modes.
+const (
+	Root      Mode = "embedded-root" // embedded, started by root
+	User      Mode = "embedded-user" // embedded, in a user namespace of an ordinary user
+	Container Mode = "container"     // as process 1 of a pid namespace
+)
+
+// UserUID is the ordinary user of mode User.
+const UserUID = 31234
+
+// Options of a World.
+type Options struct {
+	Mode        Mode
+	Slots, Warm int
+	Memory      int64
+	// Args are appended to the command line of serve.
+	Args []string
+}
+
+// World is one running sandboxd.
+type World struct {
+	Dir     string // its directories
+	Socket  string
+	Process *os.Process
+	Client  *runapi.Client
+	Hash    string // of the permission set in force
+
+	mode  Mode
+	start func() (*os.Process, error)
+	log   *syncBuffer
+	done  chan error
+}
+
+// Skip skips the test, or fails it where skips are forbidden.
+func Skip(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// Deno finds the interpreter.
+func Deno(t testing.TB) string {
+	t.Helper()
+	if p := os.Getenv("DENO_PATH"); p != "" {
+		return p
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			p := filepath.Join(dir, ".tools", "deno")
+			if _, err := os.Stat(p); err != nil {
+				Skip(t, "no Deno at "+p)
+			}
+			return p
+		}
+		if dir == filepath.Dir(dir) {
+			Skip(t, "no Deno: set DENO_PATH")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+var build struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// Binary builds sandboxd once for all tests of the process.
+func Binary(t testing.TB) string {
+	t.Helper()
+	build.once.Do(func() {
+		dir, err := os.MkdirTemp("", "sandboxd-test-")
+		if err != nil {
+			build.err = err
+			return
+		}
+		build.path = filepath.Join(dir, "sandboxd")
+		_ = os.Chmod(dir, 0o755)
+		args := []string{"build", "-o", build.path}
+		env := append(os.Environ(), "CGO_ENABLED=0")
+		if os.Getenv("SANDBOX_RACE") != "" { // with the race detector, which needs a C compiler
+			args, env = append(args, "-race"), os.Environ()
+		}
+		cmd := exec.Command("go", append(args, "github.com/codeforge-mcp/codeforge/sandbox-image/cmd/sandboxd")...)
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			build.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if build.err != nil {
+		t.Fatal(build.err)
+	}
+	return build.path
+}
+
+// Modes runs a test in every mode.
+func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
+	for _, m := range []Mode{Root, User, Container} {
+		t.Run(string(m), func(t *testing.T) { f(t, m) })
+	}
+}
+
+// Start starts sandboxd and waits until it is ready. It ends with the test, which fails when it did not end cleanly.
+func Start(t testing.TB, o Options) *World {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Skip(t, "needs root")
+	}
+	if o.Slots == 0 {
+		o.Slots = 2
+	}
+	if o.Memory == 0 {
+		o.Memory = 512 << 20
+	}
+	deno := Deno(t)
+	if o.Mode != Container {
+		if _, err := exec.LookPath("bwrap"); err != nil {
+			Skip(t, "no bubblewrap")
+		}
+	}
+	w := &World{mode: o.Mode, log: &syncBuffer{}, done: make(chan error, 1)}
+	w.prepare(t, o)
+	w.start = func() (*os.Process, error) {
+		cmd := w.command(t, o, deno)
+		cmd.Stdout, cmd.Stderr = w.log, w.log
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		go func() { w.done <- cmd.Wait() }()
+		return cmd.Process, nil
+	}
+	var err error
+	if w.Process, err = w.start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Client = runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
+	t.Cleanup(func() { w.stop(t) })
+	w.awaitReady(t)
+	w.Allow(t)
+	return w
+}
+
+// Dial connects to sandboxd, as the user that the socket is for.
+func (w *World) Dial(ctx context.Context) (net.Conn, error) {
+	return dialAs(ctx, socketOwner(w.mode), w.Socket)
+}
+
+// socketOwner is the user that may connect to sandboxd.
+func socketOwner(m Mode) int {
+	switch m {
+	case User:
+		return UserUID
+	case Container:
+		return slot.ServiceUID
+	}
+	return slot.ServerUID
+}
+
+// dialAs connects from a thread that is the user for a moment. The thread must not end with it: the children it has
+// started die with it (Pdeathsig).
+func dialAs(ctx context.Context, uid int, socket string) (net.Conn, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const same = ^uintptr(0)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
+		return nil, errno
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, 0, same); errno != 0 {
+		panic(errno)
+	}
+	return conn, err
+}
+
+func (w *World) awaitReady(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		h, err := w.Client.Health(ctx)
+		cancel()
+		if err == nil && h.Ready {
+			return
+		}
+		select {
+		case err := <-w.done:
+			w.done <- err
+			t.Fatalf("sandboxd ended: %v\n%s", err, w.log)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("sandboxd is not ready: %v %+v\n%s", err, h, w.log)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Pid is sandboxd's. In mode User its supervisor stays in between.
+func (w *World) Pid() int {
+	if w.mode == User {
+		if children, err := proc.Children(w.Process.Pid); err == nil && len(children) == 1 {
+			return children[0]
+		}
+	}
+	return w.Process.Pid
+}
+
+// Restart ends sandboxd with a signal and starts it again on the same directories.
+func (w *World) Restart(t testing.TB, how syscall.Signal) {
+	t.Helper()
+	_ = syscall.Kill(w.Pid(), how)
+	select {
+	case err := <-w.done:
+		if err != nil && how != syscall.SIGKILL {
+			t.Errorf("sandboxd did not end cleanly: %v", err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("sandboxd does not end")
+	}
+	var err error
+	if w.Process, err = w.start(); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitReady(t)
+	w.Allow(t)
+}
+
+// stop ends sandboxd the way its supervisor does.
+func (w *World) stop(t testing.TB) {
+	_ = w.Client.Close()
+	_ = w.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-w.done:
+		if err != nil {
+			t.Errorf("sandboxd did not end cleanly: %v", err)
+		}
+	case <-time.After(15 * time.Second):
+		_ = w.Process.Kill()
+		t.Error("sandboxd does not end")
+	}
+	if t.Failed() {
+		t.Logf("sandboxd:\n%s", w.log)
+	}
+}
+
+// Log is what sandboxd has said so far.
+func (w *World) Log() string { return w.log.String() }
+
+// Allow sets the permission set.
+func (w *World) Allow(t testing.TB, hosts ...string) {
+	t.Helper()
+	set, err := w.Client.SetPermissions(context.Background(), runapi.Permissions{AllowNet: hosts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Hash = set.Hash
+}
+
+// Result is a whole run.
+type Result struct {
+	Lease          runapi.Lease
+	Stdout, Stderr string
+	Exit           runapi.Exit
+}
+
+// Run runs code with a lease of its own.
+func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
+	t.Helper()
+	r, err := w.Try(context.Background(), code, timeout)
+	if err != nil {
+		t.Fatalf("run: %v\nsandboxd:\n%s", err, w.log)
+	}
+	return r
+}
+
+// Try is Run for runs that may fail.
+func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
+	r.Lease, err = w.Client.Acquire(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer func() {
+		if e := w.Client.Release(context.WithoutCancel(ctx), r.Lease.Generation); err == nil {
+			err = e
+		}
+	}()
+	var out, errs bytes.Buffer
+	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
+		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
+		Language: runapi.LanguageTypeScript, Code: code, Permissions: w.Hash, TimeoutMS: timeout.Milliseconds(),
+	}, func(e runapi.Event) {
+		out.WriteString(e.Stdout)
+		errs.WriteString(e.Stderr)
+	})
+	r.Stdout, r.Stderr = out.String(), errs.String()
+	return r, err
+}
+
+// syncBuffer is a bytes.Buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+// String is what was written.
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -1,0 +1,214 @@
+package rig
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+)
+
+const (
+	superviseEnv = "SANDBOX_RIG_MODE"
+	slotsEnv     = "SANDBOX_RIG_SLOTS"
+	dirEnv       = "SANDBOX_RIG_DIR"
+	denoEnv      = "SANDBOX_RIG_DENO"
+)
+
+// Main is the TestMain of packages that use Start.
+func Main(m *testing.M) {
+	if mode := os.Getenv(superviseEnv); mode != "" {
+		fmt.Fprintln(os.Stderr, "supervisor:", supervise(Mode(mode)))
+		os.Exit(1)
+	}
+	code := m.Run()
+	if build.path != "" {
+		_ = os.RemoveAll(strings.TrimSuffix(build.path, "/sandboxd"))
+	}
+	os.Exit(code)
+}
+
+// supervise prepares what sandboxd inherits, and becomes it.
+func supervise(mode Mode) error {
+	if mode == User && os.Geteuid() != 0 {
+		return intoUserNamespace()
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if mode == Container {
+		if err := containerRoot(os.Getenv(dirEnv), os.Getenv(denoEnv), os.Args[1]); err != nil {
+			return err
+		}
+		return becomeContainer()
+	}
+	env := []string{"PATH=" + os.Getenv("PATH")}
+	n, err := strconv.Atoi(os.Getenv(slotsEnv))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range n {
+		fd, err := newNamespace()
+		if err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		if err := unix.Dup3(fd, 100+i, 0); err != nil {
+			return err
+		}
+		names = append(names, slot.FileName(slot.ID(i), slot.NetNS))
+	}
+	for i := range n {
+		if err := unix.Dup3(100+i, 3+i, 0); err != nil {
+			return err
+		}
+		_ = unix.Close(100 + i)
+	}
+	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
+}
+
+// intoUserNamespace starts this program again as root of a user namespace, and becomes its shadow.
+func intoUserNamespace() error {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		Pdeathsig:   syscall.SIGKILL,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: UserUID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: UserUID, Size: 1}},
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("making a user namespace: %w", err)
+	}
+	forward(cmd.Process)
+	if err := cmd.Wait(); err != nil {
+		return err
+	}
+	os.Exit(0)
+	return nil
+}
+
+// forward passes on the signals that end sandboxd.
+func forward(p *os.Process) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		for s := range c {
+			_ = p.Signal(s)
+		}
+	}()
+}
+
+// newNamespace makes a network namespace in which every address is local.
+func newNamespace() (int, error) {
+	type made struct {
+		fd  int
+		err error
+	}
+	result := make(chan made)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		ns, err := netns.New()
+		if err == nil {
+			err = allLocal()
+		}
+		result <- made{int(ns), err}
+	}()
+	m := <-result
+	return m.fd, m.err
+}
+
+func allLocal() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return err
+	}
+	all := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+	return netlink.RouteAdd(&netlink.Route{
+		LinkIndex: lo.Attrs().Index, Dst: all, Type: unix.RTN_LOCAL, Table: 255, Scope: netlink.SCOPE_HOST,
+	})
+}
+
+// Where the container has its programs.
+const (
+	inDeno     = "/usr/local/bin/deno"
+	inSandboxd = "/usr/local/bin/sandboxd"
+)
+
+// containerRoot makes a root directory like the image's, and enters it.
+func containerRoot(dir, deno, sandboxd string) error {
+	root := filepath.Join(dir, "root")
+	if err := unix.Mount("root", root, "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("mounting the root: %w", err)
+	}
+	for _, m := range []struct{ from, to string }{
+		{"/lib", "/lib"}, {"/lib64", "/lib64"}, {deno, inDeno}, {sandboxd, inSandboxd},
+		{dir + "/run", "/run/sandboxd"}, {dir + "/runs", "/runs"}, {dir + "/skills", "/skills"}, {dir + "/tmp", "/tmp"},
+		{dir + "/state", "/var/lib/sandboxd"}, {dir + "/ca.pem", "/etc/codeforge/ca.pem"}, {"/dev/null", "/dev/null"},
+	} {
+		info, err := os.Stat(m.from)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(root, m.to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if info.IsDir() {
+			err = os.MkdirAll(to, 0o755)
+		} else {
+			err = os.WriteFile(to, nil, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+		if err := unix.Mount(m.from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.to, err)
+		}
+	}
+	for _, d := range []string{"/proc", "/code"} {
+		if err := os.Mkdir(root+d, 0o711); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("proc", root+"/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	if err := unix.Chroot(root); err != nil {
+		return err
+	}
+	return os.Chdir("/")
+}
+
+// becomeContainer keeps the capabilities the container has, and becomes sandboxd.
+func becomeContainer() error {
+	runtime.LockOSThread()
+	keep := uint32(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL)
+	for c := range uintptr(64) {
+		if c < 32 && keep&(1<<c) != 0 {
+			continue
+		}
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := [2]unix.CapUserData{{Effective: keep, Permitted: keep}}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return err
+	}
+	return syscall.Exec(inSandboxd, os.Args[1:], nil)
+}

@@ -1,0 +1,205 @@
+// Package seccomp builds the system call filter of code in the embedded sandbox, as a classic BPF program.
+//
+// The filter is a denylist on top of a process that has no capability, no_new_privs and its own namespaces: it takes
+// away what has been a way out of such a process (io_uring, userfaultfd, keyctl, bpf, nested namespaces, vsock and
+// packet sockets, TIOCSTI), and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring
+// fail with ENOSYS, so that libraries fall back to what they did before these existed.
+package seccomp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+)
+
+// Offsets into struct seccomp_data (linux/seccomp.h). Both supported machines are little-endian.
+const (
+	offNr   = 0
+	offArch = 4
+	offArg0 = 16
+)
+
+// offArg is the offset of the low 32 bits of an argument.
+func offArg(n int) uint32 { return uint32(offArg0 + 8*n) }
+
+// The filter's answers.
+const (
+	allow = unix.SECCOMP_RET_ALLOW
+	kill  = unix.SECCOMP_RET_KILL_PROCESS
+)
+
+func refuse(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
+
+// x32Bit marks the x32 system call table, which shares amd64's audit architecture.
+const x32Bit = 0x40000000
+
+// namespaceFlags are the clone(2) flags that make a namespace. CLONE_NEWTIME is none: its bit is part of the exit
+// signal there.
+const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// tiocLinux is TIOCLINUX (asm-generic/ioctls.h): paste into a virtual console.
+const tiocLinux = 0x541C
+
+// Machine is what the filter depends on.
+type Machine struct {
+	Arch  uint32            // AUDIT_ARCH_*
+	Calls map[string]uint32 // numbers of the system calls named below
+	X32   bool              // the machine has a second table behind x32Bit
+}
+
+// refused lists what fails, and with which error.
+var refused = []struct {
+	errno uint32
+	names []string
+}{
+	{uint32(unix.ENOSYS), []string{"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"}},
+	{uint32(unix.EPERM), []string{
+		// namespaces and mounts
+		"unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree", "move_mount", "fsopen",
+		"fsconfig", "fsmount", "fspick", "mount_setattr", "statmount", "listmount", "open_tree_attr",
+		// other processes' memory and descriptors
+		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
+		// kernel attack surface without a use here
+		"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "fanotify_init",
+		"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "quotactl", "quotactl_fd", "syslog", "acct",
+		"vmsplice", "move_pages", "mbind", "set_mempolicy", "migrate_pages", "set_mempolicy_home_node",
+		"personality", "nfsservctl", "remap_file_pages", "memfd_secret", "vhangup",
+		// the machine
+		"reboot", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "swapon",
+		"swapoff", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
+		"iopl", "ioperm", "modify_ldt", "uselib", "ustat", "sysfs",
+	}},
+}
+
+// Program is the filter for a machine.
+func Program(m Machine) ([]bpf.Instruction, error) {
+	p := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.Arch, SkipTrue: 1},
+		bpf.RetConstant{Val: kill},
+		bpf.LoadAbsolute{Off: offNr, Size: 4},
+	}
+	if m.X32 {
+		p = append(p,
+			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
+			bpf.RetConstant{Val: refuse(uint32(unix.ENOSYS))})
+	}
+	for _, r := range refused {
+		for _, name := range r.names {
+			nr, ok := m.Calls[name]
+			if !ok {
+				continue // this machine has no such call
+			}
+			p = append(p,
+				bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: 1},
+				bpf.RetConstant{Val: refuse(r.errno)})
+		}
+	}
+	for _, need := range []string{"socket", "socketpair", "clone", "ioctl", "ptrace", "io_uring_setup", "bpf"} {
+		if _, ok := m.Calls[need]; !ok {
+			return nil, fmt.Errorf("seccomp: no number for %s", need)
+		}
+	}
+	p = append(p, guarded(m.Calls["socket"], usualSockets())...)
+	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
+	p = append(p, guarded(m.Calls["clone"], noNamespaces())...)
+	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
+	return append(p, bpf.RetConstant{Val: allow}), nil
+}
+
+// guarded runs body, which always returns, for one system call. The accumulator holds the call's number.
+func guarded(nr uint32, body []bpf.Instruction) []bpf.Instruction {
+	head := bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(body))}
+	return append([]bpf.Instruction{head}, body...)
+}
+
+// usualSockets lets through TCP and UDP over IPv4, and NETLINK's routes, with which name resolution lists addresses. There are
+// no UNIX sockets: in a container abstract ones would lead from slot to slot, and others to whoever listens.
+func usualSockets() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipFalse: 2},
+		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 10, SkipFalse: 9},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipFalse: 8},
+		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_DGRAM, SkipFalse: 4},
+		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_IP, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 1},
+		bpf.RetConstant{Val: refuse(uint32(unix.EAFNOSUPPORT))},
+		bpf.RetConstant{Val: allow},
+	}
+}
+
+// socketType is the type in socket(2)'s second argument, without SOCK_NONBLOCK and SOCK_CLOEXEC.
+const socketType = 0xf
+
+// streamPairs lets through connected UNIX streams. A datagram pair could be connected anew, to an address.
+func streamPairs() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipFalse: 4},
+		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1},
+		bpf.RetConstant{Val: refuse(uint32(unix.EAFNOSUPPORT))},
+		bpf.RetConstant{Val: allow},
+	}
+}
+
+func noNamespaces() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipFalse: 1},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: allow},
+	}
+}
+
+// noTerminalInput refuses TIOCSTI and TIOCLINUX. The kernel looks at the low 32 bits of the request only.
+func noTerminalInput() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 1},
+		bpf.RetConstant{Val: allow},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+	}
+}
+
+// Encode assembles a program into the struct sock_filter array that bwrap --seccomp reads.
+func Encode(p []bpf.Instruction) ([]byte, error) {
+	raw, err := bpf.Assemble(p)
+	if err != nil {
+		return nil, fmt.Errorf("assembling the seccomp filter: %w", err)
+	}
+	out := make([]byte, 0, 8*len(raw))
+	for _, r := range raw {
+		out = binary.LittleEndian.AppendUint16(out, r.Op)
+		out = append(out, r.Jt, r.Jf)
+		out = binary.LittleEndian.AppendUint32(out, r.K)
+	}
+	return out, nil
+}
+
+// Filter is the encoded filter of this machine.
+func Filter() ([]byte, error) {
+	p, err := Program(thisMachine())
+	if err != nil {
+		return nil, err
+	}
+	if disarm.Off("seccomp") {
+		p = []bpf.Instruction{bpf.RetConstant{Val: allow}}
+	}
+	return Encode(p)
+}

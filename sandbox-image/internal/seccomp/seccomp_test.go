@@ -1,0 +1,124 @@
+package seccomp
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// verdict runs the filter of this machine on a system call. The machine of x/net/bpf reads big-endian words, the
+// kernel's the CPU's: so each word is given to it that way.
+func verdict(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	p, err := Program(thisMachine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := bpf.NewVM(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 64)
+	binary.BigEndian.PutUint32(data[offNr:], nr)
+	binary.BigEndian.PutUint32(data[offArch:], arch)
+	for i, a := range args {
+		binary.BigEndian.PutUint32(data[offArg(i):], uint32(a))
+		binary.BigEndian.PutUint32(data[offArg(i)+4:], uint32(a>>32))
+	}
+	out, err := vm.Run(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(out)
+}
+
+func TestFilter(t *testing.T) {
+	m := thisMachine()
+	eperm, eaf, enosys := refuse(uint32(unix.EPERM)), refuse(uint32(unix.EAFNOSUPPORT)), refuse(uint32(unix.ENOSYS))
+	for _, c := range []struct {
+		name string
+		nr   uint32
+		args []uint64
+		want uint32
+	}{
+		{"read", unix.SYS_READ, nil, allow},
+		{"execve", unix.SYS_EXECVE, nil, allow},
+		{"mmap", unix.SYS_MMAP, nil, allow},
+		{"seccomp", unix.SYS_SECCOMP, nil, allow},
+		{"clone3", unix.SYS_CLONE3, nil, enosys},
+		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, enosys},
+		{"io_uring_enter", unix.SYS_IO_URING_ENTER, nil, enosys},
+		{"ptrace", unix.SYS_PTRACE, nil, eperm},
+		{"bpf", unix.SYS_BPF, nil, eperm},
+		{"keyctl", unix.SYS_KEYCTL, nil, eperm},
+		{"userfaultfd", unix.SYS_USERFAULTFD, nil, eperm},
+		{"unshare", unix.SYS_UNSHARE, nil, eperm},
+		{"setns", unix.SYS_SETNS, nil, eperm},
+		{"mount", unix.SYS_MOUNT, nil, eperm},
+		{"fsopen", unix.SYS_FSOPEN, nil, eperm},
+		{"perf_event_open", unix.SYS_PERF_EVENT_OPEN, nil, eperm},
+		{"process_vm_writev", unix.SYS_PROCESS_VM_WRITEV, nil, eperm},
+		{"kexec_load", unix.SYS_KEXEC_LOAD, nil, eperm},
+		{"clone thread", unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND}, allow},
+		{"clone fork", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, allow},
+		{"clone newuser", unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, eperm},
+		{"clone newns", unix.SYS_CLONE, []uint64{unix.CLONE_NEWNS}, eperm},
+		{"clone newnet", unix.SYS_CLONE, []uint64{unix.CLONE_NEWNET | unix.CLONE_VM}, eperm},
+		{"tcp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK, 0}, allow},
+		{"tcp by name", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, allow},
+		{"udp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, allow},
+		{"netlink", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, 0}, allow},
+		{"netlink netfilter", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refuse(uint32(unix.EAFNOSUPPORT))},
+		{"netlink xfrm", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refuse(uint32(unix.EAFNOSUPPORT))},
+		{"ping", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, eaf},
+		{"mptcp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, eaf},
+		{"raw", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP}, eaf},
+		{"ipv6", unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM, 0}, eaf},
+		{"unix", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM, 0}, eaf},
+		{"packet", unix.SYS_SOCKET, []uint64{unix.AF_PACKET, unix.SOCK_RAW, 0}, eaf},
+		{"vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM, 0}, eaf},
+		{"alg", unix.SYS_SOCKET, []uint64{unix.AF_ALG, unix.SOCK_SEQPACKET, 0}, eaf},
+		{"high bits of the family", unix.SYS_SOCKET, []uint64{1<<32 | unix.AF_VSOCK, unix.SOCK_STREAM, 0}, eaf},
+		{"stream pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC, 0}, allow},
+		{"datagram pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM, 0}, eaf},
+		{"vsock pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM, 0}, eaf},
+		{"ioctl", unix.SYS_IOCTL, []uint64{1, unix.TIOCGWINSZ}, allow},
+		{"TIOCSTI", unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI}, eperm},
+		{"TIOCSTI with high bits", unix.SYS_IOCTL, []uint64{0, 1<<32 | unix.TIOCSTI}, eperm},
+		{"TIOCLINUX", unix.SYS_IOCTL, []uint64{0, tiocLinux}, eperm},
+	} {
+		if got := verdict(t, m.Arch, c.nr, c.args...); got != c.want {
+			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
+	}
+	if got := verdict(t, unix.AUDIT_ARCH_I386, 1); got != kill {
+		t.Errorf("another machine's call: %#x", got)
+	}
+	if m.X32 {
+		if got := verdict(t, m.Arch, x32Bit|unix.SYS_READ); got != enosys {
+			t.Errorf("an x32 call: %#x", got)
+		}
+	}
+}
+
+// Every refused call is refused, whatever its arguments.
+func TestRefused(t *testing.T) {
+	m := thisMachine()
+	for _, r := range refused {
+		for _, name := range r.names {
+			nr, ok := m.Calls[name]
+			if !ok {
+				continue
+			}
+			if got := verdict(t, m.Arch, nr, 1, 2, 3); got != refuse(r.errno) {
+				t.Errorf("%s: %#x", name, got)
+			}
+		}
+	}
+	code, err := Filter()
+	if err != nil || len(code)%8 != 0 || len(code)/8 > 4096 {
+		t.Errorf("%d bytes, %v", len(code), err)
+	}
+}

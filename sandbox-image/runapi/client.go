@@ -1,0 +1,239 @@
+package runapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// What a caller branches on.
+var (
+	ErrBusy        = errors.New("all slots are taken")
+	ErrLeaseGone   = errors.New("the lease has ended")
+	ErrPermissions = errors.New("the permission set has changed")
+	// ErrInterrupted is the end of a run whose stream broke before its Exit arrived. The code may have run; trying
+	// again is the caller's decision.
+	ErrInterrupted = errors.New("the connection to the sandbox broke during the run")
+)
+
+// errAsking is a request that may have arrived although no answer came.
+var errAsking = errors.New("asking sandboxd")
+
+// ClientConfig configures a Client.
+type ClientConfig struct {
+	// Dial opens the byte stream to sandboxd: a unix socket, or a docker exec. It is called once, and again when the
+	// stream has broken, never more often than every 100 ms.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// PingEvery is the interval of HTTP/2 pings on an idle stream. Zero means 15 s.
+	PingEvery time.Duration
+}
+
+// Client talks to one sandboxd over one stream. It is safe for concurrent use.
+type Client struct {
+	cfg ClientConfig
+	tr  *http.Transport
+
+	mu       sync.Mutex
+	conn     *http.ClientConn
+	lastDial time.Time
+	closed   bool
+}
+
+const (
+	dialPause   = 100 * time.Millisecond
+	dialTimeout = 10 * time.Second
+)
+
+// NewClient makes a client. It opens no stream before the first call.
+func NewClient(cfg ClientConfig) *Client {
+	if cfg.PingEvery == 0 {
+		cfg.PingEvery = 15 * time.Second
+	}
+	c := &Client{cfg: cfg}
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	c.tr = &http.Transport{
+		Protocols:          protocols,
+		DisableCompression: true,
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: cfg.PingEvery, PingTimeout: 10 * time.Second},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return cfg.Dial(ctx)
+		},
+	}
+	return c
+}
+
+// Close ends the stream; sandboxd kills the runs that came over it.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.conn != nil {
+		return c.conn.Close()
+	}
+	return nil
+}
+
+// stream is the one HTTP/2 connection, opened anew when the last one has broken.
+func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
+	if c.conn != nil && c.conn.Err() == nil {
+		return c.conn, nil
+	}
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+	select {
+	case <-time.After(dialPause - time.Since(c.lastDial)):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c.lastDial = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := c.tr.NewClientConn(ctx, "http", "sandboxd:80")
+	if err != nil {
+		return nil, fmt.Errorf("connecting to sandboxd: %w", err)
+	}
+	c.conn = conn
+	return conn, nil
+}
+
+// do sends one request with a JSON body (nil: none) and returns the answer, its status not yet looked at.
+func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	conn, err := c.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var data []byte
+	if body != nil {
+		if data, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://sandboxd"+path, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := conn.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w %s %s: %w", errAsking, method, path, err)
+	}
+	return resp, nil
+}
+
+// call is do for answers of one JSON value.
+func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
+	resp, err := c.do(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := statusError(resp); err != nil {
+		return err
+	}
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+// statusError maps the statuses of the contract to the sentinels above.
+func statusError(resp *http.Response) error {
+	if resp.StatusCode < 300 {
+		return nil
+	}
+	var e struct {
+		Error string `json:"error"`
+	}
+	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e)
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		return ErrBusy
+	case http.StatusGone, http.StatusNotFound:
+		return fmt.Errorf("%w: %s", ErrLeaseGone, e.Error)
+	case http.StatusConflict:
+		return fmt.Errorf("%w: %s", ErrPermissions, e.Error)
+	}
+	return fmt.Errorf("sandboxd answered %d: %s", resp.StatusCode, e.Error)
+}
+
+// Acquire takes a lease on a free slot, a warm one first. ErrBusy when all are taken.
+func (c *Client) Acquire(ctx context.Context) (Lease, error) {
+	var l Lease
+	err := c.call(ctx, http.MethodPost, "/v1/leases", struct{}{}, &l)
+	return l, err
+}
+
+// Release ends a lease and kills what still runs in it.
+func (c *Client) Release(ctx context.Context, generation uint64) error {
+	return c.call(ctx, http.MethodDelete, "/v1/leases/"+strconv.FormatUint(generation, 10), nil, nil)
+}
+
+// Run runs code and calls on for every output event in order. Cancelling ctx kills the run. The Exit is valid only
+// when the error is nil.
+func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, error) {
+	resp, err := c.do(ctx, http.MethodPost, "/v1/runs", r)
+	if errors.Is(err, errAsking) && ctx.Err() == nil {
+		return Exit{}, fmt.Errorf("%w: %w", ErrInterrupted, err)
+	}
+	if err != nil {
+		return Exit{}, err
+	}
+	defer resp.Body.Close()
+	if err := statusError(resp); err != nil {
+		return Exit{}, err
+	}
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var e Event
+		if err := dec.Decode(&e); err != nil {
+			if ctx.Err() != nil {
+				return Exit{}, ctx.Err()
+			}
+			return Exit{}, fmt.Errorf("%w: %w", ErrInterrupted, err)
+		}
+		if e.Exit != nil {
+			return *e.Exit, nil
+		}
+		on(e)
+	}
+}
+
+// SetPermissions names the current permission set.
+func (c *Client) SetPermissions(ctx context.Context, p Permissions) (PermissionSet, error) {
+	var s PermissionSet
+	err := c.call(ctx, http.MethodPut, "/v1/permissions", p, &s)
+	return s, err
+}
+
+// Health asks whether sandboxd can serve runs.
+func (c *Client) Health(ctx context.Context) (Health, error) {
+	var h Health
+	resp, err := c.do(ctx, http.MethodGet, "/v1/health", nil)
+	if err != nil {
+		return h, err
+	}
+	defer resp.Body.Close()
+	return h, json.NewDecoder(resp.Body).Decode(&h)
+}
+
+// Stats asks for sandboxd's counters.
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	var s Stats
+	err := c.call(ctx, http.MethodGet, "/v1/stats", nil, &s)
+	return s, err
+}

@@ -1,0 +1,121 @@
+// Package runapi is the contract between mcp-server and sandboxd: HTTP/2 cleartext on one byte stream, both ends.
+//
+//	POST   /v1/leases        -> 200 Lease | 429 all slots are taken
+//	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
+//	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
+//	PUT    /v1/permissions   -> 200 PermissionSet
+//	GET    /v1/health        -> 200 Health | 503 Health
+//	GET    /v1/stats         -> 200 Stats
+//
+// Every other answer than those of a run has the body {"error": "..."}.
+//
+// Fences: the end of a run does not free its slot, the end of its lease does. Generations only grow, also across
+// restarts of sandboxd, so that a message of an older lease never acts on a newer one.
+package runapi
+
+import "github.com/codeforge-mcp/codeforge/catalog/slot"
+
+// Lease is the right to use a slot once.
+type Lease struct {
+	Slot       slot.ID `json:"slot"`
+	Generation uint64  `json:"generation"`
+	// Warm says that an interpreter with the current permission set is waiting in the slot.
+	Warm bool `json:"warm"`
+}
+
+// LanguageTypeScript is the only language so far.
+const LanguageTypeScript = "typescript"
+
+// RunRequest is the body of POST /v1/runs.
+type RunRequest struct {
+	Generation uint64 `json:"generation"`
+	// Run is the run's id: [a-z0-9-]{1,64}. It names /runs/<id>.
+	Run      string `json:"run"`
+	Language string `json:"language"`
+	// Code is one TypeScript module, at most MaxCode bytes.
+	Code string `json:"code"`
+	// Permissions is the hash of the permission set this run expects: PermissionSet.Hash.
+	Permissions string `json:"permissions"`
+	// TimeoutMS is the wall time of the run in milliseconds, counted from the moment the code starts.
+	TimeoutMS int64 `json:"timeout_ms"`
+}
+
+// MaxCode is the largest code accepted, in bytes.
+const MaxCode = 4 << 20
+
+// Event is one line of a run's answer. Exactly one field is set.
+type Event struct {
+	// Stdout and Stderr are valid UTF-8, cut between characters: invalid input bytes have become U+FFFD.
+	Stdout string `json:"stdout,omitempty"`
+	Stderr string `json:"stderr,omitempty"`
+	Exit   *Exit  `json:"exit,omitempty"`
+}
+
+// Reason is why a run ended.
+type Reason string
+
+// The reasons.
+const (
+	Exited      Reason = "exited"       // by itself, with Code
+	Timeout     Reason = "timeout"      // TimeoutMS went by
+	Cancelled   Reason = "cancelled"    // the request was closed, or sandboxd stops
+	OOM         Reason = "oom"          // over the memory limit, or V8's heap limit
+	OutputLimit Reason = "output_limit" // printed more than sandboxd carries
+)
+
+// Exit is the last event of a run. When it has been sent no process of the slot is alive.
+type Exit struct {
+	// Code is the exit code; 128+signal for a process ended by a signal.
+	Code   int    `json:"code"`
+	Reason Reason `json:"reason"`
+	// Detail says in one sentence what happened and what to do, when Reason is not Exited; else it is empty.
+	Detail string `json:"detail,omitempty"`
+	WallMS int64  `json:"wall_ms"`
+	CPUMS  int64  `json:"cpu_ms"`
+	// MaxRSS is the peak resident memory in bytes.
+	MaxRSS int64 `json:"max_rss"`
+	// StdoutBytes and StderrBytes count what the code printed, also what was not carried.
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StderrBytes int64 `json:"stderr_bytes"`
+	// InvalidUTF8 counts the bytes that became U+FFFD.
+	InvalidUTF8 int64 `json:"invalid_utf8,omitempty"`
+	// StdoutFile is where the whole output can be read by later code, as a path in the sandbox, or empty.
+	StdoutFile string `json:"stdout_file,omitempty"`
+	// Warm says that the run used a warm interpreter.
+	Warm bool `json:"warm"`
+}
+
+// Permissions is the body of PUT /v1/permissions.
+type Permissions struct {
+	// AllowNet lists the host names code may connect to, e.g. "api.stripe.com" or "*.example.com"; ["*"] allows
+	// all (YOLO_MODE). Deno's permissions are hygiene: kernel rules and the proxy are the boundary.
+	AllowNet []string `json:"allow_net"`
+}
+
+// PermissionSet is the answer: the set now in force and the hash that a RunRequest names.
+type PermissionSet struct {
+	Hash     string   `json:"hash"`
+	AllowNet []string `json:"allow_net"`
+}
+
+// Health is the answer of GET /v1/health.
+type Health struct {
+	Ready bool `json:"ready"`
+	// Problem says what is wrong when Ready is false.
+	Problem string `json:"problem,omitempty"`
+	Slots   int    `json:"slots"`
+	Deno    string `json:"deno"`
+	Version string `json:"version"`
+}
+
+// Stats is the answer of GET /v1/stats.
+type Stats struct {
+	Slots       int    `json:"slots"`
+	Leased      int    `json:"leased"`
+	Warm        int    `json:"warm"`
+	Quarantined int    `json:"quarantined"`
+	Runs        uint64 `json:"runs"`
+	WarmRuns    uint64 `json:"warm_runs"`
+	// Generation is the newest generation given out.
+	Generation uint64 `json:"generation"`
+}

@@ -1,0 +1,3 @@
+module github.com/codeforge-mcp/codeforge/skills
+
+go 1.26.0

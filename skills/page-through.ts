@@ -1,0 +1,90 @@
+/**
+ * @description Page through a list API (cursor in the body, next link in the Link header, or page number) and collect or stream its items.
+ *
+ *   import { pages } from "/skills/page-through.ts";
+ *   let n = 0;
+ *   for await (const item of pages("https://api.example.com/v1/charges?limit=100", {
+ *     headers: { Authorization: "Bearer EXAMPLE_TOKEN" },
+ *     items: (body) => body.data,
+ *     next: (body) => body.has_more ? { starting_after: body.data.at(-1).id } : null,
+ *   })) n++;
+ *   console.log(n);
+ */
+
+export interface Paging {
+  headers?: HeadersInit;
+  /** The items of one page. The default takes an array, or the first array in the body. */
+  // deno-lint-ignore no-explicit-any
+  items?: (body: any) => unknown[];
+  /** The query parameters, or the address, of the next page; null ends. The default follows the Link header. */
+  // deno-lint-ignore no-explicit-any
+  next?: (body: any, answer: Response) => Record<string, string | number> | string | null | undefined;
+  /** Ends after so many pages (default 100), so that a mistake in next cannot run for ever. */
+  maxPages?: number;
+  /** Waits so many milliseconds between pages (default 0). */
+  pause?: number;
+}
+
+/** Yields every item of every page. A 429 or 503 is tried again up to five times, as long as Retry-After says. */
+// deno-lint-ignore no-explicit-any
+export async function* pages(first: string, how: Paging = {}): AsyncGenerator<any> {
+  const seen = new Set<string>();
+  let url: string | null = first;
+  for (let page = 0; url && page < (how.maxPages ?? 100); page++) {
+    if (seen.has(url)) throw new Error(`the next page is one that was read already: ${url}`);
+    seen.add(url);
+    if (page > 0 && how.pause) await sleep(how.pause);
+    const answer = await patient(url, how.headers);
+    const body = await answer.json();
+    yield* (how.items ?? firstArray)(body);
+    url = following(url, how.next ? how.next(body, answer) : linkNext(answer));
+  }
+  if (url) console.error(`stopped after ${how.maxPages ?? 100} pages; there are more`);
+}
+
+/** All items as one array. Count or filter with pages() when there may be many. */
+// deno-lint-ignore no-explicit-any
+export async function all(first: string, how: Paging = {}): Promise<any[]> {
+  return await Array.fromAsync(pages(first, how));
+}
+
+async function patient(url: string, headers?: HeadersInit): Promise<Response> {
+  for (let attempt = 1; ; attempt++) {
+    const answer = await fetch(url, { headers });
+    if (answer.ok) return answer;
+    const text = (await answer.text()).slice(0, 300);
+    if (attempt === 5 || (answer.status !== 429 && answer.status !== 503)) {
+      throw new Error(`${url} answered ${answer.status}: ${text}`);
+    }
+    const wait = Number(answer.headers.get("retry-after"));
+    await sleep(1000 * Math.min(wait > 0 ? wait : 2 ** attempt, 30));
+  }
+}
+
+function following(url: string, next: Record<string, string | number> | string | null | undefined): string | null {
+  if (next === null || next === undefined || next === "") return null;
+  const to = new URL(typeof next === "string" ? next : url, url);
+  if (typeof next !== "string") {
+    for (const [key, value] of Object.entries(next)) to.searchParams.set(key, String(value));
+  }
+  if (to.origin !== new URL(url).origin) throw new Error(`the next page is at another origin: ${to.origin}`);
+  return to.href;
+}
+
+function linkNext(answer: Response): string | null {
+  for (const part of (answer.headers.get("link") ?? "").split(/,\s*(?=<)/)) {
+    const match = part.match(/^<([^>]+)>(.*)$/);
+    if (match && /;\s*rel="?([^"]*\s)?next(\s[^"]*)?"?(;|$)/i.test(match[2])) return match[1];
+  }
+  return null;
+}
+
+function firstArray(body: unknown): unknown[] {
+  if (Array.isArray(body)) return body;
+  for (const value of Object.values((body ?? {}) as Record<string, unknown>)) {
+    if (Array.isArray(value)) return value;
+  }
+  throw new Error("no array in the page; give items: (body) => ...");
+}
+
+const sleep = (ms: number) => new Promise((done) => setTimeout(done, ms));
