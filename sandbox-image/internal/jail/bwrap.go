@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
@@ -55,7 +56,7 @@ func (p bwrapPlan) argv() []string {
 		"--unshare-user", "--uid", strconv.Itoa(p.uid), "--gid", strconv.Itoa(p.gid),
 		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", "codeforge",
-		"--cap-drop", "ALL", "--disable-userns", "--new-session", "--die-with-parent", "--clearenv",
+		capabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
 		"--seccomp", strconv.Itoa(p.filterFD), "--info-fd", strconv.Itoa(p.infoFD),
 	}
 	for _, e := range environ(denoDir, p.tz) {
@@ -82,4 +83,20 @@ func (p bwrapPlan) argv() []string {
 		"--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/",
 		"--chdir", TmpDir, "--", denoPath)
 	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
+}
+
+// capabilities is what becomes of them.
+func capabilities() string {
+	if disarm.Off("capabilities") {
+		return "--cap-add"
+	}
+	return "--cap-drop"
+}
+
+// dieWithParent ends the sandbox with the bwrap outside of it.
+func dieWithParent() string {
+	if disarm.Off("kill") {
+		return "--new-session" // which stands there already
+	}
+	return "--die-with-parent"
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
@@ -186,7 +187,7 @@ func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
 			infoFD: infoFD, filterFD: filterFD, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
 		}.argv(),
 	}
-	if e.ownUIDs {
+	if e.ownUIDs && !disarm.Off("uid") {
 		p.UID, p.GID, p.Processes = seat.Slot.UID(), slot.GroupID, e.cfg.Limits.Processes
 	}
 	return p
