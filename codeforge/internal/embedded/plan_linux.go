@@ -57,6 +57,7 @@ func sandboxArgs(p plan, v view.View) []string {
 		"--skills", v.Path("skills"),
 		"--tmp", v.Path("tmp"),
 		"--state", v.Path("sandboxd"),
+		"--code", v.Path("code", "slots"),
 	}
 	if p.SkillsReadonly {
 		args = append(args, "--skills-readonly")

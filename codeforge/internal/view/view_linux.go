@@ -72,6 +72,9 @@ func Make(c Config) (View, error) {
 			return View{}, fmt.Errorf("making %s a folder without programs: %w", f.there, err)
 		}
 	}
+	if err := v.codeDir(quiet); err != nil {
+		return View{}, err
+	}
 	if err := v.bind(c.Bin, "bin", true); err != nil {
 		return View{}, err
 	}
@@ -114,6 +117,21 @@ func above(dir string, paths []string) bool {
 		}
 	}
 	return false
+}
+
+// codeSize is the size of the folder with the code of the runs under way.
+const codeSize = "128m"
+
+// codeDir mounts the folder "code" for what a run is given: code never reaches a disk, and no disk is waited for.
+func (v View) codeDir(flags uintptr) error {
+	dir := v.Path("code")
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes reach it under other users
+		return fmt.Errorf("making the daemons' view: %w", err)
+	}
+	if err := unix.Mount("codeforge-code", dir, "tmpfs", flags, "size="+codeSize+",mode=755"); err != nil {
+		return fmt.Errorf("mounting the folder for code: %w", err)
+	}
+	return nil
 }
 
 // bind shows source as the view's name.
