@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,8 @@ type Attack struct {
 	Name    string
 	// Expected says in a few words what must happen.
 	Expected string
-	// Code runs in the sandbox behind the prelude. TRIAL in it is replaced by a mark that the upstream finds again.
+	// Code runs in the sandbox behind the prelude. TRIAL in it is replaced by a mark that the upstream finds again, and
+	// REVERSED_HTTPBIN_TOKEN by that credential backwards: a value that code has got hold of.
 	Code string
 	// APIs narrows the run; none means all.
 	APIs []string
@@ -38,6 +40,10 @@ type Attack struct {
 	YOLO bool
 	// Escaped runs Code, a task for cmd/intruder, with the intruder in the interpreter's place.
 	Escaped bool
+	// Token runs it where a bearer token is set.
+	Token bool
+	// Root says that only root can mount it: as another user of the machine, or on a socket that others cannot reach.
+	Root bool
 	// Alone keeps other attacks away while it runs.
 	Alone bool
 	// Only names the one mode in which the attack exists.
@@ -74,8 +80,8 @@ func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
 		hosts(), requests(), surfaces(), addresses(), methods(),
-		forms(), places(), codings(), framings(), lies(), sockets(), elsewhere(),
-		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), skills(),
+		values(), forms(), places(), codings(), framings(), lies(), sockets(), elsewhere(),
+		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), neighbours(), skills(),
 	} {
 		all = append(all, section...)
 	}
@@ -100,6 +106,9 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 		seconds = 20
 	}
 	code := strings.ReplaceAll(a.Code, "TRIAL", e.Trial)
+	for name, c := range w.Canaries {
+		code = strings.ReplaceAll(code, "REVERSED_"+name, backwards(c.Value()))
+	}
 	if !a.Escaped {
 		code = prelude + code
 	}
@@ -158,6 +167,13 @@ func misplaced(w *world.World, seen []upstream.Seen) string {
 		}
 	}
 	return ""
+}
+
+// backwards hides a credential from the search of what is logged of the code.
+func backwards(s string) string {
+	b := []byte(s)
+	slices.Reverse(b)
+	return string(b)
 }
 
 func contains(list []string, s string) bool {

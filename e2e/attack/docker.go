@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,7 @@ func docker() []Attack {
 		raw("chunked body", "POST "+create+" HTTP/1.1\r\nHost: docker\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"+fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(goodExec), goodExec)),
 		raw("two Content-Lengths", "POST "+create+" HTTP/1.1\r\nHost: docker\r\nContent-Length: 2\r\nContent-Length: 40\r\n\r\n{}POST /v1.41/containers/create HTTP/1.1\r\n\r\n"),
 		raw("a second request behind an upgrade", "POST /v1.41/exec/"+id+"/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 2\r\n\r\n{}POST /v1.41/containers/create HTTP/1.1\r\nHost: docker\r\nContent-Length: 2\r\n\r\n{}"),
+		raw("start, with an upgrade, of an id it did not create", "POST /v1.41/exec/"+id+"/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n"+`{"Detach":false, "Tty":false }`),
 		raw("upgrade of another path", "GET /v1.41/containers/json HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"),
 	)
 }
@@ -100,19 +102,7 @@ func throughShim(ctx context.Context, text string) (string, bool) {
 	}
 	defer engine.Close()
 	heard := make(chan string, 16)
-	go func() {
-		for {
-			c, err := engine.Accept()
-			if err != nil {
-				return
-			}
-			b := make([]byte, 4096)
-			n, _ := c.Read(b)
-			first, _, _ := strings.Cut(string(b[:n]), "\r\n")
-			heard <- first
-			_ = c.Close()
-		}
-	}()
+	go func() { _ = http.Serve(engine, recorder(heard)) }() //nolint:gosec // ends with its listener
 	socket := filepath.Join(dir, "shim.sock")
 	program, err := world.Program("docker-shim")
 	if err != nil {
@@ -127,22 +117,30 @@ func throughShim(ctx context.Context, text string) (string, bool) {
 	if err != nil {
 		return err.Error(), false
 	}
-	for {
-		select {
-		case first := <-heard:
-			if !strings.Contains(first, "/_ping") {
-				return "the engine was asked: " + clip(first, 60), false
-			}
-			continue
-		case <-time.After(50 * time.Millisecond):
-		}
-		break
+	select {
+	case asked := <-heard:
+		return "the engine was asked: " + clip(asked, 60), false
+	case <-time.After(50 * time.Millisecond):
 	}
 	first, _, _ := strings.Cut(answer, "\r\n")
 	if strings.HasPrefix(first, "HTTP/1.1 2") || strings.HasPrefix(first, "HTTP/1.1 1") {
 		return first, false
 	}
 	return first, true
+}
+
+// recorder is an engine that answers a ping, and tells what else it was asked.
+func recorder(heard chan<- string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/_ping") {
+			w.Header().Set("Api-Version", "1.41")
+			w.Header().Set("Ostype", "linux")
+			return
+		}
+		heard <- r.Method + " " + r.URL.Path
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"Id": "`+strings.Repeat("b2", 32)+`"}`)
+	})
 }
 
 // exchange sends text to a unix socket and reads all that comes back.

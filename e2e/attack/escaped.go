@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,7 +31,7 @@ func task(trial string, w *world.World, attempts ...string) string {
 func escaped() []Attack {
 	const section = "C"
 	one := func(name, expected string) Attack {
-		return Attack{Section: section, Name: "escaped: " + name, Expected: expected, Escaped: true, Only: world.Embedded, Seconds: 30, Judge: inner, Code: task("TRIAL", nil, name)}
+		return Attack{Section: section, Name: "escaped: " + name, Expected: expected, Escaped: true, Seconds: 30, Judge: inner, Code: task("TRIAL", nil, name)}
 	}
 	var list []Attack
 	for _, name := range []string{
@@ -45,14 +43,17 @@ func escaped() []Attack {
 	fork := one("fork bomb", "bounded; nothing stays")
 	memory := one("memory bomb", "ends at its limit; nothing stays")
 	stay := one("stay behind", "dead when the run has ended")
-	fork.Alone, memory.Alone, stay.Alone = true, true, true
-	fork.Section, memory.Section, stay.Section = "F", "F", "F"
-	fork.Judge, stay.Judge, memory.Judge = gone(verdicts()), gone(verdicts()), gone(ended("memory"))
-	return append(list, fork, memory, stay,
-		Attack{Section: section, Name: "escaped: files with secrets", Expected: "none", Escaped: true, Only: world.Embedded, Do: secretFiles},
-		Attack{Section: "A", Name: "escaped: two slots meet", Expected: "they cannot", Escaped: true, Only: world.Embedded, Alone: true, Do: meeting},
+	hang := one("stay behind a run that is ended", "dead when the run has ended")
+	hang.Code, hang.Seconds = task("TRIAL", nil, "stay behind", "hang"), 3
+	fork.Alone, memory.Alone, stay.Alone, hang.Alone = true, true, true, true
+	fork.Section, memory.Section, stay.Section, hang.Section = "F", "F", "F", "F"
+	fork.Judge, stay.Judge, memory.Judge, hang.Judge = gone(verdicts()), gone(verdicts()), gone(ended("memory")), gone(ended("time"))
+	return append(list, fork, memory, stay, hang,
+		Attack{Section: "G", Name: "escaped: a symbolic link to what mcp-server is", Expected: "never followed", Escaped: true, Alone: true, Do: followed},
+		Attack{Section: section, Name: "escaped: files with secrets", Expected: "none", Escaped: true, Do: secretFiles},
+		Attack{Section: "A", Name: "escaped: two slots meet", Expected: "they cannot", Escaped: true, Alone: true, Do: meeting},
 		// Last: it uses up the generations of a slot.
-		Attack{Section: "A", Name: "late messages of an older lease", Expected: "409, no receipt", Escaped: true, Only: world.Embedded, Alone: true, Do: fences},
+		Attack{Section: "A", Name: "late messages of an older lease", Expected: "409, no receipt", Escaped: true, Root: true, Alone: true, Do: fences},
 	)
 }
 
@@ -76,7 +77,11 @@ func ended(word string) Judge {
 func gone(j Judge) Judge {
 	return func(e *Evidence) (string, bool) {
 		seen, held := j(e)
-		if left := busy(e.Trial); left > 0 {
+		left, err := busy(e.World)
+		if err != nil {
+			return err.Error(), false
+		}
+		if left > 0 {
 			return fmt.Sprintf("%d processes are left after the run; %s", left, seen), false
 		}
 		before := len(e.World.Upstream.Seen(e.Trial))
@@ -89,16 +94,17 @@ func gone(j Judge) Judge {
 }
 
 // busy counts the intruder's children that live.
-func busy(string) int {
+func busy(w *world.World) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	all, err := w.Processes(ctx)
 	n := 0
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, path := range lines {
-		text, _ := os.ReadFile(path)
-		if s := string(text); strings.HasPrefix(s, "intruder\x00") {
+	for _, line := range all {
+		if strings.HasPrefix(line, "intruder ") {
 			n++
 		}
 	}
-	return n
+	return n, err
 }
 
 // secretFiles lets the intruder read all it can, knowing what to look for. Its code holds the credentials, so it runs
@@ -127,6 +133,24 @@ func meeting(ctx context.Context, w *world.World) (string, bool) {
 		all, held = append(all, seen), held && ok
 	}
 	return strings.Join(all, "; "), held
+}
+
+// followed plants a link in /skills that Deno would not let code make, and asks mcp-server for it.
+func followed(ctx context.Context, w *world.World) (string, bool) {
+	e := &Evidence{World: w, Trial: mark()}
+	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: task(e.Trial, nil, "plant a link"), Timeout: 20})
+	if seen, planted := verdicts()(e); !planted {
+		return "could not be planted: " + seen, false
+	}
+	said := everything(ctx, w)
+	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: task(e.Trial, nil, "uproot the link"), Timeout: 20})
+	if seen, gone := verdicts()(e); !gone {
+		return "could not be removed: " + seen, false
+	}
+	if strings.Contains(said, "VmPeak") {
+		return "mcp-server shows its own /proc/self/status", false
+	}
+	return "planted, not shown", alive(ctx, w)
 }
 
 // fences sends the proxy registrations and ends of leases out of order, as a crashed or slow part would.

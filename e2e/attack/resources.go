@@ -26,8 +26,9 @@ func resources() []Attack {
 		f("heap bomb", "ends at its limit", 20, `const a = []; for (;;) a.push(new Array(1e6).fill(Math.random()));`, "memory", "heap"),
 		f("string bomb", "ends at its limit", 20, `let s = "x"; const keep = []; for (;;) { s += s; if (s.length > 2e8) { keep.push(s.split("")); s = "y"; } }`),
 		f("buffer bomb outside the heap", "ends at its limit", 20, `const a = []; for (;;) { const b = new Uint8Array(64 << 20); for (let i = 0; i < b.length; i += 4096) b[i] = 1; a.push(b); }`, "memory"),
+		f("buffers of 1.5 GiB", "ends at its limit", 20, `const a = []; for (let n = 0; n < 24; n++) { const b = new Uint8Array(64 << 20); for (let i = 0; i < b.length; i += 4096) b[i] = 1; a.push(b); } out({ seen: "took them all: " + a.length });`, "memory"),
 		f("stack overflow", "an error", 20, `const g = () => g() + 1; g();`, "RangeError"),
-		f("output flood", "cut or ended", 20, `const s = "x".repeat(1 << 16); for (;;) console.log(s);`),
+		f("output flood", "ended at its limit", 20, `const s = "x".repeat(1 << 16); for (;;) console.log(s);`, "printed more"),
 		f("output flood on stderr", "cut or ended", 20, `const s = "x".repeat(1 << 16); for (;;) console.error(s);`),
 		f("output without a line feed", "cut or ended", 10, `const b = new TextEncoder().encode("x".repeat(1 << 16)); for (;;) await Deno.stdout.write(b);`),
 		f("output that is not UTF-8", "replaced", 10, `const b = new Uint8Array(100000).map((_, i) => i); await Deno.stdout.write(b);`),
@@ -83,19 +84,20 @@ func ends(seconds int, words ...string) Judge {
 
 // crowd starts three times as many runs as there are slots.
 func crowd(ctx context.Context, w *world.World) (string, bool) {
+	const runs = 24
 	type answer struct {
 		r   world.Result
 		err error
 	}
 	answers := make(chan answer)
-	for range 12 {
+	for range runs {
 		go func() {
 			r, err := w.Execute(ctx, "await new Promise((d) => setTimeout(d, 300)); console.log('ran')")
 			answers <- answer{r, err}
 		}()
 	}
 	ran, busy := 0, 0
-	for range 12 {
+	for range runs {
 		a := <-answers
 		switch {
 		case a.err == nil && a.r.Out == "ran\n":
@@ -104,7 +106,7 @@ func crowd(ctx context.Context, w *world.World) (string, bool) {
 			busy++
 		}
 	}
-	return fmt.Sprintf("%d ran, %d busy", ran, busy), ran+busy == 12 && ran >= 4
+	return fmt.Sprintf("%d ran, %d busy", ran, busy), ran+busy == runs && ran >= runs/3
 }
 
 // leave cancels a call and expects the slot back.
@@ -114,7 +116,7 @@ func leave(ctx context.Context, w *world.World) (string, bool) {
 		return err.Error(), false
 	}
 	defer s.Close()
-	for range 6 {
+	for range 12 {
 		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		_, _ = s.CallTool(short, &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "for(;;);", "timeout": 60}})
 		cancel()
@@ -123,5 +125,5 @@ func leave(ctx context.Context, w *world.World) (string, bool) {
 	soon, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	r, err := w.Execute(soon, "console.log('free')")
-	return fmt.Sprintf("six left, then %q after %s", strings.TrimSpace(r.Out), time.Since(start).Round(100*time.Millisecond)), err == nil && r.Out == "free\n"
+	return fmt.Sprintf("twelve left, then %q after %s", strings.TrimSpace(r.Out), time.Since(start).Round(100*time.Millisecond)), err == nil && r.Out == "free\n"
 }

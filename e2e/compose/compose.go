@@ -44,6 +44,8 @@ type Config struct {
 	TrustCA bool
 	// NoSocket adds docker-compose.nosocket.yml.
 	NoSocket bool
+	// Interpreter is the path of a program that takes Deno's place in the sandbox.
+	Interpreter string
 	// Build makes the images first. Without it they must be there.
 	Build bool
 }
@@ -106,6 +108,9 @@ func New(cfg Config) (*Stack, error) {
 	for k, v := range cfg.Env {
 		env[k] = v
 	}
+	if cfg.Interpreter != "" {
+		env["E2E_INTERPRETER"] = cfg.Interpreter
+	}
 	if cfg.TrustCA {
 		env["UPSTREAM_CA_FILE"] = filepath.Join(dir, "ca", "ca.pem")
 	}
@@ -128,6 +133,9 @@ func (s *Stack) files() string {
 		files = append(files, "docker-compose.nosocket.yml")
 	}
 	files = append(files, "e2e/docker-compose.e2e.yml")
+	if s.cfg.Interpreter != "" {
+		files = append(files, "e2e/docker-compose.intruder.yml")
+	}
 	for i, f := range files {
 		files[i] = filepath.Join(s.cfg.Root, f)
 	}
@@ -248,6 +256,26 @@ func (s *Stack) run(cmd *exec.Cmd) (string, error) {
 		return string(out), fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, tail(out))
 	}
 	return string(out), nil
+}
+
+// Volume is where a volume lies on this machine. Only root can look into it, and only beside the engine.
+func (s *Stack) Volume(ctx context.Context, name string) (string, error) {
+	out, err := s.run(exec.CommandContext(ctx, "docker", "volume", "inspect", "-f", "{{.Mountpoint}}", Project+"_"+name)) //nolint:gosec // see Compose
+	return strings.TrimSpace(out), err
+}
+
+// Processes are the command lines of everything that runs in a service's container.
+func (s *Stack) Processes(ctx context.Context, service string) ([]string, error) {
+	out, err := s.run(exec.CommandContext(ctx, "docker", "top", s.Container(service), "-eo", "pid,args")) //nolint:gosec // see Compose
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for line := range strings.Lines(out) {
+		_, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list = append(list, strings.TrimSpace(args))
+	}
+	return list[1:], nil // behind the heading
 }
 
 // Container is the name of a service's container.

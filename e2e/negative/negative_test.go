@@ -4,11 +4,14 @@ package negative
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +33,8 @@ func TestMain(m *testing.M) {
 type control struct {
 	defence string
 	attacks []string
+	// patience bounds an attack that nothing else ends; zero means a minute.
+	patience time.Duration
 }
 
 // group is a world whose defences are off at the same time: none of them stops an attack of another.
@@ -43,35 +48,47 @@ type group struct {
 func groups() []group {
 	return []group{
 		{controls: []control{
-			{"host-agreement", []string{"second request on the connection names another API", ":authority of another API over HTTP/2"}},
-			{"override", []string{"override header X-HTTP-Method-Override", "_method in the query"}},
-			{"body-override", []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form"}},
-			{"dialguard", []string{"name that resolves to 127.0.0.1"}},
-			{"upstream-tls", []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
-			{"surface", []string{"name in chat text of a query", "name of a header credential in the path"}},
-			{"range", []string{"slices by Range"}},
-			{"mcp-host", []string{"foreign Host", "Host of the machine's address"}},
-			{"mcp-origin", []string{"foreign Origin", "Origin null"}},
+			{defence: "host-agreement", attacks: []string{"second request on the connection names another API", ":authority of another API over HTTP/2"}},
+			{defence: "override", attacks: []string{"override header X-HTTP-Method-Override", "_method in the query"}},
+			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form"}},
+			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
+			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
+			{defence: "surface", attacks: []string{"name in chat text of a query", "name of a header credential in the path"}},
+			{defence: "range", attacks: []string{"slices by Range"}},
+			{defence: "mcp-host", attacks: []string{"foreign Host", "Host of the machine's address"}},
+			{defence: "mcp-origin", attacks: []string{"foreign Origin", "Origin null"}},
+			{defence: "mcp-owner", attacks: []string{"another user of the machine"}},
+			{defence: "uid", attacks: []string{"another run's private file in /tmp"}},
+			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
+		}},
+		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
+			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
+			{defence: "sink-headers", attacks: []string{"name in the header Cookie", "name in the header Referer"}},
+			{defence: "once", attacks: []string{"any-parameter credential twice", "header credential in two headers"}},
+			{defence: "scrub-headers", attacks: []string{"echo in the place location", "trailers read raw"}},
+			{defence: "forms", attacks: []string{"echo as base64-1 of HTTPBIN_TOKEN", "echo as hex-upper of HTTPBIN_TOKEN"}},
+			{defence: "codings", attacks: []string{"echo under br", "echo under zstd"}},
+			{defence: "mcp-bearer", attacks: []string{"a wrong bearer", "a part of the bearer"}},
+			{defence: "hold-back", attacks: []string{"echo cut once after 18 bytes"}},
+			{defence: "shim-container", attacks: []string{"docker-shim: exec in another container"}},
+			{defence: "shim-body", attacks: []string{"docker-shim: Privileged", "docker-shim: User root", "docker-shim: Cmd of a shell"}},
+			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{controls: []control{
-			{"strict", []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
-			{"sink-headers", []string{"name in the header Cookie", "name in the header Referer"}},
-			{"once", []string{"any-parameter credential twice", "header credential in two headers"}},
-			{"scrub-headers", []string{"echo in the place location", "trailers read raw"}},
-			{"forms", []string{"echo as base64-1 of HTTPBIN_TOKEN", "echo as hex-upper of HTTPBIN_TOKEN"}},
-			{"codings", []string{"echo under br", "echo under zstd"}},
-			{"mcp-bearer", []string{"a wrong bearer", "a part of the bearer"}},
-			{"mcp-owner", []string{"another user of the machine"}},
-		}},
-		{controls: []control{
-			{"scrub-body", []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test "}},
+			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test "}},
+			{defence: "time-limit", attacks: []string{"endless loop"}, patience: 12 * time.Second},
+			{defence: "output-limit", attacks: []string{"output flood"}, patience: 12 * time.Second},
+			{defence: "memory-limit", attacks: []string{"buffers of 1.5 GiB"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{"seccomp", []string{"escaped: kernel interfaces", "escaped: sockets of other kinds"}},
-			{"fence", []string{"late messages of an older lease"}},
+			{defence: "seccomp", attacks: []string{"escaped: kernel interfaces", "escaped: sockets of other kinds"}},
+			{defence: "capabilities", attacks: []string{"escaped: who am I"}},
+			{defence: "skill-links", attacks: []string{"escaped: a symbolic link to what mcp-server is"}},
+			{defence: "kill", attacks: []string{"escaped: stay behind a run that is ended"}},
+			{defence: "fence", attacks: []string{"late messages of an older lease"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{"netns", []string{"escaped: DNS outside the catalog", "escaped: TLS to a host in no API"}},
+			{defence: "netns", attacks: []string{"escaped: DNS outside the catalog", "escaped: TLS to a host in no API"}},
 		}},
 	}
 }
@@ -109,11 +126,57 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 				t.Errorf("%s: no attack is named %q", c.defence, name)
 				continue
 			}
+			if a.Root && os.Geteuid() != 0 {
+				world.Skip(t, "only root can mount: "+name)
+			}
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.patience, time.Minute))
 			o := attack.Run(ctx, w, a)
+			cancel()
 			fmt.Fprintf(b, "| %s | %s | %s |\n", c.defence, name, strings.NewReplacer("|", `\|`, "\n", " ").Replace(fmt.Sprintf("%.120s", o.Seen)))
 			if o.Held {
 				t.Errorf("%s is off, and %q was held: %s\n%.1500s", c.defence, name, o.Seen, o.Detail)
 			}
+		}
+	}
+}
+
+// TestComplete: every defence that can be switched off in the sources has a control here.
+func TestComplete(t *testing.T) {
+	root, err := world.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	point := regexp.MustCompile(`disarm\.Off\("([a-z-]+)"\)`)
+	controlled := map[string]bool{}
+	for _, g := range groups() {
+		for _, c := range g.controls {
+			controlled[c.defence] = len(c.attacks) > 0
+		}
+	}
+	found := map[string]bool{}
+	for _, module := range []string{"catalog", "proxy", "sandbox-image", "mcp-server", "codeforge"} {
+		err := filepath.WalkDir(filepath.Join(root, module), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			for _, m := range point.FindAllSubmatch(data, -1) {
+				found[string(m[1])] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range found {
+		if !controlled[name] {
+			t.Errorf("%q can be switched off, and no control does so", name)
+		}
+	}
+	for name := range controlled {
+		if !found[name] {
+			t.Errorf("no defence %q can be switched off", name)
 		}
 	}
 }
@@ -153,7 +216,7 @@ func TestShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range []string{variable, "-tags=disarm", "host-agreement", "scrub-headers"} {
+		for _, word := range []string{variable, "-tags=disarm", "host-agreement", "scrub-headers", "hold-back", "last-scrub", "skill-links", "shim-body", "memory-limit"} {
 			if bytes.Contains(data, []byte(word)) {
 				t.Errorf("%s has %q in it", p, word)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // images are built once per test process.
@@ -43,10 +44,17 @@ func (w *World) startDocker(cfg Config) error {
 	for k, v := range cfg.Env {
 		env[k] = v
 	}
+	interpreter := ""
+	if cfg.Interpreter != "" {
+		if interpreter, err = Program(cfg.Interpreter); err != nil {
+			return err
+		}
+	}
 	build := false
 	images.Do(func() { build = true })
 	stack, err := compose.New(compose.Config{
 		Root: root, APIs: filepath.Join(w.Dir, "apis"), Env: env, Known: known(w.Canaries), TrustCA: cfg.TrustCA, Build: build,
+		Interpreter: interpreter,
 	})
 	if err != nil {
 		return err
@@ -58,5 +66,10 @@ func (w *World) startDocker(cfg Config) error {
 	if err := stack.Up(ctx); err != nil {
 		return errors.Join(err, w.Close())
 	}
+	control, err := stack.Volume(ctx, "run-control")
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	w.control = func() *controlapi.Client { return controlapi.NewClient(filepath.Join(control, "proxy.sock")) }
 	return nil
 }

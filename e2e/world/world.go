@@ -50,7 +50,7 @@ type Config struct {
 	Slots int
 	// TrustCA makes hosts in no API with certificates of the upstream's authority good ones, for YOLO_MODE.
 	TrustCA bool
-	// Interpreter replaces Deno in embedded mode: a program of CodeForge's bin folder, by name.
+	// Interpreter replaces Deno: a program of CodeForge's bin folder, by name.
 	Interpreter string
 }
 
@@ -70,6 +70,8 @@ type World struct {
 	// Stack is the compose stack; nil in embedded mode.
 	Stack *compose.Stack
 
+	// Token is the bearer that HTTP shows: Config.Env's MCP_AUTH_TOKEN.
+	Token string
 	// As is the user that Dial and HTTP connect as when the test is root; zero means the one that runs CodeForge.
 	As int
 
@@ -113,7 +115,7 @@ func Open(cfg Config) (*World, error) {
 	if cfg.Slots == 0 {
 		cfg.Slots = 4
 	}
-	w := &World{Mode: CurrentMode(), User: cfg.User, Canaries: Canaries()}
+	w := &World{Mode: CurrentMode(), User: cfg.User, Canaries: Canaries(), Token: cfg.Env["MCP_AUTH_TOKEN"]}
 	w.leaks = canary.Join(w.Canaries)
 	start := w.startEmbedded
 	if w.Mode == Docker {
@@ -150,9 +152,30 @@ func (w *World) Dial(ctx context.Context) (net.Conn, error) {
 	return w.dialer().DialContext(ctx, "tcp", u.Host)
 }
 
-// HTTP is a client whose connections belong to the user that runs CodeForge: no other user's are accepted.
+// HTTP is a client whose connections belong to the user that runs CodeForge: no other user's are accepted. It shows the
+// world's token, where there is one, unless a request has an Authorization of its own.
 func (w *World) HTTP() *http.Client {
+	return &http.Client{Transport: bearer{w.Stranger().Transport, w.Token}}
+}
+
+// Stranger is HTTP without the token.
+func (w *World) Stranger() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: w.dialer().DialContext}}
+}
+
+// bearer shows a token.
+type bearer struct {
+	next  http.RoundTripper
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" && r.Header.Get("Authorization") == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.next.RoundTrip(r)
 }
 
 func (w *World) dialer() *net.Dialer {
@@ -191,12 +214,21 @@ func (w *World) Close() error {
 // Logs is everything the daemons have logged.
 func (w *World) Logs() string { return w.logs() }
 
-// Control is a client of the proxy's control API, or nil where the test cannot reach it.
-func (w *World) Control() *controlapi.Client {
-	if w.control == nil {
-		return nil
+// Control is a client of the proxy's control API. In Docker mode only root, beside the engine, can reach that.
+func (w *World) Control() *controlapi.Client { return w.control() }
+
+// Processes are the command lines of what runs: in the tests' pid namespace, or in the sandbox's container.
+func (w *World) Processes(ctx context.Context) ([]string, error) {
+	if w.Mode == Docker {
+		return w.Stack.Processes(ctx, "sandbox")
 	}
-	return w.control()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	var list []string
+	for _, path := range paths {
+		text, _ := os.ReadFile(path) // gone meanwhile
+		list = append(list, strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " ")))
+	}
+	return list, err
 }
 
 // Result is what one execute_code call answered.

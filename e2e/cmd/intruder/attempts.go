@@ -68,6 +68,9 @@ var attempts = []attempt{
 	{name: "fork bomb", try: forks, asked: true},
 	{name: "memory bomb", try: memory, asked: true},
 	{name: "stay behind", try: stay, asked: true},
+	{name: "hang", try: hang, asked: true},
+	{name: "plant a link", try: plant, asked: true},
+	{name: "uproot the link", try: uproot, asked: true},
 	{name: "listen", try: listen, asked: true},
 	{name: "reach a neighbour", try: neighbour, asked: true},
 }

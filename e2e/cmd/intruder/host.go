@@ -262,3 +262,25 @@ func stay(t task) (bool, string) {
 	_, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "linger", t.Trial}, &syscall.ProcAttr{Files: []uintptr{}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	return true, fmt.Sprint("left a child: ", err)
 }
+
+// hang lets go of the streams and never ends.
+func hang(task) (bool, string) {
+	for fd := range 3 {
+		_ = unix.Close(fd)
+	}
+	time.Sleep(10 * time.Minute)
+	return false, "still there"
+}
+
+// planted is a skill that is no file: what whoever opens it is.
+const planted = "/skills/planted.ts"
+
+func plant(task) (bool, string) {
+	err := os.Symlink("/proc/self/status", planted)
+	return err == nil, fmt.Sprint("link: ", err)
+}
+
+func uproot(task) (bool, string) {
+	err := os.Remove(planted)
+	return err == nil, fmt.Sprint("removed: ", err)
+}
