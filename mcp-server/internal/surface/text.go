@@ -54,7 +54,7 @@ round in answers. You cannot see a credential: printing it prints the name. By d
 
 ## Reach and limits
 - %s
-- No npm:, jsr: or URL imports, no environment variables, no processes. Files: /tmp (shared by runs, lost on restart), /skills, /runs.
+- No npm:, jsr: or URL imports, no environment variables, no processes. Files: /tmp (shared by runs; oldest files go when it fills up, all on restart), /skills, /runs.
 - %d s per run, up to %d with "timeout". About %d characters of output are shown; a longer one is cut in the middle.
 - A refused request answers 403 with JSON {error, code, hint}; tell the user what the hint says rather than trying around it.
 

@@ -33,6 +33,7 @@ var hostile = []struct {
 	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 60 * time.Second, runapi.OutputLimit, ""},
 	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n", 60 * time.Second, runapi.OutputLimit, ""},
 	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n", 60 * time.Second, runapi.OutputLimit, ""},
+	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n", 60 * time.Second, runapi.OutputLimit, "done\n"},
 	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n", 60 * time.Second, runapi.OutputLimit, "aaaa"},
 	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n", 60 * time.Second, runapi.OutputLimit, ""},
 }

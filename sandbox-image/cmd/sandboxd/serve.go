@@ -57,7 +57,7 @@ const (
 
 // sharedDirs bounds what one run may add to the directories that all runs share.
 func sharedDirs(f serveFlags) []quota.Dir {
-	dirs := []quota.Dir{{Path: f.tmp, Name: jail.TmpDir, Bytes: 128 << 20, Files: 10000}}
+	dirs := []quota.Dir{{Path: f.tmp, Name: jail.TmpDir, Bytes: 128 << 20, Files: 10000, MakeRoom: true}}
 	if !f.skillsReadonly {
 		dirs = append(dirs, quota.Dir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
 	}
@@ -167,7 +167,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err != nil {
 		return errors.Join(err, j.Close())
 	}
-	meter, err := quota.New(quota.Config{Dirs: sharedDirs(f), OwnUsers: owner != os.Geteuid()})
+	meter, err := quota.New(quota.Config{Dirs: sharedDirs(f), OwnUsers: owner != os.Geteuid(), Wipe: jail.Wipe, Log: log})
 	if err != nil {
 		return errors.Join(err, socket.Close(), j.Close())
 	}

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/catalog/linger"
@@ -86,12 +85,19 @@ func reap() error {
 	return nil
 }
 
-// wipe empties a directory as this process's user, also where that user has closed its own directories.
+// wipe empties a directory below another one as this process's user, also where that user has closed its own
+// directories. No link leads out of the one above.
 func wipe(args []string) error {
-	if os.Getuid() == 0 || len(args) != 1 {
-		return errors.New("wipe: want one directory, and not as root")
+	if os.Getuid() == 0 || len(args) != 2 {
+		return errors.New("wipe: want a directory and one below it, and not as root")
 	}
-	root, err := os.OpenRoot(args[0])
+	above, err := os.OpenRoot(args[0])
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	_ = above.Chmod(args[1], 0o700) // if it is this user's
+	root, err := above.OpenRoot(args[1])
 	if err != nil {
 		return err
 	}
@@ -105,13 +111,15 @@ func wipe(args []string) error {
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(args[0])
+	dir, err := root.Open(".")
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, e := range entries {
-		errs = append(errs, root.RemoveAll(filepath.Join(".", e.Name())))
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	errs := []error{err}
+	for _, name := range names {
+		errs = append(errs, root.RemoveAll(name))
 	}
 	return errors.Join(errs...)
 }

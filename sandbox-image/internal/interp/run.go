@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,7 +32,8 @@ type Task struct {
 	Ended func()
 	// Keep gets the whole of standard output.
 	Keep *output.File
-	// Watch is asked now and then whether the run is over another limit: a reason and a sentence.
+	// Watch is asked now and then, and when everything of the run has ended, whether the run is over another limit: a
+	// reason and a sentence.
 	Watch func() (runapi.Reason, string)
 }
 
@@ -84,6 +86,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	// Nothing that could hold the other ends is alive: the readers come to the end by themselves.
 	read.Wait()
 
+	r.lookBack()
 	st := p.inmate.Status()
 	r.diagnose(st)
 	exit := runapi.Exit{
@@ -141,6 +144,19 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 				return
 			}
 		}
+	}
+}
+
+// lookBack asks for the last time whether the run was over another limit: it may have gone there and ended since it was
+// last asked. What is said of the run then is told beside its other reason, if it has one.
+func (r *run) lookBack() {
+	reason, detail := r.task.Watch()
+	if reason == "" {
+		return
+	}
+	r.why.Do(func() { r.reason = reason })
+	if r.detail != detail {
+		r.detail = strings.TrimSpace(r.detail + " " + detail)
 	}
 }
 

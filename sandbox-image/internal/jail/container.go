@@ -61,12 +61,15 @@ func (c *Container) clear(id slot.ID) error {
 	dir := c.dir(id)
 	err := os.RemoveAll(dir)
 	if errors.Is(err, os.ErrPermission) {
-		if err = asSlot(id, "wipe", filepath.Join(dir, "deno")); err == nil {
+		if err = Wipe(id, dir, "deno"); err == nil {
 			err = os.RemoveAll(dir)
 		}
 	}
 	return err
 }
+
+// Wipe empties the directory name below dir as the slot's user.
+func Wipe(id slot.ID, dir, name string) error { return asSlot(id, "wipe", dir, name) }
 
 // asSlot runs "sandboxd wipe" or "sandboxd reap" as the slot's user.
 func asSlot(id slot.ID, command string, args ...string) error {

@@ -1,13 +1,18 @@
 // Package quota bounds what one run leaves in the directories that runs share.
 //
-// They have no quota of the kernel's that would work everywhere, so each is looked at while runs go on: how much there
-// is that has come since the run began and belongs to its slot. Slots of an ordinary user share the user's uid; there
-// a run is held responsible only while no other one is under way, and the size of the directory itself is the bound.
+// They have no quota of the kernel's that would work everywhere, so each is looked at while runs go on, and once more
+// when a run has ended: how much there is that has come since the run began and belongs to its slot. Slots of an
+// ordinary user share the user's uid; there a run is held responsible only while no other one is under way, and the
+// size of the directory itself is the bound.
+//
+// What runs leave within their bounds adds up, and a slot cannot remove the files of another. So where a directory is
+// a file system of its own, the oldest files go when it is more than half full.
 package quota
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path"
 	"sync"
@@ -25,6 +30,8 @@ type Dir struct {
 	Path, Name string
 	// Bytes and Files are what one run may add.
 	Bytes, Files int64
+	// MakeRoom removes the oldest files at the end of a run when the directory is a tmpfs more than half full.
+	MakeRoom bool
 }
 
 // Config configures a Meter.
@@ -32,6 +39,10 @@ type Config struct {
 	Dirs []Dir
 	// OwnUsers: every slot has a uid of its own.
 	OwnUsers bool
+	// Wipe empties the directory name below dir as the slot's user, where that user may have closed it to sandboxd. It
+	// may be nil: then sandboxd can remove everything itself.
+	Wipe func(id slot.ID, dir, name string) error
+	Log  *slog.Logger
 }
 
 // Meter watches the shared directories. It is safe for concurrent use.
@@ -41,6 +52,8 @@ type Meter struct {
 
 	mu   sync.Mutex
 	busy map[slot.ID]bool
+
+	room sync.Mutex // serialises makeRoom
 }
 
 // New opens the directories.
@@ -80,16 +93,24 @@ func (m *Meter) Begin(id slot.ID) *Run {
 	m.mu.Lock()
 	m.busy[id] = true
 	m.mu.Unlock()
-	// File systems stamp files with the time of the last tick.
-	r := &Run{meter: m, slot: id, since: time.Now().Add(-20 * time.Millisecond)}
+	r := &Run{meter: m, slot: id, since: fileTime()}
 	for _, root := range m.roots {
-		s, _ := used(root)
-		r.before = append(r.before, s)
+		r.before = append(r.before, look(root).used)
 	}
 	return r
 }
 
-// Check looks whether the run is over a bound: a reason, and a sentence about it.
+// fileTime is the time that a file made now is stamped with: that of the kernel's last tick.
+func fileTime() time.Time {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
+		return time.Now().Add(-20 * time.Millisecond)
+	}
+	return time.Unix(t.Unix())
+}
+
+// Check looks whether the run is over a bound: a reason, and a sentence about it. Its last call, before End, is to come
+// when nothing of the run is alive: a fast run fills a directory between two looks.
 func (r *Run) Check() (runapi.Reason, string) {
 	if r.shared() {
 		return "", ""
@@ -103,12 +124,12 @@ func (r *Run) Check() (runapi.Reason, string) {
 		switch {
 		case bytes > d.Bytes:
 			r.over = d
-			return runapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s and was ended; what it wrote there "+
-				"was removed. Keep less at a time.", d.Bytes>>20, d.Name)
+			return runapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s, which is too much; what it wrote "+
+				"there was removed. Keep less at a time.", d.Bytes>>20, d.Name)
 		case files > d.Files:
 			r.over = d
-			return runapi.OutputLimit, fmt.Sprintf("The run made more than %d files in %s and was ended; they were removed. "+
-				"Put data into fewer files.", d.Files, d.Name)
+			return runapi.OutputLimit, fmt.Sprintf("The run made more than %d files in %s, which is too many; they were "+
+				"removed. Put data into fewer files.", d.Files, d.Name)
 		}
 	}
 	return "", ""
@@ -121,49 +142,66 @@ func (r *Run) shared() bool {
 	return !r.meter.cfg.OwnUsers && len(r.meter.busy) > 1
 }
 
-// End stops watching. Where the run was over a bound, what it made is removed: nothing of it may run any more.
+// End stops watching. Where the run was over a bound, what it made is removed: nothing of it may run any more. Where
+// runs have left too much between them, the oldest of it is.
 func (r *Run) End() error {
+	m := r.meter
 	var errs []error
 	if r.over != nil && !r.shared() {
-		for _, root := range r.meter.roots {
-			errs = append(errs, r.remove(root))
+		for i := range m.roots {
+			errs = append(errs, r.remove(i))
 		}
 	}
-	r.meter.mu.Lock()
-	defer r.meter.mu.Unlock()
-	delete(r.meter.busy, r.slot)
+	m.mu.Lock()
+	delete(m.busy, r.slot)
+	m.mu.Unlock()
+	for i, d := range m.cfg.Dirs {
+		if d.MakeRoom {
+			m.makeRoom(i)
+		}
+	}
 	return errors.Join(errs...)
 }
 
-// space is how full a file system is.
+// space is bytes and files of a file system.
 type space struct{ bytes, files int64 }
 
-// used tells how full the file system of a directory is, and whether it is a tmpfs, which holds nothing else.
-func used(root *os.Root) (s space, own bool) {
+// fill is how full a file system is.
+type fill struct {
+	used, total space
+	// own: it is a tmpfs, which holds nothing but the directory.
+	own bool
+}
+
+// look tells how full the file system of a directory is. The zero fill is that of one that cannot be told.
+func look(root *os.Root) fill {
 	dir, err := root.Open(".")
 	if err != nil {
-		return s, false
+		return fill{}
 	}
 	defer dir.Close()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
-		return s, false
+		return fill{}
 	}
-	return space{int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Files - st.Ffree)}, st.Type == unix.TMPFS_MAGIC
+	return fill{
+		used:  space{int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Files - st.Ffree)},
+		total: space{int64(st.Blocks) * st.Bsize, int64(st.Files)},
+		own:   st.Type == unix.TMPFS_MAGIC,
+	}
 }
 
 // quiet reports that a directory cannot have grown beyond a bound, without looking at its files.
 func (r *Run) quiet(i int) bool {
-	now, own := used(r.meter.roots[i])
-	d := r.meter.cfg.Dirs[i]
-	return own && now.bytes-r.before[i].bytes <= d.Bytes && now.files-r.before[i].files <= d.Files
+	now, d := look(r.meter.roots[i]), r.meter.cfg.Dirs[i]
+	return now.own && now.used.bytes-r.before[i].bytes <= d.Bytes && now.used.files-r.before[i].files <= d.Files
 }
 
 // maxDepth bounds the walk. Nothing deeper is counted or removed.
 const maxDepth = 64
 
 // each calls f for everything in a directory. Whether it goes into a directory is f's answer.
-func (r *Run) each(root *os.Root, dir string, depth int, f func(name string, st *unix.Statx_t) (enter bool)) {
+func each(root *os.Root, dir string, depth int, f func(name string, st *unix.Statx_t) (enter bool)) {
 	if depth > maxDepth {
 		return
 	}
@@ -182,7 +220,7 @@ func (r *Run) each(root *os.Root, dir string, depth int, f func(name string, st 
 			}
 			at := path.Join(dir, name)
 			if f(at, &st) && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-				r.each(root, at, depth+1, f)
+				each(root, at, depth+1, f)
 			}
 		}
 		if err != nil {
@@ -197,8 +235,10 @@ func (r *Run) mine(st *unix.Statx_t) bool {
 	if st.Mask&unix.STATX_BTIME == 0 {
 		at = st.Ctime
 	}
-	return r.owns(st) && r.since.Before(time.Unix(at.Sec, int64(at.Nsec)))
+	return r.owns(st) && !instant(at).Before(r.since)
 }
+
+func instant(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 
 func (r *Run) owns(st *unix.Statx_t) bool {
 	return !r.meter.cfg.OwnUsers || int(st.Uid) == r.slot.UID()
@@ -207,9 +247,9 @@ func (r *Run) owns(st *unix.Statx_t) bool {
 // measure adds up what the run made, and the older files of the slot that it wrote to.
 func (r *Run) measure(root *os.Root, maxFiles int64) (bytes, files int64) {
 	seen := map[uint64]bool{}
-	r.each(root, ".", 0, func(_ string, st *unix.Statx_t) bool {
+	each(root, ".", 0, func(_ string, st *unix.Statx_t) bool {
 		mine := r.mine(st)
-		written := mine || r.owns(st) && r.since.Before(time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec)))
+		written := mine || r.owns(st) && !instant(st.Mtime).Before(r.since)
 		if !written || seen[st.Ino] {
 			return files <= maxFiles
 		}
@@ -226,13 +266,13 @@ func (r *Run) measure(root *os.Root, maxFiles int64) (bytes, files int64) {
 }
 
 // remove removes what the run made.
-func (r *Run) remove(root *os.Root) error {
+func (r *Run) remove(i int) error {
 	var errs []error
-	r.each(root, ".", 0, func(name string, st *unix.Statx_t) bool {
+	each(r.meter.roots[i], ".", 0, func(name string, st *unix.Statx_t) bool {
 		if !r.mine(st) {
 			return true
 		}
-		errs = append(errs, root.RemoveAll(name))
+		errs = append(errs, r.meter.discard(i, name, st.Uid))
 		return false
 	})
 	return errors.Join(errs...)

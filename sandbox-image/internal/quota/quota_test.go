@@ -1,0 +1,320 @@
+package quota
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// tmpfs is a file system of 16 MiB that is mounted nowhere: a path to it, good while the test runs.
+func tmpfs(t *testing.T, files int) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		rig.Skip(t, "a tmpfs of its own, and files of other users, need root")
+	}
+	fsfd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fsfd)
+	for _, kv := range [][2]string{{"size", "16m"}, {"mode", "1777"}, {"nr_inodes", fmt.Sprint(files)}} {
+		if err := unix.FsconfigSetString(fsfd, kv[0], kv[1]); err != nil {
+			t.Fatal(kv, err)
+		}
+	}
+	if err := unix.FsconfigCreate(fsfd); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fmt.Sprintf("/proc/self/fd/%d", fd)
+}
+
+// meter watches dir: 8 MiB and 100 files a run.
+func meter(t *testing.T, dir string, change func(*Config)) *Meter {
+	t.Helper()
+	cfg := Config{
+		Dirs:     []Dir{{Path: dir, Name: "/tmp", Bytes: 8 << 20, Files: 100, MakeRoom: true}},
+		OwnUsers: true, Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// write makes a file of a slot, in directories of the slot.
+func write(t *testing.T, id slot.ID, size int, elem ...string) {
+	t.Helper()
+	for i := 2; i < len(elem); i++ {
+		dir := filepath.Join(elem[:i]...)
+		if os.Mkdir(dir, 0o770) == nil {
+			must(t, os.Chown(dir, id.UID(), slot.GroupID))
+		}
+	}
+	name := filepath.Join(elem...)
+	must(t, os.WriteFile(name, make([]byte, size), 0o660))
+	must(t, os.Chown(name, id.UID(), slot.GroupID))
+	time.Sleep(5 * time.Millisecond) // a tick of the kernel's: the next file is younger
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// names lists what is in a directory, directories with a slash.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	must(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if name == "." {
+			return err
+		}
+		if d.IsDir() {
+			name += "/"
+		}
+		found = append(found, name)
+		return err
+	}))
+	return found
+}
+
+func same(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	if got := names(t, dir); !slices.Equal(got, want) {
+		t.Errorf("%s holds %v, want %v", dir, got, want)
+	}
+}
+
+// places are a directory that is a file system of its own, and one that is not.
+func places(t *testing.T, f func(t *testing.T, dir string)) {
+	t.Run("own file system", func(t *testing.T) { f(t, tmpfs(t, 1000)) })
+	t.Run("shared file system", func(t *testing.T) { tmpfs(t, 1000); f(t, t.TempDir()) })
+}
+
+func TestOver(t *testing.T) {
+	places(t, func(t *testing.T, dir string) {
+		m := meter(t, dir, nil)
+		write(t, 1, 5<<20, dir, "older")
+		write(t, 2, 1<<20, dir, "others")
+		time.Sleep(20 * time.Millisecond)
+		r := m.Begin(1)
+		write(t, 1, 4<<20, dir, "a")
+		write(t, 2, 1<<20, dir, "beside")
+		if reason, detail := r.Check(); reason != "" {
+			t.Errorf("within its bound: %s %s", reason, detail)
+		}
+		write(t, 1, 4<<20+1, dir, "deep", "er", "b")
+		if reason, detail := r.Check(); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
+			t.Errorf("%s %q", reason, detail)
+		}
+		must(t, r.End())
+		same(t, dir, "beside", "older", "others")
+	})
+}
+
+func TestTooManyFiles(t *testing.T) {
+	places(t, func(t *testing.T, dir string) {
+		m := meter(t, dir, nil)
+		r := m.Begin(3)
+		for i := range 101 {
+			name := filepath.Join(dir, fmt.Sprint(i))
+			must(t, os.WriteFile(name, nil, 0o600))
+			must(t, os.Chown(name, slot.ID(3).UID(), slot.GroupID))
+		}
+		if reason, detail := r.Check(); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
+			t.Errorf("%s %q", reason, detail)
+		}
+		must(t, r.End())
+		same(t, dir)
+	})
+}
+
+// What an older file grows by counts, and hard links count once.
+func TestGrown(t *testing.T) {
+	places(t, func(t *testing.T, dir string) {
+		m := meter(t, dir, nil)
+		write(t, 1, 5<<20, dir, "older")
+		time.Sleep(20 * time.Millisecond)
+		r := m.Begin(1)
+		write(t, 1, 0, dir, "touched")
+		must(t, os.Link(filepath.Join(dir, "older"), filepath.Join(dir, "link")))
+		if reason, _ := r.Check(); reason != "" {
+			t.Error("a link was counted")
+		}
+		write(t, 1, 14<<20, dir, "older")
+		if reason, _ := r.Check(); reason != runapi.OutputLimit {
+			t.Error("growth was not counted")
+		}
+		must(t, r.End())
+	})
+}
+
+// A run that follows another one in its slot is not held responsible for what that left.
+func TestFollows(t *testing.T) {
+	places(t, func(t *testing.T, dir string) {
+		m := meter(t, dir, nil)
+		for i := range 5 {
+			r := m.Begin(1)
+			write(t, 1, 5<<20, dir, fmt.Sprint(i%2))
+			if reason, detail := r.Check(); reason != "" {
+				t.Fatalf("run %d: %s %s", i, reason, detail)
+			}
+			must(t, r.End())
+		}
+	})
+}
+
+// Where all slots have one user, a run is responsible only while it is alone.
+func TestOneUser(t *testing.T) {
+	dir := tmpfs(t, 1000)
+	m := meter(t, dir, func(c *Config) { c.OwnUsers = false })
+	a, b := m.Begin(0), m.Begin(1)
+	write(t, 0, 9<<20, dir, "whose")
+	if reason, _ := a.Check(); reason != "" {
+		t.Error("ended for what may be another's")
+	}
+	must(t, b.End())
+	same(t, dir, "whose") // somebody may be at work
+	if reason, _ := a.Check(); reason != runapi.OutputLimit {
+		t.Error("alone, and not ended")
+	}
+	must(t, a.End())
+	same(t, dir)
+}
+
+// Runs that each keep within their bound leave more than half of the room taken: the oldest files go, and no more than
+// must.
+func TestMakeRoom(t *testing.T) {
+	dir := tmpfs(t, 1000)
+	m := meter(t, dir, nil)
+	leave := func(id slot.ID, name ...string) {
+		r := m.Begin(id)
+		write(t, id, 3<<20, append([]string{dir}, name...)...)
+		if reason, _ := r.Check(); reason != "" {
+			t.Fatal("within its bound")
+		}
+		must(t, r.End())
+	}
+	leave(0, "d", "oldest")
+	leave(1, "old")
+	same(t, dir, "d/", "d/oldest", "old")
+	leave(2, "new") // 9 of 16 MiB
+	same(t, dir, "d/", "new", "old")
+	working := m.Begin(1)
+	leave(3, "newer")
+	same(t, dir, "d/", "newer", "old") // not the files of slot 1, which are older
+	must(t, working.End())
+	leave(4, "newest")
+	same(t, dir, "d/", "newer", "newest")
+}
+
+// Files that take no room count too, and so do their directories.
+func TestMakeRoomForFiles(t *testing.T) {
+	dir := tmpfs(t, 100)
+	m := meter(t, dir, nil)
+	r := m.Begin(0)
+	for i := range 30 {
+		write(t, 0, 0, dir, fmt.Sprintf("d%02d", i), "empty")
+	}
+	must(t, r.End())
+	if left := len(names(t, dir)); left > 50 || left < 40 {
+		t.Errorf("%d entries are left of 60; 100 are possible", left)
+	}
+	must(t, m.Begin(1).End())
+}
+
+// asContainer calls f with the rights that sandboxd has in its container: root in the slots' group, without the
+// capabilities to pass by modes.
+// privileged, within it, has them all again.
+func asContainer(t *testing.T, f func(privileged func(func()))) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	must(t, unix.Capget(&header, &all[0]))
+	less := all
+	less[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER
+	set := func(to [2]unix.CapUserData) { must(t, unix.Capset(&header, &to[0])) }
+	defer set(all)
+	group := func(count int, groups *uint32) { // of this thread
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(count), uintptr(unsafe.Pointer(groups)), 0); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	slots := uint32(slot.GroupID)
+	group(1, &slots)
+	defer group(0, nil)
+	set(less)
+	f(func(g func()) { set(all); g(); set(less) })
+}
+
+// What its owner has closed is emptied as its owner; a directory in which another run may be at work stays.
+func TestMakeRoomInClosedDirectories(t *testing.T) {
+	for _, mode := range []os.FileMode{0, 0o500, 0o700} {
+		t.Run(mode.String(), func(t *testing.T) {
+			dir := tmpfs(t, 1000)
+			var wiped []string
+			wipe := func(slot.ID, string, string) error { return nil }
+			m := meter(t, dir, func(c *Config) {
+				c.Wipe = func(id slot.ID, above, name string) error {
+					wiped = append(wiped, fmt.Sprint(id, " ", name))
+					return wipe(id, above, name)
+				}
+			})
+			write(t, 5, 5<<20, dir, "open", "busy")
+			must(t, os.Chown(filepath.Join(dir, "open"), slot.ID(1).UID(), slot.GroupID))
+			write(t, 1, 5<<20, dir, "closed", "file")
+			must(t, os.Chmod(filepath.Join(dir, "closed"), mode))
+			working := m.Begin(5)
+			asContainer(t, func(privileged func(func())) {
+				wipe = func(_ slot.ID, above, name string) (err error) {
+					privileged(func() { err = os.Remove(filepath.Join(above, name, "file")) })
+					return err
+				}
+				must(t, m.Begin(1).End())
+			})
+			must(t, working.End())
+			same(t, dir, "open/", "open/busy")
+			if !slices.Equal(wiped, []string{"1 closed"}) {
+				t.Errorf("wiped %q", wiped)
+			}
+		})
+	}
+}
+
+// A directory on a file system with other things never loses anything.
+func TestNoRoomElsewhere(t *testing.T) {
+	tmpfs(t, 10) // needs root
+	dir := t.TempDir()
+	m := meter(t, dir, nil)
+	write(t, 0, 1<<20, dir, "kept")
+	must(t, m.Begin(1).End())
+	same(t, dir, "kept")
+}
