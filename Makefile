@@ -42,8 +42,8 @@ test: build ## unit tests, then end to end in both modes
 e2e: build ## end to end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 	@cd e2e && $(GO) test -count=1 -timeout 30m ./...
 
-attack: build ## the attacks of SECURITY.md against a running system, as a table
-	@cd e2e && $(GO) test -count=1 -timeout 30m -v ./attack/...
+attack: build ## the attacks of SECURITY.md against a running system, then what each does without its defence, as tables
+	@cd e2e && $(GO) test -count=1 -p 1 -timeout 30m -v ./attack/... ./negative/...
 
 bench: build ## the tables of docs/performance.md, measured here (BENCH_QUICK=1: in two minutes)
 	@GO='$(GO)' make/bench.sh

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // line is one line that show, raw or why printed.
@@ -31,6 +33,19 @@ func (e *Evidence) lines() []line {
 		}
 	}
 	return all
+}
+
+// wall is how long the code ran, or how long was waited for a run that did not end.
+func (e *Evidence) wall() time.Duration {
+	var r struct {
+		Meta struct {
+			Exit *runapi.Exit `json:"codeforge/exit"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal([]byte(e.Result.JSON), &r) != nil || r.Meta.Exit == nil {
+		return e.Took
+	}
+	return time.Duration(r.Meta.Exit.WallMS) * time.Millisecond
 }
 
 // brief says what the code saw, in a few words.

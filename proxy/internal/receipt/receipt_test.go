@@ -55,7 +55,7 @@ func TestLastClean(t *testing.T) {
 				Run: "run", Method: canary, URL: "https://" + canary + "/", Host: canary, Outcome: outcome, Code: "code",
 				Swapped: []controlapi.Swap{{Name: "TOKEN", In: "query:" + canary}}, Redacted: 1, Sanitized: 1,
 			},
-			Recorder: rec, Cause: errors.New("the upstream says " + canary + "\n[fake] line"),
+			Recorder: rec, Hints: []controlapi.Hint{{Text: "of " + canary, Host: canary + ".h"}}, Cause: errors.New("the upstream says " + canary + "\n[fake] line"),
 		})
 		e := <-events
 		all := logs.String() + fmt.Sprintf("%+v %+v", rec.Receipt(), *e.Exchange)

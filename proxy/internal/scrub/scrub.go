@@ -58,7 +58,7 @@ func New(creds []catalog.Credential) *Scrubber {
 			ids[v] = id
 			s.names = append(s.names, nil)
 			all = append(all, forms(v, id)...)
-			lower = append(lower, engine.Pattern{Text: strings.ToLower(v), Escaped: true}, engine.Pattern{Text: hex.EncodeToString([]byte(v))})
+			lower = append(lower, engine.Pattern{Text: strings.ToLower(v), ID: id, Escaped: true}, engine.Pattern{Text: hex.EncodeToString([]byte(v)), ID: id})
 		}
 		if !slices.Contains(s.names[id], c.Name) {
 			s.names[id] = append(s.names[id], c.Name)
@@ -89,10 +89,20 @@ func (s *Scrubber) name(id int, sent []string) string {
 
 // String is text with token names in the place of credentials.
 func (s *Scrubber) String(text string) string {
-	if s == nil || disarm.Off("last-scrub") {
+	if s == nil {
 		return text
 	}
 	text, _ = s.set.Replace(text, func(id int) string { return s.name(id, nil) })
+	return text
+}
+
+// Told is String for what is logged or told of a request: in names of hosts, which have no case, credentials too are in
+// lower case.
+func (s *Scrubber) Told(text string) string {
+	if s == nil || disarm.Off("last-scrub") {
+		return text
+	}
+	text, _ = s.lower.Replace(s.String(text), func(id int) string { return s.name(id, nil) })
 	return text
 }
 

@@ -6,6 +6,7 @@
 package swap
 
 import (
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
@@ -28,12 +29,15 @@ type Swapper struct {
 	names  *engine.Set // the id is the index in all
 	parts  *engine.Set // names that may be parts of words, as they seem to be after an escape
 	values *engine.Set
+	lower  *engine.Set // values as they are where case has no meaning
 }
 
 // Options say what an exchange may swap.
 type Options struct {
 	// Allowed are the credentials of the run's APIs that hold the host.
 	Allowed []catalog.Credential
+	// Host is the request's where the code chose it: one that no API names in full.
+	Host string
 	// Insecure is for plain HTTP to a host without allow_http: nothing is swapped, what is seen is reported.
 	Insecure bool
 }
@@ -109,14 +113,16 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 // New compiles the credentials of the whole catalog.
 func New(all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byName: map[string]bool{}}
-	var names, parts, values []engine.Pattern
+	var names, parts, values, lower []engine.Pattern
 	for i, c := range all {
 		s.byName[c.Name] = true
 		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
 		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
-		values = append(values, engine.Forms(c.Value.Reveal(), i)...)
+		v := c.Value.Reveal()
+		values = append(values, engine.Forms(v, i)...)
+		lower = append(lower, engine.Pattern{Text: strings.ToLower(v), Escaped: true}, engine.Pattern{Text: hex.EncodeToString([]byte(v))})
 	}
-	s.names, s.parts, s.values = engine.New(names), engine.New(parts), engine.New(values)
+	s.names, s.parts, s.values, s.lower = engine.New(names), engine.New(parts), engine.New(values), engine.New(lower)
 	return s
 }
 
@@ -165,14 +171,17 @@ type exchange struct {
 	report *Report
 }
 
-// carriesValue looks at everything but the body. The host is left out: it is one of the catalog's, or was resolved.
+// carriesValue looks at everything but the body. Names of hosts and headers have no case.
 func (x *exchange) carriesValue() bool {
 	u := x.req.URL
+	if x.s.lower.Contains(strings.ToLower(x.o.Host)) {
+		return true
+	}
 	if x.s.values.Contains(u.EscapedPath()) || x.s.values.Contains(u.RawQuery) || x.s.values.Contains(x.req.Method) {
 		return true
 	}
 	for name, values := range x.req.Header {
-		if x.s.values.Contains(name) || slices.ContainsFunc(values, x.s.values.Contains) {
+		if x.s.lower.Contains(strings.ToLower(name)) || slices.ContainsFunc(values, x.s.values.Contains) {
 			return true
 		}
 	}

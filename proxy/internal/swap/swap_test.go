@@ -255,7 +255,7 @@ func TestNotAllowed(t *testing.T) {
 // TestCarriesValue: in every place and form the request is refused.
 func TestCarriesValue(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first/value+1", "header", "body")}
-	s := New(append(c, credential("INACTIVE_KEY", "second/value+2", "header")))
+	s := New(append(c, credential("INACTIVE_KEY", "second/value+2", "header"), credential("THIRD_KEY", "Third-Value", "header")))
 	long := strings.Repeat("x", 300<<10)
 	for name, req := range map[string]*http.Request{
 		"header":        request(t, "GET", "https://h/", "", "X-A", "is first/value+1"),
@@ -271,8 +271,11 @@ func TestCarriesValue(t *testing.T) {
 		"base64 body":   request(t, "POST", "https://h/", base64.StdEncoding.EncodeToString([]byte(".first/value+1"))),
 		"long body":     request(t, "POST", "https://h/", long+"first/value+1"),
 		"name and more": request(t, "POST", "https://h/", "API_KEY first/value+1"),
+		"header's name": request(t, "GET", "https://h/", "", "X-A-Third-Value", "1"),
+		"host":          request(t, "GET", "https://third-value.h/", ""),
+		"host in hex":   request(t, "GET", "https://a.54686972642d56616c7565.h/", ""),
 	} {
-		_, err := s.Request(req, Options{Allowed: c})
+		_, err := s.Request(req, Options{Allowed: c, Host: req.URL.Host})
 		if err == nil && name == "long body" {
 			_, err = io.ReadAll(req.Body)
 		}
@@ -281,8 +284,12 @@ func TestCarriesValue(t *testing.T) {
 		}
 	}
 	req := request(t, "POST", "https://h/first/valu?q=first%2Fvalue%2A1", "first/value-1", "X-A", "first value+1")
-	if _, err := s.Request(req, Options{Allowed: c}); err != nil {
+	if _, err := s.Request(req, Options{Allowed: c, Host: "h"}); err != nil {
 		t.Errorf("what is no value: %v", err)
+	}
+	req = request(t, "GET", "https://third-value.h/", "")
+	if _, err := s.Request(req, Options{Allowed: c}); err != nil {
+		t.Errorf("a host that an API names: %v", err)
 	}
 }
 
