@@ -5,7 +5,7 @@
 // the first. So a request is only ever an input to a decision. Its path must be one of three, byte for byte; its body
 // is parsed strictly and compared with the spec; the engine then gets a request of the shim's own making. No byte of
 // the caller reaches the engine before the exec is started, and after that its bytes are the exec's stdin. Every
-// connection carries one request.
+// connection carries one request. Of its own accord the shim starts the spec's container, when the engine failed to.
 package shim
 
 import (
@@ -165,6 +165,7 @@ func (s *Server) create(ctx context.Context, w http.ResponseWriter, container st
 		User: spec.User, Cmd: spec.Cmd, AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {
+		s.revive(ctx)
 		return answerError(w, err)
 	}
 	s.ids.add(made.ID)
