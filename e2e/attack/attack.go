@@ -44,7 +44,9 @@ type Attack struct {
 	Token bool
 	// Root says that only root can mount it: as another user of the machine, or on a socket that others cannot reach.
 	Root bool
-	// Alone keeps other attacks away while it runs.
+	// Chain names attacks that run one after the other: they are about the same thing.
+	Chain string
+	// Alone keeps other attacks away while it runs: it takes what they need.
 	Alone bool
 	// Only names the one mode in which the attack exists.
 	Only world.Mode
@@ -70,7 +72,8 @@ type Outcome struct {
 	Attack Attack
 	Seen   string
 	Held   bool
-	Took   time.Duration
+	// Took is how long it all took, the look at what remained included.
+	Took time.Duration
 	// Detail is for the log of an attack that was not held.
 	Detail string
 }
@@ -117,7 +120,7 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 	e.Arrived = w.Upstream.Seen(e.Trial)
 	seen, held := judge(a, e)
 	return Outcome{
-		Attack: a, Seen: seen, Held: held, Took: e.Took,
+		Attack: a, Seen: seen, Held: held, Took: time.Since(start),
 		Detail: fmt.Sprintf("result %s\nfailed %v\narrived %d: %.2000v", clip(e.Result.JSON, 3000), e.Failed, len(e.Arrived), e.Arrived),
 	}
 }

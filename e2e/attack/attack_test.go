@@ -77,11 +77,12 @@ func siege(t *testing.T, cfg world.Config, attacks []Attack) []Outcome {
 	outcomes := make([]Outcome, len(attacks))
 	seats := make(chan struct{}, width)
 	var wg sync.WaitGroup
-	for _, i := range slowestFirst(attacks) {
-		a := attacks[i]
+	for _, chain := range chains(attacks) {
 		seats <- struct{}{}
 		wg.Go(func() {
-			outcomes[i] = told(Run(ctx, w, a))
+			for _, i := range chain {
+				outcomes[i] = told(Run(ctx, w, attacks[i]))
+			}
 			<-seats
 		})
 	}
@@ -99,17 +100,31 @@ func siege(t *testing.T, cfg world.Config, attacks []Attack) []Outcome {
 	return append(outcomes, Aftermath(ctx, w)...)
 }
 
-// slowestFirst lists the attacks that may run at the same time: those that take long first, so that none of them is left
-// when the others are done.
-func slowestFirst(attacks []Attack) []int {
-	var order []int
+// chains lists the attacks that may run at the same time, each with those that must follow it. What takes long comes
+// first, so that nothing is left when the others are done.
+func chains(attacks []Attack) [][]int {
+	var all [][]int
+	at := map[string]int{}
 	for i, a := range attacks {
-		if !a.Alone {
-			order = append(order, i)
+		n, follows := at[a.Chain]
+		switch {
+		case a.Alone:
+		case follows:
+			all[n] = append(all[n], i)
+		default:
+			if a.Chain != "" {
+				at[a.Chain] = len(all)
+			}
+			all = append(all, []int{i})
 		}
 	}
-	sort.SliceStable(order, func(i, j int) bool { return attacks[order[i]].Seconds > attacks[order[j]].Seconds })
-	return order
+	sort.SliceStable(all, func(i, j int) bool {
+		if a, b := len(all[i]), len(all[j]); a != b {
+			return a > b
+		}
+		return attacks[all[i][0]].Seconds > attacks[all[j][0]].Seconds
+	})
+	return all
 }
 
 // told says at once what an attack came to, when CODEFORGE_ATTACK_V is set.

@@ -15,7 +15,7 @@ import (
 // skills are attempts on mcp-server through files that code wrote into /skills.
 func skills() []Attack {
 	g := func(name, expected string, do func(context.Context, *world.World) (string, bool)) Attack {
-		return Attack{Section: "G", Name: name, Expected: expected, Alone: true, Do: func(ctx context.Context, w *world.World) (string, bool) {
+		return Attack{Section: "G", Name: name, Expected: expected, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
 			ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 			defer cancel()
 			return do(ctx, w)

@@ -59,6 +59,7 @@ func (x *exchange) clean(resp *http.Response, method string) *http.Response {
 		_ = upstreamBody.Close()
 		return x.failure(scrub.ErrEncoding)
 	}
+	whole := resp.ContentLength > 0
 	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
 	x.scrubbed = report
 	if err != nil {
@@ -69,6 +70,7 @@ func (x *exchange) clean(resp *http.Response, method string) *http.Response {
 		resp.Header["Content-Type"] = nil // keeps net/http from guessing one
 	}
 	x.w.flush = resp.ContentLength < 0
+	x.w.bulk = whole && x.w.flush
 	x.debugResponse(resp)
 	if resp.Body == nil || resp.Body == http.NoBody {
 		x.whole = true
@@ -194,6 +196,7 @@ type answerer struct {
 	status int
 	bytes  int64
 	flush  bool
+	bulk   bool           // a long body that is there already, not a stream of events: pieces may wait for one another
 	err    error          // writing failed: the client is gone
 	conn   *entrance.Conn // to cork while a piece is written; nil for HTTP/2
 }
@@ -216,7 +219,11 @@ func (a *answerer) Write(p []byte) (int, error) {
 	}
 	if a.flush && a.conn != nil {
 		a.conn.Cork()
-		defer a.uncork()
+		if a.bulk {
+			defer a.conn.UncorkSoon()
+		} else {
+			defer a.uncork()
+		}
 	}
 	n, err := a.ResponseWriter.Write(p) //nolint:gosec // passing on what the upstream sent is the purpose
 	a.bytes += int64(n)
@@ -243,6 +250,9 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 func (a *answerer) ReadFrom(r io.Reader) (int64, error) {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
+	if a.bulk && a.conn != nil {
+		defer a.uncork()
+	}
 	return io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{r}, buf[:])
 }
 
@@ -339,9 +349,14 @@ func (x *exchange) debugResponse(resp *http.Response) {
 	}
 }
 
+// headText has names in lower case, as Told looks for credentials in them.
 func headText(h http.Header) string {
+	lower := http.Header{}
+	for name, values := range h {
+		lower[strings.ToLower(name)] = values
+	}
 	var b strings.Builder
-	_ = h.Write(&b)
+	_ = lower.Write(&b)
 	return b.String()
 }
 
