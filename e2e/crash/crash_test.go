@@ -185,6 +185,8 @@ func (s *system) sound(t *testing.T, victim, mark string, a answer) {
 		}
 	case a.Out != "start "+mark+"\nend "+mark+"\n":
 		t.Errorf("a wrong answer: %q %q", a.Out, a.Notes)
+	case (a.Receipt.Generation == 0) != strings.Contains(a.Notes, "receipt"):
+		t.Errorf("a receipt that is lost without a word, or the other way round: %+v %q", a.Receipt, a.Notes)
 	}
 	for _, x := range a.Receipt.Exchanges {
 		if !strings.HasSuffix(x.URL, "/"+mark) || x.Run != a.Receipt.Run {

@@ -265,7 +265,7 @@ func (s *supervisor) sandboxHealth(ctx context.Context) (runapi.Health, error) {
 }
 
 func (s *supervisor) serverReady(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.plan.url()+"/healthz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.plan.url()+"/readyz", nil)
 	if err != nil {
 		return err
 	}

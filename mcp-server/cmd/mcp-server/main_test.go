@@ -85,8 +85,15 @@ func start(t testing.TB, slots int, env map[string]string, extra ...string) *pro
 	return p
 }
 
-// launch starts the program, again after stop.
+// launch starts the program, again after stop, and waits until it is ready.
 func (p *program) launch(t testing.TB, env map[string]string, extra ...string) {
+	t.Helper()
+	p.begin(t, env, extra...)
+	p.await(t, "/readyz")
+}
+
+// begin starts the program.
+func (p *program) begin(t testing.TB, env map[string]string, extra ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -112,8 +119,13 @@ func (p *program) launch(t testing.TB, env map[string]string, extra ...string) {
 			t.Log(p.log.String())
 		}
 	})
+}
+
+// await waits until the path is answered with 200.
+func (p *program) await(t testing.TB, path string) {
+	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		resp, err := http.Get("http://" + p.addr + "/readyz")
+		resp, err := http.Get("http://" + p.addr + path)
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {

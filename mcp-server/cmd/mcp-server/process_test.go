@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -340,5 +341,33 @@ func TestNoSandbox(t *testing.T) {
 	}
 	if !strings.Contains(p.log.String(), "connecting to sandboxd") {
 		t.Error("the log does not have the cause")
+	}
+}
+
+// TestFirstCall: a call that names APIs and comes before the first catalog waits for it, and is not told that there is no
+// such API.
+func TestFirstCall(t *testing.T) {
+	t.Parallel()
+	p := &program{sandbox: peertest.NewSandbox(t, 1), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &syncBuffer{}}
+	p.join = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
+	p.proxy.Stop()
+	p.begin(t, nil)
+	p.await(t, "/healthz")
+	s := p.connect(t, nil)
+	answered := make(chan *mcp.CallToolResult, 1)
+	go func() {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "x", "apis": []string{"stripe"}}})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- res
+	}()
+	waitFor(t, func() bool {
+		_, metrics := request(t, "GET", "http://"+p.addr+"/metrics", "")
+		return strings.Contains(metrics, "\ncodeforge_mcp_tool_calls_running 1\n") || len(answered) > 0
+	})
+	p.proxy.Start()
+	if res := <-answered; res == nil || res.IsError {
+		t.Errorf("%+v", res)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -49,11 +50,22 @@ func (s *Surface) addAPIs() {
 	}, s.getInstructions)
 }
 
+// firstCatalog is how long a call waits for the proxy when the server has only just started.
+const firstCatalog = 5 * time.Second
+
+// catalog is the catalog; an empty one when the proxy has never answered.
+func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
+	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
+	defer cancel()
+	_, _ = s.cfg.Catalog.Permissions(ctx) // returns when there is a catalog
+	return s.cfg.Catalog.Catalog()
+}
+
 // listAPIs answers a JSON array in content[0]; after it only what the model must know.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "list_apis", Names: []string{"api"}, Example: `{} or {"api": "stripe"}`})
 	only := a.Text("api", "the name of one API as a string", false)
-	cat := s.cfg.Catalog.Catalog()
+	cat := s.catalog(ctx)
 	list, names := []listed{}, []string{}
 	for _, api := range cat.APIs {
 		names = append(names, api.Name)

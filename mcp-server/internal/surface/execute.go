@@ -45,7 +45,7 @@ func (s *Surface) addExecute() {
 
 // executeCode runs code: arguments, run, result.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	r, err := s.executeArguments(req.Params.Arguments)
+	r, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
 		return failure(err.Error()), nil
 	}
@@ -78,7 +78,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 }
 
 // executeArguments reads the arguments of execute_code.
-func (s *Surface) executeArguments(raw json.RawMessage) (execution.Request, error) {
+func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
 	a := argument.Read(raw, argument.Spec{Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample})
 	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true)}
 	if len(r.Code) > runapi.MaxCode {
@@ -88,15 +88,19 @@ func (s *Surface) executeArguments(raw json.RawMessage) (execution.Request, erro
 	seconds := a.Number("timeout", fmt.Sprintf("a number of seconds above 0, at most %.0f", most), most, s.cfg.TimeoutDefault.Seconds())
 	r.Timeout = time.Duration(seconds * float64(time.Second))
 	if raw := a.Texts("apis", `an array of names from list_apis, e.g. ["stripe"]`); raw != nil {
-		r.APIs = s.knownAPIs(a, raw)
+		r.APIs = s.knownAPIs(ctx, a, raw)
 	}
 	return r, a.Err()
 }
 
 // knownAPIs checks names against the catalog, each once.
-func (s *Surface) knownAPIs(a *argument.Reader, names []string) []string {
+func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []string) []string {
 	var known, out []string
-	for _, api := range s.cfg.Catalog.Catalog().APIs {
+	cat := s.catalog(ctx)
+	if cat.Version == "" { // the run will fail for that, in better words
+		return names
+	}
+	for _, api := range cat.APIs {
 		known = append(known, api.Name)
 	}
 	seen := map[string]bool{}

@@ -40,6 +40,9 @@ func render(r rendering) *mcp.CallToolResult {
 	} else if r.outcome.Exit.Detail != "" {
 		notes = append(notes, r.outcome.Exit.Detail)
 	}
+	if r.outcome.Lost {
+		notes = append(notes, "The proxy stopped before the run's receipt: requests may have failed, and it is not known which were sent.")
+	}
 	shown, cut := "", 0
 	if failed {
 		shown, cut = failedOutput(r)

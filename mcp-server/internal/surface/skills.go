@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -95,6 +96,8 @@ func (s *Surface) explainSkill(name string, err error) string {
 		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
 	case errors.Is(err, skill.ErrChanged):
 		return "The skill was changed by somebody else at the same moment. Nothing was changed here; read it again."
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "There is no room left in /skills. Skill " + name + " was not changed. Delete what is of no use there (delete_skill), then try again."
 	}
 	s.cfg.Log.Error("skill failed", logline.Tag("skill"), slog.String("name", name), slog.String("error", err.Error()))
 	return "The skill could not be changed. Tell the user to look at the server's log."
