@@ -179,6 +179,7 @@ func (w *formWriter) byte(dst []byte, b byte) []byte {
 		if !isHex(b) { // no escape
 			held := len(w.escape) - 1
 			dst = append(w.run(dst, false), w.escape[:held]...)
+			w.note(w.escape[:held]...)
 			w.escape = w.escape[:0]
 			return w.byte(dst, b)
 		}
