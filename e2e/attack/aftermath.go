@@ -27,6 +27,10 @@ func Aftermath(ctx context.Context, w *world.World) []Outcome {
 			n := strings.Count(w.Logs(), redactMe)
 			return fmt.Sprintf("%d found", n), n == 0
 		}),
+		row("redacted strings in names that were looked up", "none", func() (string, bool) {
+			asked := strings.Join(w.Upstream.Asked(), " ")
+			return fmt.Sprintf("%d bytes searched", len(asked)), !strings.Contains(asked, redactMe)
+		}),
 		row("everything that arrived upstream", "each credential at its own hosts only", func() (string, bool) {
 			seen := w.Upstream.Seen("")
 			if where := misplaced(w, seen); where != "" {

@@ -47,7 +47,7 @@ func TestSuite(t *testing.T) {
 		outcomes = append(outcomes, siege(t, world.Config{Env: env}, ordinary)...)
 	})
 	t.Run("YOLO", func(t *testing.T) {
-		env := map[string]string{"YOLO_MODE": "true", "DEBUG_MODE": "true"}
+		env := map[string]string{"YOLO_MODE": "true", "REDACTING_STRINGS": redactMe, "DEBUG_MODE": "true"}
 		outcomes = append(outcomes, siege(t, world.Config{Env: env, TrustCA: true}, open)...)
 	})
 	t.Run("escaped from the interpreter", func(t *testing.T) {

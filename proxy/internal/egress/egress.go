@@ -216,6 +216,10 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	if v.Allow && !x.mayDecode(r.Header) {
 		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
 	}
+	if v.Allow && x.conf.Redact.Host(chosen(q.Host.String(), v.APIs)) {
+		v = policy.Refuse(policy.CodeRedactedHost, catalog.Host{}, nil)
+		x.note.Host = redact.Mark // the string may be in another case there
+	}
 	if v.Allow {
 		v, q = x.decideBody(v, q, r)
 	}

@@ -3,6 +3,7 @@ package egress_test
 import (
 	"bufio"
 	"crypto/tls"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
@@ -424,6 +425,45 @@ func TestCredentialSent(t *testing.T) {
 				if strings.Contains(b, secretValue) {
 					t.Error("the upstream saw the value")
 				}
+			}
+		})
+	}
+}
+
+// TestChosenHost: what code makes up of a host's name carries no credential and no redacted string, not even to a DNS
+// server. What an API names may have the string in it.
+func TestChosenHost(t *testing.T) {
+	wild := `{"description": "wild", "domains": ["*.project-x.test", "project-x.named.test"], "credentials": {"WILD_TOKEN": "wild-value-0123456789"}, "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"], "allow_http": true}`
+	for host, code := range map[string]string{
+		hex.EncodeToString([]byte(secretValue)) + ".some.test":      "credential_in_request",
+		"a." + hex.EncodeToString([]byte(secretValue)) + ".test":    "credential_in_request",
+		hex.EncodeToString([]byte(secretValue)) + ".project-x.test": "credential_in_request",
+		"wild-value-0123456789.project-x.test":                      "credential_in_request",
+		"project-x.some.test":                                       "redacted_host",
+		"a-PROJECT-X-b.project-x.test":                              "redacted_host",
+		"a.project-x.test":                                          "",
+		"project-x.named.test":                                      "",
+	} {
+		t.Run("want "+code, func(t *testing.T) {
+			r := newRig(t, setup{yolo: true, redact: []string{"Project-X"}, apis: map[string]string{"demo": demoAPI(""), "wild": wild}})
+			var up seen
+			r.upstreams.plain(up.echo())
+			end := r.begin()
+			in, _ := r.raw("", "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+			resp, err := http.ReadResponse(in, nil)
+			check(t, err)
+			if code == "" {
+				if resp.StatusCode != http.StatusOK {
+					t.Errorf("%d", resp.StatusCode)
+				}
+				return
+			}
+			if got := refusal(t, resp); got.Code != code {
+				t.Errorf("got %+v", got)
+			}
+			told := strings.ToLower(fmt.Sprint(end()) + r.logs.String())
+			if name, _, _ := strings.Cut(strings.ToLower(host), "."); up.count() > 0 || len(name) > 1 && strings.Contains(told, name) {
+				t.Errorf("%d arrived, and it was told: %s", up.count(), told)
 			}
 		})
 	}

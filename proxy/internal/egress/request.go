@@ -193,15 +193,26 @@ func (x *exchange) swap(out *http.Request) bool {
 
 // allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
 func (x *exchange) allowed() swap.Options {
-	o := swap.Options{Host: x.note.Host}
+	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs)}
 	for _, a := range x.verdict.APIs {
-		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == o.Host }) {
-			o.Host = ""
-		}
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
 		o.Allowed = append(o.Allowed, a.Credentials...)
 	}
 	return o
+}
+
+// chosen is the part of a host's name that the code made up: nothing of one that an API names in full, the label that
+// stands for the star of one that it names so, all of one in no API.
+func chosen(host string, apis []*catalog.API) string {
+	for _, a := range apis {
+		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == host }) {
+			return ""
+		}
+	}
+	if len(apis) > 0 {
+		host, _, _ = strings.Cut(host, ".")
+	}
+	return host
 }
 
 // dress sets the headers that the proxy decides on.

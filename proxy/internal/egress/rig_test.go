@@ -89,7 +89,7 @@ func newRig(t testing.TB, s setup) *rig {
 	pool, err := upstream.New(upstream.Config{Resolve: r.upstreams.resolve, Connect: r.upstreams.connect})
 	check(t, err)
 	redactor := redact.New(s.redact)
-	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.String(text)) }
+	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.Told(text)) }
 	log := logline.New(r.logs, "text", clean)
 	r.journal = receipt.NewJournal(receipt.Config{Log: log, Clean: clean})
 	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Changed: func(c reload.Change) { r.handler.Cut(c) }})
@@ -268,6 +268,18 @@ func (u *upstreams) https(h http.Handler) *httptest.Server {
 	u.t.Cleanup(s.Close)
 	u.lead(443, s.Listener.Addr().String())
 	return s
+}
+
+// http2 is https for a server that speaks HTTP/2.
+func (u *upstreams) http2(h http.Handler) {
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{GetCertificate: func(hi *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return u.ca.leaf(hi.ServerName), nil
+	}}
+	s.StartTLS()
+	u.t.Cleanup(s.Close)
+	u.lead(443, s.Listener.Addr().String())
 }
 
 // plain serves a handler over plain HTTP.

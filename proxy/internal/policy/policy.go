@@ -26,6 +26,7 @@ const (
 	CodeUpgradeRefused   = "upgrade_refused"
 	CodeOverrideUnseen   = "override_unseen"
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
+	CodeRedactedHost     = "redacted_host"
 	CodeBodyUnreadable   = "request_body_unreadable"
 	CodeTooMany          = "too_many_requests"
 	CodeRunEnded         = "run_ended"

@@ -42,6 +42,8 @@ var refusals = map[string]sentence{
 		"The API %API restricts methods. Send no _method field, and forms of at most 1 MiB."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself.",
 		"Write the token name in place of the credential: list_apis shows the names."},
+	CodeRedactedHost: {http.StatusForbidden, "The host's name has a redacted string in it.",
+		"What the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in the name of a host. Use another host."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body is not what its headers say.",
 		"Content-Encoding must name the encoding that the body has, and multipart/form-data end with its boundary; fetch() with FormData does."},
 	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},

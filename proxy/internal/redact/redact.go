@@ -22,7 +22,7 @@ const Mark = "[REDACTED]"
 // Redactor finds the strings. It is immutable and may be used by many goroutines. The nil Redactor finds none.
 type Redactor struct {
 	set   *engine.Set
-	lower *engine.Set // for header names
+	lower *engine.Set // for names of headers and hosts
 }
 
 // New compiles the strings. Empty ones are left out.
@@ -61,6 +61,11 @@ func (r *Report) Count() int {
 		return 0
 	}
 	return int(r.n.Load())
+}
+
+// Host reports whether the name of a host has one of the strings in it, in any case.
+func (r *Redactor) Host(name string) bool {
+	return r != nil && r.lower.Contains(strings.ToLower(name))
 }
 
 // Request redacts a request in place: URL, headers and body. The host is left as it is.

@@ -36,7 +36,7 @@ type Swapper struct {
 type Options struct {
 	// Allowed are the credentials of the run's APIs that hold the host.
 	Allowed []catalog.Credential
-	// Host is the request's where the code chose it: one that no API names in full.
+	// Host is what the code made up of the host's name.
 	Host string
 	// Insecure is for plain HTTP to a host without allow_http: nothing is swapped, what is seen is reported.
 	Insecure bool

@@ -1,0 +1,178 @@
+package egress_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// message is a gRPC message as it stands in a body: not compressed, with its length.
+func message(text string) []byte {
+	out := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)))
+	return append(out, text...)
+}
+
+// nextMessage reads one message.
+func nextMessage(r io.Reader) (string, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return "", err
+	}
+	text := make([]byte, binary.BigEndian.Uint32(head[1:]))
+	_, err := io.ReadFull(r, text)
+	return string(text), err
+}
+
+// grpcServer has one method of each kind, as a gRPC server speaks on the wire (PROTOCOL-HTTP2.md of grpc).
+func grpcServer(t *testing.T) http.Handler {
+	begin := func(w http.ResponseWriter, req *http.Request) {
+		if req.ProtoMajor != 2 || req.Header.Get("Te") != "trailers" || req.Header.Get("Content-Type") != "application/grpc" ||
+			req.Header.Get("Authorization") != "Bearer "+secretValue || req.Header.Get("Grpc-Timeout") != "20S" {
+			t.Errorf("the server saw %s %v", req.Proto, req.Header)
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+	}
+	end := func(w http.ResponseWriter, status, text string) {
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", status)
+		w.Header().Set(http.TrailerPrefix+"Grpc-Message", text)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /demo.Demo/Unary", func(w http.ResponseWriter, req *http.Request) {
+		begin(w, req)
+		text, err := nextMessage(req.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(message("got " + text + " with " + req.Header.Get("Authorization")))
+		end(w, "0", "said by "+secretValue)
+	})
+	mux.HandleFunc("POST /demo.Demo/Stream", func(w http.ResponseWriter, req *http.Request) {
+		begin(w, req)
+		w.WriteHeader(http.StatusOK)
+		for { // each answer waits for its question: nothing may be held back on the way
+			_ = http.NewResponseController(w).Flush()
+			text, err := nextMessage(req.Body)
+			if err != nil {
+				break
+			}
+			_, _ = w.Write(message("answer to " + text + "\n"))
+		}
+		end(w, "0", "")
+	})
+	mux.HandleFunc("POST /demo.Demo/Refused", func(w http.ResponseWriter, req *http.Request) {
+		begin(w, req)
+		w.Header().Set("Grpc-Status", "7")
+		w.Header().Set("Grpc-Message", "not with "+secretValue)
+	})
+	mux.HandleFunc("POST /demo.Demo/Broken", func(w http.ResponseWriter, req *http.Request) {
+		begin(w, req)
+		_, _ = w.Write(message("half of it"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	return mux
+}
+
+// grpcCall begins a call.
+func (r *rig) grpcCall(method string, body io.Reader) *http.Response {
+	r.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, "https://"+demoHost+"/demo.Demo/"+method, body)
+	check(r.t, err)
+	req.Header = http.Header{
+		"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Grpc-Timeout": {"20S"}, "Authorization": {"Bearer " + tokenName},
+	}
+	resp, err := r.client(true).Do(req)
+	check(r.t, err)
+	r.t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 || resp.Header.Get("Content-Type") != "application/grpc" {
+		r.t.Fatalf("%s: %s %v", method, resp.Status, resp.Header)
+	}
+	return resp
+}
+
+// TestGRPC: calls pass over HTTP/2 on both sides with their trailers, and the credential is swapped in their metadata.
+func TestGRPC(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, r *rig){
+		"unary": func(t *testing.T, r *rig) {
+			resp := r.grpcCall("Unary", bytes.NewReader(message("question")))
+			text, err := nextMessage(resp.Body)
+			if want := "got question with Bearer " + tokenName; err != nil || len(text) != len("got question with Bearer ")+len(secretValue) && text != want {
+				t.Errorf("got %q, %v", text, err)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Error(err)
+			}
+			if resp.Trailer.Get("Grpc-Status") != "0" || resp.Trailer.Get("Grpc-Message") != "said by "+tokenName {
+				t.Errorf("trailers %v", resp.Trailer)
+			}
+		},
+		"both ways at once": func(t *testing.T, r *rig) {
+			out, in := io.Pipe()
+			resp := r.grpcCall("Stream", out)
+			for _, text := range []string{"one", "two", "three"} {
+				_, err := in.Write(message(text))
+				check(t, err)
+				if got, err := nextMessage(resp.Body); err != nil || got != "answer to "+text+"\n" {
+					t.Errorf("got %q, %v", got, err)
+				}
+			}
+			in.Close()
+			if _, err := nextMessage(resp.Body); !errors.Is(err, io.EOF) || resp.Trailer.Get("Grpc-Status") != "0" {
+				t.Errorf("the end: %v, trailers %v", err, resp.Trailer)
+			}
+		},
+		"an error without a body": func(t *testing.T, r *rig) {
+			resp := r.grpcCall("Refused", http.NoBody)
+			text := body(t, resp)
+			if text != "" || resp.Header.Get("Grpc-Status") != "7" || resp.Header.Get("Grpc-Message") != "not with "+tokenName {
+				t.Errorf("got %q, %v", text, resp.Header)
+			}
+		},
+		"broken off": func(t *testing.T, r *rig) {
+			resp := r.grpcCall("Broken", http.NoBody)
+			if _, err := io.ReadAll(resp.Body); err == nil || resp.Trailer.Get("Grpc-Status") != "" {
+				t.Errorf("a call that broke off looks whole: %v", resp.Trailer)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{})
+			r.upstreams.http2(grpcServer(t))
+			end := r.begin()
+			call(t, r)
+			eventually(t, func() bool { return r.handler.InFlight() == 0 })
+			rec := end()
+			if rec.Count.Exchanges != 1 || rec.Count.Swapped != 1 || (rec.Exchanges[0].Outcome == controlapi.OutcomeServed) != (name != "broken off") {
+				t.Errorf("the receipt says %+v", rec)
+			}
+			if strings.Contains(r.logs.String(), secretValue) {
+				t.Error("the log has the credential")
+			}
+		})
+	}
+}
+
+// TestGRPCWithoutHTTP2: a server that has only HTTP/1 cannot be called, which is said; nothing is sent.
+func TestGRPCWithoutHTTP2(t *testing.T) {
+	r := newRig(t, setup{})
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	req, err := http.NewRequest(http.MethodPost, "https://"+demoHost+"/demo.Demo/Unary", bytes.NewReader(message("x")))
+	check(t, err)
+	req.Header = http.Header{"Content-Type": {"application/grpc"}, "Authorization": {"Bearer " + tokenName}}
+	resp, err := r.client(true).Do(req)
+	check(t, err)
+	if got := refusal(t, resp); resp.StatusCode != http.StatusBadGateway || !strings.HasPrefix(got.Code, "upstream_") {
+		t.Errorf("got %d %+v", resp.StatusCode, got)
+	}
+	if up.count() != 0 {
+		t.Error("the request was sent")
+	}
+}
