@@ -68,7 +68,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// nothingLeft checks that no process of a slot is alive but those of waiting interpreters.
+// nothingLeft checks that no process of a slot is alive but what is prepared in it and the waiting interpreter.
 func nothingLeft(t *testing.T, w *rig.World, m rig.Mode) {
 	t.Helper()
 	stats, err := w.Client.Stats(context.Background())
@@ -78,15 +78,15 @@ func nothingLeft(t *testing.T, w *rig.World, m rig.Mode) {
 	if stats.Leased != 0 || stats.Quarantined != 0 {
 		t.Errorf("%+v", stats)
 	}
-	want := 1 // of one waiting interpreter
+	want := stats.Slots // a prepared process in each, one of them the waiting interpreter
 	if m != rig.Container {
-		want = 3 // bubblewrap, process 1 of its namespace, the interpreter
+		want = 2*stats.Slots + 1 // bubblewrap and process 1 of its namespace in each, and the interpreter
 	}
 	if m == rig.User {
 		want++ // and once the supervisor, which waits outside
 	}
 	awaitWarm(t, w, 1)
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		left := descendants(w.Process.Pid)
 		if len(left) == want {
 			return

@@ -167,8 +167,20 @@ func (p Plan) exec() error {
 	if err := closeOthers(keep); err != nil {
 		return err
 	}
+	var filter []byte
 	if p.Filter {
-		if err := loadFilter(); err != nil {
+		var err error
+		if filter, err = seccomp.Filter(); err != nil {
+			return err
+		}
+	}
+	if p.Gate != 0 {
+		if err := await(p.Gate); err != nil {
+			return err
+		}
+	}
+	if p.Filter {
+		if err := loadFilter(filter); err != nil {
 			return err
 		}
 	}
@@ -207,12 +219,25 @@ func closeOthers(keep []int) error {
 	return nil
 }
 
-// loadFilter installs the filter on this thread; no_new_privs is set.
-func loadFilter() error {
-	code, err := seccomp.Filter()
-	if err != nil {
-		return err
+// await waits for a byte.
+func await(gate int) error {
+	var b [1]byte
+	for {
+		n, err := unix.Read(gate, b[:])
+		if n == 1 {
+			return nil
+		}
+		if err == nil {
+			return errors.New("sandboxd wants nothing to be started any more")
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("waiting for the start: %w", err)
+		}
 	}
+}
+
+// loadFilter installs the encoded filter on this thread; no_new_privs is set.
+func loadFilter(code []byte) error {
 	prog := unix.SockFprog{Len: uint16(len(code) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&code[0]))} //nolint:gosec // seccomp(2) takes pointers
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0,
 		uintptr(unsafe.Pointer(&prog))); errno != 0 { //nolint:gosec // as above

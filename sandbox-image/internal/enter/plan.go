@@ -28,6 +28,9 @@ type Plan struct {
 	Filter   bool
 	// Resource limits (setrlimit(2)); 0: unchanged. Core files are always off.
 	Processes, FileSize, OpenFiles uint64
+	// Gate, when not 0, is the descriptor at which this waits for a byte before it execs, with all else done but the
+	// filter, under which a Go program could not wait.
+	Gate int
 	// NoNewPrivs sets no_new_privs, and drops every capability.
 	NoNewPrivs bool
 	// Keep lists the descriptors beside 0, 1 and 2 that the program gets.
@@ -56,6 +59,7 @@ func (p Plan) Args() []string {
 	if p.Filter {
 		args = append(args, "--filter")
 	}
+	num("gate", p.Gate)
 	num("processes", int(p.Processes))
 	num("file-size", int(p.FileSize))
 	num("open-files", int(p.OpenFiles))
@@ -97,6 +101,7 @@ func Parse(args []string) (Plan, error) {
 	fs.IntVar(&p.MountNS, "mount-ns", 0, "")
 	fs.IntVar(&p.FilterFD, "filter-fd", 0, "")
 	fs.BoolVar(&p.Filter, "filter", false, "")
+	fs.IntVar(&p.Gate, "gate", 0, "")
 	fs.Uint64Var(&p.Processes, "processes", 0, "")
 	fs.Uint64Var(&p.FileSize, "file-size", 0, "")
 	fs.Uint64Var(&p.OpenFiles, "open-files", 0, "")

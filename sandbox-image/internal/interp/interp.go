@@ -24,36 +24,48 @@ const upDeadline = 20 * time.Second
 // Interpreter is one Deno process in a slot.
 type Interpreter struct {
 	inmate jail.Inmate
+	gate   *os.File // write end of what it waits at until Start
 	in     *os.File // write end of its standard input
 	out    *os.File // read ends
 	err    *os.File
 
+	start   sync.Once
 	up      chan struct{} // closed when it waits for code, or has failed
 	failure error         // valid after up
 	cleanup sync.Once
 }
 
-// Start starts an interpreter in the seat. It does not wait until it is up.
-func Start(j jail.Jail, seat jail.Seat) (*Interpreter, error) {
-	var files [6]*os.File
+// Prepare shuts a process into the seat that becomes the interpreter at Start. It does not wait until that is done.
+func Prepare(j jail.Jail, seat jail.Seat) (*Interpreter, error) {
+	var files [8]*os.File
 	for i := 0; i < len(files); i += 2 {
 		var err error
-		if files[i], files[i+1], err = os.Pipe(); err != nil { //nolint:gosec // there are six
+		if files[i], files[i+1], err = os.Pipe(); err != nil { //nolint:gosec // there are eight
 			closeAll(files[:i])
 			return nil, fmt.Errorf("making pipes: %w", err)
 		}
 	}
-	theirs := jail.Stdio{In: files[0], Out: files[3], Err: files[5]}
+	theirs := jail.Stdio{In: files[0], Out: files[3], Err: files[5], Gate: files[6]}
 	inmate, err := j.Start(seat, theirs)
-	closeAll([]*os.File{theirs.In, theirs.Out, theirs.Err})
-	ours := []*os.File{files[1], files[2], files[4]}
+	closeAll([]*os.File{theirs.In, theirs.Out, theirs.Err, theirs.Gate})
+	ours := []*os.File{files[1], files[2], files[4], files[7]}
 	if err != nil {
 		closeAll(ours)
 		return nil, err
 	}
-	p := &Interpreter{inmate: inmate, in: ours[0], out: ours[1], err: ours[2], up: make(chan struct{})}
+	p := &Interpreter{inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{})}
 	go p.awaitUp()
 	return p, nil
+}
+
+// Start starts the interpreter. It does not wait until it is up.
+func (p *Interpreter) Start() {
+	p.start.Do(func() {
+		_ = p.out.SetReadDeadline(time.Now().Add(upDeadline))
+		// An error means that it has ended, which is noticed otherwise too.
+		_, _ = p.gate.Write([]byte{runner.GoByte})
+		_ = p.gate.Close()
+	})
 }
 
 func closeAll(files []*os.File) {
@@ -65,7 +77,6 @@ func closeAll(files []*os.File) {
 // awaitUp reads the byte that says the interpreter waits, and has the kernel say that it is shut in.
 func (p *Interpreter) awaitUp() {
 	defer close(p.up)
-	_ = p.out.SetReadDeadline(time.Now().Add(upDeadline))
 	var b [1]byte
 	_, err := io.ReadFull(p.out, b[:])
 	_ = p.out.SetReadDeadline(time.Time{})
@@ -112,6 +123,7 @@ func (p *Interpreter) Close() error {
 	var err error
 	p.cleanup.Do(func() {
 		closeAll([]*os.File{p.in, p.out, p.err})
+		p.start.Do(func() { _ = p.gate.Close() })
 		err = p.inmate.Remove()
 	})
 	return errors.Join(p.inmate.Status().Leftover, err)

@@ -40,6 +40,7 @@ type bwrapPlan struct {
 	skillsReadonly bool
 	libraries      []library
 	infoFD         int
+	gateFD         int
 	filterFD       int
 	// ca and code are names in their staged directories.
 	ca, code string
@@ -58,6 +59,7 @@ func (p bwrapPlan) argv() []string {
 		"--hostname", "codeforge",
 		capabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
 		"--seccomp", strconv.Itoa(p.filterFD), "--info-fd", strconv.Itoa(p.infoFD),
+		"--block-fd", strconv.Itoa(p.gateFD),
 	}
 	for _, e := range environ(denoDir, p.tz) {
 		name, value, _ := strings.Cut(e, "=")

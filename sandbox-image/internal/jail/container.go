@@ -20,6 +20,9 @@ import (
 // is in all of them, so that it can give files to a slot without CAP_CHOWN.
 const BasePrivateGroup = 21000
 
+// containerGateFD is the descriptor of the gate in "sandboxd enter".
+const containerGateFD = 3
+
 // ContainerConfig says what a slot of the container is made of.
 type ContainerConfig struct {
 	Slots int
@@ -133,7 +136,7 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	return enter.Plan{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Dir: TmpDir,
+		NoNewPrivs: true, Filter: true, Gate: containerGateFD, Dir: TmpDir,
 		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory)...),
 		Env:  environ(filepath.Join(dir, "deno"), seat.TZ),
 	}
@@ -146,7 +149,7 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	}
 	plan := c.plan(seat)
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err},
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {

@@ -22,7 +22,8 @@ const (
 	netnsFD  = 3
 	infoFD   = 4
 	mountFD  = 5
-	filterFD = 6
+	gateFD   = 6
+	filterFD = 7
 )
 
 // EmbeddedConfig says what an embedded sandbox is made of. Every path is the host's.
@@ -179,12 +180,12 @@ func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
 		FilterFD:  filterFD,
 		FileSize:  e.cfg.Limits.FileSize,
 		OpenFiles: e.cfg.Limits.OpenFiles,
-		Keep:      []int{infoFD},
+		Keep:      []int{infoFD, gateFD},
 		Dir:       "/",
 		Argv: bwrapPlan{
 			bwrap: e.cfg.Bwrap, uid: seat.Slot.UID(), gid: slot.GroupID, net: seat.Net, tz: seat.TZ,
 			memory: e.cfg.Limits.Memory, skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs,
-			infoFD: infoFD, filterFD: filterFD, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
+			infoFD: infoFD, gateFD: gateFD, filterFD: filterFD, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
 		}.argv(),
 	}
 	if e.ownUIDs && !disarm.Off("uid") {
@@ -210,7 +211,7 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	defer w.Close()
 	plan := e.plan(seat, dir)
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage},
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage, stdio.Gate},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {

@@ -46,12 +46,13 @@ type Seat struct {
 	TZ  string
 }
 
-// Stdio are the ends that the interpreter gets.
-type Stdio struct{ In, Out, Err *os.File }
+// Stdio are the ends that the interpreter gets, and those of the gate it waits at before it starts: shut in already,
+// it goes on when a byte can be read there. To shut a process in takes longer than to start it then.
+type Stdio struct{ In, Out, Err, Gate *os.File }
 
 // Jail is one of Container and Embedded.
 type Jail interface {
-	// Start starts an interpreter that waits for code. The caller still owns stdio.
+	// Start puts an interpreter behind the gate; past it, it waits for code. The caller still owns stdio.
 	Start(Seat, Stdio) (Inmate, error)
 	// Close removes what the jail made outside of the slots.
 	Close() error

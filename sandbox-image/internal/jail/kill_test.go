@@ -208,20 +208,24 @@ func TestNothingIsLeft(t *testing.T) {
 		for _, what := range []string{"daemons", "stopped", "headless", "exits", "bomb"} {
 			t.Run(kind+" "+what, func(t *testing.T) {
 				j := prison(t, kind)
-				var ends [6]*os.File
-				for i := 0; i < 6; i += 2 {
+				var ends [8]*os.File
+				for i := 0; i < 8; i += 2 {
 					var err error
 					if ends[i], ends[i+1], err = os.Pipe(); err != nil {
 						t.Fatal(err)
 					}
 				}
 				defer ends[1].Close()
+				defer ends[7].Close()
 				before := children1(t)
-				p, err := j.Start(Seat{Slot: testSlot, TZ: what}, Stdio{In: ends[0], Out: ends[3], Err: ends[5]})
-				for _, f := range []*os.File{ends[0], ends[3], ends[5]} {
+				p, err := j.Start(Seat{Slot: testSlot, TZ: what}, Stdio{In: ends[0], Out: ends[3], Err: ends[5], Gate: ends[6]})
+				for _, f := range []*os.File{ends[0], ends[3], ends[5], ends[6]} {
 					_ = f.Close()
 				}
 				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := ends[7].Write([]byte{0}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := io.ReadFull(ends[2], make([]byte, 1)); err != nil {

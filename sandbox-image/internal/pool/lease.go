@@ -26,7 +26,7 @@ func (p *Pool) Acquire(owner context.Context) (runapi.Lease, error) {
 	if err != nil {
 		return runapi.Lease{}, err
 	}
-	if s.warm == nil && s.running == nil && !p.start(s) {
+	if s.running == nil && !p.start(s) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
 	}
 	s.lease, s.used = g, false
@@ -36,15 +36,15 @@ func (p *Pool) Acquire(owner context.Context) (runapi.Lease, error) {
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
 }
 
-// choose picks a free slot: a warm one, else one that is getting warm, else an empty one, else one where the last
-// interpreter is ending. p.mu is held.
+// choose picks a free slot: a warm one, else one that is getting warm, else one that is prepared, else an empty one,
+// else one where the last interpreter is ending. p.mu is held.
 func (p *Pool) choose() (best *seat, isWarm bool) {
 	key, rank := p.key(), 0
 	for _, s := range p.seats {
 		if s.lease != 0 || s.quarantine || s.broken != nil {
 			continue
 		}
-		r := 3
+		r := 4
 		switch {
 		case s.ready(key):
 			return s, true
@@ -52,6 +52,8 @@ func (p *Pool) choose() (best *seat, isWarm bool) {
 			r = 1
 		case s.warm == nil:
 			r = 2
+		case !s.warm.started:
+			r = 3
 		}
 		if r > rank {
 			best, rank = s, r
@@ -244,7 +246,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	if s.warm != nil && s.warm.key != p.key() { // the permissions or the CA changed after the lease was given
 		p.discard(s)
 	}
-	if s.warm == nil && s.running == nil && !p.start(s) {
+	if s.running == nil && !p.start(s) {
 		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
 	}
 	return s, nil

@@ -88,10 +88,11 @@ type seat struct {
 	warm *warm
 }
 
-// warm is an interpreter that waits, or is about to.
+// warm is an interpreter that waits, or is about to, or is only prepared.
 type warm struct {
 	*interp.Interpreter
-	key string // what it was started with
+	key     string // what it was prepared with
+	started bool
 }
 
 // New makes a pool and starts its warm interpreters.
@@ -179,22 +180,28 @@ func (p *Pool) refill() {
 		if s.warm != nil && s.lease == 0 && (s.warm.key != key || p.ca == "") {
 			p.discard(s)
 		}
-		if s.warm != nil && s.lease == 0 {
+		if s.warm != nil && s.warm.started && s.lease == 0 {
 			waiting++
 		}
 	}
 	if p.ca == "" || time.Now().Before(p.retryAt) {
 		return
 	}
+	// Every free slot has its process prepared, and as many as are to be warm have it started.
 	for _, s := range p.seats {
-		if waiting >= p.cfg.Warm {
-			return
+		if s.lease != 0 || s.broken != nil || s.quarantine || s.running != nil {
+			continue
 		}
-		if s.warm == nil && s.lease == 0 && s.broken == nil && !s.quarantine && s.running == nil {
+		switch {
+		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
 			if !p.start(s) {
 				return
 			}
 			waiting++
+		case s.warm == nil:
+			if !p.prepare(s) {
+				return
+			}
 		}
 	}
 }
@@ -247,9 +254,19 @@ func (p *Pool) refillNow(force bool) bool {
 	return true
 }
 
-// start puts an interpreter into a seat that has none. p.mu is held.
+// start sees to it that a seat has an interpreter that was started. p.mu is held.
 func (p *Pool) start(s *seat) bool {
-	i, err := interp.Start(p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ})
+	if s.warm == nil && !p.prepare(s) {
+		return false
+	}
+	s.warm.started = true
+	s.warm.Start()
+	return true
+}
+
+// prepare prepares an interpreter for a seat that has none. p.mu is held.
+func (p *Pool) prepare(s *seat) bool {
+	i, err := interp.Prepare(p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ})
 	if err != nil {
 		p.failed(err)
 		return false
@@ -260,9 +277,13 @@ func (p *Pool) start(s *seat) bool {
 	return true
 }
 
-// mind sees an interpreter come up, and go if it does before it was used.
+// mind sees an interpreter come up, which it may do long after it was prepared, and go if it does before it was used.
 func (p *Pool) mind(s *seat, w *warm) {
-	<-w.Up()
+	select {
+	case <-w.Up():
+	case <-p.stop:
+		return
+	}
 	p.mu.Lock()
 	if err := w.Failure(); err == nil {
 		p.problem, p.backoff = nil, 0
