@@ -223,10 +223,23 @@ func (x *exchange) dress(out *http.Request) {
 		encoding = "gzip"
 	}
 	out.Header.Set("Accept-Encoding", encoding)
-	if scheme, _, _ := strings.Cut(out.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "NTLM") ||
-		strings.EqualFold(scheme, "Negotiate") {
-		out.Close = true // these log the connection in, not the request
+	if x.want(out).HTTP2 {
+		out.Header.Set("Te", "trailers") // how a gRPC server knows that nobody on the way drops them
 	}
+	out.Close = out.Close || logsIn(out.Header)
+}
+
+// logsIn reports whether a request may log the connection in and not only itself. A server may read a second value, or a
+// list, in its own way: the word anywhere is enough.
+func logsIn(h http.Header) bool {
+	for _, v := range h["Authorization"] {
+		for _, word := range strings.FieldsFunc(v, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' }) {
+			if strings.EqualFold(word, "NTLM") || strings.EqualFold(word, "Negotiate") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // accepts reports whether a request takes a content coding.
