@@ -99,7 +99,9 @@ func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
 	}
 	x := search{set: s, buf: buf, from: from, cut: cut}
 	for ; q >= 0 && !x.found; q = next.after(q + 1) {
-		x.look(q)
+		if s.esc.anOdd || mayEscape(buf, q) { // else the byte is itself, which no plain pattern has
+			x.look(q)
+		}
 	}
 	return x.best, x.found
 }

@@ -11,23 +11,26 @@ const depth = 3
 
 func isStarter(b byte) bool { return b == '%' || b == '\\' || b == '&' }
 
-// mayEscape reports whether an escape can begin at p, by the byte that follows the % \ or & there: its own second
-// character, or the beginning of an escape of that.
+// mayEscape reports whether an escape can begin at p, by the two bytes that follow the % \ or & there: each is what an
+// escape has in its place, or the beginning of an escape of that. In bytes without meaning most cannot.
 func mayEscape(buf []byte, p int) bool {
-	if p+1 >= len(buf) {
+	if p+2 >= len(buf) {
 		return true
 	}
-	b := buf[p+1]
+	b, c := buf[p+1], buf[p+2]
 	if isStarter(b) {
 		return true
 	}
 	switch buf[p] {
 	case '%':
-		return unhex(b) >= 0
+		return unhex(b) >= 0 && (unhex(c) >= 0 || isStarter(c))
 	case '\\':
-		return strings.IndexByte(`"/'bfnrtxu`, b) >= 0
+		if b == 'x' || b == 'u' {
+			return unhex(c) >= 0 || isStarter(c)
+		}
+		return strings.IndexByte(`"/'bfnrt`, b) >= 0
 	}
-	return b == '#' || isLetter(b)
+	return (b == '#' || isLetter(b)) && (isLetter(c) || isStarter(c)) // no entity has a name of one character
 }
 
 // char is one character as escapes spell it: its UTF-8 and how many bytes of the buffer it takes.
