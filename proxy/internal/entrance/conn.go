@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +29,9 @@ type Conn struct {
 	served   int          // requests of HTTP/1 handed to the handler
 	close    sync.Once
 	closeErr error
-	cork     cork
+	text     cork // what is written before TLS
+	wire     cork
+	soon     *time.Timer
 }
 
 // Lease is whose connection this is.
@@ -97,7 +100,10 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	if s, ok := c.(*strict.Conn); ok {
 		c = s.Conn
 	}
-	if over, ok := c.(*tls.Conn); ok {
+	switch over := c.(type) {
+	case texts:
+		c = over.own
+	case *tls.Conn:
 		c = over.NetConn()
 	}
 	if own, ok := c.(*Conn); ok {

@@ -2,19 +2,31 @@ package entrance
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"math/big"
 	"net"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // sink is a connection that notes every write.
 type sink struct {
 	net.Conn
+	mu     sync.Mutex
 	writes [][]byte
 	err    error
 }
 
 func (s *sink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -57,5 +69,102 @@ func TestCork(t *testing.T) {
 	_, _ = c.Write([]byte("x"))
 	if c.Uncork() == nil {
 		t.Error("a failed write is not told")
+	}
+}
+
+// TestUncorkSoon: what is held leaves within uncorkTime although nobody uncorks, and at once when it is much.
+func TestUncorkSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		c := &Conn{Conn: s}
+		write := func(n int) {
+			c.Cork()
+			if _, err := c.Write(make([]byte, n)); err != nil {
+				t.Error(err)
+			}
+			c.UncorkSoon()
+		}
+		for range 2 {
+			write(2)
+			write(3)
+			s.expect(t, "written and held")
+			time.Sleep(uncorkTime)
+			synctest.Wait()
+			s.expect(t, "after a while", 5)
+		}
+		for range 5 {
+			write(maxHeld / 4)
+		}
+		s.expect(t, "more than a cork holds", maxHeld/4*4)
+		if err := c.Uncork(); err != nil {
+			t.Error(err)
+		}
+		s.expect(t, "uncorked", maxHeld/4)
+		time.Sleep(2 * uncorkTime)
+		synctest.Wait()
+		s.expect(t, "after Uncork")
+	})
+}
+
+// expect checks the sizes of the writes since the last time.
+func (s *sink) expect(t *testing.T, when string, want ...int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var got []int
+	for _, w := range s.writes {
+		got = append(got, len(w))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: writes of %v bytes, want %v", when, got, want)
+	}
+	s.writes = nil
+}
+
+// TestRecords: pieces of a body that are framed apart leave in full TLS records.
+func TestRecords(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Conn{Conn: server}
+	over := texts{tls.Server(c, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, DynamicRecordSizingDisabled: true}), c}
+	const pieces, size = 3, 16 << 10
+	done := make(chan error, 1)
+	go func() {
+		err := over.Handshake()
+		c.Cork()
+		for range pieces {
+			for _, n := range []int{6, size, 2} {
+				_, err2 := over.Write(make([]byte, n))
+				err = errors.Join(err, err2)
+			}
+		}
+		done <- errors.Join(err, c.Uncork(), over.Close())
+	}()
+	in := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+	var sizes []int
+	buf := make([]byte, 2*size)
+	for {
+		n, err := in.Read(buf)
+		if n > 0 {
+			sizes = append(sizes, n)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{size, size, size, pieces * 8}; !slices.Equal(sizes, want) {
+		t.Errorf("records of %v bytes, want %v", sizes, want)
 	}
 }
