@@ -110,6 +110,7 @@ func endpoint() []Attack {
 		{Section: "E", Name: "1,000 sessions", Expected: "bounded, the server stays up", Alone: true, Do: manySessions},
 		{Section: "E", Name: "a client that stops reading", Expected: "others are served", Do: deaf},
 		{Section: "E", Name: "slow headers, 200 connections", Expected: "others are served", Do: slowloris},
+		{Section: "E", Name: "cancelling somebody else's call", Expected: "it goes on", Do: cancelOther},
 		{Section: "E", Name: "arguments of wrong types", Expected: "an error each, the server stays up", Do: wrongArguments},
 	}
 }
@@ -195,6 +196,39 @@ func slowloris(ctx context.Context, w *world.World) (string, bool) {
 	time.Sleep(time.Second)
 	r, err := w.Execute(ctx, "console.log('served')")
 	return "meanwhile: " + clip(r.Out, 20), err == nil && r.Out == "served\n"
+}
+
+// cancelOther sends, in a session of its own, cancellations for every call that another session may have under way.
+func cancelOther(ctx context.Context, w *world.World) (string, bool) {
+	victim, err := w.Connect(ctx)
+	if err != nil {
+		return err.Error(), false
+	}
+	defer victim.Close()
+	started := mark()
+	ran := make(chan string, 1)
+	go func() {
+		r, err := w.Do(ctx, victim, world.Run{Timeout: 25, Code: fmt.Sprintf(`Deno.writeTextFileSync("/tmp/%[1]s", ""); for (let i = 0; i < 400; i++) { try { Deno.statSync("/tmp/%[1]s-go"); break; } catch { await new Promise((d) => setTimeout(d, 50)); } } Deno.removeSync("/tmp/%[1]s"); console.log("ran to its end");`, started)})
+		ran <- fmt.Sprint(strings.TrimSpace(r.Out), " ", err)
+	}()
+	if _, err := w.Execute(ctx, fmt.Sprintf(`for (let i = 0; i < 400; i++) { try { Deno.statSync("/tmp/%s"); break; } catch { await new Promise((d) => setTimeout(d, 50)); } }`, started)); err != nil {
+		return err.Error(), false
+	}
+	_, _, header, err := call{}.send(ctx, w)
+	if err != nil {
+		return err.Error(), false
+	}
+	for id := range 20 {
+		c := call{header: map[string]string{"Mcp-Session-Id": header.Get("Mcp-Session-Id")}, body: fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)}
+		if _, _, _, err := c.send(ctx, w); err != nil {
+			return err.Error(), false
+		}
+	}
+	if _, err := w.Execute(ctx, fmt.Sprintf(`Deno.writeTextFileSync("/tmp/%s-go", "")`, started)); err != nil {
+		return err.Error(), false
+	}
+	seen := <-ran
+	return seen, seen == "ran to its end <nil>"
 }
 
 // wrongArguments calls the tools with what no schema allows.

@@ -43,6 +43,9 @@ func escaped() []Attack {
 	fork := one("fork bomb", "bounded; nothing stays")
 	memory := one("memory bomb", "ends at its limit; nothing stays")
 	stay := one("stay behind", "dead when the run has ended")
+	other := one("another slot's address", "refused by the kernel")
+	other.Section, other.Only = "A", world.Docker
+	list = append(list, other)
 	hang := one("stay behind a run that is ended", "dead when the run has ended")
 	hang.Code, hang.Seconds = task("TRIAL", nil, "stay behind", "hang"), 3
 	fork.Alone, memory.Alone, stay.Alone, hang.Alone = true, true, true, true

@@ -73,6 +73,7 @@ var attempts = []attempt{
 	{name: "uproot the link", try: uproot, asked: true},
 	{name: "listen", try: listen, asked: true},
 	{name: "reach a neighbour", try: neighbour, asked: true},
+	{name: "another slot's address", try: another, asked: true}, // embedded, every address is the slot's own
 }
 
 // kernel are calls that code has no use for.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -231,4 +233,39 @@ func linger(trial string) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
+}
+
+// another sends requests, and questions for names, from the addresses of other slots.
+func another(t task) (bool, string) {
+	tried := 0
+	for n := range 16 {
+		from := net.IPv4(10, 77, 0, byte(100+n))
+		if n == os.Getuid()-20000 {
+			continue
+		}
+		for _, free := range []int{0, 1} {
+			d := net.Dialer{Timeout: 300 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: from}, Control: func(_, _ string, c syscall.RawConn) error {
+				return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, free) })
+			}}
+			for _, to := range []string{"198.18.0.1:443", "10.77.0.2:443", "10.77.0.2:80", "10.77.0.2:53"} {
+				tried++
+				if c, err := d.Dial("tcp4", to); err == nil {
+					_ = c.Close()
+					return false, fmt.Sprintf("a connection from %s to %s", from, to)
+				}
+			}
+		}
+		u := net.Dialer{LocalAddr: &net.UDPAddr{IP: from}}
+		if c, err := u.Dial("udp4", "10.77.0.2:53"); err == nil {
+			_ = c.SetDeadline(time.Now().Add(100 * time.Millisecond))
+			_, _ = c.Write([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07httpbin\x04test\x00\x00\x01\x00\x01"))
+			n, _ := c.Read(make([]byte, 512))
+			_ = c.Close()
+			if n > 0 {
+				return false, fmt.Sprintf("an answer for %s", from)
+			}
+		}
+		tried++
+	}
+	return true, fmt.Sprintf("%d tried", tried)
 }
