@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
@@ -21,10 +22,11 @@ func Aftermath(ctx context.Context, w *world.World) []Outcome {
 		seen, held := do()
 		return Outcome{Attack: Attack{Section: "*", Name: name, Expected: expected}, Seen: seen, Held: held, Took: time.Since(start)}
 	}
+	logs := w.Logs()
 	list := []Outcome{
-		row("all log lines, with debug on", "no credential", func() (string, bool) { return searched(w, w.Logs()) }),
+		row("all log lines, with debug on", "no credential", func() (string, bool) { return searched(w, logs) }),
 		row("redacted strings in the log", "none", func() (string, bool) {
-			n := strings.Count(w.Logs(), redactMe)
+			n := strings.Count(logs, redactMe)
 			return fmt.Sprintf("%d found", n), n == 0
 		}),
 		row("redacted strings in names that were looked up", "none", func() (string, bool) {
@@ -36,7 +38,7 @@ func Aftermath(ctx context.Context, w *world.World) []Outcome {
 			if where := misplaced(w, seen); where != "" {
 				return "SENT: " + where, false
 			}
-			return fmt.Sprintf("%d requests looked at", len(seen)), true
+			return fmt.Sprintf("%d requests looked at", len(seen)), len(seen) < upstream.MaxSeen
 		}),
 	}
 	if w.Mode == world.Docker {

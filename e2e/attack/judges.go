@@ -120,6 +120,12 @@ func refused(codes ...string) Judge {
 	}
 }
 
+// failed reports that the code printed something, and nothing but failures.
+func (e *Evidence) failed() bool {
+	ls := e.lines()
+	return len(ls) > 0 && !slices.ContainsFunc(ls, func(l line) bool { return l.Error == "" && l.Status > 0 && l.Status < 400 })
+}
+
 // unswapped: the request arrived, without the credential of the token name; the receipt has a hint when hint is set.
 func unswapped(token string, hint bool) Judge {
 	return func(e *Evidence) (string, bool) {
@@ -127,7 +133,7 @@ func unswapped(token string, hint bool) Judge {
 		case e.got(token):
 			return "the credential arrived", false
 		case len(e.Arrived) == 0:
-			return "did not arrive: " + e.brief(), len(e.lines()) > 0
+			return "did not arrive: " + e.brief(), e.failed()
 		case hint && len(e.Result.Receipt.Hints) == 0:
 			return "literal, but without a hint", false
 		}

@@ -47,7 +47,7 @@ func (d *dnsServer) answer(m *dns.Msg, q dns.Question) {
 	if q.Qtype == dns.TypeA {
 		d.turns[name]++
 	}
-	if len(d.asked) < maxSeen {
+	if len(d.asked) < MaxSeen {
 		d.asked = append(d.asked, name)
 	}
 	d.mu.Unlock()

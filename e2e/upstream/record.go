@@ -37,9 +37,10 @@ type Wire struct {
 	Bytes []byte `json:"bytes"`
 }
 
-// Bounds of the record, so that a flood does not fill the memory.
+// Bounds of the record, so that a flood does not fill the memory. Beyond MaxSeen requests are not recorded.
 const (
-	maxSeen     = 4000
+	MaxSeen     = 20000
+	maxOfTrial  = 400 // a flood of one trial does not hide what arrives of another
 	maxWires    = 4000
 	maxWireHead = 64 << 10
 	maxSeenBody = 1 << 20
@@ -47,9 +48,10 @@ const (
 
 // record keeps what came in. Its zero value is empty.
 type record struct {
-	mu    sync.Mutex
-	seen  []Seen
-	wires []*wire
+	mu      sync.Mutex
+	seen    []Seen
+	ofTrial map[string]int
+	wires   []*wire
 }
 
 type wire struct {
@@ -60,9 +62,14 @@ type wire struct {
 func (r *record) add(s Seen) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.seen) < maxSeen {
-		r.seen = append(r.seen, s)
+	if len(r.seen) == MaxSeen || s.Trial != "" && r.ofTrial[s.Trial] == maxOfTrial {
+		return
 	}
+	if r.ofTrial == nil {
+		r.ofTrial = map[string]int{}
+	}
+	r.ofTrial[s.Trial]++
+	r.seen = append(r.seen, s)
 }
 
 func (r *record) connection(c net.Conn, name string, isTLS bool, err error) *wire {
@@ -125,7 +132,7 @@ func (r *record) Wires(name string) []Wire {
 func (r *record) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen, r.wires = nil, nil
+	r.seen, r.ofTrial, r.wires = nil, nil, nil
 }
 
 // recordedConn copies what it reads into the record.
