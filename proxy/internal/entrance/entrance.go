@@ -7,6 +7,7 @@
 package entrance
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,7 +61,13 @@ type Config struct {
 	// Refused is told of connections that end before there is a request. l is nil when the slot has no lease. Nil:
 	// nobody wants to know.
 	Refused func(l *lease.Lease, from string, err error)
+	// Patience with slow clients. Zero fields mean 10 s for a handshake, 10 s for a request's head, and 60 s of silence
+	// between requests. Bodies may take as long as the run.
+	Patience Patience
 }
+
+// Patience is how long a client may take.
+type Patience struct{ Handshake, Head, Idle time.Duration }
 
 // Entrance serves the sandbox's connections. Make one with New.
 type Entrance struct {
@@ -78,6 +85,8 @@ func New(c Config) (*Entrance, error) {
 	if c.Refused == nil {
 		c.Refused = func(*lease.Lease, string, error) {}
 	}
+	p := &c.Patience
+	p.Handshake, p.Head, p.Idle = cmp.Or(p.Handshake, handshakeTime), cmp.Or(p.Head, headTime), cmp.Or(p.Idle, idleTime)
 	e := &Entrance{conf: c, handoff: newHandoff()}
 	e.tls = &tls.Config{
 		MinVersion:                  tls.VersionTLS12,
@@ -90,8 +99,8 @@ func New(c Config) (*Entrance, error) {
 	}
 	e.server = &http.Server{
 		Handler:           c.Handler,
-		ReadHeaderTimeout: headTime,
-		IdleTimeout:       idleTime,
+		ReadHeaderTimeout: p.Head,
+		IdleTimeout:       p.Idle,
 		MaxHeaderBytes:    strict.MaxHead,
 		ConnContext:       withConn,
 		ErrorLog:          log.New(io.Discard, "", 0),
@@ -183,7 +192,7 @@ func (e *Entrance) open(c *Conn) {
 		e.handoff.give(c.strict)
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.lease.Context(), handshakeTime)
+	ctx, cancel := context.WithTimeout(c.lease.Context(), e.conf.Patience.Handshake)
 	defer cancel()
 	over := tls.Server(c, e.tls)
 	err := over.HandshakeContext(ctx)
