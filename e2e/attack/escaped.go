@@ -36,7 +36,7 @@ func escaped() []Attack {
 	var list []Attack
 	for _, name := range []string{
 		"who am I", "no new privileges, seccomp", "setuid", "namespaces", "mounts", "kernel interfaces", "sockets of other kinds", "addresses and routes", "TCP to other ports", "IPv6", "UDP",
-		"DNS outside the catalog", "TLS to a host in no API", "sockets of daemons", "other processes", "writable places", "programs from /tmp and /skills", "limits", "terminal",
+		"DNS outside the catalog", "TLS to a host in no API", "sockets of daemons", "other processes", "writable places", "programs from /tmp", "limits", "terminal",
 	} {
 		list = append(list, one(name, "refused by the kernel or the proxy"))
 	}
@@ -46,6 +46,9 @@ func escaped() []Attack {
 	other := one("another slot's address", "refused by the kernel")
 	other.Section, other.Only = "A", world.Docker
 	list = append(list, other)
+	skill := one("programs from /skills", "none runs")
+	skill.Only = world.Embedded
+	list = append(list, skill)
 	hang := one("stay behind a run that is ended", "dead when the run has ended")
 	hang.Code, hang.Seconds = task("TRIAL", nil, "stay behind", "hang"), 3
 	fork.Alone, memory.Alone, stay.Alone, hang.Alone = true, true, true, true

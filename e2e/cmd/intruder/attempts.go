@@ -62,7 +62,8 @@ var attempts = []attempt{
 	{name: "other processes", try: processes},
 	{name: "files with secrets", try: files},
 	{name: "writable places", try: writable},
-	{name: "programs from /tmp and /skills", try: executable},
+	{name: "programs from /tmp", try: executable("/tmp")},
+	{name: "programs from /skills", try: executable("/skills"), asked: true}, // Docker's volumes know no noexec
 	{name: "limits", try: limits},
 	{name: "terminal", try: terminal},
 	{name: "fork bomb", try: forks, asked: true},
@@ -97,9 +98,15 @@ var kernel = map[string]func() error{
 	"reboot":         func() error { return unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) },
 	"swapon":         func() error { return rawCall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(&[]byte("/tmp/x\x00")[0])), 0, 0) },
 	"acct":           func() error { return unix.Acct("/tmp/x") },
-	"syslog":         func() error { _, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, make([]byte, 100)); return err },
-	"settimeofday":   func() error { return unix.ClockSettime(unix.CLOCK_REALTIME, &unix.Timespec{Sec: 1}) },
-	"sethostname":    func() error { return unix.Sethostname([]byte("mine")) },
+	"shmget":         func() error { return rawCall(unix.SYS_SHMGET, 0, 4096, 0o1666) },
+	"msgget":         func() error { return rawCall(unix.SYS_MSGGET, 0, 0o1666, 0) },
+	"semget":         func() error { return rawCall(unix.SYS_SEMGET, 0, 1, 0o1666) },
+	"mq_open": func() error {
+		return rawCall(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&[]byte("x\x00")[0])), unix.O_CREAT|unix.O_RDWR, 0o600)
+	},
+	"syslog":       func() error { _, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, make([]byte, 100)); return err },
+	"settimeofday": func() error { return unix.ClockSettime(unix.CLOCK_REALTIME, &unix.Timespec{Sec: 1}) },
+	"sethostname":  func() error { return unix.Sethostname([]byte("mine")) },
 	"open_by_handle_at": func() error {
 		_, err := unix.OpenByHandleAt(unix.AT_FDCWD, unix.NewFileHandle(1, make([]byte, 8)), 0)
 		return err

@@ -193,23 +193,20 @@ func writable(task) (bool, string) {
 }
 
 // executable copies this program to where code may write and starts it.
-func executable(task) (bool, string) {
-	data, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		return true, "cannot read itself"
-	}
-	for _, dir := range []string{"/tmp", "/skills"} {
+func executable(dir string) func(task) (bool, string) {
+	return func(task) (bool, string) {
+		data, err := os.ReadFile("/proc/self/exe")
+		if err != nil {
+			return true, "cannot read itself"
+		}
 		path := filepath.Join(dir, "intruder-copy")
-		if os.WriteFile(path, data, 0o700) != nil { //nolint:gosec // meant to be executable
-			continue
+		if err := os.WriteFile(path, data, 0o700); err != nil { //nolint:gosec // meant to be executable
+			return true, "cannot copy itself"
 		}
-		err := exec.Command(path, "--version").Run() //nolint:noctx,gosec // ends at once
-		_ = os.Remove(path)
-		if err == nil {
-			return false, "runs from " + dir
-		}
+		defer os.Remove(path)
+		err = exec.Command(path, "--version").Run() //nolint:noctx,gosec // ends at once
+		return err != nil, fmt.Sprint("started: ", err)
 	}
-	return true, "nothing runs"
 }
 
 // limits raises its own limits.

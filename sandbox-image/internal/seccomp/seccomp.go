@@ -64,6 +64,8 @@ var refused = []struct {
 		"fsconfig", "fsmount", "fspick", "mount_setattr", "statmount", "listmount", "open_tree_attr",
 		// other processes' memory and descriptors
 		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
+		// what outlives a process: in a container, slots share it
+		"shmget", "shmat", "msgget", "msgsnd", "msgrcv", "semget", "semop", "semtimedop", "mq_open",
 		// kernel attack surface without a use here
 		"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "fanotify_init",
 		"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "quotactl", "quotactl_fd", "syslog", "acct",
