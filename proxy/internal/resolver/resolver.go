@@ -6,6 +6,7 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type Config struct {
 	// Allow reports whether a question from this address is answered. Nil: every address may ask, which is right
 	// where only a slot's own namespace can reach the socket.
 	Allow func(netip.Addr) bool
+	// Patience is how long a TCP connection may take for a question, or be silent. Zero means 5 s.
+	Patience time.Duration
 	// Packets and Streams are the sockets to serve. Serve closes them.
 	Packets []net.PacketConn
 	Streams []net.Listener
@@ -46,14 +49,15 @@ type Resolver struct {
 
 // New makes a resolver; Serve starts it.
 func New(c Config) *Resolver {
+	c.Patience = cmp.Or(c.Patience, tcpTimeout)
 	r := &Resolver{conf: c}
 	for _, p := range c.Packets {
 		r.servers = append(r.servers, &dns.Server{PacketConn: p, Handler: r, UDPSize: udpSize})
 	}
 	for _, l := range c.Streams {
 		r.servers = append(r.servers, &dns.Server{
-			Listener: l, Handler: r, ReadTimeout: tcpTimeout, WriteTimeout: tcpTimeout, MaxTCPQueries: maxTCP,
-			IdleTimeout: func() time.Duration { return tcpTimeout },
+			Listener: newBounded(l, c.Allow), Handler: r, ReadTimeout: c.Patience, WriteTimeout: c.Patience, MaxTCPQueries: maxTCP,
+			IdleTimeout: func() time.Duration { return c.Patience },
 		})
 	}
 	return r

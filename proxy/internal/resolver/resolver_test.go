@@ -18,6 +18,11 @@ func known(h catalog.Host) bool { return h.String() == "api.demo.test" }
 // start serves on loopback sockets and gives their addresses.
 func start(t *testing.T, allow func(netip.Addr) bool) (udp, tcp string) {
 	t.Helper()
+	return startWith(t, Config{Known: known, Allow: allow})
+}
+
+func startWith(t *testing.T, conf Config) (udp, tcp string) {
+	t.Helper()
 	p, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +31,8 @@ func start(t *testing.T, allow func(netip.Addr) bool) (udp, tcp string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(Config{Known: known, Allow: allow, Packets: []net.PacketConn{p}, Streams: []net.Listener{l}})
+	conf.Packets, conf.Streams = []net.PacketConn{p}, []net.Listener{l}
+	r := New(conf)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx) }()

@@ -1,0 +1,75 @@
+package resolver
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// maxStreams is how many TCP connections one slot may have open. A resolver's client needs one for a moment.
+const maxStreams = 16
+
+// bounded is a listener with at most maxStreams connections of one asker; what is one too many is closed at once. Where
+// the listener is a slot's own, all who ask are that slot, whatever address they choose; otherwise the address is the slot.
+type bounded struct {
+	net.Listener
+	allow func(netip.Addr) bool // nil: a slot's own listener
+
+	mu   sync.Mutex
+	open map[netip.Addr]int
+}
+
+func newBounded(l net.Listener, allow func(netip.Addr) bool) *bounded {
+	return &bounded{Listener: l, allow: allow, open: map[netip.Addr]int{}}
+}
+
+// Accept implements net.Listener.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if who, ok := b.enter(c); ok {
+			return &stream{Conn: c, leave: sync.OnceFunc(func() { b.leave(who) })}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// enter takes a place for a connection and says for whom.
+func (b *bounded) enter(c net.Conn) (who netip.Addr, ok bool) {
+	if b.allow != nil {
+		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
+		if who = from.Addr().Unmap(); err != nil || !b.allow(who) {
+			return who, false
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open[who] >= maxStreams {
+		return who, false
+	}
+	b.open[who]++
+	return who, true
+}
+
+func (b *bounded) leave(who netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open[who]--; b.open[who] == 0 {
+		delete(b.open, who)
+	}
+}
+
+// stream is a connection that gives its place back when it is closed.
+type stream struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (s *stream) Close() error {
+	defer s.leave()
+	return s.Conn.Close()
+}
