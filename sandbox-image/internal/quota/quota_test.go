@@ -292,6 +292,8 @@ func TestMakeRoomInClosedDirectories(t *testing.T) {
 			must(t, os.Chown(filepath.Join(dir, "open"), slot.ID(1).UID(), slot.GroupID))
 			write(t, 1, 5<<20, dir, "closed", "file")
 			must(t, os.Chmod(filepath.Join(dir, "closed"), mode))
+			time.Sleep(5 * time.Millisecond) // as in write
+			write(t, 2, 3<<20, dir, "newest")
 			working := m.Begin(5)
 			asContainer(t, func(privileged func(func())) {
 				wipe = func(_ slot.ID, above, name string) (err error) {
@@ -301,7 +303,7 @@ func TestMakeRoomInClosedDirectories(t *testing.T) {
 				must(t, m.Begin(1).End())
 			})
 			must(t, working.End())
-			same(t, dir, "open/", "open/busy")
+			same(t, dir, "newest", "open/", "open/busy")
 			if !slices.Equal(wiped, []string{"1 closed"}) {
 				t.Errorf("wiped %q", wiped)
 			}

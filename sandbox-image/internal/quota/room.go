@@ -3,8 +3,9 @@ package quota
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,17 @@ type entry struct {
 	uid  uint32
 	// changed is when its content or attributes last changed; code cannot set it.
 	changed time.Time
+	// closed: a directory that we cannot look into.
+	closed bool
+}
+
+// opens reports whether we can look into a directory.
+func opens(root *os.Root, dir string) bool {
+	f, err := root.Open(dir)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
 }
 
 // makeRoom removes the oldest files of a directory that is more than half full, until it no longer is. What belongs to a
@@ -29,35 +41,44 @@ func (m *Meter) makeRoom(i int) {
 	if !m.crowded(i) {
 		return
 	}
-	var files, dirs []entry
-	busy := map[string]bool{} // top-level directories in which a run may be at work
+	var leaves, dirs []entry
+	owner := map[string]uint32{} // of directories
+	busy := map[string]bool{}    // directories with files of a slot that has a run under way
 	each(root, ".", 0, func(name string, st *unix.Statx_t) bool {
-		e := entry{name, st.Uid, instant(st.Ctime)}
-		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			dirs = append(dirs, e)
-		} else {
-			files = append(files, e)
-		}
+		e := entry{name, st.Uid, instant(st.Ctime), false}
 		if !m.idle(e.uid) {
-			top, _, _ := strings.Cut(name, "/")
-			busy[top] = true
+			for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+				busy[dir] = true
+			}
 		}
-		return true
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			owner[name] = e.uid
+			if e.closed = !opens(root, name); !e.closed {
+				dirs = append(dirs, e)
+				return true
+			}
+		}
+		leaves = append(leaves, e)
+		return false
 	})
-	age := func(a, b entry) int { return a.changed.Compare(b.changed) }
-	slices.SortFunc(files, age)
+	slices.SortFunc(leaves, func(a, b entry) int { return a.changed.Compare(b.changed) })
 	slices.Reverse(dirs) // what is in a directory comes before it
 	removed := 0
-	for _, e := range append(files, dirs...) {
-		// Of a directory that is not empty only what is in it goes.
-		if m.crowded(i) && m.idle(e.uid) && root.Remove(e.name) == nil {
-			removed++
+	for _, e := range append(leaves, dirs...) {
+		if !m.crowded(i) {
+			break
 		}
-	}
-	// What still takes the room is in directories that are closed to us.
-	slices.SortFunc(dirs, age)
-	for _, e := range dirs {
-		if m.crowded(i) && !strings.Contains(e.name, "/") && !busy[e.name] && m.idle(e.uid) && m.discard(i, e.name, e.uid) == nil {
+		if !m.idle(e.uid) {
+			continue
+		}
+		err := root.Remove(e.name) // of directories only what is empty
+		if dir := path.Dir(e.name); errors.Is(err, fs.ErrPermission) && dir != "." && !busy[dir] && m.idle(owner[dir]) {
+			e.name, e.uid, e.closed = dir, owner[dir], true // closed for changes
+		}
+		if e.closed {
+			err = m.discard(i, e.name, e.uid)
+		}
+		if err == nil {
 			removed++
 		}
 	}
