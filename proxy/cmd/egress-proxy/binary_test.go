@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +89,12 @@ func (l *logs) String() string {
 // start runs the binary, as built for use, until the test ends; it must then stop cleanly.
 func start(t *testing.T, mode string, env []string, files ...*os.File) *process {
 	t.Helper()
+	return startWith(t, nil, mode, env, files...)
+}
+
+// startWith is start with more arguments.
+func startWith(t *testing.T, args []string, mode string, env []string, files ...*os.File) *process {
+	t.Helper()
 	path, err := build()
 	must(t, err)
 	p := &process{dir: t.TempDir(), logs: &logs{}}
@@ -94,8 +103,8 @@ func start(t *testing.T, mode string, env []string, files ...*os.File) *process 
 	must(t, os.WriteFile(filepath.Join(api, "config.json"),
 		[]byte(`{"description": "d", "domains": ["api.demo.test"], "credentials": {"DEMO_TOKEN": "value-of-demo-token"}}`), 0o600))
 	socket := filepath.Join(p.dir, "c.sock")
-	p.cmd = exec.Command(path, "--mode", mode, "--apis", filepath.Join(p.dir, "apis"), "--ca-private", filepath.Join(p.dir, "private"),
-		"--ca-public", filepath.Join(p.dir, "public"), "--control", socket)
+	p.cmd = exec.Command(path, append([]string{"--mode", mode, "--apis", filepath.Join(p.dir, "apis"), "--ca-private", filepath.Join(p.dir, "private"),
+		"--ca-public", filepath.Join(p.dir, "public"), "--control", socket}, args...)...)
 	p.cmd.Env, p.cmd.ExtraFiles, p.cmd.Stderr = append([]string{"PATH=" + os.Getenv("PATH")}, env...), files, p.logs
 	must(t, p.cmd.Start())
 	t.Cleanup(func() {
@@ -192,6 +201,42 @@ func TestReloadSignal(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the catalog did not change")
 		}
+	}
+}
+
+// TestProfile: profiles are served on the control socket when that was asked for, and nowhere otherwise.
+func TestProfile(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want int
+	}{{nil, http.StatusNotFound}, {[]string{"--profile"}, http.StatusOK}, {[]string{"--profile=false"}, http.StatusNotFound}} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			env, files, https := slotFiles(t)
+			p := startWith(t, c.args, "embedded", env, files...)
+			dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.dir, "c.sock"))
+			}
+			client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+			for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=0.1"} {
+				resp, err := client.Get("http://proxy" + path)
+				must(t, err)
+				text, err := io.ReadAll(resp.Body)
+				must(t, err)
+				resp.Body.Close()
+				if resp.StatusCode != c.want || c.want == http.StatusOK && len(text) == 0 {
+					t.Errorf("%s: %d, %d bytes; want %d", path, resp.StatusCode, len(text), c.want)
+				}
+			}
+			// Code in the sandbox has no such path, in either state.
+			must(t, p.client.Register(context.Background(), 0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(time.Minute)}))
+			over, err := tls.Dial("tcp", https, &tls.Config{InsecureSkipVerify: true, ServerName: "api.demo.test"})
+			must(t, err)
+			defer over.Close()
+			fmt.Fprint(over, "GET /debug/pprof/ HTTP/1.1\r\nHost: proxy\r\nConnection: close\r\n\r\n")
+			if answer, _ := io.ReadAll(over); !strings.Contains(string(answer), "host_mismatch") {
+				t.Errorf("the sandbox's side answers %q", answer)
+			}
+		})
 	}
 }
 
