@@ -225,10 +225,17 @@ type eventStream struct {
 	ctl     *http.ResponseController
 	enc     *json.Encoder
 	started bool
+
+	mu             sync.Mutex
+	sending, ended bool
 }
 
 // Send implements Output.
 func (o *eventStream) Send(e Event) error {
+	o.limit(true)
+	if e.Exit == nil { // which leaves with the end of the answer, in one frame less, and is bound until then
+		defer o.limit(false)
+	}
 	if !o.started {
 		o.started = true
 		o.w.Header().Set("Content-Type", "application/x-ndjson")
@@ -238,13 +245,38 @@ func (o *eventStream) Send(e Event) error {
 		return err
 	}
 	if e.Exit != nil {
-		return nil // leaves with the end of the answer, in one frame less
+		return nil
 	}
 	return o.ctl.Flush()
 }
 
+// limit bounds the time of what is being sent when the run has ended. Between two events there is no bound: to clear up
+// after a run may take long.
+func (o *eventStream) limit(sending bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sending = sending
+	if o.ended {
+		o.bound()
+	}
+}
+
 // Ended implements Output.
-func (o *eventStream) Ended() { _ = o.ctl.SetWriteDeadline(time.Now().Add(stalledFor)) }
+func (o *eventStream) Ended() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.bound()
+}
+
+// bound sets the deadline that is due. o.mu is held.
+func (o *eventStream) bound() {
+	var deadline time.Time
+	if o.sending {
+		deadline = time.Now().Add(stalledFor)
+	}
+	_ = o.ctl.SetWriteDeadline(deadline)
+}
 
 // read decodes a request's body, and answers the request itself when that fails.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
