@@ -73,7 +73,28 @@ func requests() []Attack {
 			Code: http2("httpbin.test", "httpbin.test", "/anything?t=TRIAL HTTP/1.1\\r\\nX: y", "GET")},
 		Attack{Section: "A", Name: "smuggling: false content-length over HTTP/2", Expected: "refused, or one request in one reading", Judge: unsmuggled,
 			Code: http2("httpbin.test", "httpbin.test", "/anything?t=TRIAL", "POST", `"content-length": "400"`)},
+		Attack{Section: "A", Name: "login of a connection, for whoever uses it next", Expected: "used by nobody", Judge: lastOfItsWire("Negotiate YII"),
+			Code: `await show(fetch("https://other.test/anything?t=TRIAL", { headers: { Authorization: "Negotiate YII" } })); for (let i = 0; i < 4; i++) await show(fetch("https://other.test/x/ok?t=TRIAL"));`},
+		Attack{Section: "A", Name: "GET with a body that a server takes for the next request", Expected: "nothing behind it", Judge: lastOfItsWire("X-Body: unread"),
+			Code: `await raw("other.test", "other.test", "GET /anything?t=TRIAL HTTP/1.1\r\nHost: other.test\r\nX-Body: unread\r\nContent-Length: 41\r\nConnection: close\r\n\r\nGET /anything/smuggled HTTP/1.1\r\nX-A: bcd"); for (let i = 0; i < 4; i++) await show(fetch("https://other.test/x/ok?t=TRIAL"));`},
 	)
+}
+
+// lastOfItsWire: the request with these words arrived, and no other one behind it on its connection, of any run.
+func lastOfItsWire(words string) Judge {
+	return func(e *Evidence) (string, bool) {
+		for _, w := range e.World.Upstream.Wires(upstream.Other) {
+			_, rest, found := strings.Cut(string(w.Bytes), words)
+			if !found {
+				continue
+			}
+			if strings.Contains(rest, "Host: ") {
+				return "the connection was used again", false
+			}
+			return e.brief(), len(e.Arrived) == 5
+		}
+		return "did not arrive: " + e.brief(), false
+	}
 }
 
 // ambiguous are the rows that net/http by itself would take and send in another form.
