@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +26,7 @@ const Script = "console.log(1 + 1)\n"
 
 // server is a running CodeForge and a session with it.
 type server struct {
+	url     string
 	session *mcp.ClientSession
 	process *arena.Process // `codeforge up`; nil in Docker
 	stop    func()
@@ -67,6 +70,7 @@ func embedded(ctx context.Context, bin, deno string, slots, warm int) (_ *server
 
 // connect opens the session.
 func (s *server) connect(ctx context.Context, url string) (err error) {
+	s.url = url
 	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-bench", Version: "1"}, nil)
 	s.session, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
 	if err != nil {
@@ -92,6 +96,38 @@ func (s *server) call(ctx context.Context, tool string, args map[string]any) (*m
 		err = fmt.Errorf("%s failed: %s", tool, firstText(res))
 	}
 	return res, took, err
+}
+
+// post calls a tool without arguments by a bare HTTP request, and gives the time until its answer was there.
+func (s *server) post(ctx context.Context, tool string) (time.Duration, error) {
+	version := s.session.InitializeResult().ProtocolVersion
+	body := `{"jsonrpc":"2.0","id":"bench","method":"tools/call","params":{"name":"` + tool + `","arguments":{},"_meta":{
+		"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientCapabilities":{},
+		"io.modelcontextprotocol/clientInfo":{"name":"codeforge-bench","version":"1"}}}}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if id := s.session.ID(); id != "" {
+		req.Header.Set("Mcp-Session-Id", id)
+	}
+	req.Header.Set("Mcp-Protocol-Version", version)
+	req.Header.Set("Mcp-Method", "tools/call")
+	req.Header.Set("Mcp-Name", tool)
+	start := time.Now()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	took := time.Since(start)
+	if err == nil && (res.StatusCode != http.StatusOK || !strings.Contains(string(answer), `"result"`)) {
+		err = fmt.Errorf("%s: %s: %s", tool, res.Status, answer)
+	}
+	return took, err
 }
 
 // run runs code and says whether an interpreter waited for it.
