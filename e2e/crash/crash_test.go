@@ -235,9 +235,13 @@ func (s *system) crash(t *testing.T, victim string, at point) {
 		})
 	}
 	s.kill(victim)
+	arrived := len(s.upstream.Seen(mark))
 	close(stopped.letGo)
 	s.start(victim)
 	s.sound(t, victim, mark, await(t, "the first client", caller))
+	if n := len(s.upstream.Seen(mark)); during && victim == proxy && n > arrived+1 { // one may have been on its way
+		t.Errorf("%d requests of a run that the new proxy does not know arrived", n-arrived)
+	}
 	s.follow(t, tag, func() {})
 	s.allFree()
 	s.silent(t, mark, tag)
