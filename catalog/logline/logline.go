@@ -54,12 +54,51 @@ type handler struct {
 // Enabled passes every level.
 func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
 
+// space is the memory in which lines are made.
+type space struct{ text, attrs []byte }
+
+var spaces = sync.Pool{New: func() any { return new(space) }}
+
+// maxKept is how large lines may be for their memory to be used again.
+const maxKept = 16 << 10
+
 // Handle writes one line. A record without a tag carries its level: [info], [warn], [error], [debug].
-func (h *handler) Handle(_ context.Context, r slog.Record) error {
-	tag, attrs := h.tag, strings.Builder{}
-	attrs.WriteString(h.attrs)
+func (h *handler) Handle(_ context.Context, r slog.Record) error { return h.write(r) }
+
+// Together writes records that belong together. Text lines leave in one piece, with no other line between them.
+func Together(ctx context.Context, l *slog.Logger, records ...slog.Record) error {
+	if h, ok := l.Handler().(*handler); ok {
+		return h.write(records...)
+	}
+	for _, r := range records {
+		if err := l.Handler().Handle(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *handler) write(records ...slog.Record) error {
+	s := spaces.Get().(*space)
+	s.text = s.text[:0]
+	for _, r := range records {
+		h.line(s, r)
+	}
+	h.mu.Lock()
+	_, err := h.w.Write(s.text)
+	h.mu.Unlock()
+	if cap(s.text)+cap(s.attrs) <= maxKept {
+		spaces.Put(s)
+	}
+	return err
+}
+
+// line appends a line.
+func (h *handler) line(s *space, r slog.Record) {
+	tag := h.tag
+	s.attrs = append(s.attrs[:0], h.attrs...)
 	r.Attrs(func(a slog.Attr) bool {
-		h.render(&attrs, h.group, a, &tag)
+		s.attrs = h.render(s.attrs, h.group, a, &tag)
 		return true
 	})
 	if tag == "" {
@@ -69,21 +108,19 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	line := "[" + at.UTC().Format(timeLayout) + "] [" + h.safe(tag) + "] " + h.safe(r.Message) + attrs.String() + "\n"
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, err := io.WriteString(h.w, line)
-	return err
+	b := at.UTC().AppendFormat(append(s.text, '['), timeLayout)
+	b = h.appendSafe(append(b, "] ["...), tag)
+	b = h.appendSafe(append(b, "] "...), r.Message)
+	s.text = append(append(b, s.attrs...), '\n')
 }
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	next, b := *h, strings.Builder{}
-	b.WriteString(h.attrs)
+	next, b := *h, []byte(h.attrs)
 	for _, a := range attrs {
-		h.render(&b, h.group, a, &next.tag)
+		b = h.render(b, h.group, a, &next.tag)
 	}
-	next.attrs = b.String()
+	next.attrs = string(b)
 	return &next
 }
 
@@ -97,35 +134,37 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-func (h *handler) render(b *strings.Builder, group string, a slog.Attr, tag *string) {
+// render appends an attribute, or sets the tag.
+func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byte {
 	v := a.Value.Resolve()
 	if a.Equal(slog.Attr{}) {
-		return
+		return b
 	}
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			group += a.Key + "."
 		}
 		for _, sub := range v.Group() {
-			h.render(b, group, sub, tag)
+			b = h.render(b, group, sub, tag)
 		}
-		return
+		return b
 	}
 	if group == "" && a.Key == tagKey {
 		*tag = v.String()
-		return
+		return b
 	}
-	b.WriteString(" " + quoteIf(h.clean(group+a.Key)) + "=" + quoteIf(h.clean(text(v))))
+	b = appendQuoted(append(b, ' '), h.clean(group+a.Key))
+	return appendQuoted(append(b, '='), h.clean(text(v)))
 }
 
-// safe cleans text that is written bare: only what could break the line is escaped.
-func (h *handler) safe(s string) string {
+// appendSafe cleans text that is written bare: only what could break the line is escaped.
+func (h *handler) appendSafe(b []byte, s string) []byte {
 	s = h.clean(s)
-	if !strings.ContainsFunc(s, unprintable) && utf8.ValidString(s) {
-		return s
+	if printable(s) {
+		return append(b, s...)
 	}
 	q := strconv.Quote(s)
-	return q[1 : len(q)-1]
+	return append(b, q[1:len(q)-1]...)
 }
 
 func text(v slog.Value) string {
@@ -138,14 +177,22 @@ func text(v slog.Value) string {
 	return v.String()
 }
 
-// quoteIf quotes a key or value that would be ambiguous bare.
-func quoteIf(s string) string {
-	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
-		return unprintable(r) || r == ' ' || r == '"' || r == '='
-	}) {
-		return strconv.Quote(s)
+// appendQuoted quotes a key or value that would be ambiguous bare.
+func appendQuoted(b []byte, s string) []byte {
+	if s != "" && !strings.ContainsAny(s, ` "=`) && printable(s) {
+		return append(b, s...)
 	}
-	return s
+	return strconv.AppendQuote(b, s)
+}
+
+// printable reports whether nothing in text needs an escape.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' { // rare
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable)
+		}
+	}
+	return true
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

@@ -153,3 +153,51 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// writes counts them.
+type writes struct {
+	n int
+	bytes.Buffer
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.n++
+	return w.Buffer.Write(p)
+}
+
+// TestTogether: lines that belong together leave in one piece, each with its own tag.
+func TestTogether(t *testing.T) {
+	record := func(text, tag string) slog.Record {
+		r := slog.NewRecord(time.Unix(0, 0), slog.LevelInfo, text, 0)
+		r.AddAttrs(Tag(tag), slog.String("k", canary))
+		return r
+	}
+	for format, want := range map[string]int{"text": 1, "json": 2} {
+		var w writes
+		l := New(&w, format, clean)
+		if err := Together(t.Context(), l, record("first", "req"), record("second", "inject")); err != nil {
+			t.Error(err)
+		}
+		if w.n != want {
+			t.Errorf("%s: %d writes, want %d", format, w.n, want)
+		}
+		if format != "text" {
+			continue
+		}
+		const at = "[1970-01-01T00:00:00.000Z] "
+		if got, want := w.String(), at+"[req] first k=CANARY_TOKEN\n"+at+"[inject] second k=CANARY_TOKEN\n"; got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	}
+}
+
+// BenchmarkLine is a line as the proxy writes it for every exchange.
+func BenchmarkLine(b *testing.B) {
+	l := New(io.Discard, "text", clean)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.LogAttrs(b.Context(), slog.LevelInfo, "GET https://api.example.com/v1/customers?limit", Tag("req"), slog.Int("slot", 3),
+			slog.String("run", "run-0123456789"), slog.Int("status", 200), slog.String("outcome", "served"), slog.Int64("up", 0),
+			slog.Int64("down", 1234), slog.String("took", "1.234ms"))
+	}
+}
