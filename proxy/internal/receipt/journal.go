@@ -2,8 +2,8 @@ package receipt
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -93,20 +93,27 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 	if n.Cause != nil {
 		attrs = append(attrs, slog.String("cause", n.Cause.Error()))
 	}
-	ctx := context.Background()
-	j.conf.Log.LogAttrs(ctx, level, e.Method+" "+e.URL, attrs...)
+	now := time.Now()
+	lines := make([]slog.Record, 0, 4)
+	line := func(level slog.Level, text string, attrs ...slog.Attr) {
+		r := slog.NewRecord(now, level, text, 0)
+		r.AddAttrs(attrs...)
+		lines = append(lines, r)
+	}
+	line(level, e.Method+" "+e.URL, attrs...)
 	for _, s := range e.Swapped {
-		j.conf.Log.LogAttrs(ctx, slog.LevelInfo, s.Name, logline.Tag("inject"), slog.String("run", e.Run),
+		line(slog.LevelInfo, s.Name, logline.Tag("inject"), slog.String("run", e.Run),
 			slog.String("host", e.Host), slog.String("in", s.In))
 	}
 	if e.Redacted > 0 {
-		j.conf.Log.LogAttrs(ctx, slog.LevelInfo, fmt.Sprint(e.Redacted, " redacted"), logline.Tag("redact"),
+		line(slog.LevelInfo, strconv.Itoa(e.Redacted)+" redacted", logline.Tag("redact"),
 			slog.String("run", e.Run), slog.String("host", e.Host))
 	}
 	if e.Sanitized > 0 {
-		j.conf.Log.LogAttrs(ctx, slog.LevelInfo, fmt.Sprint(e.Sanitized, " scrubbed"), logline.Tag("sanitize"),
+		line(slog.LevelInfo, strconv.Itoa(e.Sanitized)+" scrubbed", logline.Tag("sanitize"),
 			slog.String("run", e.Run), slog.String("host", e.Host))
 	}
+	_ = logline.Together(context.Background(), j.conf.Log, lines...)
 }
 
 // Subscribe gives every event from now on, until cancel. A subscriber that does not read loses events.

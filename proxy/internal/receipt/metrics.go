@@ -14,8 +14,9 @@ type Metrics struct {
 	registry  *prometheus.Registry
 	exchanges *prometheus.CounterVec
 	seconds   prometheus.Histogram
-	done      *prometheus.CounterVec
-	bytes     *prometheus.CounterVec
+
+	swapped, sanitized, redacted prometheus.Counter
+	up, down                     prometheus.Counter
 }
 
 func newMetrics() *Metrics {
@@ -28,14 +29,16 @@ func newMetrics() *Metrics {
 			Name: "codeforge_proxy_exchange_seconds", Help: "Time from a request's head to the last byte of its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
 		}),
-		done: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "codeforge_proxy_replacements_total", Help: "Credentials swapped in, credentials scrubbed, strings redacted.",
-		}, []string{"kind"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "codeforge_proxy_body_bytes_total", Help: "Bytes of bodies, up and down.",
-		}, []string{"direction"}),
 	}
-	m.registry.MustRegister(m.exchanges, m.seconds, m.done, m.bytes)
+	done := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "codeforge_proxy_replacements_total", Help: "Credentials swapped in, credentials scrubbed, strings redacted.",
+	}, []string{"kind"})
+	m.swapped, m.sanitized, m.redacted = done.WithLabelValues("swapped"), done.WithLabelValues("sanitized"), done.WithLabelValues("redacted")
+	bytes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "codeforge_proxy_body_bytes_total", Help: "Bytes of bodies, up and down.",
+	}, []string{"direction"})
+	m.up, m.down = bytes.WithLabelValues("up"), bytes.WithLabelValues("down")
+	m.registry.MustRegister(m.exchanges, m.seconds, done, bytes)
 	return m
 }
 
@@ -59,14 +62,9 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) count(e controlapi.Exchange) {
 	m.exchanges.WithLabelValues(e.Outcome, e.Code).Inc()
 	m.seconds.Observe(e.Milliseconds / 1000)
-	add := func(kind string, n int) {
-		if n > 0 {
-			m.done.WithLabelValues(kind).Add(float64(n))
-		}
-	}
-	add("swapped", len(e.Swapped))
-	add("sanitized", e.Sanitized)
-	add("redacted", e.Redacted)
-	m.bytes.WithLabelValues("up").Add(float64(e.BytesUp))
-	m.bytes.WithLabelValues("down").Add(float64(e.BytesDown))
+	m.swapped.Add(float64(len(e.Swapped)))
+	m.sanitized.Add(float64(e.Sanitized))
+	m.redacted.Add(float64(e.Redacted))
+	m.up.Add(float64(e.BytesUp))
+	m.down.Add(float64(e.BytesDown))
 }
