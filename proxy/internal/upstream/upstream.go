@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,8 +53,8 @@ type Pool struct {
 	roots *x509.CertPool
 
 	mu    sync.Mutex
-	pools map[key]*http.Transport
-	order []key
+	pools map[string]*http.Transport // by appendKey
+	order []string
 }
 
 // New makes a pool.
@@ -71,7 +72,7 @@ func New(c Config) (*Pool, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", rooted(host))
 		}
 	}
-	return &Pool{conf: c, roots: roots, pools: map[key]*http.Transport{}}, nil
+	return &Pool{conf: c, roots: roots, pools: map[string]*http.Transport{}}, nil
 }
 
 // rooted makes a name with dots absolute. Single labels stay, for /etc/hosts.
@@ -96,13 +97,14 @@ type Want struct {
 // trusted, only if every one of them says so.
 func (p *Pool) Transport(w Want) *http.Transport {
 	private, cas := common(w.APIs)
-	key := keyOf(w, private, cas)
+	var space [1 << 10]byte
+	text := appendKey(space[:0], w, private, cas)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.pools[key]; t != nil {
+	if t := p.pools[string(text)]; t != nil {
 		return t
 	}
-	t := p.transport(w, private, cas)
+	t, key := p.transport(w, private, cas), string(text)
 	p.pools[key] = t
 	p.order = append(p.order, key)
 	if len(p.order) > maxPools {
@@ -120,7 +122,7 @@ func (p *Pool) Retire() {
 	for _, t := range p.pools {
 		t.CloseIdleConnections()
 	}
-	p.pools, p.order = map[key]*http.Transport{}, nil
+	p.pools, p.order = map[string]*http.Transport{}, nil
 }
 
 func (p *Pool) transport(w Want, private []netip.Prefix, cas []byte) *http.Transport {
@@ -168,21 +170,17 @@ func common(apis []*catalog.API) (private []netip.Prefix, cas []byte) {
 	return private, cas
 }
 
-// key is what a connection must have in common with a request to be used for it.
-type key struct {
-	apis, private, cas, version string
-	http2                       bool
-}
-
-func keyOf(w Want, private []netip.Prefix, cas []byte) key {
-	var names strings.Builder
+// appendKey appends what a connection must have in common with a request to be used for it. What may have any byte is
+// last, so no two keys of different things are equal.
+func appendKey(b []byte, w Want, private []netip.Prefix, cas []byte) []byte {
+	b = strconv.AppendBool(b, w.HTTP2)
+	b = append(append(b, w.Version...), 0)
 	for _, a := range w.APIs {
-		names.WriteString(a.Name)
-		names.WriteByte(' ')
+		b = append(append(b, a.Name...), ' ')
 	}
-	var ranges []byte
+	b = append(b, 0)
 	for _, p := range private {
-		ranges = append(p.AppendTo(ranges), ' ')
+		b = append(p.AppendTo(b), ' ')
 	}
-	return key{names.String(), string(ranges), string(cas), w.Version, w.HTTP2}
+	return append(append(b, 0), cas...)
 }
