@@ -59,6 +59,8 @@ const (
 	stretch = 8
 	// bufferSize is what one Reader holds beyond twice the bytes held back.
 	bufferSize = 64 << 10
+	// shortText is how long most strings are that are looked at: headers, addresses, parts of log lines.
+	shortText = 256
 )
 
 // New compiles patterns. Of patterns with the same text the first one counts.
@@ -193,7 +195,8 @@ func (s *Set) Contains(text string) bool {
 	if s == nil || len(text) < s.least {
 		return false
 	}
-	_, ok := s.first([]byte(text), 0, len(text))
+	var space [shortText]byte
+	_, ok := s.first(append(space[:0], text...), 0, len(text))
 	return ok
 }
 
@@ -202,7 +205,8 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	if s == nil || len(text) < s.least {
 		return text, 0
 	}
-	buf := []byte(text)
+	var space [shortText]byte
+	buf := append(space[:0], text...)
 	var out bytes.Buffer
 	done, n := 0, 0
 	for {
