@@ -133,7 +133,7 @@ func (x *exchange) outgoing(r *http.Request) *http.Request {
 		}
 	}
 	for _, name := range hopByHop {
-		out.Header.Del(name)
+		delete(out.Header, name)
 	}
 	if ws {
 		out.Header.Set("Connection", "Upgrade")
@@ -196,6 +196,10 @@ func (x *exchange) allowed() swap.Options {
 	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs)}
 	for _, a := range x.verdict.APIs {
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
+		if o.Allowed == nil {
+			o.Allowed = slices.Clip(a.Credentials) // the catalog's own: appending copies
+			continue
+		}
 		o.Allowed = append(o.Allowed, a.Credentials...)
 	}
 	return o

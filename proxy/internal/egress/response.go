@@ -97,9 +97,9 @@ func (x *exchange) trim(h http.Header) {
 		}
 	}
 	for _, name := range hopByHop {
-		h.Del(name)
+		delete(h, name)
 	}
-	h.Del("Alt-Svc")
+	delete(h, "Alt-Svc")
 }
 
 // fail answers for an upstream that cannot be had.
