@@ -94,12 +94,15 @@ func (p *Process) Stop() {
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // CPU is the processor time the process has used so far, from the kernel's clock of the process.
-func (p *Process) CPU() (time.Duration, error) {
+func (p *Process) CPU() (time.Duration, error) { return CPU(p.PID()) }
+
+// CPU is the processor time that a process has used so far.
+func CPU(pid int) (time.Duration, error) {
 	// clock_getcpuclockid(3): the complement of the pid in the upper bits, and CPUCLOCK_SCHED.
-	id := int32(^p.PID())<<3 | 2
+	id := int32(^pid)<<3 | 2
 	var t unix.Timespec
 	if err := unix.ClockGettime(id, &t); err != nil {
-		return 0, fmt.Errorf("reading the processor time of %d: %w", p.PID(), err)
+		return 0, fmt.Errorf("reading the processor time of %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
 }

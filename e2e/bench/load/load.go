@@ -3,7 +3,6 @@
 package load
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -11,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,27 +19,42 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/peer"
 )
 
-// Conn is one keep-alive connection.
+// Conn is one keep-alive connection. It reads HTTP by itself: net/http takes more time for an answer than a proxy may.
 type Conn struct {
-	tls *tls.Conn
-	in  *bufio.Reader
+	tls  *tls.Conn
+	buf  []byte // what was read and not used is buf[r:w]
+	r, w int
 }
 
+// patience is how long a load may take beyond the time it is meant to.
 const patience = 60 * time.Second
 
-// Dial connects and does a full TLS handshake.
-func Dial(ctx context.Context, p *peer.Peer, address string) (*Conn, error) {
+// Dial connects and does a full TLS handshake. Everything on the connection must end within d and patience.
+func Dial(ctx context.Context, p *peer.Peer, address string, d time.Duration) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tcp, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	over := tls.Client(tcp, &tls.Config{ServerName: origin.Host, RootCAs: p.Roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
-	if err := over.HandshakeContext(ctx); err != nil {
+	over := tls.Client(tcp, config(p))
+	err = over.SetDeadline(time.Now().Add(d + patience))
+	if err == nil {
+		err = over.HandshakeContext(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), tcp.Close())
 	}
-	return &Conn{tls: over, in: bufio.NewReaderSize(over, 64<<10)}, nil
+	return &Conn{tls: over, buf: make([]byte, 64<<10)}, nil
+}
+
+// config is how the client speaks TLS: as Deno does, whose rustls offers these curves. It verifies the whole chain and
+// resumes nothing.
+func config(p *peer.Peer) *tls.Config {
+	return &tls.Config{
+		ServerName: origin.Host, RootCAs: p.Roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
+		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384},
+	}
 }
 
 // Close closes the connection.
@@ -54,29 +67,129 @@ func Request(p *peer.Peer, path string) []byte {
 
 // Do sends a request and writes the body to w. The status must be 200.
 func (c *Conn) Do(request []byte, w io.Writer) error {
-	if err := c.tls.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
 	if _, err := c.tls.Write(request); err != nil {
 		return err
 	}
-	resp, err := http.ReadResponse(c.in, nil)
+	head, err := c.until("\r\n\r\n")
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return fmt.Errorf("status %d: %s", resp.StatusCode, text)
+	status, length, err := parse(head)
+	switch {
+	case err != nil:
+		return err
+	case status != "200":
+		return fmt.Errorf("status %s", status)
+	case length >= 0:
+		return c.copy(w, length)
 	}
-	_, err = io.Copy(w, resp.Body)
+	for {
+		line, err := c.until("\r\n")
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseInt(string(line[:len(line)-2]), 16, 64)
+		if err != nil {
+			return err
+		}
+		if err := c.copy(w, size); err != nil {
+			return err
+		}
+		if end, err := c.until("\r\n"); err != nil || len(end) != 2 {
+			return errors.Join(errChunk, err)
+		}
+		if size == 0 {
+			return nil
+		}
+	}
+}
+
+var (
+	errHead  = errors.New("not a response head that the benchmark understands")
+	errChunk = errors.New("a chunk that does not end where it should, or a trailer")
+)
+
+// until is what comes up to the end of a separator. It is good until the next read.
+func (c *Conn) until(separator string) ([]byte, error) {
+	for {
+		if i := bytes.Index(c.buf[c.r:c.w], []byte(separator)); i >= 0 {
+			found := c.buf[c.r : c.r+i+len(separator)]
+			c.r += len(found)
+			return found, nil
+		}
+		if err := c.more(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// more reads once.
+func (c *Conn) more() error {
+	switch {
+	case c.r == c.w:
+		c.r, c.w = 0, 0
+	case c.w == len(c.buf):
+		c.r, c.w = 0, copy(c.buf, c.buf[c.r:c.w])
+	}
+	if c.w == len(c.buf) {
+		return errHead
+	}
+	n, err := c.tls.Read(c.buf[c.w:])
+	c.w += n
+	if n > 0 {
+		return nil
+	}
 	return err
+}
+
+// copy writes the next n bytes to w.
+func (c *Conn) copy(w io.Writer, n int64) error {
+	for n > 0 {
+		if c.r == c.w {
+			if err := c.more(); err != nil {
+				return err
+			}
+		}
+		p := c.buf[c.r:c.w]
+		p = p[:min(int64(len(p)), n)]
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+		c.r, n = c.r+len(p), n-int64(len(p))
+	}
+	return nil
+}
+
+// parse gives the status of a response head and the length of its body, -1 for chunks.
+func parse(head []byte) (status string, length int64, err error) {
+	line, fields, _ := bytes.Cut(head, []byte("\r\n"))
+	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
+		return "", 0, errHead
+	}
+	length = -2
+	for len(fields) > 0 {
+		var field []byte
+		field, fields, _ = bytes.Cut(fields, []byte("\r\n"))
+		name, value, _ := bytes.Cut(field, []byte(":"))
+		switch value = bytes.TrimSpace(value); {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if length, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+				return "", 0, err
+			}
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")) && bytes.EqualFold(value, []byte("chunked")):
+			length = -1
+		}
+	}
+	if length < -1 {
+		return "", 0, errHead
+	}
+	return string(line[9:12]), length, nil
 }
 
 // Verify checks that a peer does what it is measured for: the credential arrives, and its echo comes back as the name.
 func Verify(ctx context.Context, p *peer.Peer) error {
 	for _, address := range []string{p.Address, p.StreamAddress} {
-		c, err := Dial(ctx, p, address)
+		c, err := Dial(ctx, p, address, 0)
 		if err != nil {
 			return err
 		}
@@ -103,8 +216,8 @@ type Samples struct {
 func (s Samples) Rate() float64 { return float64(len(s.Took)) / s.Elapsed.Seconds() }
 
 // Keep asks for a path over n keep-alive connections, each sending the next request when the last one was answered,
-// for the duration. Connections are open and used before the clock starts.
-func Keep(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration) (Samples, error) {
+// for the duration. Connections are open and used before the clock starts, and started is called.
+func Keep(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration, started func()) (Samples, error) {
 	conns := make([]*Conn, n)
 	defer func() {
 		for _, c := range conns {
@@ -116,13 +229,14 @@ func Keep(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration
 	request := Request(p, path)
 	for i := range conns {
 		var err error
-		if conns[i], err = Dial(ctx, p, p.Address); err != nil {
+		if conns[i], err = Dial(ctx, p, p.Address, d); err != nil {
 			return Samples{}, err
 		}
 		if err := conns[i].Do(request, io.Discard); err != nil {
 			return Samples{}, fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
+	started()
 	return together(n, d, func(i int) error { return conns[i].Do(request, io.Discard) })
 }
 
@@ -130,7 +244,7 @@ func Keep(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration
 func Fresh(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration) (Samples, error) {
 	request := Request(p, path)
 	return together(n, d, func(int) error {
-		c, err := Dial(ctx, p, p.Address)
+		c, err := Dial(ctx, p, p.Address, d)
 		if err != nil {
 			return err
 		}
@@ -168,13 +282,15 @@ func together(n int, d time.Duration, f func(i int) error) (Samples, error) {
 }
 
 // Download fetches one body of size bytes, of the kind "bytes" or "json", and gives the time from the request to its end.
-func Download(ctx context.Context, p *peer.Peer, address, kind string, size int64) (time.Duration, error) {
-	c, err := Dial(ctx, p, address)
+// started is called before the request.
+func Download(ctx context.Context, p *peer.Peer, address, kind string, size int64, started func()) (time.Duration, error) {
+	c, err := Dial(ctx, p, address, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
 	var got count
+	started()
 	start := time.Now()
 	if err := c.Do(Request(p, "/"+kind+"?size="+strconv.FormatInt(size, 10)), &got); err != nil {
 		return 0, fmt.Errorf("%s: %w", p.Name, err)
@@ -197,7 +313,7 @@ func (c *count) Write(p []byte) (int, error) {
 
 // Events reads n events, one each every, and gives how old each was when it arrived, in seconds.
 func Events(ctx context.Context, p *peer.Peer, n int, every time.Duration) ([]float64, error) {
-	c, err := Dial(ctx, p, p.Address)
+	c, err := Dial(ctx, p, p.Address, time.Duration(n)*every)
 	if err != nil {
 		return nil, err
 	}

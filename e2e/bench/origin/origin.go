@@ -13,14 +13,9 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
-	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/miekg/dns"
@@ -83,17 +78,14 @@ func Serve(certFile, keyFile, address string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler: handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true},
-	}
+	server := newServer(cert)
 	errs := make(chan error)
 	for _, port := range []string{":443", ":8443"} {
 		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp4", port)
 		if err != nil {
 			return err
 		}
-		go func() { errs <- server.ServeTLS(l, "", "") }()
+		go func() { errs <- server.serve(l) }()
 	}
 	names := &dns.Server{Addr: ":53", Net: "udp4", Handler: resolver(address)}
 	go func() { errs <- names.ListenAndServe() }()
@@ -112,34 +104,6 @@ func resolver(address string) dns.HandlerFunc {
 	}
 }
 
-// handler answers every path of the benchmark.
-func handler() http.Handler {
-	mux := http.NewServeMux()
-	json := records(1 << 20)
-	noise := make([]byte, 1<<20)
-	src := mathrand.NewChaCha8([32]byte{1})
-	_, _ = src.Read(noise)
-	mux.HandleFunc("/small", small)
-	mux.HandleFunc("/json", func(w http.ResponseWriter, r *http.Request) { body(w, r, "application/json", json) })
-	mux.HandleFunc("/bytes", func(w http.ResponseWriter, r *http.Request) { body(w, r, "application/octet-stream", noise) })
-	mux.HandleFunc("/events", events)
-	return mux
-}
-
-// small answers some 200 bytes that quote the credential, as an echo would. Status 403 says that it did not arrive.
-func small(w http.ResponseWriter, r *http.Request) {
-	auth := r.Header.Get("Authorization")
-	text := `{"id":"cus_9s6XKzkNRiz8i3","object":"customer","balance":0,"currency":"eur","email":"jenny@example.com",` +
-		`"authorization":"` + auth + `","name":"Jenny Rosen"}` + "\n"
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)))
-	if auth != "Bearer "+Credential {
-		w.WriteHeader(http.StatusForbidden)
-	}
-	_, _ = io.WriteString(w, text)
-}
-
 // records is JSON in one line, as most APIs send it.
 func records(size int) []byte {
 	var b bytes.Buffer
@@ -148,43 +112,4 @@ func records(size int) []byte {
 		fmt.Fprintf(&b, `{"id":%d,"name":"Customer %d","email":"c%d@example.com","amount":%d,"live":true},`, i, i*7919%10007, i, i*31)
 	}
 	return b.Bytes()
-}
-
-// body sends ?size= bytes of a repeated text.
-func body(w http.ResponseWriter, r *http.Request, kind string, text []byte) {
-	size, err := strconv.ParseInt(r.URL.Query().Get("size"), 10, 64)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
-	for size > 0 {
-		n, err := w.Write(text[:min(size, int64(len(text)))])
-		if err != nil {
-			return
-		}
-		size -= int64(n)
-	}
-}
-
-// events sends ?n= events, one each ?every=, each with the time of its sending in nanoseconds.
-func events(w http.ResponseWriter, r *http.Request) {
-	n, err := strconv.Atoi(r.URL.Query().Get("n"))
-	every, err2 := time.ParseDuration(r.URL.Query().Get("every"))
-	if err != nil || err2 != nil {
-		http.Error(w, "want n and every", http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	flush := http.NewResponseController(w)
-	for range n {
-		time.Sleep(every)
-		if _, err := fmt.Fprintf(w, "data: %d\n\n", time.Now().UnixNano()); err != nil {
-			return
-		}
-		if flush.Flush() != nil {
-			return
-		}
-	}
 }

@@ -36,11 +36,11 @@ func (m *measurement) growth(ctx context.Context) error {
 
 // steady measures a proxy's cost per small request, and per MB of JSON.
 func (m *measurement) steady(ctx context.Context, p *peer.Peer, c *plotting, x float64) error {
-	small, err := keep(ctx, p, "/small", 8, m.cfg.Unit)
+	small, err := m.keep(ctx, p, "/small", 8, m.cfg.Unit)
 	if err != nil {
 		return err
 	}
-	big, err := keep(ctx, p, "/json?size=1000000", 2, m.cfg.Unit)
+	big, err := m.keep(ctx, p, "/json?size=1000000", 2, m.cfg.Unit)
 	if err != nil {
 		return err
 	}
@@ -104,11 +104,11 @@ func (m *measurement) byBody(ctx context.Context) error {
 		}
 		var direct, cf []float64
 		for range max(3, min(50, int(64<<20/size))) {
-			d, err := load.Download(ctx, m.direct, m.direct.Address, "bytes", size)
+			d, err := load.Download(ctx, m.direct, m.direct.Address, "bytes", size, func() {})
 			if err != nil {
 				return err
 			}
-			t, err := load.Download(ctx, p, p.Address, "bytes", size)
+			t, err := load.Download(ctx, p, p.Address, "bytes", size, func() {})
 			if err != nil {
 				return err
 			}
@@ -136,7 +136,7 @@ func (m *measurement) byConcurrency(ctx context.Context) error {
 	defer p.Close()
 	for _, n := range []int{1, 2, 4, 8, 16, 32, 64} {
 		log.Printf("growth: %d connections", n)
-		got, err := keep(ctx, p, "/small", n, max(m.cfg.Unit, 500*time.Millisecond))
+		got, err := m.keep(ctx, p, "/small", n, max(m.cfg.Unit, 500*time.Millisecond))
 		if err != nil {
 			return err
 		}

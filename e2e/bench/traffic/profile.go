@@ -25,12 +25,13 @@ func (m *measurement) profiles(ctx context.Context, dir string) error {
 		return err
 	}
 	defer p.Close()
+	nothing := func() {}
 	loads := map[string]func() error{
-		"small":  func() error { _, err := load.Keep(ctx, p, "/small", 32, m.cfg.Unit); return err },
-		"json":   func() error { _, err := load.Keep(ctx, p, "/json?size=100000", 2, m.cfg.Unit); return err },
+		"small":  func() error { _, err := load.Keep(ctx, p, "/small", 32, m.cfg.Unit, nothing); return err },
+		"json":   func() error { _, err := load.Keep(ctx, p, "/json?size=100000", 2, m.cfg.Unit, nothing); return err },
 		"tls":    func() error { _, err := load.Fresh(ctx, p, "/small", 8, m.cfg.Unit); return err },
-		"binary": func() error { _, err := load.Download(ctx, p, p.Address, "bytes", 64<<20); return err },
-		"text":   func() error { _, err := load.Download(ctx, p, p.Address, "json", 64<<20); return err },
+		"binary": func() error { _, err := load.Download(ctx, p, p.Address, "bytes", 64<<20, nothing); return err },
+		"text":   func() error { _, err := load.Download(ctx, p, p.Address, "json", 64<<20, nothing); return err },
 	}
 	for name, f := range loads {
 		log.Printf("profile: %s", name)

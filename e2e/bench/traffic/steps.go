@@ -39,7 +39,7 @@ func (m *measurement) all(f func(*peer.Peer) (measured, error)) (direct, cf, mit
 }
 
 func (m *measurement) added(ctx context.Context) error {
-	direct, cf, mitm, err := m.all(func(p *peer.Peer) (measured, error) { return keep(ctx, p, "/small", 1, m.cfg.Unit) })
+	direct, cf, mitm, err := m.all(func(p *peer.Peer) (measured, error) { return m.keep(ctx, p, "/small", 1, m.cfg.Unit) })
 	if err != nil || m.mitm == nil {
 		return err
 	}
@@ -50,11 +50,11 @@ func (m *measurement) added(ctx context.Context) error {
 }
 
 func (m *measurement) throughput(ctx context.Context) error {
-	direct, cf, mitm, err := m.all(func(p *peer.Peer) (measured, error) { return keep(ctx, p, "/small", 32, 2*m.cfg.Unit) })
+	direct, cf, mitm, err := m.all(func(p *peer.Peer) (measured, error) { return m.keep(ctx, p, "/small", 32, 2*m.cfg.Unit) })
 	if err != nil || m.mitm == nil {
 		return err
 	}
-	m.col.Add("proxy.rps", cf.Rate()/mitm.Rate(), "CodeForge %.0f/s, mitmproxy %.0f/s, direct %.0f/s", cf.Rate(), mitm.Rate(), direct.Rate())
+	m.col.Add("proxy.rps", cf.Rate()/mitm.Rate(), "CodeForge %.0f/s, mitmproxy %.0f/s, direct %.0f/s; %s", cf.Rate(), mitm.Rate(), direct.Rate(), cf.shares())
 	m.col.Add("proxy.cpu", mitm.CPU/cf.CPU, "CodeForge %.0f us, mitmproxy %.0f us", micros(cf.CPU), micros(mitm.CPU))
 	return nil
 }
@@ -64,7 +64,7 @@ const jsonConns = 2
 
 func (m *measurement) json(ctx context.Context) error {
 	direct, cf, mitm, err := m.all(func(p *peer.Peer) (measured, error) {
-		return keep(ctx, p, "/json?size=100000", jsonConns, 2*m.cfg.Unit)
+		return m.keep(ctx, p, "/json?size=100000", jsonConns, 2*m.cfg.Unit)
 	})
 	if err != nil || m.mitm == nil {
 		return err
@@ -77,12 +77,15 @@ func (m *measurement) json(ctx context.Context) error {
 
 func (m *measurement) handshakes(ctx context.Context) error {
 	direct, cf, mitm, err := m.all(func(p *peer.Peer) (measured, error) {
-		return metered(p.Process, func() (load.Samples, error) { return load.Fresh(ctx, p, "/small", 8, m.cfg.Unit) })
+		return m.metered(p.Process, func(started func()) (load.Samples, error) {
+			started()
+			return load.Fresh(ctx, p, "/small", 8, m.cfg.Unit)
+		})
 	})
 	if err != nil || m.mitm == nil {
 		return err
 	}
-	m.col.Add("proxy.tls", cf.Rate()/mitm.Rate(), "CodeForge %.0f/s, mitmproxy %.0f/s, direct %.0f/s", cf.Rate(), mitm.Rate(), direct.Rate())
+	m.col.Add("proxy.tls", cf.Rate()/mitm.Rate(), "CodeForge %.0f/s, mitmproxy %.0f/s, direct %.0f/s; %s", cf.Rate(), mitm.Rate(), direct.Rate(), cf.shares())
 	return nil
 }
 
@@ -119,7 +122,7 @@ func (m *measurement) downloads(ctx context.Context) error {
 		rates, cpu := map[string][]float64{}, map[string][]float64{}
 		for range 3 {
 			for _, p := range m.peers() {
-				got, err := bulk(ctx, p, kind.name, size)
+				got, err := m.bulk(ctx, p, kind.name, size)
 				if err != nil {
 					return err
 				}
@@ -138,9 +141,9 @@ func (m *measurement) downloads(ctx context.Context) error {
 }
 
 // bulk downloads one body past the peer's whole-body buffering; it counts as one request.
-func bulk(ctx context.Context, p *peer.Peer, kind string, size int64) (measured, error) {
-	return metered(p.StreamProcess, func() (load.Samples, error) {
-		took, err := load.Download(ctx, p, p.StreamAddress, kind, size)
+func (m *measurement) bulk(ctx context.Context, p *peer.Peer, kind string, size int64) (measured, error) {
+	return m.metered(p.StreamProcess, func(started func()) (load.Samples, error) {
+		took, err := load.Download(ctx, p, p.StreamAddress, kind, size, started)
 		return load.Samples{Took: []float64{took.Seconds()}, Elapsed: took}, err
 	})
 }
@@ -154,7 +157,7 @@ func (m *measurement) memory(ctx context.Context) error {
 	}
 	defer p.Close()
 	for _, size := range []int64{1 << 10, 100_000, 1 << 20, 16 << 20, 256 << 20} {
-		if _, err := load.Download(ctx, p, p.Address, "bytes", size); err != nil {
+		if _, err := load.Download(ctx, p, p.Address, "bytes", size, func() {}); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -36,7 +37,8 @@ type measurement struct {
 	col              *bench.Collector
 	ca               string
 	direct, cf, mitm *peer.Peer // mitm is nil where it is not installed
-	loaded           float64    // resident memory of cf after all loads, in bytes
+	origin           *arena.Process
+	loaded           float64 // resident memory of cf after all loads, in bytes
 	curves           []bench.Curve
 	notes            []string
 }
@@ -44,11 +46,10 @@ type measurement struct {
 // Run measures everything in the arena, which must have been made.
 func Run(ctx context.Context, cfg Config) (bench.Report, error) {
 	m := &measurement{cfg: cfg, col: &bench.Collector{}, ca: filepath.Join(arena.Dir, "ca.pem")}
-	stop, err := m.startOrigin(ctx)
-	if err != nil {
+	if err := m.startOrigin(ctx); err != nil {
 		return bench.Report{}, err
 	}
-	defer stop()
+	defer m.origin.Stop()
 	if err := m.startPeers(ctx); err != nil {
 		return bench.Report{}, err
 	}
@@ -88,21 +89,23 @@ func Run(ctx context.Context, cfg Config) (bench.Report, error) {
 }
 
 // startOrigin starts the origin in its namespace.
-func (m *measurement) startOrigin(ctx context.Context) (func(), error) {
+func (m *measurement) startOrigin(ctx context.Context) error {
 	cert, key := filepath.Join(arena.Dir, "cert.pem"), filepath.Join(arena.Dir, "key.pem")
 	if err := origin.Certificate(m.ca, cert, key); err != nil {
-		return nil, err
+		return err
 	}
 	p, err := arena.Start(arena.In(arena.AtOrigin, "/proc/self/exe", "origin", cert, key), true)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if m.direct, err = peer.Direct(m.ca); err != nil {
+	m.origin = p
+	if m.direct, err = peer.Direct(m.ca); err == nil {
+		err = p.Await(10*time.Second, func() bool { return load.Verify(ctx, m.direct) == nil })
+	}
+	if err != nil {
 		p.Stop()
-		return nil, err
 	}
-	err = p.Await(10*time.Second, func() bool { return load.Verify(ctx, m.direct) == nil })
-	return p.Stop, err
+	return err
 }
 
 // startPeers starts the proxies and checks that each does what it is measured for.
@@ -140,31 +143,41 @@ func (m *measurement) peers() []*peer.Peer {
 // measured is one load on one peer.
 type measured struct {
 	load.Samples
-	// CPU is the proxy's processor time per request, in seconds.
-	CPU float64
+	// CPU is the proxy's processor time per request, in seconds; Client and Origin are that of the two ends.
+	CPU, Client, Origin float64
 }
 
-// keep measures a load over keep-alive connections with the processor time of the proxy.
-func keep(ctx context.Context, p *peer.Peer, path string, conns int, d time.Duration) (measured, error) {
-	return metered(p.Process, func() (load.Samples, error) { return load.Keep(ctx, p, path, conns, d) })
+// shares says who takes the processors, which the ends share with the proxy.
+func (x measured) shares() string {
+	return fmt.Sprintf("CPU per request: proxy %.0f us, client %.0f us, origin %.0f us", micros(x.CPU), micros(x.Client), micros(x.Origin))
 }
 
-// metered measures a load with the processor time of a process, which is nil where there is no proxy.
-func metered(proc *arena.Process, f func() (load.Samples, error)) (measured, error) {
-	if proc == nil {
-		s, err := f()
-		return measured{Samples: s}, err
+// keep measures a load over keep-alive connections with the processor time it takes.
+func (m *measurement) keep(ctx context.Context, p *peer.Peer, path string, conns int, d time.Duration) (measured, error) {
+	return m.metered(p.Process, func(started func()) (load.Samples, error) { return load.Keep(ctx, p, path, conns, d, started) })
+}
+
+// metered measures a load with the processor time of a proxy, which is nil where there is none, and of both ends, from
+// when the load calls started.
+func (m *measurement) metered(proxy *arena.Process, f func(started func()) (load.Samples, error)) (measured, error) {
+	clocks := func() (at [3]time.Duration, err error) {
+		if proxy != nil {
+			at[0], err = proxy.CPU()
+		}
+		var err1, err2 error
+		at[1], err1 = arena.CPU(os.Getpid())
+		at[2], err2 = m.origin.CPU()
+		return at, errors.Join(err, err1, err2)
 	}
-	before, err := proc.CPU()
-	if err != nil {
+	var before [3]time.Duration
+	var failed error
+	s, err := f(func() { before, failed = clocks() })
+	if err = errors.Join(err, failed); err != nil {
 		return measured{}, err
 	}
-	s, err := f()
-	if err != nil {
-		return measured{}, err
-	}
-	after, err := proc.CPU()
-	return measured{Samples: s, CPU: (after - before).Seconds() / float64(max(len(s.Took), 1))}, err
+	after, err := clocks()
+	per := func(i int) float64 { return (after[i] - before[i]).Seconds() / float64(max(len(s.Took), 1)) }
+	return measured{Samples: s, CPU: per(0), Client: per(1), Origin: per(2)}, err
 }
 
 func micros(seconds float64) float64 { return seconds * 1e6 }
