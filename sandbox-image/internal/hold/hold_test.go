@@ -342,6 +342,43 @@ func TestReusedSourcePort(t *testing.T) {
 	}
 }
 
+// The same of datagrams, where nothing has to be torn down first.
+func TestReusedDatagramPort(t *testing.T) {
+	w := newWire(t)
+	w.serve(t)
+	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	// ask sends from the address and says whose question the resolver saw.
+	ask := func(from string) (string, error) {
+		c, err := dial("udp4", from, "10.77.0.2:53")
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("query")); err != nil {
+			return "", err
+		}
+		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		return string(b[:n]), err
+	}
+	for round := range 3 {
+		port := 41000 + round
+		for n := range 2 {
+			w.in(t, w.sandbox, slot.ID(n).UID(), func() error {
+				for owner := range 2 {
+					from := fmt.Sprintf("%s:%d", slot.ID(owner).Addr(), port)
+					seen, err := ask(from)
+					if own := owner == n; own != (err == nil) || own && !strings.HasPrefix(seen, from) {
+						return fmt.Errorf("slot %d asking from %s: seen as %q, %w", n, from, seen, err)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
 func TestVerifyFindsWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		name  string
