@@ -188,3 +188,25 @@ func TestGRPCWithoutHTTP2(t *testing.T) {
 		t.Error("the request was sent")
 	}
 }
+
+// TestGRPCKinds: HTTP/2 is for what needs it alone. A server is asked that has only HTTP/1.
+func TestGRPCKinds(t *testing.T) {
+	for kind, needs := range map[string]bool{
+		"application/grpc": true, "application/grpc+proto": true, "application/grpc+json": true, "application/grpc; charset=utf-8": true, "Application/gRPC": true,
+		"application/grpc-web": false, "application/grpc-web+proto": false, "application/grpc-web-text": false, "application/proto": false, "": false,
+	} {
+		r := newRig(t, setup{})
+		var up seen
+		r.upstreams.https(up.echo())
+		r.begin()
+		req, err := http.NewRequest(http.MethodPost, "https://"+demoHost+"/demo.Demo/Unary", bytes.NewReader(message("x")))
+		check(t, err)
+		req.Header = http.Header{"Content-Type": {kind}}
+		resp, err := r.client(true).Do(req)
+		check(t, err)
+		body(t, resp)
+		if (resp.StatusCode == http.StatusBadGateway) != needs || (up.count() == 0) != needs {
+			t.Errorf("%q: %d, %d requests arrived", kind, resp.StatusCode, up.count())
+		}
+	}
+}

@@ -261,11 +261,17 @@ func accepts(h http.Header, coding string) bool {
 
 // want is the transport that a request needs.
 func (x *exchange) want(out *http.Request) upstream.Want {
-	kind := out.Header.Get("Content-Type")
 	return upstream.Want{
 		APIs: x.verdict.APIs, Version: x.snap.Public.Version,
-		HTTP2: !x.insecure && strings.HasPrefix(kind, "application/grpc"),
+		HTTP2: !x.insecure && isGRPC(out.Header.Get("Content-Type")),
 	}
+}
+
+// isGRPC reports whether a content type is gRPC's own, as application/grpc+proto. That of gRPC-Web, which is made for
+// HTTP/1, is another.
+func isGRPC(kind string) bool {
+	rest, ok := strings.CutPrefix(strings.ToLower(kind), "application/grpc")
+	return ok && (rest == "" || strings.ContainsAny(rest[:1], "+; "))
 }
 
 // sum fills in what the steps reported.
