@@ -63,7 +63,7 @@ func New(c Config) *Egress {
 	e.proxy.Logger = silent{}
 	e.proxy.KeepAcceptEncoding = true
 	e.proxy.KeepHeader = true // outgoing leaves out more than goproxy would
-	e.proxy.Tr = nil // every request has a round tripper of its own
+	e.proxy.Tr = nil          // every request has a round tripper of its own
 	e.proxy.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 		ctx.RoundTripper = goproxy.RoundTripperFunc(roundTrip)
 		return r, nil
