@@ -46,6 +46,8 @@ type Config struct {
 	NoSocket bool
 	// Interpreter is the path of a program that takes Deno's place in the sandbox.
 	Interpreter string
+	// Extra are more compose files, below Root.
+	Extra []string
 	// Build makes the images first. Without it they must be there.
 	Build bool
 }
@@ -136,6 +138,7 @@ func (s *Stack) files() string {
 	if s.cfg.Interpreter != "" {
 		files = append(files, "e2e/docker-compose.intruder.yml")
 	}
+	files = append(files, s.cfg.Extra...)
 	for i, f := range files {
 		files[i] = filepath.Join(s.cfg.Root, f)
 	}
@@ -228,6 +231,17 @@ func Turn() (release func(), err error) {
 // WithoutSocket adds or leaves out docker-compose.nosocket.yml from the next Up on. The stack must be down.
 func (s *Stack) WithoutSocket(on bool) {
 	s.cfg.NoSocket = on
+	s.setFiles()
+}
+
+// With makes these the extra compose files from the next Up on.
+func (s *Stack) With(extra ...string) {
+	s.cfg.Extra = extra
+	s.setFiles()
+}
+
+// setFiles renews COMPOSE_FILE.
+func (s *Stack) setFiles() {
 	for i, kv := range s.env {
 		if strings.HasPrefix(kv, "COMPOSE_FILE=") {
 			s.env[i] = "COMPOSE_FILE=" + s.files()

@@ -24,14 +24,34 @@ func crash(t *testing.T, service string) {
 	}
 }
 
-// TestCrash kills each container in turn. Whatever a client is told meanwhile is text, and it heals by itself.
-func TestCrash(t *testing.T) {
-	for _, service := range []string{"mcp-server", "docker-shim", "proxy", "sandbox", "sandbox-net"} {
+// TestRestart restarts each container in turn as a user does. It heals by itself, and what a client is told meanwhile is
+// text.
+func TestRestart(t *testing.T) {
+	for _, service := range services {
 		t.Run(service, func(t *testing.T) {
 			works(t)
-			crash(t, service)
-			heals(t, 45*time.Second)
+			docker(t, "restart", "-t", "5", stack.Container(service))
+			heals(t, healTime)
+		})
+	}
+}
+
+// TestPairs kills every two containers at once. It heals by itself, although the engine starts a sandbox only once
+// that shares the network of one that is not up yet.
+func TestPairs(t *testing.T) {
+	pairs := [][2]string{ // five rounds: each container rests in between
+		{"sandbox", "sandbox-net"}, {"proxy", "docker-shim"},
+		{"mcp-server", "sandbox"}, {"sandbox-net", "proxy"},
+		{"docker-shim", "sandbox"}, {"mcp-server", "proxy"},
+		{"sandbox-net", "docker-shim"}, {"sandbox", "proxy"},
+		{"mcp-server", "sandbox-net"}, {"mcp-server", "docker-shim"},
+	}
+	for _, p := range pairs {
+		t.Run(p[0]+" and "+p[1], func(t *testing.T) {
 			works(t)
+			crash(t, p[0])
+			crash(t, p[1])
+			heals(t, healTime)
 		})
 	}
 }
@@ -71,7 +91,7 @@ func TestCrashDuringRun(t *testing.T) {
 				t.Error("the call does not end")
 				<-done
 			}
-			heals(t, 45*time.Second)
+			heals(t, healTime)
 		})
 	}
 }
@@ -87,7 +107,7 @@ func TestLateNetwork(t *testing.T) {
 		t.Logf("told: %q %q", r.Text, r.Notes)
 	}
 	docker(t, "start", stack.Container("sandbox-net"))
-	heals(t, 30*time.Second)
+	heals(t, healTime)
 }
 
 // TestNoEgressWithoutProxy stops the proxy under running code that keeps fetching: nothing arrives anywhere while it
@@ -137,7 +157,7 @@ Deno.exit(0); // the attempts go on`)
 	if !strings.Contains(r.Text, "failed") {
 		t.Errorf("the code saw no error: %q %q", r.Text, r.Notes)
 	}
-	heals(t, 30*time.Second)
+	heals(t, healTime)
 	works(t)
 }
 
