@@ -111,7 +111,10 @@ func SinkHeader(name string) bool {
 		"traceparent", "tracestate", "baggage", "b3", "sentry-trace", "x-cloud-trace-context", "x-amzn-requestid",
 		"http-referer", "x-original-url", "x-rewrite-url",
 		"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "max-forwards",
-		"range", "date", "cache-control", "pragma", "destination":
+		"range", "date", "cache-control", "pragma", "destination",
+		// what a message or an object is published with (ntfy, AtomPub, OpenRouter, S3, Azure)
+		"title", "x-title", "message", "x-message", "subject", "x-subject", "tags", "x-tags", "slug", "description", "x-description",
+		"x-amz-tagging", "x-ms-tags", "x-amz-website-redirect-location":
 		return true
 	}
 	return false

@@ -45,7 +45,7 @@ func TestParseSurface(t *testing.T) {
 }
 
 func TestSinkHeader(t *testing.T) {
-	for _, name := range []string{"Cookie", "cOOKIE", "X-Object-Meta-Note", "content-length", "IF-RANGE", "sec-websocket-protocol", "Accept-Language", "Baggage", "X-MS-Client-Request-Id", "Uber-Trace-Id", "X-Amzn-Trace-Id", "CF-Connecting-IP"} {
+	for _, name := range []string{"Cookie", "cOOKIE", "X-Object-Meta-Note", "content-length", "IF-RANGE", "sec-websocket-protocol", "Accept-Language", "Baggage", "X-MS-Client-Request-Id", "Uber-Trace-Id", "X-Amzn-Trace-Id", "CF-Connecting-IP", "Title", "X-Message", "x-amz-tagging"} {
 		if !catalog.SinkHeader(name) {
 			t.Errorf("%s is no sink", name)
 		}
