@@ -1,0 +1,113 @@
+package egress
+
+import (
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+)
+
+// hints say why token names were seen and not swapped. Where a name was seen is left out: it may be the sandbox's text.
+func (s swapReport) hints(host string, snap *reload.Snapshot) []controlapi.Hint {
+	if s.Report == nil {
+		return nil
+	}
+	return hints(s.Swapped(), s.Seen(), host, snap)
+}
+
+func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapshot) []controlapi.Hint {
+	swapped := map[string]bool{}
+	for _, w := range swaps {
+		swapped[w.Name] = true
+	}
+	var out []controlapi.Hint
+	for _, seen := range all {
+		if seen.Code == swap.CodeUnknown {
+			out = append(out, unknown(host, snap.Rules.Catalog))
+			continue
+		}
+		if seen.Code == swap.CodeRepeated && swapped[seen.Name] {
+			continue
+		}
+		api, cred := owner(snap.Rules.Catalog, seen.Name)
+		if api == nil {
+			continue
+		}
+		text := seen.Name + " was not swapped. " + strings.NewReplacer(
+			"%API", api.Name, "%IN", surfaces(cred), "%HOSTS", hosts(api), "%PLACE", place(seen.Where)).Replace(why(seen.Code))
+		out = append(out, controlapi.Hint{Code: "not_swapped_" + seen.Code, Text: text, Host: host})
+	}
+	return out
+}
+
+// unknown is for a word like a token name where a credential goes. The word is the sandbox's text and is not repeated.
+func unknown(host string, c *catalog.Catalog) controlapi.Hint {
+	text := "Where the credential goes there is a word like a token name that is none."
+	if h, err := catalog.ParseHost(host); err == nil {
+		for _, a := range c.Match(h) {
+			var names []string
+			for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
+				names = append(names, cr.Name)
+			}
+			text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
+		}
+	}
+	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host}
+}
+
+// place is the surface that would cover where a name was seen.
+func place(where string) string {
+	if where == "path" {
+		return `"path"`
+	}
+	return `"` + where + `:<its name>"`
+}
+
+// why is the sentence for a reason that swap gives.
+func why(code string) string {
+	switch code {
+	case swap.CodeUndeclared:
+		return "The API %API declares it for: %IN. Write it there; or the user can add %PLACE to its \"in\"."
+	case swap.CodeSink:
+		return "It stood in a header that is stored or handed on, into which nothing is swapped; its places are: %IN."
+	case swap.CodeInside:
+		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
+	case swap.CodeRepeated:
+		return "It is swapped once per place in a request."
+	case swap.CodeInsecure:
+		return "The request was plain http; use https. The user can allow plain http for the API %API."
+	case swap.CodeOther:
+		return "It belongs to the API %API, which is not the host's or not one of this run's; its hosts are: %HOSTS."
+	}
+	return "Its places are: %IN."
+}
+
+// owner finds the API of a token name.
+func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
+	for _, a := range c.APIs() {
+		for _, cr := range a.Credentials {
+			if cr.Name == name {
+				return a, cr
+			}
+		}
+	}
+	return nil, catalog.Credential{}
+}
+
+func surfaces(c catalog.Credential) string {
+	var out []string
+	for _, s := range c.Surfaces {
+		out = append(out, s.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func hosts(a *catalog.API) string {
+	var out []string
+	for _, h := range a.Hosts {
+		out = append(out, h.String())
+	}
+	return strings.Join(out, ", ")
+}
