@@ -48,7 +48,6 @@ func TestPairs(t *testing.T) {
 	}
 	for _, p := range pairs {
 		t.Run(p[0]+" and "+p[1], func(t *testing.T) {
-			works(t)
 			crash(t, p[0])
 			crash(t, p[1])
 			heals(t, healTime)
