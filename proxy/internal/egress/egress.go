@@ -1,8 +1,8 @@
 // Package egress takes one request from the sandbox to its upstream and the response back.
 //
 // The steps are in exchange.serve, in the order in which they protect each other. Contract: default deny before any
-// dial; every path ends in one receipt entry and one log line; what breaks upstream never reaches the client as a
-// complete answer.
+// dial; every path through here ends in one receipt entry and one log line; what breaks upstream never reaches the client
+// as a complete answer. A request that is no HTTP/2 is reset by net/http before it gets here, and has neither.
 package egress
 
 import (
