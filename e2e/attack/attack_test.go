@@ -54,6 +54,15 @@ func TestSuite(t *testing.T) {
 		env := map[string]string{"MCP_AUTH_TOKEN": Token}
 		outcomes = append(outcomes, siege(t, world.Config{Env: env, Interpreter: "intruder"}, inside)...)
 	})
+	if world.CurrentMode() == world.Embedded && os.Geteuid() == 0 {
+		t.Run("escaped in the embedded mode of an ordinary user", func(t *testing.T) {
+			env := map[string]string{"MCP_AUTH_TOKEN": Token}
+			for _, o := range siege(t, world.Config{User: world.Ordinary, Env: env, Interpreter: "intruder"}, inside) {
+				o.Attack.Name += " (ordinary user)"
+				outcomes = append(outcomes, o)
+			}
+		})
+	}
 	table(t, outcomes)
 	for _, o := range outcomes {
 		if !o.Held {
