@@ -1,0 +1,19 @@
+package entrance_test
+
+import (
+	"crypto/tls"
+	"testing"
+)
+
+// TestCurves: no client is asked again for another key share. Deno sends one for X25519 and lists a post-quantum curve
+// behind it, and a server that knows that one asks for it.
+func TestCurves(t *testing.T) {
+	d := newDoor(t)
+	c, err := (&tls.Dialer{Config: &tls.Config{RootCAs: d.roots, ServerName: host}}).DialContext(t.Context(), "tcp", d.https[0])
+	must(t, err)
+	defer c.Close()
+	state := c.(*tls.Conn).ConnectionState()
+	if state.CurveID != tls.X25519 || state.HelloRetryRequest {
+		t.Errorf("curve %v, asked again %v", state.CurveID, state.HelloRetryRequest)
+	}
+}
