@@ -2,6 +2,7 @@ package scrub
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
@@ -55,18 +56,18 @@ var digests = []string{"Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
 
 // dropDigests leaves out hashes of a body that is no longer, or may not be, the one they were made of.
 func dropDigests(h http.Header, etag bool) {
-	for _, name := range digests {
-		h.Del(name)
-	}
 	for name := range h {
-		l := strings.ToLower(name)
-		if strings.HasPrefix(l, "x-amz-checksum-") || strings.HasPrefix(l, "x-checksum-") {
+		if slices.Contains(digests, name) || hasPrefixFold(name, "x-amz-checksum-") || hasPrefixFold(name, "x-checksum-") {
 			delete(h, name)
 		}
 	}
 	if etag {
 		h.Del("Etag")
 	}
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
 // noBody makes the head of an answer without a body right: what it says of a body's bytes is said of the encoded ones.
