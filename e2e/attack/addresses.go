@@ -37,7 +37,7 @@ func addresses() []Attack {
 	)
 }
 
-// undialled: nothing came to a loopback address under that name, and the code got a refusal.
+// undialled: nothing came to a loopback address under that name, and the code was told that the address is refused.
 func undialled(name string) Judge {
 	return func(e *Evidence) (string, bool) {
 		for _, w := range e.World.Upstream.Wires("") {
@@ -47,7 +47,7 @@ func undialled(name string) Judge {
 			}
 		}
 		for _, l := range e.lines() {
-			if l.Status != 502 && l.Status != 403 && l.Error == "" && name != upstream.Rebind {
+			if l.Code != "address_refused" && name != upstream.Rebind {
 				return e.brief(), false
 			}
 		}

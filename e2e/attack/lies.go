@@ -80,10 +80,10 @@ out({ status: 101, text: got.join("|") });`, query, message),
 	)
 	return append(list, Attack{
 		Section: "B", Name: "WebSocket: credential in the handshake, echoed raw", Expected: "scrubbed", Judge: scrubbed("HTTPBIN_TOKEN", false),
-		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/ws?mode=frames&cut=2&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 1500 });`,
+		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/ws?mode=frames&cut=2&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 4000 });`,
 	}, Attack{
 		Section: "B", Name: "WebSocket: false accept key", Expected: "refused", Judge: scrubbed("HTTPBIN_TOKEN", false),
-		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/raw?mode=switch-ws&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 1500 });`,
+		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/raw?mode=switch-ws&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 4000 });`,
 	})
 }
 

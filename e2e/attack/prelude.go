@@ -43,7 +43,8 @@ async function readAll(conn, ms) {
   try { conn.close(); } catch { /* closed */ }
   return new TextDecoder("latin1").decode(new Uint8Array(chunks));
 }
-async function raw(host, sni, text, { port = 443, ms = 2500 } = {}) {
+// A connection that ends by itself is waited for longer.
+async function raw(host, sni, text, { port = 443, ms = /connection: close/i.test(String(text)) ? 15000 : 2500 } = {}) {
   try {
     let conn = await Deno.connect({ hostname: host, port });
     if (sni !== null) conn = await Deno.startTls(conn, { hostname: sni });
