@@ -96,6 +96,8 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 		{Name: "forbidden", Config: own(map[string]any{
 			"description": "names that lead inside", "domains": append(upstream.ForbiddenNames(), upstream.Rebind),
 			"credentials": map[string]any{"FORBIDDEN_TOKEN": c["FORBIDDEN_TOKEN"].Value()},
+			// Also ranges around the network of the proxy and the slots, and a metadata service, which stay closed.
+			"allow_private": []string{private, "10.64.0.0/11", "fd00:ec0::/28"},
 		})},
 		{Name: "off", Config: own(map[string]any{
 			"description": "switched off", "domains": []string{"off.test"}, "credentials": map[string]any{"OFF_TOKEN": c["OFF_TOKEN"].Value()},
