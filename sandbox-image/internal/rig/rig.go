@@ -308,7 +308,8 @@ func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
 
 // Try is Run for runs that may fail.
 func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
-	r.Lease, err = w.Client.Acquire(ctx)
+	// Not cancelled with ctx, as in mcp-server: a lease whose answer is lost keeps its slot until it expires.
+	r.Lease, err = w.Client.Acquire(context.WithoutCancel(ctx))
 	if err != nil {
 		return r, err
 	}
