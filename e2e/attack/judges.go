@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // line is one line that show, raw or why printed.
@@ -39,7 +38,9 @@ func (e *Evidence) lines() []line {
 func (e *Evidence) wall() time.Duration {
 	var r struct {
 		Meta struct {
-			Exit *runapi.Exit `json:"codeforge/exit"`
+			Exit *struct {
+				WallMS int64 `json:"wall_ms"`
+			} `json:"codeforge/exit"`
 		} `json:"_meta"`
 	}
 	if json.Unmarshal([]byte(e.Result.JSON), &r) != nil || r.Meta.Exit == nil {
