@@ -274,3 +274,27 @@ func TestMayEscape(t *testing.T) {
 		t.Errorf("mayEscape says no only %d times", no)
 	}
 }
+
+// TestPossible: wherever a pattern may begin, the runs that are looked at meet it; among bytes without meaning they are few.
+func TestPossible(t *testing.T) {
+	for _, least := range []int{1, 2, 8, 9, 23, 24, 40} {
+		text := strings.Repeat("x", least)
+		esc := &New([]Pattern{{Text: text, Escaped: true}, {Text: text + "y", Escaped: true}}).esc
+		for _, from := range []int{0, 1, 13} {
+			for cut := from; cut < from+3*least; cut++ {
+				for _, behind := range []int{least - 1, 200} { // bytes after cut
+					for core := from; core < cut; core++ {
+						buf := make([]byte, cut+behind)
+						copy(buf[core:], text)
+						if !esc.possible(buf, from, cut) {
+							t.Fatalf("%d bytes at %d are not met in [%d:%d) of %d", least, core, from, cut, len(buf))
+						}
+					}
+					if esc.possible(make([]byte, cut+behind), from, cut) {
+						t.Fatal("zeros may be a pattern")
+					}
+				}
+			}
+		}
+	}
+}

@@ -19,6 +19,9 @@ type escapes struct {
 	first [256]bool // bytes of plain patterns
 	plain places    // by plainKey
 	odd   [256][]place
+
+	written     [256]bool // bytes that a pattern may be written with
+	run, stride int       // see possible
 }
 
 func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
@@ -52,6 +55,7 @@ func (e *escapes) compile(pats []Pattern) {
 			}
 		}
 	}
+	e.sample(pats)
 	e.plain = newPlaces(func(add func(uint64, place)) {
 		for i, p := range pats {
 			if !p.Escaped || !isPlain(p.Text) {
@@ -69,6 +73,42 @@ func (e *escapes) compile(pats []Pattern) {
 			}
 		}
 	})
+}
+
+// sample prepares possible.
+func (e *escapes) sample(pats []Pattern) {
+	for b := range e.written {
+		e.written[b] = ' ' <= b && b <= '~' // escapes and nearly all patterns, so that it says little of them
+	}
+	least := 1 << 30
+	for _, p := range pats {
+		if !p.Escaped {
+			continue
+		}
+		least = min(least, len(p.Text))
+		for _, b := range []byte(p.Text) {
+			e.written[b] = true
+		}
+	}
+	e.run = min(12, (least+1)/2)
+	e.stride = least - e.run + 1
+}
+
+// possible reports whether a pattern may be written in buf with its core in buf[from:cut]. However it is written, it
+// takes no fewer bytes than it has, and all of them are of those in written; so it covers one of the runs that are looked
+// at. Bytes without meaning have no such run, and need no search.
+func (e *escapes) possible(buf []byte, from, cut int) bool {
+	last := min(cut+e.stride-2, len(buf)-e.run)
+	for p := from; p <= last; p += e.stride {
+		n := 0
+		for n < e.run && e.written[buf[p+n]] {
+			n++
+		}
+		if n == e.run {
+			return true
+		}
+	}
+	return false
 }
 
 // search is one search for escaped patterns: those whose core begins in buf[from:cut].
@@ -94,7 +134,7 @@ func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
 	}
 	next := starters{buf: buf[:min(len(buf), cut+s.hold/stretch)]} // no pattern begins before cut and has its first look later
 	q := next.after(from)
-	if q < 0 {
+	if q < 0 || !s.esc.possible(buf, from, cut) {
 		return match{}, false
 	}
 	x := search{set: s, buf: buf, from: from, cut: cut}
