@@ -69,13 +69,14 @@ func run(m *testing.M) int {
 type pass struct{ name, run, skip string }
 
 // passes are the whole suite: everything, then what the stack is and does once more after down and up, and last what
-// disturbs the engine itself. The faults are not gone through twice: they take minutes, and start from a running stack.
+// disturbs the engine itself. What takes long is not gone through twice: the faults, which start from a running stack
+// anyway, the attacks of doctor, and the search of every file for a secret.
 func passes() []pass {
 	const overDownUp, engine = "^TestDownUp$", "^TestEngineRestart$"
 	all := []pass{
 		{"everything", "", overDownUp + "|" + engine},
 		{"down and up", overDownUp, ""},
-		{"after down and up", "", overDownUp + "|" + engine + "|^Test(Restart|CrashDuringRun|Pairs|LateNetwork|NoSocket|ContainerMemory|FullVolume)$"},
+		{"after down and up", "", overDownUp + "|" + engine + "|^Test(Restart|CrashDuringRun|Pairs|LateNetwork|NoSocket|ContainerMemory|FullVolume|NoEgressWithoutProxy|Doctor|NoSecret)$"},
 	}
 	if engineStart() == "" {
 		fmt.Println("e2e/docker: the engine is not ours to end: TestEngineRestart is no part of this run (" + engineStartVar + " is not set)")
