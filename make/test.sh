@@ -25,6 +25,10 @@ echo "--- end to end, embedded mode"
 if command -v docker >/dev/null && timeout 10 docker info >/dev/null 2>&1; then
 	echo "--- end to end, Docker mode"
 	(cd e2e && CODEFORGE_E2E_MODE=docker $go test -count=1 -timeout 30m ./...)
+	if [ -n "${CODEFORGE_ENGINE_RESTART:-}" ]; then
+		echo "--- the Docker engine ends under the stack"
+		(cd e2e && CODEFORGE_E2E_MODE=docker $go test -count=1 -timeout 15m -run '^TestEngineRestart$' ./docker)
+	fi
 elif [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
 	echo "--- end to end, Docker mode: no Docker engine answers, and skips are failures here" >&2
 	exit 1

@@ -169,7 +169,7 @@ func (s *Stack) Up(ctx context.Context) error {
 	if err := s.turn(ctx); err != nil {
 		return err
 	}
-	args := []string{"up", "-d", "--wait", "--wait-timeout", "90"}
+	args := []string{"up", "-d", "--wait", "--wait-timeout", "240"}
 	if s.cfg.Build {
 		args = append(args, "--build")
 	}

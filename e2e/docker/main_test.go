@@ -68,21 +68,17 @@ func run(m *testing.M) int {
 // pass is one go through some of the tests.
 type pass struct{ name, run, skip string }
 
-// passes are the whole suite: everything, then what the stack is and does once more after down and up, and last what
-// disturbs the engine itself. What takes long is not gone through twice: the faults, which start from a running stack
-// anyway, the attacks of doctor, and the search of every file for a secret.
+// passes are the whole suite: everything, then what the stack is and does once more after down and up. What takes long is
+// not gone through twice: the faults, which start from a running stack anyway, the attacks of doctor, and the search of
+// every file for a secret. TestEngineRestart disturbs the packages that run beside this one: make/test.sh runs it alone,
+// and last.
 func passes() []pass {
 	const overDownUp, engine = "^TestDownUp$", "^TestEngineRestart$"
-	all := []pass{
+	return []pass{
 		{"everything", "", overDownUp + "|" + engine},
 		{"down and up", overDownUp, ""},
 		{"after down and up", "", overDownUp + "|" + engine + "|^Test(Restart|CrashDuringRun|Pairs|LateNetwork|NoSocket|ContainerMemory|FullVolume|NoEgressWithoutProxy|Doctor|NoSecret)$"},
 	}
-	if engineStart() == "" {
-		fmt.Println("e2e/docker: the engine is not ours to end: TestEngineRestart is no part of this run (" + engineStartVar + " is not set)")
-		return all
-	}
-	return append(all, pass{"the engine ends", engine, ""})
 }
 
 // runPasses runs the tests that -run names, or the whole suite.
