@@ -11,7 +11,9 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -73,47 +75,30 @@ func (plain) Flush() error { return nil }
 // TestNoOracle: what has left before an upstream pauses is the same for a true and a false guess.
 func TestNoOracle(t *testing.T) {
 	s := New(creds())
-	left := func(text string) int {
-		pr, pw := io.Pipe()
-		resp := respond(-1, pr)
-		if _, err := s.Response(resp, Options{}); err != nil {
-			t.Fatal(err)
-		}
-		sent := make(chan bool)
-		go func() {
-			_, _ = io.WriteString(pw, text)
-			close(sent)
-		}()
-		n, buf := 0, make([]byte, 4096)
-		read := make(chan int)
-		go func() {
-			for {
-				c, err := resp.Body.Read(buf)
-				if err != nil {
-					close(read)
-					return
+	left := func(text string) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			pr, pw := io.Pipe()
+			resp := respond(-1, pr)
+			if _, err := s.Response(resp, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			var got atomic.Int64
+			go func() {
+				buf := make([]byte, 4096)
+				for {
+					c, err := resp.Body.Read(buf)
+					got.Add(int64(c))
+					if err != nil {
+						return
+					}
 				}
-				read <- c
-			}
-		}()
-		for {
-			select {
-			case c := <-read:
-				n += c
-				continue
-			case <-sent:
-			}
-			select {
-			case c := <-read:
-				n += c
-				continue
-			case <-time.After(3 * time.Millisecond): // the pause
-			}
-			break
-		}
-		_ = pw.Close()
-		for range read {
-		}
+			}()
+			_, _ = io.WriteString(pw, text)
+			synctest.Wait() // the pause: whatever leaves before more comes has left
+			n = int(got.Load())
+			_ = pw.Close()
+			synctest.Wait()
+		})
 		return n
 	}
 	for _, before := range []string{"", "event\n", strings.Repeat("y", 3000)} {
