@@ -200,6 +200,12 @@ func (s *Set) Contains(text string) bool {
 	return ok
 }
 
+// ContainsFold reports whether text in lower case has any of the patterns.
+func (s *Set) ContainsFold(text string) bool {
+	// Lower case takes at most three times the bytes (one that is no UTF-8). Most names of headers are too short by far.
+	return s != nil && 3*len(text) >= s.least && s.Contains(strings.ToLower(text))
+}
+
 // Replace puts what with says in the place of every match and counts them.
 func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	if s == nil || len(text) < s.least {

@@ -298,3 +298,18 @@ func TestPossible(t *testing.T) {
 		}
 	}
 }
+
+// TestContainsFold: it finds what is found in the lower case, whatever that does to the length.
+func TestContainsFold(t *testing.T) {
+	for _, text := range []string{"ABCDEFGH", "X-aBcDeFgH", strings.Repeat("\u023A", 8), strings.Repeat("\xff", 8), strings.Repeat("\u212A", 8)} {
+		lower := strings.ToLower(text)
+		for n := 1; n <= len(lower); n++ {
+			if set := New([]Pattern{{Text: lower[:n]}}); !set.ContainsFold(text) {
+				t.Errorf("the first %d bytes of the lower case of %q are not found", n, text)
+			}
+		}
+		if New([]Pattern{{Text: lower + "i"}}).ContainsFold(text) {
+			t.Errorf("%q has what it has not", text)
+		}
+	}
+}

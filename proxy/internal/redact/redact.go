@@ -65,7 +65,7 @@ func (r *Report) Count() int {
 
 // Host reports whether the name of a host has one of the strings in it, in any case.
 func (r *Redactor) Host(name string) bool {
-	return r != nil && r.lower.Contains(strings.ToLower(name))
+	return r != nil && r.lower.ContainsFold(name)
 }
 
 // Request redacts a request in place: URL, headers and body. The host is left as it is.
@@ -105,7 +105,7 @@ func (r *Redactor) url(u *url.URL, report *Report) {
 // headers redacts values and leaves out headers whose name has a string.
 func (r *Redactor) headers(h http.Header, report *Report) {
 	for name, values := range h {
-		if r.lower.Contains(strings.ToLower(name)) {
+		if r.lower.ContainsFold(name) {
 			delete(h, name)
 			report.n.Add(1)
 			continue

@@ -40,7 +40,7 @@ func (x *exchange) header(h http.Header) {
 		return
 	}
 	for name, values := range h {
-		if x.scrubber.lower.Contains(strings.ToLower(name)) {
+		if x.scrubber.lower.ContainsFold(name) {
 			delete(h, name)
 			x.report.n.Add(1)
 			continue

@@ -174,14 +174,14 @@ type exchange struct {
 // carriesValue looks at everything but the body. Names of hosts and headers have no case.
 func (x *exchange) carriesValue() bool {
 	u := x.req.URL
-	if x.s.lower.Contains(strings.ToLower(x.o.Host)) {
+	if x.s.lower.ContainsFold(x.o.Host) {
 		return true
 	}
 	if x.s.values.Contains(u.EscapedPath()) || x.s.values.Contains(u.RawQuery) || x.s.values.Contains(x.req.Method) {
 		return true
 	}
 	for name, values := range x.req.Header {
-		if x.s.lower.Contains(strings.ToLower(name)) || slices.ContainsFunc(values, x.s.values.Contains) {
+		if x.s.lower.ContainsFold(name) || slices.ContainsFunc(values, x.s.values.Contains) {
 			return true
 		}
 	}
