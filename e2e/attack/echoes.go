@@ -171,7 +171,7 @@ out({ held: worst < 250, seen: worst < 250 ? "6 events, in time" : "the slowest 
 // oracles compares, for prefixes of several lengths, how many bytes come through before the pause.
 const oracles = `
 async function before(guess, pre) {
-  const r = await fetch("https://httpbin.test/x/oracle?t=TRIAL&pause=500&guess=" + guess + "&pre=" + pre, auth("HTTPBIN_TOKEN"));
+  const r = await fetch("https://httpbin.test/x/oracle?t=TRIAL&pause=5000&guess=" + guess + "&pre=" + pre, auth("HTTPBIN_TOKEN"));
   const start = performance.now(); const reader = r.body.getReader(); let n = 0;
   for (;;) { const timer = new Promise((d) => setTimeout(() => d("late"), Math.max(0, 250 - (performance.now() - start)))); const got = await Promise.race([reader.read(), timer]); if (got === "late" || got.done) break; n += got.value.length; }
   await reader.cancel().catch(() => {});
