@@ -62,6 +62,7 @@ type Queue struct {
 	turns    []*line          // sessions with waiting runs, the next one first
 	lines    map[string]*line // the same by session
 	waiting  int              // tickets in lines, and the one being served
+	serves   *line            // whose ticket is being served
 	serving  bool             // a dispatcher runs
 	closed   bool
 	released chan struct{} // one signal: a slot may be free
@@ -80,7 +81,7 @@ type ticket struct {
 	ctx    context.Context
 	line   *line
 	result chan result // buffered: one result
-	picked bool        // the dispatcher has it; guarded by Queue.mu
+	picked bool        // the dispatcher has it, or had it last; guarded by Queue.mu
 }
 
 type result struct {
@@ -140,12 +141,13 @@ func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time
 	}
 	select {
 	case r := <-t.result:
-		return r.lease, time.Since(start), r.err
+		if !errors.Is(r.err, runapi.ErrBusy) { // else it was not waited for any longer
+			return r.lease, time.Since(start), r.err
+		}
 	case <-limited.Done():
-	}
-	r := q.leave(t)
-	if r.err == nil {
-		q.Release(r.lease.Generation)
+		if r := q.leave(t); r.err == nil {
+			q.Release(r.lease.Generation)
+		}
 	}
 	waited := time.Since(start)
 	if ctx.Err() != nil {
@@ -203,7 +205,7 @@ func (q *Queue) enter(session string, t *ticket) error {
 		return errClosed
 	}
 	l := q.lines[session]
-	if q.waiting >= q.cfg.MaxWaiting || l != nil && len(l.tickets) >= q.cfg.MaxPerSession {
+	if q.waiting >= q.cfg.MaxWaiting || l != nil && q.length(l) >= q.cfg.MaxPerSession {
 		return &BusyError{Waiting: q.waiting}
 	}
 	if l == nil {
@@ -219,6 +221,14 @@ func (q *Queue) enter(session string, t *ticket) error {
 		q.done.Go(q.dispatch)
 	}
 	return nil
+}
+
+// length is how many runs of a session wait. q.mu is held.
+func (q *Queue) length(l *line) int {
+	if q.serves == l {
+		return len(l.tickets) + 1
+	}
+	return len(l.tickets)
 }
 
 // leave withdraws a ticket. A ticket that is being served cannot be withdrawn: its result is waited for, which is short
@@ -250,6 +260,7 @@ func (q *Queue) dispatch() {
 		}
 		q.mu.Lock()
 		q.waiting--
+		q.serves = nil
 		q.mu.Unlock()
 		t.result <- result{l, err}
 		q.rotate()
@@ -280,12 +291,12 @@ func (q *Queue) next() *ticket {
 		}
 		t := l.tickets[0]
 		l.tickets = l.tickets[1:]
-		t.picked = true
 		if q.closed {
 			q.waiting--
 			t.result <- result{err: errClosed}
 			continue
 		}
+		t.picked, q.serves = true, l
 		return t
 	}
 	q.serving = false
@@ -296,7 +307,7 @@ func (q *Queue) next() *ticket {
 func (q *Queue) putBack(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.picked = false
+	t.picked, q.serves = false, nil
 	t.line.tickets = slices.Insert(t.line.tickets, 0, t)
 }
 

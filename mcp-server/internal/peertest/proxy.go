@@ -81,8 +81,9 @@ func (p *Proxy) Start() {
 	mux.HandleFunc("DELETE /v1/slots/{n}", p.unregister)
 	mux.HandleFunc("GET /v1/events", p.events)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("codeforge_proxy_up 1\n")) })
-	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = p.server.Serve(l) }()
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	p.server = server
+	go func() { _ = server.Serve(l) }()
 }
 
 // Stop ends it at once.

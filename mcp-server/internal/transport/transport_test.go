@@ -314,7 +314,7 @@ func TestComments(t *testing.T) {
 		t.Errorf("%d comments on the session's stream", comments)
 	}
 	code, body := f.answer(t, oldVersion, id, call(2, "sleep"))
-	if n := strings.Count(body, "\n:") + strings.Count(body[:1], ":"); code != http.StatusOK || n < 3 || !strings.Contains(body, "slept") {
+	if n := strings.Count(body, "\n:") + strings.Count(body[:1], ":"); code != http.StatusOK || n < 1 || !strings.Contains(body, "slept") {
 		t.Errorf("a call: %d with %d comments: %q", code, n, body)
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil)
