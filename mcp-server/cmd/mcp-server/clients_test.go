@@ -85,7 +85,7 @@ func TestTypeScriptSDK(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, 2, nil)
-			p.sandbox.Script = scripted(p)
+			p.sandbox.SetScript(scripted(p))
 			cmd := exec.CommandContext(t.Context(), peertest.NodeBinary(t), script, p.url(), kind)
 			cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 			cmd.Stderr = t.Output()
@@ -207,7 +207,7 @@ func driver() (*mcp.Client, chan string) {
 func TestGoSDK(t *testing.T) {
 	t.Parallel()
 	p := start(t, 2, nil)
-	p.sandbox.Script = scripted(p)
+	p.sandbox.SetScript(scripted(p))
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"} {
 		c, progress := driver()
 		s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: p.url()}, &mcp.ClientSessionOptions{ProtocolVersion: version})
@@ -238,7 +238,7 @@ func TestMCPRemote(t *testing.T) {
 	t.Parallel()
 	modules := peertest.Modules(t)
 	p := start(t, 2, nil)
-	p.sandbox.Script = scripted(p)
+	p.sandbox.SetScript(scripted(p))
 	cmd := exec.CommandContext(t.Context(), peertest.NodeBinary(t), filepath.Join(modules, "mcp-remote/dist/proxy.js"), p.url())
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	cmd.Stderr = io.Discard
@@ -260,7 +260,7 @@ func TestMCPRemote(t *testing.T) {
 func TestInspector(t *testing.T) {
 	modules := peertest.Modules(t)
 	p := start(t, 4, nil)
-	p.sandbox.Script = scripted(p)
+	p.sandbox.SetScript(scripted(p))
 	t.Setenv("HOME", t.TempDir())
 	for _, c := range []struct{ args, want string }{
 		{"--method tools/list --strict", "execute_code"},
@@ -289,7 +289,7 @@ func TestInspector(t *testing.T) {
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	p := start(t, 4, nil)
-	p.sandbox.Script = scripted(p)
+	p.sandbox.SetScript(scripted(p))
 	if info, err := os.Stat(p.join); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", err, info.Mode())
 	}
@@ -344,7 +344,7 @@ func TestStdio(t *testing.T) {
 	t.Parallel()
 	sandbox, proxy := peertest.NewSandbox(t, 2), peertest.NewProxy(t, stripe)
 	p := &program{sandbox: sandbox, proxy: proxy, skills: t.TempDir()}
-	sandbox.Script = scripted(p)
+	sandbox.SetScript(scripted(p))
 	bin := filepath.Join(t.TempDir(), "mcp-server")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)

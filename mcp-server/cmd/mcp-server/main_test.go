@@ -171,7 +171,7 @@ func texts(res *mcp.CallToolResult) []string {
 
 func TestExecuteCodeInDeno(t *testing.T) {
 	p := start(t, 2, nil)
-	p.sandbox.Script = peertest.Deno(t, p.sandbox, p.skills)
+	p.sandbox.SetScript(peertest.Deno(t, p.sandbox, p.skills))
 	p.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt {
 		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 1, Swapped: 1}}
 	}

@@ -246,7 +246,7 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	for _, debug := range []string{"false", "true"} {
 		p := start(t, 1, map[string]string{"DEBUG_MODE": debug})
-		p.sandbox.Script = prints("printed-canary", "error-canary", runapi.Exit{Code: 1})
+		p.sandbox.SetScript(prints("printed-canary", "error-canary", runapi.Exit{Code: 1}))
 		s := p.connect(t, nil)
 		call(t, s, "execute_code", map[string]any{"code": "// code-canary"})
 		log := p.log.String()

@@ -68,7 +68,7 @@ func TestResultShape(t *testing.T) {
 		{"Deno refuses a file", "", `NotCapable: Requires read access to "/etc/passwd"`, runapi.Exit{Code: 1}, nil, true, `NotCapable: Requires read access to "/etc/passwd"|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p.sandbox.Script = prints(c.stdout, c.stderr, c.exit)
+			p.sandbox.SetScript(prints(c.stdout, c.stderr, c.exit))
 			p.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt { return controlapi.Receipt{Hints: c.hints} }
 			res, got := call(t, s, "execute_code", map[string]any{"code": "x"})
 			if joined := strings.Join(got, "|"); joined != c.want || res.IsError != c.failed {
@@ -198,7 +198,7 @@ func TestInstructions(t *testing.T) {
 func TestSkillsInDeno(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, nil)
-	p.sandbox.Script = peertest.Deno(t, p.sandbox, p.skills)
+	p.sandbox.SetScript(peertest.Deno(t, p.sandbox, p.skills))
 	changed := make(chan struct{}, 10)
 	s := p.connect(t, &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- struct{}{} }})
 

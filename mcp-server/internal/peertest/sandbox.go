@@ -24,7 +24,8 @@ import (
 type Sandbox struct {
 	// Socket is where it listens.
 	Socket string
-	// Script is what a run does: it emits output and gives the exit. Set it before the first run.
+	// Script is what a run does: it emits output and gives the exit. Set it before the first run; with SetScript where the
+	// client is another process.
 	Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
 
 	tb     testing.TB
@@ -188,6 +189,13 @@ func (s *Sandbox) enter(r runapi.RunRequest) (status int) {
 	s.most = max(s.most, s.running)
 	s.note("run", r.Generation)
 	return http.StatusOK
+}
+
+// SetScript sets Script so that the runs that come see it.
+func (s *Sandbox) SetScript(script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Script = script
 }
 
 func (s *Sandbox) run(w http.ResponseWriter, req *http.Request) {
