@@ -15,7 +15,7 @@ import (
 // TestDoctor runs codeforge doctor --attack against a running CodeForge: all is held, and no server hears of it.
 func TestDoctor(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
-		t.Skip("embedded mode only: the command is the same in Docker")
+		t.Skip("embedded mode's; Docker's is e2e/docker.TestDoctor")
 	}
 	for _, yolo := range []string{"false", "true"} {
 		t.Run("YOLO_MODE="+yolo, func(t *testing.T) { examine(t, yolo) })
