@@ -93,7 +93,8 @@ func mitmdump(dir, caFile, from, port, mode string) (*arena.Process, error) {
 		if !exists(filepath.Join(dir, "mitmproxy-ca-cert.pem")) {
 			return false
 		}
-		c, err := net.DialTimeout("tcp", "10.78.0.2:"+port, time.Second)
+		// Through the redirect: a transparent mitmproxy that is called at its own port connects to itself, without end.
+		c, err := net.DialTimeout("tcp", arena.Mitmproxy+":"+from, time.Second)
 		if err != nil {
 			return false
 		}
