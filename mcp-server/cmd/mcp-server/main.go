@@ -14,10 +14,20 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
+// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call. On a heap of a few megabytes
+// that would make the collector run every twenty calls; so it may grow to some tens of megabytes, and is held there.
+const (
+	gcPercent   = 800
+	memoryLimit = 96 << 20
+)
+
 func main() {
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
 	stop()

@@ -55,6 +55,9 @@ const firstCatalog = 5 * time.Second
 
 // catalog is the catalog; an empty one when the proxy has never answered.
 func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
+	if c := s.cfg.Catalog.Catalog(); c.Version != "" {
+		return c
+	}
 	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
 	defer cancel()
 	_, _ = s.cfg.Catalog.Permissions(ctx) // returns when there is a catalog

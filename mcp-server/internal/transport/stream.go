@@ -21,13 +21,18 @@ type stream struct {
 	began  bool
 	events bool // the answer is an event stream
 	over   bool
-	timer  *time.Timer
+	timer  *time.Timer // until a comment is due
+	soon   *time.Timer // until what was written is flushed
 	// announced is called with the session id of an answer that begins a session.
 	announced func(id string)
 }
 
 // comment is a line that readers of event streams skip.
 const comment = ": still here\n\n"
+
+// flushTime is how long an event waits for the end of the answer, which most often follows at once: one write to the
+// client then does for both.
+const flushTime = time.Millisecond
 
 // chunk is how much is written under one deadline.
 const chunk = 64 << 10
@@ -85,15 +90,30 @@ func (s *stream) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// FlushError implements what http.ResponseController looks for.
+// FlushError implements what http.ResponseController looks for. It flushes before long; an error is that of the next
+// write.
 func (s *stream) FlushError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case s.over:
+	case s.soon == nil:
+		s.soon = time.AfterFunc(flushTime, s.flush)
+	default:
+		s.soon.Reset(flushTime)
+	}
+	return nil
+}
+
+// flush hands what was written to the client.
+func (s *stream) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.over {
-		return nil
+		return
 	}
 	s.deadline()
-	return s.rc.Flush()
+	_ = s.rc.Flush()
 }
 
 // deadline gives the client time to read what comes next.
@@ -140,8 +160,10 @@ func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	if s.timer != nil {
-		s.timer.Stop()
+	for _, t := range []*time.Timer{s.timer, s.soon} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	if !s.began { // nothing was written: net/http answers 200 with these headers
 		for name, values := range s.header {
