@@ -31,6 +31,10 @@ func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 	return bench.Report{Results: col.Results()}, err
 }
 
+// engineSettle is how long the engine gets to clear away an exec, which it does after it has answered, and a slot to have
+// a warm interpreter again.
+const engineSettle = 500 * time.Millisecond
+
 // missingError says why there is no Docker mode here.
 type missingError struct{ why string }
 
@@ -76,7 +80,7 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 		log.Printf("execute_code, Docker, round %d of %d", round+1, cfg.Rounds)
 		var warms, execs []float64
 		for range cfg.Each {
-			time.Sleep(settle)
+			time.Sleep(engineSettle)
 			took, warm, err := s.run(ctx, Script, "2")
 			if err != nil {
 				return err
@@ -84,7 +88,7 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 			if warm {
 				warms = append(warms, took.Seconds()*1e3)
 			}
-			time.Sleep(settle)
+			time.Sleep(engineSettle)
 			took, err = oneExec(ctx, api)
 			if err != nil {
 				return err
