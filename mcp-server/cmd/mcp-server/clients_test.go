@@ -126,7 +126,7 @@ func TestTypeScriptSDK(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Error(err)
 			}
-			if n := p.sandbox.Leased(); n != 0 {
+			if n := p.sandbox.Left(); n != 0 {
 				t.Errorf("%d leases are left", n)
 			}
 		})

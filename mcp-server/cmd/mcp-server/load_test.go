@@ -40,7 +40,7 @@ func TestLoad(t *testing.T) {
 	if n := p.sandbox.Most(); n > 8 {
 		t.Errorf("%d runs at once on 8 slots", n)
 	}
-	if n, m := p.sandbox.Leased(), p.proxy.Registered(); n != 0 || m != 0 {
+	if n, m := p.sandbox.Left(), p.proxy.Registered(); n != 0 || m != 0 {
 		t.Errorf("%d leases and %d registrations are left", n, m)
 	}
 	waitFor(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+20 })

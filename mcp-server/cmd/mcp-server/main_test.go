@@ -198,7 +198,7 @@ func TestExecuteCodeInDeno(t *testing.T) {
 	if !res.IsError || len(got) != 2 || !strings.Contains(got[1], "example.org belongs to no configured API") {
 		t.Errorf("net refusal: error %v, blocks %q", res.IsError, got)
 	}
-	if n := p.sandbox.Leased(); n != 0 {
+	if n := p.sandbox.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 	if n := p.proxy.Registered(); n != 0 {

@@ -233,7 +233,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("the short call: %s", got)
 	}
 	t.Log(<-results)
-	if n, m := p.sandbox.Leased(), p.proxy.Registered(); n != 0 || m != 0 {
+	if n, m := p.sandbox.Left(), p.proxy.Registered(); n != 0 || m != 0 {
 		t.Errorf("%d leases and %d registrations are left", n, m)
 	}
 	if _, err := os.Stat(p.join); !os.IsNotExist(err) {

@@ -62,7 +62,7 @@ func (w *world) run(ctx context.Context, r execution.Request) (execution.Outcome
 // clean checks that nothing of a run is left.
 func (w *world) clean(t *testing.T) {
 	t.Helper()
-	if n := w.sandbox.Leased(); n != 0 {
+	if n := w.sandbox.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 	if n := w.proxy.Registered(); n != 0 {
@@ -91,6 +91,7 @@ func TestOrder(t *testing.T) {
 	if err != nil || out != "out err" || o.Exit.Code != 3 || o.Receipt.Count.Exchanges != 2 || o.Receipt.Run != o.Run || o.Lost {
 		t.Errorf("got %+v, %q, %v", o, out, err)
 	}
+	w.sandbox.Left()
 	if got := fmt.Sprint(w.sandbox.Journal(), during, w.proxy.Journal()); got != "[lease 1 run 1 exit 1 release 1] [register 1] [register 1 unregister 1]" {
 		t.Errorf("order: %s", got)
 	}
@@ -151,7 +152,7 @@ func TestProxyDiesDuringRun(t *testing.T) {
 	if err != nil || !o.Lost {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	if n := w.sandbox.Leased(); n != 0 {
+	if n := w.sandbox.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 }
@@ -201,7 +202,7 @@ func TestOldGenerations(t *testing.T) {
 	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
 		t.Errorf("generation 3 is new enough: %v", err)
 	}
-	if n := w.sandbox.Leased(); n != 0 {
+	if n := w.sandbox.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 	if err := control.Register(t.Context(), 0, controlapi.Registration{Generation: 1000, Run: "other"}); err != nil {
@@ -210,7 +211,7 @@ func TestOldGenerations(t *testing.T) {
 	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("got %v, want fenced", err)
 	}
-	if n := w.sandbox.Leased(); n != 0 {
+	if n := w.sandbox.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 }

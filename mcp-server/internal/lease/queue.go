@@ -106,7 +106,7 @@ func New(cfg Config) *Queue {
 	return &Queue{cfg: cfg, lines: map[string]*line{}, released: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
-// Close refuses who waits and waits for the queue's goroutine. Leases already given stay valid.
+// Close refuses who waits and waits for the queue's goroutine and for releases. Leases already given stay valid.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	if !q.closed {
@@ -185,8 +185,21 @@ func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
 	}
 }
 
-// Release ends a lease and lets the next run in.
+// Release ends a lease and lets the next run in. It does not wait for that, since nobody but the next run has to; Close
+// does.
 func (q *Queue) Release(generation uint64) {
+	q.mu.Lock()
+	closed := q.closed
+	if !closed {
+		q.done.Go(func() { q.release(generation) })
+	}
+	q.mu.Unlock()
+	if closed {
+		q.release(generation)
+	}
+}
+
+func (q *Queue) release(generation uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	// An error here means that the lease is gone already or that sandboxd is: it frees the slot by itself then.

@@ -54,7 +54,7 @@ func TestAcquireAtOnce(t *testing.T) {
 	}
 	q.Release(a.Generation)
 	q.Release(b.Generation)
-	if n := s.Leased(); n != 0 {
+	if n := s.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 }

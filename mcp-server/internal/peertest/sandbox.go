@@ -91,11 +91,19 @@ func (s *Sandbox) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
 }
 
-// Leased is how many leases are held, and Most how many runs there were at once at most.
+// Leased is how many leases are held.
 func (s *Sandbox) Leased() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.leases)
+}
+
+// Left is Leased for when nothing runs any more: it waits for the releases that are under way.
+func (s *Sandbox) Left() int {
+	for deadline := time.Now().Add(time.Second); s.Leased() > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	return s.Leased()
 }
 
 // Most is how many runs there were at once at most.
