@@ -35,6 +35,9 @@ func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 // a warm interpreter again.
 const engineSettle = 500 * time.Millisecond
 
+// youth is for how long the engine starts a healthcheck in each container every second (catalog/linger).
+const youth = 22 * time.Second
+
 // missingError says why there is no Docker mode here.
 type missingError struct{ why string }
 
@@ -66,6 +69,8 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 	if err := stack.Up(ctx); err != nil {
 		return err
 	}
+	log.Print("execute_code, Docker: waiting until the engine looks after young containers less often")
+	time.Sleep(youth)
 	s := &server{stop: func() {}}
 	if err := s.connect(ctx, stack.URL); err != nil {
 		return err

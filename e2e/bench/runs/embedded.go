@@ -106,14 +106,14 @@ func single(ctx context.Context, cfg Config, hot, cold *server, col *bench.Colle
 // noop measures a tool that only asks mcp-server: from a request that was made before to the last byte of its answer, so
 // that the client has next to no part in it.
 func noop(ctx context.Context, s *server, col *bench.Collector) error {
-	c, err := s.caller(ctx, "list_apis")
+	c, err := s.caller(ctx, "list_apis", nil)
 	if err != nil {
 		return err
 	}
-	defer c.tcp.Close()
+	defer c.Close()
 	var took []float64
 	for range 300 {
-		t, err := c.call()
+		_, t, err := c.call()
 		if err != nil {
 			return err
 		}

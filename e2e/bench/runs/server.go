@@ -32,6 +32,7 @@ type server struct {
 	url     string
 	session *mcp.ClientSession
 	process *arena.Process // `codeforge up`; nil in Docker
+	idle    chan *caller   // connections for run
 	stop    func()
 }
 
@@ -73,7 +74,7 @@ func embedded(ctx context.Context, bin, deno string, slots, warm int) (_ *server
 
 // connect opens the session.
 func (s *server) connect(ctx context.Context, url string) (err error) {
-	s.url = url
+	s.url, s.idle = url, make(chan *caller, 16)
 	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-bench", Version: "1"}, nil)
 	s.session, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
 	if err != nil {
@@ -84,38 +85,38 @@ func (s *server) connect(ctx context.Context, url string) (err error) {
 
 // Close ends the session and the server.
 func (s *server) Close() {
+	for len(s.idle) > 0 {
+		(<-s.idle).Close()
+	}
 	if s.session != nil {
 		_ = s.session.Close()
 	}
 	s.stop()
 }
 
-// call calls a tool, which must succeed, and gives its answer and the time it took.
-func (s *server) call(ctx context.Context, tool string, args map[string]any) (*mcp.CallToolResult, time.Duration, error) {
-	start := time.Now()
-	res, err := s.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
-	took := time.Since(start)
-	if err == nil && res.IsError {
-		err = fmt.Errorf("%s failed: %s", tool, firstText(res))
-	}
-	return res, took, err
-}
-
-// caller calls a tool without arguments over a connection of its own. It writes and reads in one goroutine: what
-// net/http's client does beside would count as the server's time.
+// caller calls a tool, always with the same arguments, over a connection of its own. It writes and reads in one
+// goroutine: what an MCP client does beside would count as the server's time.
 type caller struct {
 	tcp     net.Conn
 	answers *bufio.Reader
 	request []byte
+	code    string // what it runs, if anything
 }
 
 // caller connects.
-func (s *server) caller(ctx context.Context, tool string) (*caller, error) {
+func (s *server) caller(ctx context.Context, tool string, args map[string]any) (*caller, error) {
 	version := s.session.InitializeResult().ProtocolVersion
-	body := `{"jsonrpc":"2.0","id":"bench","method":"tools/call","params":{"name":"` + tool + `","arguments":{},"_meta":{
-		"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientCapabilities":{},
-		"io.modelcontextprotocol/clientInfo":{"name":"codeforge-bench","version":"1"}}}}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(body))
+	body, err := json.Marshal(map[string]any{
+		"jsonrpc": "2.0", "id": "bench", "method": "tools/call",
+		"params": map[string]any{"name": tool, "arguments": args, "_meta": map[string]any{
+			"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": map[string]any{},
+			"io.modelcontextprotocol/clientInfo": map[string]any{"name": "codeforge-bench", "version": "1"},
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -138,30 +139,62 @@ func (s *server) caller(ctx context.Context, tool string) (*caller, error) {
 	return &caller{tcp: tcp, answers: bufio.NewReader(tcp), request: request.Bytes()}, nil
 }
 
-// call calls the tool and gives the time until its answer was there.
-func (c *caller) call() (time.Duration, error) {
+// call calls the tool and gives its result and the time until that was there.
+func (c *caller) call() (*mcp.CallToolResult, time.Duration, error) {
 	start := time.Now()
 	if _, err := c.tcp.Write(c.request); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	res, err := http.ReadResponse(c.answers, nil)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
 	took := time.Since(start)
-	if err == nil && (res.StatusCode != http.StatusOK || !strings.Contains(string(answer), `"result"`)) {
-		err = fmt.Errorf("%s: %s", res.Status, answer)
+	if err != nil {
+		return nil, 0, err
 	}
-	return took, err
+	var message struct{ Result *mcp.CallToolResult }
+	for line := range bytes.Lines(answer) {
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			err = errors.Join(err, json.Unmarshal(data, &message))
+		}
+	}
+	if err != nil || message.Result == nil || message.Result.IsError {
+		return nil, 0, errors.Join(err, fmt.Errorf("%s: %s", res.Status, answer))
+	}
+	return message.Result, took, nil
 }
 
-// run runs code and says whether an interpreter waited for it.
+// Close closes the connection.
+func (c *caller) Close() { _ = c.tcp.Close() }
+
+// run runs code and says whether an interpreter waited for it. Connections are kept.
 func (s *server) run(ctx context.Context, code, want string) (took time.Duration, warm bool, err error) {
-	res, took, err := s.call(ctx, "execute_code", map[string]any{"code": code})
+	var c *caller
+	select {
+	case c = <-s.idle:
+	default:
+	}
+	if c == nil || c.code != code {
+		if c != nil {
+			c.Close()
+		}
+		if c, err = s.caller(ctx, "execute_code", map[string]any{"code": code}); err != nil {
+			return 0, false, err
+		}
+		c.code = code
+	}
+	res, took, err := c.call()
 	if err != nil {
+		c.Close()
 		return 0, false, err
+	}
+	select {
+	case s.idle <- c:
+	default:
+		c.Close()
 	}
 	if got := firstText(res); want != "" && strings.TrimSpace(got) != want {
 		return 0, false, fmt.Errorf("execute_code printed %q, want %q", got, want)

@@ -3,12 +3,16 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
@@ -34,7 +38,12 @@ type ContainerConfig struct {
 }
 
 // Container is the jail of uids in one container. sandboxd is process 1 there, with SETUID, SETGID and KILL only.
-type Container struct{ cfg ContainerConfig }
+type Container struct {
+	cfg ContainerConfig
+
+	mu    sync.Mutex
+	roots map[int]slot.ID // whose interpreter a process is that we started and have not waited for
+}
 
 // NewContainer prepares the jail: it joins the slots' groups and makes their directories.
 func NewContainer(cfg ContainerConfig) (*Container, error) {
@@ -45,7 +54,7 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 	if err := syscall.Setgroups(groups); err != nil {
 		return nil, fmt.Errorf("joining the slots' groups: %w", err)
 	}
-	c := &Container{cfg: cfg}
+	c := &Container{cfg: cfg, roots: map[int]slot.ID{}}
 	if err := os.MkdirAll(cfg.Work, 0o711); err != nil {
 		return nil, err
 	}
@@ -155,9 +164,37 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}
+	c.mu.Lock()
+	c.roots[p.Pid] = seat.Slot
+	c.mu.Unlock()
 	t := &tenant{jail: c, slot: seat.Slot, root: p, done: make(chan struct{})}
 	go t.wait()
 	return t, nil
+}
+
+// forget waits until a process that we started has ended, while its number is still its own, and forgets it.
+func (c *Container) forget(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.roots, pid)
+}
+
+// others gives a test for the interpreters of other slots than id, which a look for id's processes need not look at. No
+// other process can have their numbers before we have waited for them.
+func (c *Container) others(id slot.ID) func(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	roots := maps.Clone(c.roots)
+	return func(pid int) bool {
+		of, ours := roots[pid]
+		return ours && of != id
+	}
 }
 
 // Close removes the private files.
@@ -183,6 +220,7 @@ type tenant struct {
 // wait sees the interpreter end, and ends everything else of its user.
 func (t *tenant) wait() {
 	defer close(t.done)
+	t.jail.forget(t.root.Pid)
 	state, err := t.root.Wait()
 	if err == nil {
 		ws := state.Sys().(syscall.WaitStatus)
@@ -193,19 +231,19 @@ func (t *tenant) wait() {
 		}
 		t.status.add(state.SysUsage().(*syscall.Rusage))
 	}
-	t.status.Leftover = errors.Join(err, sweep(t.slot))
+	t.status.Leftover = errors.Join(err, t.jail.sweep(t.slot))
 }
 
 // sweep ends every process of the slot's user, until there is none.
-func sweep(id slot.ID) error {
+func (c *Container) sweep(id slot.ID) error {
 	var last error
 	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		none, err := empty(id)
+		none, err := c.empty(id)
 		if err != nil {
 			return err
 		}
 		if none {
-			return reapAdopted(id)
+			return c.reapAdopted(id)
 		}
 		// As the user itself kill(-1) ends all of them at once: signals sent one by one lose against a fork bomb. What
 		// it ends may also end it first.
@@ -216,13 +254,13 @@ func sweep(id slot.ID) error {
 
 // empty reports whether the slot's user has no process. A look at /proc takes time, in which a process can start
 // another one where the look has been already, and end: so it counts only if none was started meanwhile.
-func empty(id slot.ID) (bool, error) {
+func (c *Container) empty(id slot.ID) (bool, error) {
 	for range 3 {
 		before, err := proc.LastPID()
 		if err != nil {
 			return false, err
 		}
-		pids, err := proc.OfUser(id.UID())
+		pids, err := proc.OfUser(id.UID(), c.others(id))
 		if err != nil {
 			return false, err
 		}
@@ -239,12 +277,16 @@ func empty(id slot.ID) (bool, error) {
 
 // reapAdopted waits for the dead processes of the slot's user that process 1 was given when their parents died. Those
 // it started itself have been waited for already.
-func reapAdopted(id slot.ID) error {
+func (c *Container) reapAdopted(id slot.ID) error {
 	pids, err := proc.Children(os.Getpid())
 	if err != nil {
 		return err
 	}
+	known := c.others(id)
 	for _, pid := range pids {
+		if known(pid) {
+			continue
+		}
 		s, err := proc.ReadStatus(pid)
 		if err == nil && s.UID[0] == id.UID() && !s.Alive() {
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
@@ -280,7 +322,7 @@ func (t *tenant) Check() error {
 	if s.Seccomp != 2 {
 		return errors.New("no seccomp filter is loaded")
 	}
-	pids, err := proc.OfUser(t.slot.UID())
+	pids, err := proc.OfUser(t.slot.UID(), t.jail.others(t.slot))
 	if err != nil {
 		return err
 	}

@@ -211,7 +211,7 @@ func (p *Pool) refill() {
 // waits a little longer.
 const (
 	busyPause = 25 * time.Millisecond
-	endPause  = 3 * time.Millisecond
+	endPause  = 8 * time.Millisecond
 	patience  = 4 // pauses of busyPause more
 )
 

@@ -182,14 +182,18 @@ func All() ([]int, error) {
 	return pids, nil
 }
 
-// OfUser lists the processes alive with this real, effective or saved uid.
-func OfUser(uid int) ([]int, error) {
+// OfUser lists the processes alive with this real, effective or saved uid, but for those known to be another's: a look at
+// one costs some fifty microseconds.
+func OfUser(uid int, known func(pid int) bool) ([]int, error) {
 	pids, err := All()
 	if err != nil {
 		return nil, err
 	}
 	var found []int
 	for _, pid := range pids {
+		if known(pid) {
+			continue
+		}
 		s, err := ReadStatus(pid)
 		if gone(err) {
 			continue
