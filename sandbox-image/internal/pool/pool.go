@@ -207,8 +207,8 @@ func (p *Pool) refill() {
 }
 
 // Starting an interpreter takes a processor for longer than a short run takes. So the replacement of one that was used
-// waits until a short run has ended, and its answer is on the way; and while there are as many runs as processors it
-// waits a little longer.
+// waits until a short run has ended, and its answer is on the way; and while runs could use half the processors or more
+// it waits a little longer.
 const (
 	busyPause = 25 * time.Millisecond
 	endPause  = 8 * time.Millisecond
@@ -237,7 +237,7 @@ func (p *Pool) refillAfter(d time.Duration) {
 	})
 }
 
-// refillNow refills, unless every processor has a run. With force it refills in any case.
+// refillNow refills, unless runs could use half the processors. With force it refills in any case.
 func (p *Pool) refillNow(force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +247,7 @@ func (p *Pool) refillNow(force bool) bool {
 			runs++
 		}
 	}
-	if runs >= runtime.GOMAXPROCS(0) && !force {
+	if 2*runs >= runtime.GOMAXPROCS(0) && !force {
 		return false
 	}
 	p.refill()
