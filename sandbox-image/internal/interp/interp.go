@@ -143,7 +143,7 @@ func (p *Interpreter) send(ctx context.Context, code []byte) error {
 		return p.failure
 	}
 	// Not by the pipe: others of the sandbox may hold its other end.
-	if s, err := proc.ReadStatus(p.inmate.Main()); err != nil || !s.Alive() {
+	if !proc.Lives(p.inmate.Main()) {
 		return ErrNotSent
 	}
 	if err := p.inmate.WriteMain(code); err != nil {

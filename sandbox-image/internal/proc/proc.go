@@ -208,6 +208,25 @@ func OfUser(uid int, known func(pid int) bool) ([]int, error) {
 	return found, nil
 }
 
+// exiting is PF_EXITING among a process's flags (include/linux/sched.h).
+const exiting = 0x4
+
+// Lives reports whether a process is there and not on its way out, on which it can be for milliseconds while it still
+// counts as alive (proc_pid_stat(5)).
+func Lives(pid int) bool {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	const state, flags = 0, 6 // of the fields behind the name
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) <= flags || bytes.ContainsAny(fields[state], "ZX") {
+		return false
+	}
+	n, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	return err == nil && n&exiting == 0
+}
+
 // LastPID is the process or thread id that this pid namespace gave out last.
 func LastPID() (int, error) {
 	data, err := os.ReadFile("/proc/loadavg")
