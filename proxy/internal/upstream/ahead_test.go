@@ -37,3 +37,41 @@ func TestAhead(t *testing.T) {
 		}
 	}
 }
+
+// TestAheadBulk: a body that fills every read is read in larger pieces, and the memory for that is given back after it.
+func TestAheadBulk(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789"), 4*bulkSize/10)
+	var sizes []int
+	more := readerFunc(func(p []byte) (int, error) {
+		n := copy(p, data)
+		if data = data[n:]; len(data) == 0 {
+			n = min(n, 1) // the end, and then short messages
+		}
+		sizes = append(sizes, n)
+		return n, nil
+	})
+	a := &ahead{Conn: source{r: more}}
+	p := make([]byte, 1000)
+	for len(data) > 0 {
+		if _, err := a.Read(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.bulk == nil || sizes[0] != aheadSize || sizes[1] != bulkSize {
+		t.Errorf("reads of %v", sizes)
+	}
+	data = []byte("ab")
+	for len(a.have) > 0 || a.last > 1 {
+		if _, err := a.Read(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data = []byte("c")
+	if n, err := a.Read(p); n != 1 || err != nil || p[0] != 'c' || a.bulk != nil {
+		t.Errorf("%d bytes, %q, %v; long buffer kept: %v", n, p[:n], err, a.bulk != nil)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
