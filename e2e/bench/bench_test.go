@@ -83,7 +83,7 @@ func TestReport(t *testing.T) {
 	if err := Pictures(dir, r); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"proxy.svg", "growth-c.svg"} {
+	for _, name := range []string{"bench.svg", "growth-c.svg"} {
 		if svg, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Contains(svg, []byte("<svg")) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,6 +1,7 @@
 // Command bench measures CodeForge against its peers on this machine and prints the tables of docs/performance.md.
 //
 //	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,docker,proxy,micro] [--rounds N] [--profiles]
+//	bench --redraw [--out DIR]
 //
 // It writes report.json and pictures into the directory of --out. With BENCH_QUICK=1 it takes less than two minutes and
 // leaves the curves of growth out. Its exit code does not depend on what was measured.
@@ -52,6 +53,7 @@ type options struct {
 	out, bin, deno, root string
 	only                 map[string]bool
 	quick, profiles      bool
+	redraw               bool
 	rounds               int
 }
 
@@ -65,6 +67,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	fs.StringVar(&o.deno, "deno", getenv("DENO_PATH"), "`PATH` of Deno (default: .tools/deno)")
 	only := fs.String("only", "runs,docker,proxy,micro", "the `PARTS` to measure")
 	fs.BoolVar(&o.profiles, "profiles", false, "also take processor profiles of the proxy, into --out")
+	fs.BoolVar(&o.redraw, "redraw", false, "measure nothing, draw the pictures again from the report.json of --out")
 	fs.IntVar(&o.rounds, "rounds", 0, "`N` rounds (default 3)")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -94,6 +97,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	o, err := parse(args, getenv, stderr)
 	if err != nil {
 		return err
+	}
+	if o.redraw {
+		return redraw(o.out)
 	}
 	report := bench.Report{Started: time.Now().UTC(), Machine: machine(), Quick: o.quick}
 	for _, part := range []struct {
@@ -137,6 +143,20 @@ func write(dir string, report bench.Report, stdout io.Writer) error {
 	}
 	fmt.Fprintln(stdout, "written: report.json and pictures in "+dir)
 	return nil
+}
+
+// redraw makes the pictures of a report that was written before.
+func redraw(dir string) error {
+	path := filepath.Join(dir, "report.json")
+	text, err := os.ReadFile(path) //nolint:gosec // a path of the command line
+	if err != nil {
+		return err
+	}
+	var report bench.Report
+	if err := json.Unmarshal(text, &report); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return bench.Pictures(dir, report)
 }
 
 // machine describes where the figures come from.
