@@ -19,10 +19,10 @@ import (
 )
 
 // The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call. On a heap of a few megabytes
-// that would make the collector run every twenty calls; so it may grow to some tens of megabytes, and is held there.
+// that would make the collector run every twenty calls. So the heap may grow to nine times what is in use, as long as that is little.
 const (
 	gcPercent   = 800
-	memoryLimit = 96 << 20
+	memoryLimit = 256 << 20
 )
 
 func main() {

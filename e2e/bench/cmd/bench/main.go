@@ -26,6 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/wake"
 )
 
 func main() {
@@ -117,6 +118,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			got.Notes = append(got.Notes, part.name+" broke off: "+err.Error())
 		}
 		report.Merge(got)
+	}
+	if same, two, err := wake.Cost(); err == nil {
+		report.Notes = append(report.Notes, fmt.Sprintf("waking a thread takes %d us here on the same processor, %d us on another one", same.Microseconds(), two.Microseconds()))
 	}
 	report.Sort()
 	report.Seconds = time.Since(report.Started).Seconds()
