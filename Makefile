@@ -45,7 +45,7 @@ e2e: build ## end to end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 attack: build ## the attacks of SECURITY.md against a running system, then what each does without its defence, as tables
 	@cd e2e && $(GO) test -count=1 -p 1 -timeout 30m -v ./attack/... ./negative/...
 
-bench: build ## the tables of docs/performance.md, measured here (BENCH_QUICK=1: in two minutes)
+bench: build ## the tables of docs/performance.md, measured here (BENCH_QUICK=1: in under three minutes)
 	@GO='$(GO)' make/bench.sh
 
 fuzz: ## every fuzz target for FUZZTIME (5s)

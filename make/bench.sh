@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench.sh: measures CodeForge against its peers here. BENCH_QUICK=1 takes less than two minutes; other arguments go to
+# bench.sh: measures CodeForge against its peers here. BENCH_QUICK=1 takes two and a half minutes; other arguments go to
 # bin/bench (--only proxy).
 set -eu
 cd "$(dirname "$0")/.."

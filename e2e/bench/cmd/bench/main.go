@@ -3,7 +3,7 @@
 //	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,docker,proxy,micro] [--rounds N] [--profiles]
 //	bench --redraw [--out DIR]
 //
-// It writes report.json and pictures into the directory of --out. With BENCH_QUICK=1 it takes less than two minutes and
+// It writes report.json and pictures into the directory of --out. With BENCH_QUICK=1 it takes two and a half minutes and
 // leaves the curves of growth out. Its exit code does not depend on what was measured.
 package main
 
