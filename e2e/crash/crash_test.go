@@ -178,6 +178,8 @@ func (s *system) sound(t *testing.T, victim string, at point, mark string, a ans
 		t.Errorf("an answer from a mcp-server that was killed before it gave one: %+v", a.Result)
 	case a.err != nil:
 		t.Errorf("no answer: %v", a.err)
+	case a.IsError && at.step == release:
+		t.Errorf("an error, although only the slot was not free yet: %q %q", a.Out, a.Notes)
 	case a.IsError:
 		if text := strings.ToLower(a.Out + a.Notes); !strings.Contains(text, "again") {
 			t.Errorf("an error that does not say what to do: %q %q", a.Out, a.Notes)

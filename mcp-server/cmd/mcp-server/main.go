@@ -18,8 +18,9 @@ import (
 	"syscall"
 )
 
-// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call. On a heap of a few megabytes
-// that would make the collector run every twenty calls. So the heap may grow to nine times what is in use, as long as that is little.
+// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call, so that on a heap of a few
+// megabytes collecting would be a third of a small call. The heap may grow to nine times what is in use instead, as long
+// as that is little.
 const (
 	gcPercent   = 800
 	memoryLimit = 256 << 20

@@ -59,6 +59,26 @@ func TestAcquireAtOnce(t *testing.T) {
 	}
 }
 
+// TestCloseReleases: what was released before Close is free after it.
+func TestCloseReleases(t *testing.T) {
+	q, s := newQueue(t, 4, lease.Config{})
+	var leases []runapi.Lease
+	for range 4 {
+		leases = append(leases, acquire(t, q, "x"))
+	}
+	for _, l := range leases[:3] {
+		q.Release(l.Generation)
+	}
+	q.Close()
+	if n := s.Leased(); n != 1 {
+		t.Errorf("%d leases after Close, want the one that was not released", n)
+	}
+	q.Release(leases[3].Generation)
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases after a release behind Close", n)
+	}
+}
+
 // TestFairness: a session with many waiting runs does not delay another session's run by more than one.
 func TestFairness(t *testing.T) {
 	q, _ := newQueue(t, 1, lease.Config{Poll: time.Hour})
