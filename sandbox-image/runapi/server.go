@@ -63,6 +63,9 @@ const (
 	stalledFor = 5 * time.Second
 	// maxStreams is how many requests one connection may have open.
 	maxStreams = 512
+	// flushTime is how long output waits for more of it, and for the end of the run: most runs print last what they
+	// print, and one frame then does for all.
+	flushTime = 10 * time.Millisecond
 )
 
 // NewServer makes a server.
@@ -208,6 +211,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = out.Send(Event{Exit: &exit})
 	}
+	out.close()
 	if err == nil {
 		return
 	}
@@ -221,19 +225,29 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 
 // eventStream is the Output of one request.
 type eventStream struct {
+	ctl *http.ResponseController
+
+	writing sync.Mutex // to w, which no longer may be when over
 	w       http.ResponseWriter
-	ctl     *http.ResponseController
 	enc     *json.Encoder
 	started bool
+	over    bool
+	due     *time.Timer // until what was written is flushed; nil: all is
+	failed  error       // of a flush
 
 	mu             sync.Mutex
 	sending, ended bool
 }
 
-// Send implements Output.
+// Send implements Output. The event leaves after flushTime at the latest, the Exit with the end of the answer.
 func (o *eventStream) Send(e Event) error {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	if o.failed != nil {
+		return o.failed
+	}
 	o.limit(true)
-	if e.Exit == nil { // which leaves with the end of the answer, in one frame less, and is bound until then
+	if e.Exit == nil { // else it is bound until it has left
 		defer o.limit(false)
 	}
 	if !o.started {
@@ -244,10 +258,33 @@ func (o *eventStream) Send(e Event) error {
 	if err := o.enc.Encode(e); err != nil {
 		return err
 	}
-	if e.Exit != nil {
-		return nil
+	if e.Exit == nil && o.due == nil {
+		o.due = time.AfterFunc(flushTime, o.flush)
 	}
-	return o.ctl.Flush()
+	return nil
+}
+
+// flush sends what was written. An error is that of the next Send.
+func (o *eventStream) flush() {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	o.due = nil
+	if o.over {
+		return
+	}
+	o.limit(true)
+	defer o.limit(false)
+	o.failed = o.ctl.Flush()
+}
+
+// close ends the writing; what is left leaves with the end of the answer.
+func (o *eventStream) close() {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	o.over = true
+	if o.due != nil {
+		o.due.Stop()
+	}
 }
 
 // limit bounds the time of what is being sent when the run has ended. Between two events there is no bound: to clear up

@@ -16,6 +16,7 @@ import (
 // Config configures a Reporter. Zero durations get the defaults named there.
 type Config struct {
 	// Send tells the client. It may block for as long as the client does not read. Progress grows with every call.
+	// Nil: nobody asked to be told.
 	Send func(ctx context.Context, progress float64, message string)
 	// Batch is how often output is told. Zero means 500 ms.
 	Batch time.Duration
@@ -51,6 +52,10 @@ func Start(ctx context.Context, cfg Config) *Reporter {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Reporter{cfg: cfg, started: time.Now(), cancel: cancel, done: make(chan struct{}), state: "waiting for a slot"}
+	if cfg.Send == nil {
+		close(r.done)
+		return r
+	}
 	go r.report(ctx)
 	return r
 }
@@ -74,6 +79,9 @@ func (r *Reporter) Running() {
 
 // Printed takes what the run printed. It never blocks.
 func (r *Reporter) Printed(s string) {
+	if r.cfg.Send == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending = last(r.pending + last(s))

@@ -163,14 +163,13 @@ const CallerHeader = "X-Codeforge-Caller"
 // report tells the client of the run, if it asked for that.
 func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {
 	token := req.Params.GetProgressToken()
-	send := func(ctx context.Context, done float64, message string) {
+	if token == nil {
+		return progress.Start(ctx, progress.Config{})
+	}
+	return progress.Start(ctx, progress.Config{Send: func(ctx context.Context, done float64, message string) {
 		// An error means that the client has gone; its request ends by itself then.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
-	}
-	if token == nil {
-		send = func(context.Context, float64, string) {}
-	}
-	return progress.Start(ctx, progress.Config{Send: send})
+	}})
 }
 
 // explain is the one place that says to a model what went wrong with a run that has no exit. The log has the cause.
