@@ -2,7 +2,7 @@
 //
 //	sandboxd serve --mode embedded|container --socket SOCKET --deno PATH --ca FILE --runs DIR --skills DIR --tmp DIR
 //	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH] [--code DIR] [--owner FILE]
-//	sandboxd attach --socket SOCKET                   copies stdio to the socket
+//	sandboxd attach --socket SOCKET                   hands stdio to serve, and stays as long as that uses it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
 //	sandboxd hold [--announce FILE]                   owns the network namespace of the container, and does nothing else
 //	sandboxd hold --check [--linger TIME]             exits 0 when that is so
@@ -24,7 +24,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -43,7 +42,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, stdin, stdout, stderr *os.File) error {
 	if len(args) == 0 {
 		return errors.New("want a command: serve, attach, health, hold or enter")
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/hold"
@@ -179,7 +180,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "deno", denoVersion, "socket", f.socket)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(socket) }()
+	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
 	if f.mode == container {
 		go func() { lost <- hold.Lost(ctx) }()

@@ -35,13 +35,13 @@ func dial(ctx context.Context, flags *flag.FlagSet, args []string) (net.Conn, er
 	return conn, nil
 }
 
-func attachStdio(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) error {
 	conn, err := dial(ctx, flag.NewFlagSet("attach", flag.ContinueOnError), args)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	err = attach.Copy(stdin, stdout, conn)
+	err = attach.Hand(conn.(*net.UnixConn), stdin, stdout)
 	if ctx.Err() != nil {
 		return nil
 	}

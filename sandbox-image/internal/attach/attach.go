@@ -1,39 +1,241 @@
-// Package attach makes one byte stream of a process's standard input and output and sandboxd's socket. It is what a
-// long-lived docker exec runs. When its input ends it hangs up, and sandboxd ends the runs of the connection.
+// Package attach makes one byte stream to sandboxd of a process's standard input and output. It is what a long-lived
+// docker exec runs. Bytes are not copied for that: the process hands its two pipes to sandboxd over the socket, and stays
+// for as long as they are used. When the input ends, or the process does, sandboxd ends the runs of the connection.
 package attach
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Copy carries bytes both ways until one side ends, and closes the connection then. The input ending is no error; a
-// connection that sandboxd closed is one.
-func Copy(in io.Reader, out io.Writer, conn net.Conn) error {
+// What goes over the socket beside the pipes. No protocol that is spoken on it begins with a zero byte.
+const (
+	handing  = 0 // to sandboxd, with the pipes
+	inputEnd = 1 // from sandboxd: the input has ended
+)
+
+// Hand gives the two pipes to sandboxd and waits until it is done with them. The input ending is no error; that sandboxd
+// hung up is one.
+func Hand(conn *net.UnixConn, in, out *os.File) error {
 	defer conn.Close()
-	type end struct {
-		input bool
-		err   error
+	// Fd would make the pipes block, for sandboxd too.
+	rights, err := controls(in, out, func(in, out int) []byte { return unix.UnixRights(in, out) })
+	if err != nil {
+		return err
 	}
-	ends := make(chan end, 2)
-	go func() {
-		_, err := io.Copy(conn, in)
-		ends <- end{true, err}
+	if _, _, err := conn.WriteMsgUnix([]byte{handing}, rights, nil); err != nil {
+		return fmt.Errorf("handing the pipes to sandboxd: %w", err)
+	}
+	var b [1]byte
+	if _, err := io.ReadFull(conn, b[:]); err != nil || b[0] != inputEnd {
+		return errors.New("sandboxd closed the connection")
+	}
+	return nil
+}
+
+// controls calls f with the descriptors of two files.
+func controls(a, b *os.File, f func(a, b int) []byte) (result []byte, err error) {
+	ra, err := a.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	rb, err := b.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var inner error
+	err = ra.Control(func(a uintptr) {
+		inner = rb.Control(func(b uintptr) { result = f(int(a), int(b)) })
+	})
+	return result, errors.Join(err, inner)
+}
+
+// Listener accepts connections that may begin with two pipes. They are then what is read and written.
+type Listener struct{ net.Listener }
+
+// Accept implements net.Listener. It does not wait for the first byte.
+func (l Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, errors.New("attach: no unix socket")
+	}
+	return &stream{UnixConn: u}, nil
+}
+
+// stream is a connection, or the two pipes that came over it.
+type stream struct {
+	*net.UnixConn
+
+	open  sync.Once
+	fail  error
+	first []byte   // what was read in place of pipes
+	in    *os.File // nil: the connection is read and written itself
+	out   *os.File
+
+	mu        sync.Mutex
+	closed    bool
+	readUntil time.Time
+}
+
+// receive reads the first byte, and the pipes with it if they come.
+func (s *stream) receive() {
+	var b [1]byte
+	oob := make([]byte, unix.CmsgSpace(2*4))
+	n, oobn, flags, _, err := s.ReadMsgUnix(b[:], oob)
+	if err != nil {
+		s.fail = err
+		return
+	}
+	if n == 0 {
+		s.fail = io.EOF
+		return
+	}
+	files, err := received(oob[:oobn])
+	if err == nil && flags&unix.MSG_CTRUNC != 0 {
+		err = errors.New("attach: too many descriptors")
+	}
+	if err == nil && len(files) == 0 {
+		s.first = b[:]
+		return
+	}
+	if err == nil && (b[0] != handing || len(files) != 2) {
+		err = errors.New("attach: want two pipes")
+	}
+	for _, f := range files {
+		if info, e := f.Stat(); err == nil && (e != nil || info.Mode().Type()&(fs.ModeNamedPipe|fs.ModeSocket) == 0) {
+			err = errors.New("attach: standard input and output must be pipes")
+		}
+	}
+	if err != nil {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		s.fail = err
+		return
+	}
+	s.adopt(files[0], files[1])
+}
+
+// received makes files of the descriptors in a control message.
+func received(oob []byte) ([]*os.File, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue // of another kind
+		}
+		for _, fd := range fds {
+			if e := unix.SetNonblock(fd, true); e != nil { // so that deadlines and Close work
+				err = e
+			}
+			files = append(files, os.NewFile(uintptr(fd), "stdio"))
+		}
+		if err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+// adopt goes over to the pipes.
+func (s *stream) adopt(in, out *os.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.in, s.out = in, out
+	if s.closed {
+		_, _ = in.Close(), out.Close()
+		return
+	}
+	_ = in.SetReadDeadline(s.readUntil)
+	_ = s.UnixConn.SetDeadline(time.Time{})
+	go func() { // the process that handed them over says nothing more, but it ends
+		_, _ = io.Copy(io.Discard, s.UnixConn)
+		_ = s.Close()
 	}()
-	go func() {
-		_, err := io.Copy(out, conn)
-		ends <- end{false, err}
-	}()
-	first := <-ends
+}
+
+// Read implements net.Conn.
+func (s *stream) Read(p []byte) (int, error) {
+	s.open.Do(s.receive)
 	switch {
-	case first.input && first.err == nil:
-		return nil
-	case first.input:
-		return fmt.Errorf("copying to sandboxd: %w", first.err)
-	case first.err != nil:
-		return fmt.Errorf("copying from sandboxd: %w", first.err)
+	case s.fail != nil:
+		return 0, s.fail
+	case s.in == nil && len(s.first) > 0 && len(p) > 0:
+		n := copy(p, s.first)
+		s.first = s.first[n:]
+		return n, nil
+	case s.in == nil:
+		return s.UnixConn.Read(p)
 	}
-	return errors.New("sandboxd closed the connection")
+	n, err := s.in.Read(p)
+	if errors.Is(err, io.EOF) {
+		_, _ = s.UnixConn.Write([]byte{inputEnd})
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (s *stream) Write(p []byte) (int, error) {
+	s.open.Do(s.receive)
+	switch {
+	case s.fail != nil:
+		return 0, s.fail
+	case s.in == nil:
+		return s.UnixConn.Write(p)
+	}
+	return s.out.Write(p)
+}
+
+// Close implements net.Conn.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.in != nil {
+		_, _ = s.in.Close(), s.out.Close()
+	}
+	return s.UnixConn.Close()
+}
+
+// SetReadDeadline implements net.Conn.
+func (s *stream) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.in != nil {
+		return s.in.SetReadDeadline(t)
+	}
+	s.readUntil = t
+	return s.UnixConn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (s *stream) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out != nil {
+		return s.out.SetWriteDeadline(t)
+	}
+	return s.UnixConn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements net.Conn.
+func (s *stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }

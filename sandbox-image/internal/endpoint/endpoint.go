@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -115,7 +116,7 @@ func asFileUser(uid int, f func() error) error {
 // Peers makes the check of a connection: its process must be of one of the users.
 func Peers(uids ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
-		u, ok := c.(*net.UnixConn)
+		u, ok := c.(syscall.Conn)
 		if !ok {
 			return errors.New("no unix socket")
 		}
