@@ -44,6 +44,7 @@ type Client struct {
 	mu       sync.Mutex
 	conn     *http.ClientConn
 	lastDial time.Time
+	opened   uint64 // streams so far
 	closed   bool
 }
 
@@ -109,6 +110,7 @@ func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
 		return nil, fmt.Errorf("connecting to sandboxd: %w", err)
 	}
 	c.conn = conn
+	c.opened++
 	return conn, nil
 }
 
@@ -174,8 +176,26 @@ func statusError(resp *http.Response) error {
 // Acquire takes a lease on a free slot, a warm one first. ErrBusy when all are taken.
 func (c *Client) Acquire(ctx context.Context) (Lease, error) {
 	var l Lease
-	err := c.call(ctx, http.MethodPost, "/v1/leases", struct{}{}, &l)
+	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{}, &l)
 	return l, err
+}
+
+// AcquireAhead takes a lease for a run that is not there yet, see LeaseRequest. It is of use as long as the stream is
+// open that it was taken on: Stream gave the same number before it was asked for and gives it now.
+func (c *Client) AcquireAhead(ctx context.Context) (Lease, error) {
+	var l Lease
+	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{Ahead: true}, &l)
+	return l, err
+}
+
+// Stream numbers the stream that is open now. Zero: none is.
+func (c *Client) Stream() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.conn == nil || c.conn.Err() != nil {
+		return 0
+	}
+	return c.opened
 }
 
 // Release ends a lease and kills what still runs in it.

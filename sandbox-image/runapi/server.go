@@ -24,7 +24,7 @@ var ErrUnready = errors.New("the sandbox is not ready")
 // ErrUnready.
 type Sandbox interface {
 	// Acquire takes a lease. It ends by itself when owner does: owner is the connection it was asked for on.
-	Acquire(owner context.Context) (Lease, error)
+	Acquire(owner context.Context, r LeaseRequest) (Lease, error)
 	Release(generation uint64) error
 	// Run ends with an Exit, or with an error: one of the above before the first event, another one at any time.
 	Run(ctx context.Context, r RunRequest, out Output) (Exit, error)
@@ -155,8 +155,12 @@ func (c *ownedConn) Close() error {
 }
 
 func (s *Server) acquire(w http.ResponseWriter, r *http.Request) {
+	var req LeaseRequest
+	if !read(w, r, &req) {
+		return
+	}
 	owner, _ := r.Context().Value(lifeKey{}).(context.Context)
-	lease, err := s.cfg.Sandbox.Acquire(owner)
+	lease, err := s.cfg.Sandbox.Acquire(owner, req)
 	answer(w, lease, err)
 }
 

@@ -1,6 +1,6 @@
 // Package runapi is the contract between mcp-server and sandboxd: HTTP/2 cleartext on one byte stream, both ends.
 //
-//	POST   /v1/leases        -> 200 Lease | 429 all slots are taken
+//	POST   /v1/leases        -> 200 Lease | 429 all slots are taken, or all but one for a lease ahead
 //	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet
@@ -14,6 +14,13 @@
 package runapi
 
 import "github.com/codeforge-mcp/codeforge/catalog/slot"
+
+// LeaseRequest is the body of POST /v1/leases.
+type LeaseRequest struct {
+	// Ahead: the lease is for a run that is not there yet. It may be held for long, costs no interpreter beyond those that
+	// are kept warm anyhow, and is given only where another slot stays free.
+	Ahead bool `json:"ahead,omitempty"`
+}
 
 // Lease is the right to use a slot once.
 type Lease struct {
@@ -111,7 +118,8 @@ type Health struct {
 // Stats is the answer of GET /v1/stats.
 type Stats struct {
 	Slots       int    `json:"slots"`
-	Leased      int    `json:"leased"`
+	Leased      int    `json:"leased"` // without those ahead
+	Ahead       int    `json:"ahead"`
 	Warm        int    `json:"warm"`
 	Quarantined int    `json:"quarantined"`
 	Runs        uint64 `json:"runs"`

@@ -51,6 +51,9 @@ const answerTime = 10 * time.Second
 // retryPause is between two tries to reach sandboxd.
 const retryPause = 200 * time.Millisecond
 
+// holdTime is how long a lease is held for a run that does not come.
+const holdTime = 15 * time.Minute
+
 // errClosed is what waiting runs get when the queue closes.
 var errClosed = errors.New("the server is stopping")
 
@@ -65,9 +68,18 @@ type Queue struct {
 	serves   *line            // whose ticket is being served
 	serving  bool             // a dispatcher runs
 	closed   bool
+	ahead    *held         // a lease for the next run
+	looking  bool          // one is being asked for
 	released chan struct{} // one signal: a slot may be free
 	done     sync.WaitGroup
 	stop     chan struct{}
+}
+
+// held is a lease that was taken ahead of its run, so that the run need not wait for that.
+type held struct {
+	lease  runapi.Lease
+	stream uint64 // that it was taken on
+	giveUp *time.Timer
 }
 
 // line is the waiting runs of one session, oldest first.
@@ -106,7 +118,8 @@ func New(cfg Config) *Queue {
 	return &Queue{cfg: cfg, lines: map[string]*line{}, released: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
-// Close refuses who waits and waits for the queue's goroutine and for releases. Leases already given stay valid.
+// Close refuses who waits, waits for the queue's goroutine and for releases, and gives back what is held. Leases already
+// given stay valid.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	if !q.closed {
@@ -115,6 +128,9 @@ func (q *Queue) Close() {
 	}
 	q.mu.Unlock()
 	q.done.Wait()
+	if h := q.takeHeld(); h != nil {
+		q.release(h.lease.Generation)
+	}
 }
 
 // Waiting is how many runs wait now.
@@ -159,6 +175,12 @@ func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time
 // take asks for a lease. The asking is not cancelled with ctx, since a lease whose answer is lost would keep its slot until
 // it expires; a lease that comes too late is given back.
 func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
+	if h := q.takeHeld(); h != nil {
+		if h.stream == q.cfg.Sandbox.Stream() && ctx.Err() == nil {
+			return h.lease, nil
+		}
+		q.Release(h.lease.Generation)
+	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 	defer cancel()
 	var cause error // why the try before failed
@@ -204,10 +226,68 @@ func (q *Queue) release(generation uint64) {
 	defer cancel()
 	// An error here means that the lease is gone already or that sandboxd is: it frees the slot by itself then.
 	_ = q.cfg.Sandbox.Release(ctx, generation)
+	q.signal()
+	q.look(ctx)
+}
+
+// signal says that a slot may be free.
+func (q *Queue) signal() {
 	select {
 	case q.released <- struct{}{}:
 	default:
 	}
+}
+
+// look takes a lease for the next run, unless runs wait.
+func (q *Queue) look(ctx context.Context) {
+	q.mu.Lock()
+	if q.closed || q.waiting > 0 || q.ahead != nil || q.looking {
+		q.mu.Unlock()
+		return
+	}
+	q.looking = true
+	q.mu.Unlock()
+	stream := q.cfg.Sandbox.Stream()
+	l, err := q.cfg.Sandbox.AcquireAhead(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.looking = false
+	if err != nil { // it was only to be faster
+		return
+	}
+	h := &held{lease: l, stream: stream}
+	h.giveUp = time.AfterFunc(holdTime, func() { q.drop(h) })
+	q.ahead = h
+	q.signal() // a run may have begun to wait meanwhile
+}
+
+// takeHeld takes the lease that is held, nil when none is.
+func (q *Queue) takeHeld() *held {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := q.ahead
+	q.ahead = nil
+	if h != nil {
+		h.giveUp.Stop()
+	}
+	return h
+}
+
+// drop gives back a lease that was held for too long.
+func (q *Queue) drop(h *held) {
+	q.mu.Lock()
+	if q.ahead != h || q.closed {
+		q.mu.Unlock()
+		return
+	}
+	q.ahead = nil
+	q.done.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+		defer cancel()
+		_ = q.cfg.Sandbox.Release(ctx, h.lease.Generation)
+		q.signal()
+	})
+	q.mu.Unlock()
 }
 
 // enter puts a ticket at the end of its session's line and starts the dispatcher if none runs.

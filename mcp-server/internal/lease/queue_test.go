@@ -201,3 +201,114 @@ func TestRestart(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, s.Start)
 	acquire(t, q, "x")
 }
+
+// newAhead makes a queue on a sandbox that gives leases ahead.
+func newAhead(t *testing.T, slots int) (*lease.Queue, *peertest.Sandbox) {
+	t.Helper()
+	q, s := newQueue(t, slots, lease.Config{})
+	s.Ahead = true
+	return q, s
+}
+
+// leased waits until so many leases are held.
+func leased(t *testing.T, s *peertest.Sandbox, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); s.Leased() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d leases, want %d: %v", s.Leased(), n, s.Journal())
+		}
+	}
+}
+
+// TestAhead: after a run there is a lease for the next one, which then asks for none. The last slot is not held.
+func TestAhead(t *testing.T) {
+	q, s := newAhead(t, 2)
+	l := acquire(t, q, "x")
+	for range 20 {
+		for deadline := time.Now().Add(5 * time.Second); ; {
+			q.Release(l.Generation)
+			time.Sleep(time.Millisecond)
+			before := s.Journal()
+			l = acquire(t, q, "y")
+			if now := s.Journal(); len(now) == len(before) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("no lease was held: %v", s.Journal())
+			}
+		}
+		other := acquire(t, q, "z")
+		if other.Slot == l.Slot {
+			t.Fatalf("slot %d twice", l.Slot)
+		}
+		q.Release(other.Generation)
+		leased(t, s, 1)
+	}
+	q.Release(l.Generation)
+	leased(t, s, 1)
+	q.Close()
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases after Close", n)
+	}
+}
+
+// TestAheadRestart: a lease that is held is of no use on another connection, and is not used.
+func TestAheadRestart(t *testing.T) {
+	s := peertest.NewSandbox(t, 2)
+	s.Ahead = true
+	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	defer client.Close()
+	q := lease.New(lease.Config{Sandbox: client})
+	defer q.Close()
+	q.Release(acquire(t, q, "x").Generation)
+	for deadline := time.Now().Add(5 * time.Second); !slices.Contains(s.Journal(), "lease 2"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no lease is held")
+		}
+	}
+	s.Stop()
+	for client.Stream() != 0 { // it notices
+		time.Sleep(time.Millisecond)
+	}
+	s.Forget()
+	s.Start()
+	if l := acquire(t, q, "x"); !slices.Contains(s.Journal(), fmt.Sprint("lease ", l.Generation)) {
+		t.Errorf("lease %d is not of this sandbox: %v", l.Generation, s.Journal())
+	}
+}
+
+// TestAheadCrowd: many runs at once on few slots, each slot always with one run only, and no lease is left over.
+func TestAheadCrowd(t *testing.T) {
+	q, s := newAhead(t, 3)
+	var mu sync.Mutex
+	taken := map[any]bool{}
+	var done sync.WaitGroup
+	for n := range 12 {
+		done.Go(func() {
+			for range 50 {
+				l, _, err := q.Acquire(t.Context(), fmt.Sprint(n%4))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if taken[l.Slot] {
+					t.Errorf("slot %d has two runs", l.Slot)
+				}
+				taken[l.Slot] = true
+				mu.Unlock()
+				time.Sleep(100 * time.Microsecond)
+				mu.Lock()
+				taken[l.Slot] = false
+				mu.Unlock()
+				q.Release(l.Generation)
+			}
+		})
+	}
+	done.Wait()
+	leased(t, s, 1)
+	q.Close()
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases after Close", n)
+	}
+}

@@ -24,6 +24,8 @@ import (
 type Sandbox struct {
 	// Socket is where it listens.
 	Socket string
+	// Ahead gives leases ahead, where another slot stays free. Set it before the first lease.
+	Ahead bool
 	// Script is what a run does: it emits output and gives the exit. Set it before the first run; with SetScript where the
 	// client is another process.
 	Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
@@ -138,9 +140,18 @@ func (s *Sandbox) note(what string, generation uint64) {
 	s.journal = append(s.journal, what+" "+strconv.FormatUint(generation, 10))
 }
 
-func (s *Sandbox) acquire(w http.ResponseWriter, _ *http.Request) {
+func (s *Sandbox) acquire(w http.ResponseWriter, r *http.Request) {
+	var req runapi.LeaseRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		reply(w, http.StatusBadRequest, problem(err.Error()))
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if req.Ahead && (!s.Ahead || len(s.leases) >= s.slots-1) {
+		reply(w, http.StatusTooManyRequests, problem("no slot to hold"))
+		return
+	}
 	taken := map[slot.ID]bool{}
 	for _, id := range s.leases {
 		taken[id] = true

@@ -142,6 +142,91 @@ func TestLeases(t *testing.T) {
 	}
 }
 
+// A lease ahead costs no interpreter, follows the permissions, runs warm, and never takes the last slot.
+func TestLeaseAhead(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1})
+		ctx := context.Background()
+		code := "console.log(Deno.permissions.querySync({ name: 'net', host: 'a.example' }).state)"
+		run := func(l runapi.Lease) (string, runapi.Exit) {
+			t.Helper()
+			var out strings.Builder
+			exit, err := w.Client.Run(ctx, runapi.RunRequest{
+				Generation: l.Generation, Run: "a", Language: runapi.LanguageTypeScript, Code: code, Permissions: w.Hash, TimeoutMS: 10000,
+			}, func(e runapi.Event) { out.WriteString(e.Stdout) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out.String(), exit
+		}
+		stats := func(want runapi.Stats) {
+			t.Helper()
+			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				s, err := w.Client.Stats(ctx)
+				if err == nil && s.Leased == want.Leased && s.Ahead == want.Ahead && s.Warm == want.Warm {
+					return
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%+v %v, want %+v", s, err, want)
+				}
+			}
+		}
+		awaitWarm(t, w, 1)
+		first, err := w.Client.AcquireAhead(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stats(runapi.Stats{Ahead: 1, Warm: 1})
+		second, err := w.Client.AcquireAhead(ctx)
+		if err != nil || second.Slot == first.Slot {
+			t.Fatalf("%+v %v", second, err)
+		}
+		if l, err := w.Client.AcquireAhead(ctx); !errors.Is(err, runapi.ErrBusy) {
+			t.Fatalf("the last slot: %+v %v", l, err)
+		}
+		third, err := w.Client.Acquire(ctx)
+		if err != nil || third.Slot == first.Slot || third.Slot == second.Slot {
+			t.Fatalf("%+v %v", third, err)
+		}
+		for _, l := range []runapi.Lease{second, third} {
+			if err := w.Client.Release(ctx, l.Generation); err != nil {
+				t.Error(err)
+			}
+		}
+		stats(runapi.Stats{Ahead: 1, Warm: 1})
+
+		w.Allow(t, "a.example")
+		stats(runapi.Stats{Ahead: 1, Warm: 1})
+		if out, exit := run(first); out != "granted\n" || !exit.Warm {
+			t.Errorf("%q %+v", out, exit)
+		}
+		if err := w.Client.Release(ctx, first.Generation); err != nil {
+			t.Error(err)
+		}
+		// A lease on a seat where nothing waits: the next interpreter to be warm is its.
+		for range 2 {
+			l, err := w.Client.AcquireAhead(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stats(runapi.Stats{Ahead: 1, Warm: 1})
+			if _, exit := run(l); !exit.Warm {
+				t.Errorf("%+v", exit)
+			}
+			if err := w.Client.Release(ctx, l.Generation); err != nil {
+				t.Error(err)
+			}
+		}
+		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
+		if _, err := other.AcquireAhead(ctx); err != nil {
+			t.Error(err)
+		}
+		stats(runapi.Stats{Ahead: 1, Warm: 1})
+		_ = other.Close()
+		stats(runapi.Stats{Warm: 1})
+	})
+}
+
 // Permissions that change replace the waiting interpreters, and a lease of before still works with the new set.
 func TestPermissionsChange(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
@@ -11,25 +12,25 @@ import (
 )
 
 // Acquire implements runapi.Sandbox. A slot without a warm interpreter starts one right away, while the proxy still
-// learns of the lease.
-func (p *Pool) Acquire(owner context.Context) (runapi.Lease, error) {
+// learns of the lease; not for a lease ahead.
+func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.ca == "" {
 		return runapi.Lease{}, runapi.ErrUnready
 	}
 	s, isWarm := p.choose()
-	if s == nil {
+	if s == nil || r.Ahead && !p.another(s) {
 		return runapi.Lease{}, runapi.ErrBusy
 	}
 	g, err := p.cfg.Generations.Next()
 	if err != nil {
 		return runapi.Lease{}, err
 	}
-	if s.running == nil && !p.start(s) {
+	if s.running == nil && !r.Ahead && !p.start(s) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
 	}
-	s.lease, s.used = g, false
+	s.lease, s.used, s.ahead = g, false, r.Ahead
 	p.leases[g] = s
 	p.watchIdle(s)
 	s.unown = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
@@ -41,7 +42,7 @@ func (p *Pool) Acquire(owner context.Context) (runapi.Lease, error) {
 func (p *Pool) choose() (best *seat, isWarm bool) {
 	key, rank := p.key(), 0
 	for _, s := range p.seats {
-		if s.lease != 0 || s.quarantine || s.broken != nil {
+		if !s.vacant() {
 			continue
 		}
 		r := 4
@@ -62,10 +63,21 @@ func (p *Pool) choose() (best *seat, isWarm bool) {
 	return best, false
 }
 
+// vacant reports whether a lease can be had on the seat.
+func (s *seat) vacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
+
+// another reports whether a seat beside this one is vacant. p.mu is held.
+func (p *Pool) another(but *seat) bool {
+	return slices.ContainsFunc(p.seats, func(s *seat) bool { return s != but && s.vacant() })
+}
+
 // watchIdle ends the lease when nothing is asked of it for too long. p.mu is held.
 func (p *Pool) watchIdle(s *seat) {
-	g := s.lease
-	s.idle = time.AfterFunc(p.cfg.LeaseIdle, func() {
+	g, limit := s.lease, p.cfg.LeaseIdle
+	if s.ahead {
+		limit = aheadIdle
+	}
+	s.idle = time.AfterFunc(limit, func() {
 		p.mu.Lock()
 		busy := p.leases[g] != nil && s.cancel != nil // its run began at this very moment
 		p.mu.Unlock()
@@ -94,7 +106,7 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 		return
 	}
 	delete(p.leases, s.lease)
-	s.lease = 0
+	s.lease, s.ahead = 0, false
 	s.idle.Stop()
 	s.unown()
 	if s.cancel != nil {
@@ -210,7 +222,7 @@ func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.Ca
 		}
 		if w := s.warm; w != nil {
 			done := make(chan struct{})
-			s.warm, s.used, s.cancel, s.running = nil, true, cancel, done
+			s.warm, s.used, s.ahead, s.cancel, s.running = nil, true, false, cancel, done
 			s.idle.Stop()
 			p.runs++
 			if w.isUp() {

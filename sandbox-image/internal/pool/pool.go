@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,9 +50,11 @@ type Config struct {
 
 const (
 	defaultLeaseIdle = 30 * time.Second
-	quarantine       = time.Second
-	tick             = time.Second
-	maxBackoff       = 5 * time.Second
+	// aheadIdle is how long a lease ahead may be held. Who holds it gives it back sooner, or its connection ends.
+	aheadIdle  = time.Hour
+	quarantine = time.Second
+	tick       = time.Second
+	maxBackoff = 5 * time.Second
 )
 
 // Pool is the sandbox that runapi serves.
@@ -77,6 +80,7 @@ type Pool struct {
 type seat struct {
 	id         slot.ID
 	lease      uint64 // 0: free, or in quarantine
+	ahead      bool   // the lease is for a run that is not there yet
 	quarantine bool
 	broken     error // something of the slot could not be ended: it is never used again
 	used       bool  // the lease has had its run
@@ -169,6 +173,9 @@ func (p *Pool) Close() error {
 // key is what an interpreter must have been started with to be of use now.
 func (p *Pool) key() string { return p.set.Hash() + p.ca }
 
+// open reports whether interpreters may come and go in the seat.
+func (s *seat) open() bool { return s.lease == 0 || s.ahead }
+
 // refill replaces interpreters that are of no use, and starts new ones until enough wait. p.mu is held.
 func (p *Pool) refill() {
 	if p.closed {
@@ -177,22 +184,35 @@ func (p *Pool) refill() {
 	key := p.key()
 	waiting := 0
 	for _, s := range p.seats {
-		if s.warm != nil && s.lease == 0 && (s.warm.key != key || p.ca == "") {
+		if s.warm != nil && s.open() && (s.warm.key != key || p.ca == "") {
 			p.discard(s)
 		}
-		if s.warm != nil && s.warm.started && s.lease == 0 {
+		if s.warm != nil && s.warm.started && s.open() {
 			waiting++
 		}
 	}
 	if p.ca == "" || time.Now().Before(p.retryAt) {
 		return
 	}
-	// Every free slot has its process prepared, and as many as are to be warm have it started.
-	for _, s := range p.seats {
-		if s.lease != 0 || s.broken != nil || s.quarantine || s.running != nil {
+	// Every free slot has its process prepared, and as many as are to be warm have it started, those first that the next
+	// runs will get.
+	seats := slices.Clone(p.seats)
+	slices.SortStableFunc(seats, func(a, b *seat) int {
+		if a.ahead == b.ahead {
+			return 0
+		}
+		if a.ahead {
+			return -1
+		}
+		return 1
+	})
+	for _, s := range seats {
+		if !s.open() || s.broken != nil || s.quarantine || s.running != nil && !s.ahead {
 			continue
 		}
 		switch {
+		case s.running != nil: // one that is of no use is ending there; the next one is this seat's
+			waiting++
 		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
 			if !p.start(s) {
 				return
@@ -334,7 +354,7 @@ func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	}
 	s.running, s.cancel = nil, nil
 	close(done)
-	if s.lease != 0 && !s.used && s.broken == nil && !p.closed {
+	if !s.open() && !s.used && s.broken == nil && !p.closed {
 		p.start(s) // it was leased while the last one ended
 		return
 	}
@@ -385,14 +405,20 @@ func (p *Pool) Stats() runapi.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := runapi.Stats{
-		Slots: len(p.seats), Leased: len(p.leases), Runs: p.runs, WarmRuns: p.warmRuns,
+		Slots: len(p.seats), Runs: p.runs, WarmRuns: p.warmRuns,
 		Generation: p.cfg.Generations.Last(),
 	}
 	for _, s := range p.seats {
 		if s.quarantine || s.broken != nil {
 			st.Quarantined++
 		}
-		if s.lease == 0 && s.ready(p.key()) {
+		switch {
+		case s.ahead:
+			st.Ahead++
+		case s.lease != 0:
+			st.Leased++
+		}
+		if s.open() && s.ready(p.key()) {
 			st.Warm++
 		}
 	}
