@@ -174,11 +174,11 @@ func (s *system) sound(t *testing.T, victim string, at point, mark string, a ans
 	t.Logf("the caller got: %v %q %q", a.err, a.Out, a.Notes)
 	switch {
 	case victim == server && a.err != nil:
-	case victim == server && at.step != release:
+	case victim == server && !at.late():
 		t.Errorf("an answer from a mcp-server that was killed before it gave one: %+v", a.Result)
 	case a.err != nil:
 		t.Errorf("no answer: %v", a.err)
-	case a.IsError && at.step == release:
+	case a.IsError && at.late():
 		t.Errorf("an error, although only the slot was not free yet: %q %q", a.Out, a.Notes)
 	case a.IsError:
 		if text := strings.ToLower(a.Out + a.Notes); !strings.Contains(text, "again") {
@@ -224,9 +224,13 @@ func (s *system) crash(t *testing.T, victim string, at point) {
 	tag := fmt.Sprintf("%d", time.Now().UnixNano())
 	mark := "first-" + tag
 	during := at == point{run, true}
+	if at.step == lease || at.step == ahead { // a new mcp-server holds none
+		s.kill(server)
+		s.start(server)
+	}
 	stopped := s.stopAt(at)
 	caller := s.call(t.Context(), persistent(mark, during), "strict")
-	if at.step == release { // the answer does not wait for it
+	if at.late() {
 		s.reach(t, stopped, nil)
 	} else {
 		s.reach(t, stopped, caller)

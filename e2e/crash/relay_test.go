@@ -14,23 +14,25 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// step is one of the five messages of mcp-server that make up a call of execute_code.
+// step is one of the messages of mcp-server that make up a call of execute_code.
 type step string
 
 const (
-	lease      step = "lease"      // POST /v1/leases to sandboxd
+	lease      step = "lease"      // POST /v1/leases to sandboxd, unless one is held from ahead
 	register   step = "register"   // PUT /v1/slots/N to the proxy
 	run        step = "run"        // POST /v1/runs to sandboxd
 	unregister step = "unregister" // DELETE /v1/slots/N to the proxy
 	release    step = "release"    // DELETE /v1/leases/G to sandboxd
+	ahead      step = "ahead"      // POST /v1/leases to sandboxd, for the next call
 )
 
-var steps = []step{lease, register, run, unregister, release}
+var steps = []step{lease, register, run, unregister, release, ahead}
 
 // stepOf is the step that a request takes; empty for any other request.
-func stepOf(r *http.Request) step {
+func stepOf(r *http.Request, body []byte) step {
 	for _, s := range []struct {
 		method, path string
 		step         step
@@ -38,9 +40,14 @@ func stepOf(r *http.Request) step {
 		{"POST", "/v1/leases", lease}, {"PUT", "/v1/slots/", register}, {"POST", "/v1/runs", run},
 		{"DELETE", "/v1/slots/", unregister}, {"DELETE", "/v1/leases/", release},
 	} {
-		if r.Method == s.method && strings.HasPrefix(r.URL.Path, s.path) {
-			return s.step
+		if r.Method != s.method || !strings.HasPrefix(r.URL.Path, s.path) {
+			continue
 		}
+		var asked runapi.LeaseRequest
+		if s.step == lease && json.Unmarshal(body, &asked) == nil && asked.Ahead {
+			return ahead
+		}
+		return s.step
 	}
 	return ""
 }
@@ -58,6 +65,9 @@ func (p point) String() string {
 	}
 	return "before " + string(p.step)
 }
+
+// late reports whether the answer to the caller does not wait for the step.
+func (p point) late() bool { return p.step == release || p.step == ahead }
 
 // stop holds one message at a point until it is let go.
 type stop struct {
@@ -193,11 +203,11 @@ func (r *relay) close() {
 
 // pass carries one message.
 func (r *relay) pass(life context.Context, w http.ResponseWriter, req *http.Request) {
-	s := stepOf(req)
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	s := stepOf(req, body)
 	held := r.watch.hold(point{s, false})
 	if life.Err() != nil {
 		panic(http.ErrAbortHandler)
