@@ -26,6 +26,9 @@ const (
 // hung up is one.
 func Hand(conn *net.UnixConn, in, out *os.File) error {
 	defer conn.Close()
+	if !isPipe(in) || !isPipe(out) {
+		return errNoPipes
+	}
 	// Fd would make the pipes block, for sandboxd too.
 	rights, err := controls(in, out, func(in, out int) []byte { return unix.UnixRights(in, out) })
 	if err != nil {
@@ -39,6 +42,14 @@ func Hand(conn *net.UnixConn, in, out *os.File) error {
 		return errors.New("sandboxd closed the connection")
 	}
 	return nil
+}
+
+// errNoPipes: what is not a pipe, such as a terminal, others use in ways that reading it here would disturb.
+var errNoPipes = errors.New("attach: standard input and output must be pipes")
+
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode().Type()&(fs.ModeNamedPipe|fs.ModeSocket) != 0
 }
 
 // controls calls f with the descriptors of two files.
@@ -115,8 +126,8 @@ func (s *stream) receive() {
 		err = errors.New("attach: want two pipes")
 	}
 	for _, f := range files {
-		if info, e := f.Stat(); err == nil && (e != nil || info.Mode().Type()&(fs.ModeNamedPipe|fs.ModeSocket) == 0) {
-			err = errors.New("attach: standard input and output must be pipes")
+		if err == nil && !isPipe(f) {
+			err = errNoPipes
 		}
 	}
 	if err != nil {

@@ -184,6 +184,10 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
+	far, _ := pair(t)
+	if err := Hand(far, file, w); !errors.Is(err, errNoPipes) {
+		t.Errorf("handing a file over: %v", err)
+	}
 	_ = w.Close()
 	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a refused descriptor is still open: %v", err)
