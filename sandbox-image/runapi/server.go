@@ -211,11 +211,11 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	}
 	out := &eventStream{w: w, ctl: http.NewResponseController(w), enc: json.NewEncoder(w)}
 	out.enc.SetEscapeHTML(false)
+	defer out.close()
 	exit, err := s.cfg.Sandbox.Run(r.Context(), req, out)
 	if err == nil {
 		err = out.Send(Event{Exit: &exit})
 	}
-	out.close()
 	if err == nil {
 		return
 	}
