@@ -10,6 +10,7 @@ require (
 	github.com/andybalholm/brotli v1.2.7
 	github.com/codeforge-mcp/codeforge/catalog v0.0.0
 	github.com/codeforge-mcp/codeforge/proxy v0.0.0-00010101000000-000000000000
+	github.com/codeforge-mcp/codeforge/sandbox-image v0.0.0-00010101000000-000000000000
 	github.com/coder/websocket v1.8.15
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.3
