@@ -28,6 +28,8 @@ type Config struct {
 	// Poll is how often a slot is asked for while runs wait and nothing was released here, since a slot may also be freed
 	// by sandboxd itself. Zero means 100 ms.
 	Poll time.Duration
+	// Hold is how long a lease is held for a run that does not come. Zero means 15 min.
+	Hold time.Duration
 }
 
 // BusyError says that no slot could be had.
@@ -50,9 +52,6 @@ const answerTime = 10 * time.Second
 
 // retryPause is between two tries to reach sandboxd.
 const retryPause = 200 * time.Millisecond
-
-// holdTime is how long a lease is held for a run that does not come.
-const holdTime = 15 * time.Minute
 
 // errClosed is what waiting runs get when the queue closes.
 var errClosed = errors.New("the server is stopping")
@@ -114,6 +113,9 @@ func New(cfg Config) *Queue {
 	}
 	if cfg.Poll == 0 {
 		cfg.Poll = 100 * time.Millisecond
+	}
+	if cfg.Hold == 0 {
+		cfg.Hold = 15 * time.Minute
 	}
 	return &Queue{cfg: cfg, lines: map[string]*line{}, released: make(chan struct{}, 1), stop: make(chan struct{})}
 }
@@ -222,12 +224,16 @@ func (q *Queue) Release(generation uint64) {
 }
 
 func (q *Queue) release(generation uint64) {
+	q.giveBack(generation)
+	q.look()
+}
+
+func (q *Queue) giveBack(generation uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	// An error here means that the lease is gone already or that sandboxd is: it frees the slot by itself then.
 	_ = q.cfg.Sandbox.Release(ctx, generation)
 	q.signal()
-	q.look(ctx)
 }
 
 // signal says that a slot may be free.
@@ -239,7 +245,7 @@ func (q *Queue) signal() {
 }
 
 // look takes a lease for the next run, unless runs wait.
-func (q *Queue) look(ctx context.Context) {
+func (q *Queue) look() {
 	q.mu.Lock()
 	if q.closed || q.waiting > 0 || q.ahead != nil || q.looking {
 		q.mu.Unlock()
@@ -247,6 +253,8 @@ func (q *Queue) look(ctx context.Context) {
 	}
 	q.looking = true
 	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
 	stream := q.cfg.Sandbox.Stream()
 	l, err := q.cfg.Sandbox.AcquireAhead(ctx)
 	q.mu.Lock()
@@ -256,7 +264,7 @@ func (q *Queue) look(ctx context.Context) {
 		return
 	}
 	h := &held{lease: l, stream: stream}
-	h.giveUp = time.AfterFunc(holdTime, func() { q.drop(h) })
+	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.drop(h) })
 	q.ahead = h
 	q.signal() // a run may have begun to wait meanwhile
 }
@@ -276,18 +284,12 @@ func (q *Queue) takeHeld() *held {
 // drop gives back a lease that was held for too long.
 func (q *Queue) drop(h *held) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.ahead != h || q.closed {
-		q.mu.Unlock()
 		return
 	}
 	q.ahead = nil
-	q.done.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-		defer cancel()
-		_ = q.cfg.Sandbox.Release(ctx, h.lease.Generation)
-		q.signal()
-	})
-	q.mu.Unlock()
+	q.done.Go(func() { q.giveBack(h.lease.Generation) })
 }
 
 // enter puts a ticket at the end of its session's line and starts the dispatcher if none runs.

@@ -277,6 +277,25 @@ func TestAheadRestart(t *testing.T) {
 	}
 }
 
+// TestAheadGivenBack: a lease for a run that does not come is given back, and none is taken in its place.
+func TestAheadGivenBack(t *testing.T) {
+	q, s := newQueue(t, 2, lease.Config{Hold: 50 * time.Millisecond})
+	s.Ahead = true
+	q.Release(acquire(t, q, "x").Generation)
+	for deadline := time.Now().Add(5 * time.Second); !slices.Contains(s.Journal(), "release 2"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is still held: %v", s.Journal())
+		}
+	}
+	time.Sleep(20 * time.Millisecond)
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases: %v", n, s.Journal())
+	}
+	if l := acquire(t, q, "x"); l.Generation != 3 {
+		t.Errorf("lease %+v, want a new one", l)
+	}
+}
+
 // TestAheadCrowd: many runs at once on few slots, each slot always with one run only, and no lease is left over.
 func TestAheadCrowd(t *testing.T) {
 	q, s := newAhead(t, 3)
