@@ -114,19 +114,25 @@ func (p *Interpreter) Ended() <-chan struct{} { return p.inmate.Done() }
 // Kill ends the interpreter.
 func (p *Interpreter) Kill() { p.inmate.Kill() }
 
-// Close kills the interpreter, waits for its end, and removes its private files. The error is of something that could
-// not be ended: the slot must not be used again.
-func (p *Interpreter) Close() error {
+// End kills the interpreter and waits until nothing of it is alive. The error is of something that could not be ended:
+// the slot must not be used again.
+func (p *Interpreter) End() error {
 	p.inmate.Kill()
 	<-p.inmate.Done()
 	<-p.up
+	return p.inmate.Status().Leftover
+}
+
+// Close ends the interpreter as End does, and removes its private files. After an error the slot must not be used again.
+func (p *Interpreter) Close() error {
+	ended := p.End()
 	var err error
 	p.cleanup.Do(func() {
 		closeAll([]*os.File{p.in, p.out, p.err})
 		p.start.Do(func() { _ = p.gate.Close() })
 		err = p.inmate.Remove()
 	})
-	return errors.Join(p.inmate.Status().Leftover, err)
+	return errors.Join(ended, err)
 }
 
 // ErrNotSent says that the interpreter ended before it got the code: another one may be tried.

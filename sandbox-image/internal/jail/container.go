@@ -185,15 +185,15 @@ func (c *Container) forget(pid int) {
 	delete(c.roots, pid)
 }
 
-// others gives a test for the interpreters of other slots than id, which a look for id's processes need not look at. No
-// other process can have their numbers before we have waited for them.
+// others gives a test for the interpreters of other slots than id, and sandboxd itself, which a look for id's processes
+// need not look at. No other process can have their numbers before we have waited for them.
 func (c *Container) others(id slot.ID) func(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	roots := maps.Clone(c.roots)
+	roots, self := maps.Clone(c.roots), os.Getpid()
 	return func(pid int) bool {
 		of, ours := roots[pid]
-		return ours && of != id
+		return ours && of != id || pid == self
 	}
 }
 
@@ -243,7 +243,7 @@ func (c *Container) sweep(id slot.ID) error {
 			return err
 		}
 		if none {
-			return c.reapAdopted(id)
+			return nil
 		}
 		// As the user itself kill(-1) ends all of them at once: signals sent one by one lose against a fork bomb. What
 		// it ends may also end it first.
@@ -253,46 +253,33 @@ func (c *Container) sweep(id slot.ID) error {
 }
 
 // empty reports whether the slot's user has no process. A look at /proc takes time, in which a process can start
-// another one where the look has been already, and end: so it counts only if none was started meanwhile.
+// another one where the look has been already, and end: so it counts only if none was started meanwhile. The dead ones
+// it finds then are process 1's, as all that could be their parents have ended: it waits for them.
 func (c *Container) empty(id slot.ID) (bool, error) {
 	for range 3 {
 		before, err := proc.LastPID()
 		if err != nil {
 			return false, err
 		}
-		pids, err := proc.OfUser(id.UID(), c.others(id))
+		alive, dead, err := proc.OfUser(id.UID(), c.others(id))
 		if err != nil {
 			return false, err
 		}
-		if len(pids) > 0 {
+		if len(alive) > 0 {
 			return false, nil
 		}
 		after, err := proc.LastPID()
-		if err != nil || before == after {
-			return err == nil, err
+		if err != nil {
+			return false, err
+		}
+		if before == after {
+			for _, pid := range dead {
+				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			}
+			return true, nil
 		}
 	}
 	return false, nil
-}
-
-// reapAdopted waits for the dead processes of the slot's user that process 1 was given when their parents died. Those
-// it started itself have been waited for already.
-func (c *Container) reapAdopted(id slot.ID) error {
-	pids, err := proc.Children(os.Getpid())
-	if err != nil {
-		return err
-	}
-	known := c.others(id)
-	for _, pid := range pids {
-		if known(pid) {
-			continue
-		}
-		s, err := proc.ReadStatus(pid)
-		if err == nil && s.UID[0] == id.UID() && !s.Alive() {
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-		}
-	}
-	return nil
 }
 
 func (t *tenant) Main() int             { return t.main }
@@ -322,12 +309,12 @@ func (t *tenant) Check() error {
 	if s.Seccomp != 2 {
 		return errors.New("no seccomp filter is loaded")
 	}
-	pids, err := proc.OfUser(t.slot.UID(), t.jail.others(t.slot))
+	alive, _, err := proc.OfUser(t.slot.UID(), t.jail.others(t.slot))
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(pids, []int{pid}) {
-		return fmt.Errorf("user %d has the processes %v, want only the interpreter %d", t.slot.UID(), pids, pid)
+	if !slices.Equal(alive, []int{pid}) {
+		return fmt.Errorf("user %d has the processes %v, want only the interpreter %d", t.slot.UID(), alive, pid)
 	}
 	t.main = pid
 	return nil

@@ -235,7 +235,7 @@ func TestNothingIsLeft(t *testing.T) {
 					said, _ := io.ReadAll(ends[4])
 					t.Fatalf("%v: %s", err, said)
 				}
-				alive, err := proc.OfUser(testSlot.UID(), nobody)
+				alive, _, err := proc.OfUser(testSlot.UID(), nobody)
 				if err != nil || len(alive) < children && what != "bomb" && what != "exits" {
 					t.Fatalf("only %v are alive %v", alive, err)
 				}
@@ -254,7 +254,7 @@ func TestNothingIsLeft(t *testing.T) {
 					t.Error(left)
 				}
 				for range 20 { // one look can miss what runs away
-					alive, err = proc.OfUser(testSlot.UID(), nobody)
+					alive, _, err = proc.OfUser(testSlot.UID(), nobody)
 					if err != nil || len(alive) > 0 {
 						t.Fatalf("alive: %v %v", alive, err)
 					}

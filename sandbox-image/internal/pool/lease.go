@@ -170,7 +170,8 @@ func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) 
 // maxTries is how many interpreters a run is given to when they end before they get it.
 const maxTries = 3
 
-// try runs the code in the slot's interpreter.
+// try runs the code in the slot's interpreter. When it returns nothing of the run is alive; its private files are removed
+// while the answer is on its way, and the slot is taken until then.
 func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
 	s, w, done, err := p.begin(ctx, r, cancel)
 	if err != nil {
@@ -184,19 +185,31 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 		Watch: added.Check,
 	})
 	exit.Warm = isWarm
-	closed := w.Close()
+	ended := w.End()
+	if err == nil {
+		err = ended
+	}
 	if e := added.End(); e != nil {
 		p.cfg.Log.Warn("what a run left could not all be removed", "run", r.Run, "error", e)
 	}
+	remove := func() {
+		err := w.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.vacate(s, done, err)
+	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if s.lease == r.Generation {
 		s.used = !errors.Is(err, interp.ErrNotSent)
 		p.watchIdle(s)
 	}
-	p.vacate(s, done, closed)
-	if err == nil {
-		err = closed
+	closed := p.closed
+	if !closed {
+		p.work.Go(remove)
+	}
+	p.mu.Unlock()
+	if closed { // Close may have waited for the pool's goroutines already
+		remove()
 	}
 	return exit, err
 }

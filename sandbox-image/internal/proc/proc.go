@@ -182,14 +182,13 @@ func All() ([]int, error) {
 	return pids, nil
 }
 
-// OfUser lists the processes alive with this real, effective or saved uid, but for those known to be another's: a look at
-// one costs some fifty microseconds.
-func OfUser(uid int, known func(pid int) bool) ([]int, error) {
+// OfUser lists the processes with this real, effective or saved uid, those alive and those that only have to be waited
+// for. It leaves out those known to be another's: a look at one costs some fifty microseconds.
+func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 	pids, err := All()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []int
 	for _, pid := range pids {
 		if known(pid) {
 			continue
@@ -198,14 +197,17 @@ func OfUser(uid int, known func(pid int) bool) ([]int, error) {
 		if gone(err) {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		if (s.UID[0] == uid || s.UID[1] == uid || s.UID[2] == uid) && s.Alive() {
-			found = append(found, pid)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case s.UID[0] != uid && s.UID[1] != uid && s.UID[2] != uid:
+		case s.Alive():
+			alive = append(alive, pid)
+		default:
+			dead = append(dead, pid)
 		}
 	}
-	return found, nil
+	return alive, dead, nil
 }
 
 // exiting is PF_EXITING among a process's flags (include/linux/sched.h).
