@@ -416,6 +416,7 @@ func TestWhoMayConnect(t *testing.T) {
 		cmd, client, said := attachAs(t, w, uid)
 		if _, err := client.Health(context.Background()); err == nil {
 			t.Errorf("user %d may connect", uid)
+			_ = cmd.Process.Kill()
 		}
 		_ = cmd.Wait()
 		if !strings.Contains(said.String(), "permission denied") {
@@ -429,6 +430,7 @@ func TestWhoMayConnect(t *testing.T) {
 	cmd, client, _ := attachAs(t, w, 20000)
 	if _, err := client.Health(context.Background()); err == nil {
 		t.Error("user 20000 may connect")
+		_ = cmd.Process.Kill()
 	}
 	_ = cmd.Wait()
 	if !strings.Contains(w.Log(), "user 20000 may not connect") {
