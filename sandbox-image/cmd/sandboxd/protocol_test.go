@@ -142,6 +142,19 @@ func TestLeases(t *testing.T) {
 	}
 }
 
+// Where no interpreter is kept warm, a lease ahead is refused: a run that asks for its lease itself starts one sooner.
+func TestNoLeaseAhead(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 3})
+		if l, err := w.Client.AcquireAhead(context.Background()); !errors.Is(err, runapi.ErrBusy) {
+			t.Errorf("%+v %v", l, err)
+		}
+		if _, err := w.Client.Acquire(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A lease ahead costs no interpreter, follows the permissions, runs warm, and never takes the last slot.
 func TestLeaseAhead(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {

@@ -211,12 +211,8 @@ func (b *boxed) checkNamespaces(pid int) error {
 	if ns != b.jail.netns[b.slot] && !disarm.Off("netns") {
 		return fmt.Errorf("the network namespace is %d, want slot %d's %d", ns, b.slot, b.jail.netns[b.slot])
 	}
-	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
+	for kind, ours := range b.jail.ours {
 		inside, err := proc.Namespace(pid, kind)
-		if err != nil {
-			return err
-		}
-		ours, err := proc.Namespace(os.Getpid(), kind)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
@@ -42,6 +43,7 @@ type EmbeddedConfig struct {
 type Embedded struct {
 	cfg   EmbeddedConfig
 	netns map[slot.ID]uint64 // inodes
+	ours  map[string]uint64  // sandboxd's own namespaces, by kind: no sandbox may be in one
 	libs  []library
 	stage *os.File // the mount namespace with what sandboxes are made of
 	// ownUIDs: this process may become the slots' users. An ordinary user's slots share the user's uid.
@@ -55,7 +57,14 @@ const resolvConf = "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n"
 
 // NewEmbedded prepares the jail.
 func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
-	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}}
+	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}}
+	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
+		ns, err := proc.Namespace(os.Getpid(), kind)
+		if err != nil {
+			return nil, err
+		}
+		e.ours[kind] = ns
+	}
 	own, err := netnsInode("/proc/self/ns/net")
 	if err != nil {
 		return nil, err

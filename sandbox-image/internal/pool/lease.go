@@ -12,7 +12,7 @@ import (
 )
 
 // Acquire implements runapi.Sandbox. A slot without a warm interpreter starts one right away, while the proxy still
-// learns of the lease; not for a lease ahead.
+// learns of the lease; not for a lease ahead, which therefore is no gain where none are kept warm, and refused.
 func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -20,7 +20,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 		return runapi.Lease{}, runapi.ErrUnready
 	}
 	s, isWarm := p.choose()
-	if s == nil || r.Ahead && !p.another(s) {
+	if s == nil || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
 	}
 	g, err := p.cfg.Generations.Next()
@@ -167,6 +167,9 @@ func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) 
 	}
 }
 
+// answerPause is how long what is to be done after a run waits, so that its answer leaves first.
+const answerPause = time.Millisecond
+
 // maxTries is how many interpreters a run is given to when they end before they get it.
 const maxTries = 3
 
@@ -192,7 +195,8 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 	if e := added.End(); e != nil {
 		p.cfg.Log.Warn("what a run left could not all be removed", "run", r.Run, "error", e)
 	}
-	remove := func() {
+	remove := func(after time.Duration) {
+		time.Sleep(after)
 		err := w.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -205,11 +209,11 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 	}
 	closed := p.closed
 	if !closed {
-		p.work.Go(remove)
+		p.work.Go(func() { remove(answerPause) })
 	}
 	p.mu.Unlock()
 	if closed { // Close may have waited for the pool's goroutines already
-		remove()
+		remove(0)
 	}
 	return exit, err
 }

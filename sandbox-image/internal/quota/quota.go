@@ -94,8 +94,8 @@ func (m *Meter) Begin(id slot.ID) *Run {
 	m.busy[id] = true
 	m.mu.Unlock()
 	r := &Run{meter: m, slot: id, since: fileTime()}
-	for _, root := range m.roots {
-		r.before = append(r.before, look(root).used)
+	for i := range m.cfg.Dirs {
+		r.before = append(r.before, m.cfg.Dirs[i].look().used)
 	}
 	return r
 }
@@ -173,15 +173,10 @@ type fill struct {
 	own bool
 }
 
-// look tells how full the file system of a directory is. The zero fill is that of one that cannot be told.
-func look(root *os.Root) fill {
-	dir, err := root.Open(".")
-	if err != nil {
-		return fill{}
-	}
-	defer dir.Close()
+// look tells how full the directory's file system is. The zero fill is that of one that cannot be told.
+func (d *Dir) look() fill {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
+	if err := unix.Statfs(d.Path, &st); err != nil {
 		return fill{}
 	}
 	return fill{
@@ -193,7 +188,8 @@ func look(root *os.Root) fill {
 
 // quiet reports that a directory cannot have grown beyond a bound, without looking at its files.
 func (r *Run) quiet(i int) bool {
-	now, d := look(r.meter.roots[i]), r.meter.cfg.Dirs[i]
+	d := &r.meter.cfg.Dirs[i]
+	now := d.look()
 	return now.own && now.used.bytes-r.before[i].bytes <= d.Bytes && now.used.files-r.before[i].files <= d.Files
 }
 

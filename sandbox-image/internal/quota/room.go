@@ -87,7 +87,7 @@ func (m *Meter) makeRoom(i int) {
 
 // crowded reports whether more than half of a directory's room is taken.
 func (m *Meter) crowded(i int) bool {
-	f := look(m.roots[i])
+	f := m.cfg.Dirs[i].look()
 	return f.own && (2*f.used.bytes > f.total.bytes || 2*f.used.files > f.total.files)
 }
 
