@@ -57,6 +57,7 @@ var programs = []struct{ name, code string }{
 	{"cwd", "console.log(Deno.cwd(), Deno.args, Deno.version.deno);\n"},
 	{"wasm", "const m = new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));\nconsole.log(m instanceof WebAssembly.Module);\n"},
 	{"recursion", "function f(n: number): number { return 1 + f(n + 1); }\ntry { f(0); } catch (e) { console.log(e.name); }\n"},
+	{"globals", "const all = (o: object) => Reflect.ownKeys(o).map((k) => {\n  const d = Object.getOwnPropertyDescriptor(o, k)!;\n  return [k, d.writable, d.enumerable, d.configurable, typeof d.value, typeof d.get, typeof d.set].map(String).join();\n});\nconsole.log(all(globalThis), all(Deno), performance.getEntries());\n"},
 	{"memory usage", "console.log(Deno.memoryUsage().rss > 1e6);\n"},
 	{"signal listener", "Deno.addSignalListener('SIGUSR1', () => {});\nconsole.log('listening');\nDeno.exit(0);\n"},
 	{"abort in handler", "addEventListener('unload', () => console.log('unload'));\nconsole.log('x');\n"},
@@ -106,22 +107,57 @@ func TestSameAsBareDeno(t *testing.T) {
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				r := w.Run(t, p.code, 20*time.Second)
 				same := strings.NewReplacer("file://"+dir+"/", "FILE/", dir+"/", "FILE/")
-				ours := strings.NewReplacer("file://"+codeDir(m, r)+"/", "FILE/", codeDir(m, r)+"/", "FILE/")
-				if got, want := ours.Replace(r.Stdout), same.Replace(out.String()); got != want {
-					t.Errorf("stdout:\n%s\nbare Deno:\n%s", got, want)
-				}
-				if got, want := ours.Replace(r.Stderr), same.Replace(errs.String()); got != want {
-					t.Errorf("stderr:\n%s\nbare Deno:\n%s", got, want)
-				}
-				if r.Exit.Code != code || r.Exit.Reason != runapi.Exited || r.Exit.Detail != "" {
-					t.Errorf("exit %+v, bare Deno %d", r.Exit, code)
-				}
-				if strings.Contains(r.Stdout+r.Stderr, "warm.ts") {
-					t.Error("warm.ts shows")
+				for _, loaded := range []bool{false, true} {
+					if loaded {
+						time.Sleep(150 * time.Millisecond)
+					}
+					r := w.Run(t, p.code, 20*time.Second)
+					ours := strings.NewReplacer("file://"+codeDir(m, r)+"/", "FILE/", codeDir(m, r)+"/", "FILE/")
+					if got, want := ours.Replace(r.Stdout), same.Replace(out.String()); got != want {
+						t.Errorf("stdout:\n%s\nbare Deno:\n%s", got, want)
+					}
+					if got, want := ours.Replace(r.Stderr), same.Replace(errs.String()); got != want {
+						t.Errorf("stderr:\n%s\nbare Deno:\n%s", got, want)
+					}
+					if r.Exit.Code != code || r.Exit.Reason != runapi.Exited || r.Exit.Detail != "" {
+						t.Errorf("exit %+v, bare Deno %d", r.Exit, code)
+					}
+					if strings.Contains(r.Stdout+r.Stderr, "warm.ts") {
+						t.Error("warm.ts shows")
+					}
 				}
 			})
+		}
+	})
+}
+
+// An interpreter that waits has loaded what fetch needs; one that there is code for already does not take the time.
+func TestLoadedAhead(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		heap := func(w *rig.World) int {
+			t.Helper()
+			r := w.Run(t, "console.log(Deno.memoryUsage().heapUsed)", 20*time.Second)
+			n, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
+			if err != nil {
+				t.Fatalf("%+v", r)
+			}
+			return n
+		}
+		const loads = 500 << 10 // bytes; it is 1.1 MB, and always the same
+		cold, warm := rig.Start(t, rig.Options{Mode: m, Slots: 1}), rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+		least := heap(cold)
+		for deadline := time.Now().Add(10 * time.Second); heap(warm) < least+loads; {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing was loaded")
+			}
+			awaitWarm(t, warm, 1)
+			time.Sleep(200 * time.Millisecond)
+		}
+		for range 5 {
+			if n := heap(cold); n > least+loads {
+				t.Errorf("a run that waited for its interpreter has %d bytes in use, one before it %d", n, least)
+			}
 		}
 	})
 }

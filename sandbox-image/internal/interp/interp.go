@@ -33,6 +33,9 @@ type Interpreter struct {
 	up      chan struct{} // closed when it waits for code, or has failed
 	failure error         // valid after up
 	cleanup sync.Once
+
+	mu     sync.Mutex
+	wanted bool // there is code for it
 }
 
 // Prepare shuts a process into the seat that becomes the interpreter at Start. It does not wait until that is done.
@@ -89,6 +92,21 @@ func (p *Interpreter) awaitUp() {
 	if err != nil {
 		p.inmate.Kill()
 		p.failure = fmt.Errorf("starting an interpreter: %w%s", err, p.complaint())
+		return
+	}
+	time.AfterFunc(loadPause, p.load)
+}
+
+// loadPause is how long an interpreter that is up only waits: the processors may still be busy with the run that it
+// replaces, or have one for it.
+const loadPause = 30 * time.Millisecond
+
+// load has the interpreter load what most code needs, unless there is code for it.
+func (p *Interpreter) load() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted {
+		_, _ = p.in.Write([]byte{runner.LoadByte}) // an error means that it has ended
 	}
 }
 
@@ -140,6 +158,9 @@ var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
 // send hands over the code.
 func (p *Interpreter) send(ctx context.Context, code []byte) error {
+	p.mu.Lock()
+	p.wanted = true
+	p.mu.Unlock()
 	select {
 	case <-p.up:
 	case <-ctx.Done():
