@@ -29,6 +29,9 @@ func Install() (inside string, err error) {
 	if err := checkRoute(inside); err != nil {
 		return "", err
 	}
+	if err := acknowledge(inside); err != nil {
+		return "", err
+	}
 	if err := apply(iptables.ProtocolIPv4, Plan4(inside)); err != nil {
 		return "", fmt.Errorf("setting up the firewall: %w", err)
 	}
@@ -83,6 +86,26 @@ func checkRoute(inside string) error {
 	}
 	if !found {
 		return errors.New("there is no default route: the proxy needs a second network that leads out")
+	}
+	return nil
+}
+
+// acknowledge has what comes from the sandbox acknowledged at once. Deno leaves Nagle's algorithm on: its next small frame
+// waits for the acknowledgement of the one before, which the kernel would otherwise put off for 40 ms.
+func acknowledge(inside string) error {
+	link, err := netlink.LinkByName(inside)
+	if err != nil {
+		return fmt.Errorf("looking at %s: %w", inside, err)
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("listing the routes of %s: %w", inside, err)
+	}
+	for _, r := range routes {
+		r.QuickACK = 1
+		if err := netlink.RouteReplace(&r); err != nil {
+			return fmt.Errorf("changing the route to %s: %w", r.Dst, err)
+		}
 	}
 	return nil
 }

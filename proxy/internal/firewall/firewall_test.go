@@ -115,6 +115,13 @@ func TestInstall(t *testing.T) {
 	if inside != "in0" {
 		t.Errorf("the inside is %q", inside)
 	}
+	in, err := netlink.LinkByName("in0")
+	must(t, err)
+	routes, err := netlink.RouteList(in, netlink.FAMILY_V4)
+	must(t, err)
+	if len(routes) != 1 || routes[0].Dst.String() != "10.77.0.0/24" || routes[0].QuickACK != 1 || routes[0].Scope != netlink.SCOPE_LINK {
+		t.Errorf("routes into the sandbox's network: %v", routes)
+	}
 	nat, filter := rules(t, "nat"), rules(t, "filter")
 	for _, want := range []string{"--dport 443 -j REDIRECT --to-ports 8443", "--dport 80 -j REDIRECT --to-ports 8080"} {
 		if !strings.Contains(nat, want) {

@@ -1,0 +1,43 @@
+package slotnet
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// TestRoute: every address is local in a slot, and what comes is acknowledged at once.
+func TestRoute(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+			t.Fatal("needs root for a network namespace")
+		}
+		t.Skip("needs root for a network namespace")
+	}
+	slots, err := Make(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slots[0].Close()
+	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
+	if err := netns.Set(netns.NsHandle(slots[0].NetNS.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range routes {
+		if r.Dst == nil || r.Dst.String() == "0.0.0.0/0" {
+			if r.Type != unix.RTN_LOCAL || r.QuickACK != 1 {
+				t.Errorf("%+v", r)
+			}
+			return
+		}
+	}
+	t.Errorf("no route for every address: %v", routes)
+}
