@@ -12,6 +12,7 @@ const (
 var Rows = []Row{
 	{ID: "runs.docker", Table: tableRuns, What: "Docker, warm slot, p50 against one `docker exec deno run -` per call", Unit: "x", Gate: 6, Stretch: 10},
 	{ID: "runs.warm", Table: tableRuns, What: "embedded, warm slot, p50 against bare `deno run -`", Unit: "x", Gate: 2, Stretch: 3.5},
+	{ID: "runs.call", Table: tableRuns, What: "embedded, warm slot, one HTTPS call to an API, p50 against bare Deno doing the same", Unit: "x"},
 	{ID: "runs.cold", Table: tableRuns, What: "embedded, no warm slot, p50 above bare `deno run -`", Unit: "ms", Gate: 5, Stretch: 2, Less: true},
 	{ID: "runs.burst", Table: tableRuns, What: "8 runs at once, throughput against 8 bare Denos at once", Unit: "x", Gate: 1.5, Stretch: 2},
 	{ID: "runs.sustained", Table: tableRuns, What: "8 at once without a pause (each run pays for the next warm slot)", Unit: "x"},

@@ -21,18 +21,19 @@ type Config struct {
 	Growth bool
 }
 
-// settle is how long a slot gets to have a warm interpreter again.
-const settle = 120 * time.Millisecond
+// settle is how long a slot gets to have a warm interpreter again that has loaded what it can: until then it takes
+// processor time from what is measured next.
+const settle = 300 * time.Millisecond
 
 // Embedded measures the rows of embedded mode.
 func Embedded(ctx context.Context, cfg Config) (bench.Report, error) {
 	col := &bench.Collector{}
-	hot, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 2)
+	hot, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 2, "")
 	if err != nil {
 		return bench.Report{}, err
 	}
 	defer hot.Close()
-	cold, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 0)
+	cold, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 0, "")
 	if err != nil {
 		return bench.Report{}, err
 	}
@@ -126,7 +127,7 @@ func noop(ctx context.Context, s *server, col *bench.Collector) error {
 // eight compares eight runs at once with eight bare interpreters at once: in bursts, each with all slots warm, and
 // without a pause.
 func eight(ctx context.Context, cfg Config, col *bench.Collector) error {
-	s, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 8)
+	s, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 8, "")
 	if err != nil {
 		return err
 	}
@@ -137,12 +138,12 @@ func eight(ctx context.Context, cfg Config, col *bench.Collector) error {
 		log.Printf("execute_code, 8 at once, round %d of %d", round+1, cfg.Rounds)
 		var bursts, bares []float64
 		for range max(3, cfg.Each/3) {
-			time.Sleep(4 * settle)
+			time.Sleep(5 * settle)
 			a, err := atOnce(8, 1, ours)
 			if err != nil {
 				return err
 			}
-			time.Sleep(4 * settle)
+			time.Sleep(5 * settle)
 			b, err := atOnce(8, 1, theirs)
 			if err != nil {
 				return err
@@ -156,6 +157,7 @@ func eight(ctx context.Context, cfg Config, col *bench.Collector) error {
 		if err != nil {
 			return err
 		}
+		time.Sleep(5 * settle)
 		c, err := atOnce(8, each, theirs)
 		if err != nil {
 			return err

@@ -36,8 +36,9 @@ type server struct {
 	stop    func()
 }
 
-// embedded starts `codeforge up` with so many slots and warm interpreters, in a directory of its own.
-func embedded(ctx context.Context, bin, deno string, slots, warm int) (_ *server, err error) {
+// embedded starts `codeforge up` with so many slots and warm interpreters, in a directory of its own. api is the
+// config.json of an API; empty: there is none.
+func embedded(ctx context.Context, bin, deno string, slots, warm int, api string) (_ *server, err error) {
 	dir, err := os.MkdirTemp("", "codeforge-bench-")
 	if err != nil {
 		return nil, err
@@ -51,6 +52,12 @@ func embedded(ctx context.Context, bin, deno string, slots, warm int) (_ *server
 	apis, state := filepath.Join(dir, "apis"), filepath.Join(dir, "state")
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(apis, 0o755)); err != nil { //nolint:gosec // slots have users of their own
 		return nil, err
+	}
+	if api != "" {
+		folder := filepath.Join(apis, "bench")
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "config.json"), []byte(api), 0o600)); err != nil {
+			return nil, err
+		}
 	}
 	cmd := exec.Command(filepath.Join(bin, "codeforge"), "up", "--apis", apis, "--state", state, "--port", "0", "--slots", strconv.Itoa(slots)) //nolint:gosec,noctx // ours
 	cmd.Dir = dir
@@ -214,8 +221,8 @@ func firstText(res *mcp.CallToolResult) string {
 }
 
 // bare is `deno run -` with the script on its standard input, as a user would.
-func bare(ctx context.Context, deno, code string) (time.Duration, error) {
-	cmd := exec.CommandContext(ctx, deno, "run", "-")
+func bare(ctx context.Context, deno, code string, flags ...string) (time.Duration, error) {
+	cmd := exec.CommandContext(ctx, deno, append(append([]string{"run"}, flags...), "-")...)
 	cmd.Stdin = strings.NewReader(code)
 	start := time.Now()
 	out, err := cmd.CombinedOutput()

@@ -40,6 +40,11 @@ func proxyPart(ctx context.Context, o options) (bench.Report, error) {
 	if o.rounds > 0 {
 		cfg.Rounds = o.rounds
 	}
+	return measureInArena(ctx, "traffic", cfg)
+}
+
+// measureInArena has this program measure in an arena.
+func measureInArena(ctx context.Context, what string, cfg any) (bench.Report, error) {
 	arg, err := json.Marshal(cfg)
 	if err != nil {
 		return bench.Report{}, err
@@ -51,7 +56,7 @@ func proxyPart(ctx context.Context, o options) (bench.Report, error) {
 	defer read.Close()
 	runtime.LockOSThread() // Pdeathsig follows the thread
 	defer runtime.UnlockOSThread()
-	cmd := arena.Command(string(arg))
+	cmd := arena.Command(what, string(arg))
 	cmd.ExtraFiles = []*os.File{written}
 	err = cmd.Start()
 	_ = written.Close()
@@ -73,17 +78,29 @@ const reportFile = 3
 
 // inArena is the first process in the arena.
 func inArena(args []string) error {
-	if len(args) != 1 {
-		return errors.New("arena: want a config")
+	if len(args) != 2 {
+		return errors.New("arena: want what to measure, and a config")
 	}
-	var cfg traffic.Config
-	if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
-		return err
+	measure := func(ctx context.Context) (bench.Report, error) {
+		var cfg traffic.Config
+		if err := json.Unmarshal([]byte(args[1]), &cfg); err != nil {
+			return bench.Report{}, err
+		}
+		return traffic.Run(ctx, cfg)
+	}
+	if args[0] == "call" {
+		measure = func(ctx context.Context) (bench.Report, error) {
+			var cfg runs.Config
+			if err := json.Unmarshal([]byte(args[1]), &cfg); err != nil {
+				return bench.Report{}, err
+			}
+			return runs.Call(ctx, cfg)
+		}
 	}
 	if err := arena.Make(); err != nil {
 		return err
 	}
-	report, err := traffic.Run(context.Background(), cfg)
+	report, err := measure(context.Background())
 	if err != nil {
 		return err
 	}
@@ -103,7 +120,16 @@ func runsConfig(o options) runs.Config {
 
 // runsPart measures execute_code in embedded mode.
 func runsPart(ctx context.Context, o options) (bench.Report, error) {
-	return runs.Embedded(ctx, runsConfig(o))
+	report, err := runs.Embedded(ctx, runsConfig(o))
+	if err != nil {
+		return report, err
+	}
+	call, err := measureInArena(ctx, "call", runsConfig(o))
+	if err != nil {
+		call.Notes = append(call.Notes, "the row of one call is left out: "+err.Error())
+	}
+	report.Merge(call)
+	return report, nil
 }
 
 // dockerPart measures execute_code in Docker mode.
