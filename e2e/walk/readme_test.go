@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -135,7 +136,14 @@ func TestReadmeEmbedded(t *testing.T) {
 	}
 	defer up.Close()
 	before := world.Look()
-	t.Cleanup(func() { _, _, _ = world.Shell(t.Context(), w.dir, "bin/codeforge down --purge --yes", w.env) })
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if t.Failed() {
+			log, _, _ := world.Shell(ctx, w.dir, "tail -n 40 .codeforge/log/*.log", w.env)
+			t.Log(log)
+		}
+		_, _, _ = world.Shell(ctx, w.dir, "bin/codeforge down --purge --yes", w.env)
+	})
 	w.blocks(t, embedded)
 	says(t, w.do(t, 30, w.quoted(t, "bin/codeforge check")), "1 active API", "0 mistakes")
 	w.do(t, 10, "for i in $(seq 50); do bin/codeforge status | grep -q api.github.com && exit; sleep 0.1; done; exit 1\n") // "within a second"
@@ -252,7 +260,7 @@ func TestReadmeDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.env["COMPOSE_PROJECT_NAME"], w.env["CODEFORGE_TAG"], w.env["MCP_PORT"] = compose.Project, "e2e", strconv.Itoa(port)
-	t.Cleanup(func() { _, _, _ = world.Shell(t.Context(), w.dir, "docker compose down -v --timeout 5", w.env) })
+	t.Cleanup(func() { _, _, _ = world.Shell(context.WithoutCancel(t.Context()), w.dir, "docker compose down -v --timeout 5", w.env) })
 	w.blocks(t, docker)
 	ready := "for i in $(seq 90); do docker compose exec -T mcp-server codeforge status >/dev/null 2>&1 && exit; sleep 1; done; exit 1"
 	w.do(t, 120, ready)

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -96,7 +97,7 @@ func TestScreens(t *testing.T) {
 		"PATH": filepath.Dir(world.Binary("codeforge")) + ":" + os.Getenv("PATH"), "UPSTREAM_CA_FILE": filepath.Join(dir, "ca.pem"),
 		"DOCKER_HOST": "unix:///nowhere/docker.sock",
 	}
-	t.Cleanup(func() { _, _, _ = world.Shell(t.Context(), dir, "codeforge down", env) })
+	t.Cleanup(func() { _, _, _ = world.Shell(context.WithoutCancel(t.Context()), dir, "codeforge down", env) })
 	var page strings.Builder
 	page.WriteString(screensIntro)
 	for _, s := range screens {

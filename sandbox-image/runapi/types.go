@@ -77,8 +77,9 @@ type Exit struct {
 	Reason Reason `json:"reason"`
 	// Detail says in one sentence what happened and what to do, when Reason is not Exited; else it is empty.
 	Detail string `json:"detail,omitempty"`
-	WallMS int64  `json:"wall_ms"`
-	CPUMS  int64  `json:"cpu_ms"`
+	// WallMS and CPUMS are the time that went by, and the processor time, from when the interpreter had the code.
+	WallMS int64 `json:"wall_ms"`
+	CPUMS  int64 `json:"cpu_ms"`
 	// MaxRSS is the peak resident memory in bytes.
 	MaxRSS int64 `json:"max_rss"`
 	// StdoutBytes and StderrBytes count what the code printed, also what was not carried.

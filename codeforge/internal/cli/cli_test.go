@@ -138,6 +138,8 @@ func TestVerdict(t *testing.T) {
 		{"not swapped", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200}, false, "config.json"},
 		{"refused", &controlapi.Exchange{Outcome: controlapi.OutcomeDenied, Status: 403, Code: "method_restricted"}, false, "method_restricted"},
 		{"unreachable", &controlapi.Exchange{Outcome: controlapi.OutcomeFailed, Status: 502, Code: "upstream_tls"}, false, "ca_file"},
+		{"hung up on", &controlapi.Exchange{Outcome: controlapi.OutcomeAborted, Status: 200, Code: "client_gone", Swapped: swapped}, true, "X_TOKEN was swapped"},
+		{"hung up before", &controlapi.Exchange{Outcome: controlapi.OutcomeAborted, Code: "client_gone"}, false, "client_gone"},
 		{"never sent", nil, false, "no request reached the proxy"},
 	} {
 		r := server.Result{Receipt: &controlapi.Receipt{}}

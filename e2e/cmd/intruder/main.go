@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
 // task is what the code asks for.
@@ -46,13 +48,15 @@ func main() {
 	}
 }
 
-// run speaks the interpreter's side of the warm start: a zero byte when up, then one byte when main.ts is there.
+// run speaks the interpreter's side of the warm start, as warm.ts does.
 func run() error {
-	if _, err := os.Stdout.Write([]byte{0}); err != nil {
+	if _, err := os.Stdout.Write([]byte{runner.ReadyByte}); err != nil {
 		return err
 	}
-	if n, _ := os.Stdin.Read(make([]byte, 1)); n != 1 {
-		return nil
+	for order := [1]byte{}; order[0] != runner.GoByte; {
+		if n, _ := os.Stdin.Read(order[:]); n != 1 {
+			return nil
+		}
 	}
 	text, err := os.ReadFile(os.Args[len(os.Args)-1])
 	if err != nil {

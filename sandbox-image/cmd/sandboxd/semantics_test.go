@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -132,7 +133,8 @@ func TestSameAsBareDeno(t *testing.T) {
 	})
 }
 
-// An interpreter that waits has loaded what fetch needs; one that there is code for already does not take the time.
+// An interpreter that waits has loaded what fetch needs, at nobody's expense; one that there is code for already does not
+// take the time.
 func TestLoadedAhead(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		heap := func(w *rig.World) int {
@@ -141,6 +143,9 @@ func TestLoadedAhead(t *testing.T) {
 			n, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
 			if err != nil {
 				t.Fatalf("%+v", r)
+			}
+			if e := r.Exit; e.CPUMS > int64(runtime.NumCPU())*e.WallMS+25 { // the rest is bubblewrap's
+				t.Errorf("%d ms of processor time in %d ms", e.CPUMS, e.WallMS)
 			}
 			return n
 		}

@@ -33,6 +33,7 @@ type Interpreter struct {
 	up      chan struct{} // closed when it waits for code, or has failed
 	failure error         // valid after up
 	cleanup sync.Once
+	before  time.Duration // processor time it had when it got the code
 
 	mu     sync.Mutex
 	wanted bool // there is code for it
@@ -176,6 +177,7 @@ func (p *Interpreter) send(ctx context.Context, code []byte) error {
 	if err := p.inmate.WriteMain(code); err != nil {
 		return fmt.Errorf("writing the code: %w", err)
 	}
+	p.before = proc.CPU(p.inmate.Main())
 	if _, err := p.in.Write([]byte{runner.GoByte}); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}

@@ -91,7 +91,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	r.diagnose(st)
 	exit := runapi.Exit{
 		Code: st.Code, Reason: r.reason, Detail: r.detail,
-		WallMS: wall.Milliseconds(), CPUMS: st.CPU.Milliseconds(), MaxRSS: max(st.MaxRSS, r.peak.Load()),
+		WallMS: wall.Milliseconds(), CPUMS: max(0, st.CPU-p.before).Milliseconds(), MaxRSS: max(st.MaxRSS, r.peak.Load()),
 		StdoutBytes: r.outBytes.Load(), StderrBytes: r.errBytes.Load(), InvalidUTF8: out.Invalid + errs.Invalid,
 	}
 	exit.StdoutFile, _ = t.Keep.Close() // no file is told of when it could not be written

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -160,6 +161,16 @@ func RSS(pid int) int64 {
 		return 0
 	}
 	return pages * int64(os.Getpagesize())
+}
+
+// CPU is the processor time that a process has had, of all its threads; 0 when there is none (clock_getcpuclockid(3)).
+func CPU(pid int) time.Duration {
+	const wholeProcess = 2 // CPUCLOCK_SCHED
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|wholeProcess), &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
 }
 
 // All lists the processes that are visible.
