@@ -260,7 +260,9 @@ func TestReadmeDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.env["COMPOSE_PROJECT_NAME"], w.env["CODEFORGE_TAG"], w.env["MCP_PORT"] = compose.Project, "e2e", strconv.Itoa(port)
-	t.Cleanup(func() { _, _, _ = world.Shell(context.WithoutCancel(t.Context()), w.dir, "docker compose down -v --timeout 5", w.env) })
+	t.Cleanup(func() {
+		_, _, _ = world.Shell(context.WithoutCancel(t.Context()), w.dir, "docker compose down -v --timeout 5", w.env)
+	})
 	w.blocks(t, docker)
 	ready := "for i in $(seq 90); do docker compose exec -T mcp-server codeforge status >/dev/null 2>&1 && exit; sleep 1; done; exit 1"
 	w.do(t, 120, ready)

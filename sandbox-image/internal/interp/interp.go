@@ -35,12 +35,14 @@ type Interpreter struct {
 	cleanup sync.Once
 	before  time.Duration // processor time it had when it got the code
 
+	idle   func() bool
 	mu     sync.Mutex
 	wanted bool // there is code for it
 }
 
-// Prepare shuts a process into the seat that becomes the interpreter at Start. It does not wait until that is done.
-func Prepare(j jail.Jail, seat jail.Seat) (*Interpreter, error) {
+// Prepare shuts a process into the seat that becomes the interpreter at Start. It does not wait until that is done. What
+// most code needs is loaded when idle says that there is nothing else to do.
+func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error) {
 	var files [8]*os.File
 	for i := 0; i < len(files); i += 2 {
 		var err error
@@ -57,7 +59,7 @@ func Prepare(j jail.Jail, seat jail.Seat) (*Interpreter, error) {
 		closeAll(ours)
 		return nil, err
 	}
-	p := &Interpreter{inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{})}
+	p := &Interpreter{inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle}
 	go p.awaitUp()
 	return p, nil
 }
@@ -98,15 +100,25 @@ func (p *Interpreter) awaitUp() {
 	time.AfterFunc(loadPause, p.load)
 }
 
-// loadPause is how long an interpreter that is up only waits: the processors may still be busy with the run that it
-// replaces, or have one for it.
+// loadPause is how long an interpreter that is up only waits, before it loads something and between two looks whether it
+// may.
 const loadPause = 30 * time.Millisecond
 
-// load has the interpreter load what most code needs, unless there is code for it.
+// load has the interpreter load what most code needs, once there is nothing else to do, unless there is code for it.
 func (p *Interpreter) load() {
+	idle := p.idle()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.wanted {
+	select {
+	case <-p.inmate.Done():
+		return
+	default:
+	}
+	switch {
+	case p.wanted:
+	case !idle:
+		time.AfterFunc(loadPause, p.load)
+	default:
 		_, _ = p.in.Write([]byte{runner.LoadByte}) // an error means that it has ended
 	}
 }

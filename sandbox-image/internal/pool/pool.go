@@ -261,17 +261,28 @@ func (p *Pool) refillAfter(d time.Duration) {
 func (p *Pool) refillNow(force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	runs := 0
+	if 2*p.underWay() >= runtime.GOMAXPROCS(0) && !force {
+		return false
+	}
+	p.refill()
+	return true
+}
+
+// underWay counts the runs. p.mu is held.
+func (p *Pool) underWay() (runs int) {
 	for _, s := range p.seats {
 		if s.cancel != nil {
 			runs++
 		}
 	}
-	if 2*runs >= runtime.GOMAXPROCS(0) && !force {
-		return false
-	}
-	p.refill()
-	return true
+	return runs
+}
+
+// idle reports whether no run is under way.
+func (p *Pool) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.underWay() == 0
 }
 
 // start sees to it that a seat has an interpreter that was started. p.mu is held.
@@ -286,7 +297,7 @@ func (p *Pool) start(s *seat) bool {
 
 // prepare prepares an interpreter for a seat that has none. p.mu is held.
 func (p *Pool) prepare(s *seat) bool {
-	i, err := interp.Prepare(p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ})
+	i, err := interp.Prepare(p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ}, p.idle)
 	if err != nil {
 		p.failed(err)
 		return false
