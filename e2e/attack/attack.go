@@ -121,8 +121,18 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 	seen, held := judge(a, e)
 	return Outcome{
 		Attack: a, Seen: seen, Held: held, Took: time.Since(start),
-		Detail: fmt.Sprintf("result %s\nfailed %v\narrived %d: %.2000v", clip(e.Result.JSON, 3000), e.Failed, len(e.Arrived), e.Arrived),
+		Detail: e.detail(),
 	}
+}
+
+// detail is the evidence in print, a few kilobytes whatever arrived.
+func (e *Evidence) detail() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "result %s\nfailed %v\narrived %d\n", clip(e.Result.JSON, 3000), e.Failed, len(e.Arrived))
+	for _, s := range e.Arrived[:min(len(e.Arrived), 5)] {
+		fmt.Fprintf(&b, "  %s %s %s %s body %q\n", s.Method, s.Host, clip(s.Target, 200), clip(fmt.Sprint(s.Header), 500), clip(string(s.Body[:min(len(s.Body), 201)]), 200))
+	}
+	return b.String()
 }
 
 // judge looks for canaries before it asks the attack's own Judge.
@@ -154,17 +164,18 @@ var home = map[string][]string{
 
 // misplaced names a credential that arrived at a host that it does not belong to.
 func misplaced(w *world.World, seen []upstream.Seen) string {
-	for name, c := range w.Canaries {
-		prefix, _, _ := strings.Cut(name, "_")
-		for _, s := range seen {
+	for _, s := range seen {
+		raw, err := json.Marshal(s)
+		if err != nil {
+			return err.Error()
+		}
+		data := append(raw, s.Body...)
+		for name, c := range w.Canaries {
+			prefix, _, _ := strings.Cut(name, "_")
 			if contains(home[prefix], s.Host) {
 				continue
 			}
-			raw, err := json.Marshal(s)
-			if err != nil {
-				return err.Error()
-			}
-			if where := c.Find(append(raw, s.Body...)); where != "" {
+			if where := c.Find(data); where != "" {
 				return fmt.Sprintf("%s to %s", where, s.Host)
 			}
 		}
