@@ -31,6 +31,8 @@ const (
 	readyTime = 15 * time.Second
 	// leaseTries is how often a new lease is tried when the lease turned out to be over before the code was started.
 	leaseTries = 3
+	// permissionTries is how often a run is tried when sandboxd knew another permission set: each edit of an API makes one.
+	permissionTries = 10
 )
 
 // Config configures an Executor.
@@ -129,7 +131,7 @@ func (e *Executor) registered(ctx context.Context, l runapi.Lease, r Request, o 
 	return e.run(ctx, l, r, o, on)
 }
 
-// run runs the code, once more when sandboxd knew another permission set, in which case nothing has run.
+// run runs the code, again when sandboxd knew another permission set, in which case nothing has run.
 func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
 	for try := 1; ; try++ {
 		hash, err := e.cfg.Catalog.Permissions(ctx)
@@ -144,7 +146,7 @@ func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcom
 			Permissions: hash,
 			TimeoutMS:   r.Timeout.Milliseconds(),
 		}, on)
-		if !errors.Is(err, runapi.ErrPermissions) || try > 1 {
+		if !errors.Is(err, runapi.ErrPermissions) || try == permissionTries {
 			return err
 		}
 		if err := e.cfg.Catalog.Renew(ctx); err != nil {

@@ -242,6 +242,35 @@ func TestCatalogChanges(t *testing.T) {
 	w.clean(t)
 }
 
+// TestCatalogChangesAllTheTime: runs go on while one edit follows the other, as it is with files that are written in steps.
+func TestCatalogChangesAllTheTime(t *testing.T) {
+	w := newWorld(t, 4)
+	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
+			w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "n", Domains: []string{fmt.Sprintf("h%d.example.com", i)}}}})
+		}
+	}()
+	for range 300 {
+		if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	<-stopped
+	w.clean(t)
+}
+
 func TestBusy(t *testing.T) {
 	w := newWorld(t, 1)
 	release := make(chan struct{})
