@@ -2,15 +2,11 @@ module github.com/codeforge-mcp/codeforge/e2e
 
 go 1.26.0
 
-replace github.com/codeforge-mcp/codeforge/catalog => ../catalog
-
-replace github.com/codeforge-mcp/codeforge/proxy => ../proxy
+replace github.com/codeforge-mcp/codeforge => ../
 
 require (
 	github.com/andybalholm/brotli v1.2.7
-	github.com/codeforge-mcp/codeforge/catalog v0.0.0
-	github.com/codeforge-mcp/codeforge/proxy v0.0.0-00010101000000-000000000000
-	github.com/codeforge-mcp/codeforge/sandbox-image v0.0.0-00010101000000-000000000000
+	github.com/codeforge-mcp/codeforge v0.0.0
 	github.com/coder/websocket v1.8.15
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.3
@@ -55,10 +51,8 @@ require (
 	go.opentelemetry.io/otel/metric v1.35.0 // indirect
 	go.opentelemetry.io/otel/trace v1.35.0 // indirect
 	golang.org/x/image v0.30.0 // indirect
-	golang.org/x/oauth2 v0.35.0 // indirect
+	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 )
-
-replace github.com/codeforge-mcp/codeforge/sandbox-image => ../sandbox-image

@@ -3,7 +3,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 golangci=v2.15.0
-tools=$PWD/.tools
+root=$PWD
+tools=$root/.tools
 mkdir -p "$tools"
 if ! "$tools/golangci-lint" version 2>/dev/null | grep -q "${golangci#v}"; then
 	echo "building golangci-lint $golangci"
@@ -11,11 +12,10 @@ if ! "$tools/golangci-lint" version 2>/dev/null | grep -q "${golangci#v}"; then
 fi
 status=0
 for dir in $(go list -f '{{.Dir}}' -m); do
-	name=$(basename "$dir")
-	(cd "$dir" && "$tools/golangci-lint" run --config ../.golangci.yml ./...) || { echo "lint: $name has findings" >&2; status=1; }
-	(cd "$dir" && GOWORK=off go mod tidy -diff >/dev/null) || { echo "lint: $name: go.mod or go.sum is not tidy (GOWORK=off go mod tidy)" >&2; status=1; }
+	(cd "$dir" && "$tools/golangci-lint" run --config "$root/.golangci.yml" ./...) || { echo "lint: $dir has findings" >&2; status=1; }
+	(cd "$dir" && GOWORK=off go mod tidy -diff >/dev/null) || { echo "lint: $dir: go.mod or go.sum is not tidy (GOWORK=off go mod tidy)" >&2; status=1; }
 done
-(cd sandbox-image && GOARCH=arm64 go vet ./internal/seccomp) || status=1 # has a file per architecture
+GOARCH=arm64 go vet ./sandbox-image/internal/seccomp || status=1 # has a file per architecture
 unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 [ -z "$unformatted" ] || { echo "lint: not gofmt'ed: $unformatted" >&2; status=1; }
 if command -v shellcheck >/dev/null; then

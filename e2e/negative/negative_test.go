@@ -154,8 +154,8 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	found := map[string]bool{}
-	for _, module := range []string{"catalog", "proxy", "sandbox-image", "mcp-server", "codeforge"} {
-		err := filepath.WalkDir(filepath.Join(root, module), func(path string, _ fs.DirEntry, err error) error {
+	for _, folder := range []string{"catalog", "proxy", "sandbox-image", "mcp-server", "codeforge"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" {
 				return err
 			}

@@ -1,16 +1,33 @@
-module github.com/codeforge-mcp/codeforge/mcp-server
+module github.com/codeforge-mcp/codeforge
 
 go 1.26.0
 
-require github.com/codeforge-mcp/codeforge/catalog v0.0.0
-
-replace github.com/codeforge-mcp/codeforge/catalog => ../catalog
-
-require github.com/codeforge-mcp/codeforge/proxy v0.0.0
-
-replace github.com/codeforge-mcp/codeforge/proxy => ../proxy
-
-require github.com/codeforge-mcp/codeforge/sandbox-image v0.0.0
+require (
+	github.com/andybalholm/brotli v1.2.7
+	github.com/coder/websocket v1.8.15
+	github.com/containerd/errdefs v1.0.0
+	github.com/coreos/go-iptables v0.8.0
+	github.com/elazarl/goproxy v1.9.2
+	github.com/fsnotify/fsnotify v1.10.1
+	github.com/google/go-cmp v0.7.0
+	github.com/google/jsonschema-go v0.4.3
+	github.com/klauspost/compress v1.20.3
+	github.com/mccutchen/go-httpbin/v2 v2.26.0
+	github.com/miekg/dns v1.1.73
+	github.com/moby/moby/api v1.56.1
+	github.com/moby/moby/client v0.6.2
+	github.com/modelcontextprotocol/go-sdk v1.8.0
+	github.com/prometheus/client_golang v1.25.0
+	github.com/rogpeppe/go-internal v1.16.0
+	github.com/vishvananda/netlink v1.3.1
+	github.com/vishvananda/netns v0.0.5
+	golang.org/x/net v0.62.0
+	golang.org/x/sync v0.24.0
+	golang.org/x/sys v0.49.0
+	golang.org/x/term v0.47.0
+	golang.org/x/time v0.16.0
+	golang.org/x/tools v0.52.0
+)
 
 require (
 	github.com/Microsoft/go-winio v0.6.2 // indirect
@@ -23,7 +40,6 @@ require (
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/go-logr/logr v1.4.2 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
-	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
@@ -40,24 +56,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.35.0 // indirect
 	go.opentelemetry.io/otel/trace v1.35.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
-
-replace github.com/codeforge-mcp/codeforge/sandbox-image => ../sandbox-image
-
-require (
-	github.com/codeforge-mcp/codeforge/skills v0.0.0
-	github.com/containerd/errdefs v1.0.0
-	github.com/fsnotify/fsnotify v1.10.1
-	github.com/moby/moby/api v1.56.1
-	github.com/moby/moby/client v0.6.2
-	github.com/modelcontextprotocol/go-sdk v1.8.0
-	github.com/prometheus/client_golang v1.25.0
-	golang.org/x/net v0.62.0
-	golang.org/x/sys v0.49.0
-)
-
-replace github.com/codeforge-mcp/codeforge/skills => ../skills

@@ -1,3 +1,0 @@
-module github.com/codeforge-mcp/codeforge/skills
-
-go 1.26.0
