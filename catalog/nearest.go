@@ -3,6 +3,8 @@ package catalog
 import (
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // nearest is the known name that a user most likely meant, or nothing.
@@ -15,7 +17,7 @@ func nearest(name string, known []string) string {
 	}
 	best, distance := "", 3
 	for _, k := range known {
-		if d := edits(folded, fold(k)); d < distance && d < len(k)-1 {
+		if d := typo.Distance(folded, fold(k), distance); d < distance && d < len(k)-1 {
 			best, distance = k, d
 		}
 	}
@@ -27,31 +29,6 @@ func fold(s string) string {
 		s = s[:maxName]
 	}
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
-}
-
-// edits is how many slips make a of b: a character more, less, another, or two swapped (optimal string alignment).
-func edits(a, b string) int {
-	var before []int
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next := make([]int, len(b)+1)
-		next[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next[j+1] = min(row[j]+cost, row[j+1]+1, next[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], before[j-1]+1)
-			}
-		}
-		before, row = row, next
-	}
-	return row[len(b)]
 }
 
 // aliases are names that people take for one of ours, folded.

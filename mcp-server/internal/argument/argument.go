@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Spec is what a tool takes.
@@ -52,7 +54,7 @@ func Read(raw json.RawMessage, spec Spec) *Reader {
 			continue
 		}
 		m := fmt.Sprintf("there is no argument %s", quote(name))
-		if near := Nearest(name, spec.Names); near != "" {
+		if near := typo.Nearest(name, len(name)/2, spec.Names); near != "" {
 			m += fmt.Sprintf("; did you mean %q?", near)
 		} else if len(spec.Names) > 0 {
 			m += "; there is " + strings.Join(spec.Names, ", ")
@@ -168,42 +170,4 @@ func quote(s string) string {
 		s = string(r[:40]) + "…"
 	}
 	return strconv.Quote(s)
-}
-
-// Nearest is the candidate closest to s by edits, or empty when none is near.
-func Nearest(s string, candidates []string) string { return Within(len(s)/2, s, candidates) }
-
-// Within is the candidate closest to s by at most so many edits, or empty when there is none.
-func Within(edits int, s string, candidates []string) string {
-	best, bestAt := "", edits+1
-	if len(s) > 80 {
-		return ""
-	}
-	for _, c := range candidates {
-		if d := distance(strings.ToLower(s), strings.ToLower(c)); d < bestAt {
-			best, bestAt = c, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters must be inserted, deleted or replaced to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, last+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
@@ -121,7 +122,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []str
 // noSuchAPI is the mistake of naming an API that is not there.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
-	switch near := argument.Nearest(name, known); {
+	switch near := typo.Nearest(name, len(name)/2, known); {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)
 	case len(known) == 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/output"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -167,7 +167,7 @@ func meant(host string, cat controlapi.Catalog) string {
 	for _, a := range cat.APIs {
 		known = append(known, a.Domains...)
 	}
-	if near := argument.Within(3, host, known); near != "" {
+	if near := typo.Nearest(host, 3, known); near != "" {
 		return " Did you mean " + near + "?"
 	}
 	return ""

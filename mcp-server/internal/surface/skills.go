@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -84,7 +85,7 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, skill.ErrNotFound):
 		m := fmt.Sprintf("There is no skill %.80q.", name)
 		names := s.cfg.Skills.Names()
-		if near := argument.Nearest(name, names); near != "" {
+		if near := typo.Nearest(name, len(name)/2, names); near != "" {
 			m += fmt.Sprintf(" Did you mean %q?", near)
 		} else if len(names) > 0 {
 			m += " There is " + strings.Join(names[:min(len(names), 20)], ", ") + "."

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -78,42 +79,10 @@ func (r Rules) nearest(h catalog.Host) string {
 			continue
 		}
 		for _, p := range a.Hosts {
-			if d := distance(h.String(), p.String(), bestDistance); d < bestDistance {
+			if d := typo.Distance(h.String(), p.String(), bestDistance); d < bestDistance {
 				best, bestDistance = p.String(), d
 			}
 		}
 	}
 	return best
-}
-
-// distance is the edit distance of two strings, or limit when it is not below it.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	var space [256]int // a host has at most 253 bytes
-	if len(b) >= len(space) {
-		return limit
-	}
-	row := space[:len(b)+1]
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		least := row[0]
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-			least = min(least, row[j+1])
-		}
-		if least >= limit { // it never goes down again
-			return limit
-		}
-	}
-	return min(row[len(b)], limit)
 }

@@ -1,0 +1,54 @@
+package typo
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDistance(t *testing.T) {
+	for _, r := range []struct {
+		a, b        string
+		limit, want int
+	}{
+		{"", "", 3, 0}, {"", "ab", 3, 2}, {"host", "host", 3, 0}, {"hots", "host", 3, 1}, {"hst", "host", 3, 1},
+		{"hosts", "host", 3, 1}, {"hast", "host", 3, 1}, {"kitten", "sitting", 9, 3}, {"kitten", "sitting", 3, 3},
+		{"ca", "abc", 9, 3}, {"abcdef", "badcfe", 9, 3}, {"abcdef", "uvwxyz", 4, 4}, {"abc", "abcdefgh", 4, 4},
+		{strings.Repeat("a", 255), strings.Repeat("a", 254), 3, 1}, {strings.Repeat("a", 256), strings.Repeat("a", 256), 3, 3},
+	} {
+		if got := Distance(r.a, r.b, r.limit); got != r.want {
+			t.Errorf("Distance(%q, %q, %d) = %d, want %d", r.a, r.b, r.limit, got, r.want)
+		}
+		if got := Distance(r.b, r.a, r.limit); got != r.want {
+			t.Errorf("Distance(%q, %q, %d) = %d, want %d", r.b, r.a, r.limit, got, r.want)
+		}
+	}
+}
+
+// FuzzDistance: a limit changes nothing but that it is the most that is answered.
+func FuzzDistance(f *testing.F) {
+	f.Add("restricted_methods", "resticted_mehtods", 3)
+	f.Fuzz(func(t *testing.T, a, b string, limit int) {
+		if limit < 1 || limit > maxLen || len(a) > maxLen || len(b) > maxLen {
+			t.Skip("outside what is compared")
+		}
+		whole := Distance(a, b, 2*maxLen)
+		if got := Distance(a, b, limit); got != min(whole, limit) {
+			t.Errorf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"GitHub", "stripe", "strips"}
+	for _, r := range []struct {
+		s     string
+		slips int
+		want  string
+	}{
+		{"github", 0, "GitHub"}, {"gihtub", 1, "GitHub"}, {"gitub", 0, ""}, {"strip", 2, "stripe"}, {"slack", 2, ""}, {"", 2, ""},
+	} {
+		if got := Nearest(r.s, r.slips, known); got != r.want {
+			t.Errorf("Nearest(%q, %d) = %q, want %q", r.s, r.slips, got, r.want)
+		}
+	}
+}
