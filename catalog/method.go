@@ -2,8 +2,9 @@ package catalog
 
 import (
 	"errors"
-	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // maxMethod bounds a method's name, in bytes.
@@ -27,20 +28,11 @@ func parseMethod(s string) (string, error) {
 	return strings.ToUpper(s), nil
 }
 
-// Permits reports whether a request with this method passes. The method may be in any case.
-func (m Methods) Permits(method string) bool {
-	method = strings.ToUpper(method)
-	if m.Allowed != nil && !slices.Contains(m.Allowed, method) {
-		return false
-	}
-	return !slices.Contains(m.Restricted, method)
-}
-
 // nearMethod is the method that an unknown one is one slip away from, or nothing. A slip in restricted_methods would
 // leave the method open.
 func nearMethod(m string) string {
 	for _, known := range knownMethods() {
-		if edits(m, known) == 1 {
+		if typo.Distance(m, known, 2) == 1 {
 			return known
 		}
 	}

@@ -57,31 +57,6 @@ func TestSinkHeader(t *testing.T) {
 	}
 }
 
-func TestMethodsPermits(t *testing.T) {
-	rows := []struct {
-		m      catalog.Methods
-		method string
-		want   bool
-	}{
-		{catalog.Methods{}, "GET", true},
-		{catalog.Methods{}, "ANYTHING", true},
-		{catalog.Methods{Restricted: []string{"DELETE", "POST"}}, "GET", true},
-		{catalog.Methods{Allowed: []string{"GET"}}, "GET", true},
-		{catalog.Methods{Allowed: []string{"GET"}}, "get", true},
-		{catalog.Methods{Restricted: []string{"DELETE", "POST"}}, "POST", false},
-		{catalog.Methods{Restricted: []string{"DELETE", "POST"}}, "pOsT", false},
-		{catalog.Methods{Allowed: []string{"GET"}}, "HEAD", false},
-		{catalog.Methods{Allowed: []string{}}, "GET", false},
-		{catalog.Methods{Allowed: []string{"GET"}}, "", false},
-		{catalog.Methods{Allowed: []string{"GET"}, Restricted: []string{"GET"}}, "GET", false},
-	}
-	for _, r := range rows {
-		if got := r.m.Permits(r.method); got != r.want {
-			t.Errorf("%+v permits %q: %v, want %v", r.m, r.method, got, r.want)
-		}
-	}
-}
-
 func TestValidTokenName(t *testing.T) {
 	for _, s := range []string{"ABCDE", "STRIPE_AUTH_TOKEN", "A1234", "A____", "A" + strings.Repeat("B", 63)} {
 		if !catalog.ValidTokenName(s) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Pattern is an exact host name or a one-label wildcard ("*.example.com"), normalised as a Host is. The zero Pattern
-// matches nothing.
+// stands for no host.
 type Pattern struct{ text string }
 
 // String is the normalised pattern.
@@ -16,17 +16,6 @@ func (p Pattern) String() string { return p.text }
 
 // Wildcard is what follows "*." in a wildcard. It is false for an exact name.
 func (p Pattern) Wildcard() (suffix string, ok bool) { return strings.CutPrefix(p.text, "*.") }
-
-// Matches reports whether the pattern holds the host. A wildcard stands for exactly one label.
-func (p Pattern) Matches(h Host) bool {
-	if h.IsZero() {
-		return false
-	}
-	if suffix, ok := p.Wildcard(); ok {
-		return h.Parent() == suffix
-	}
-	return p.text == h.name
-}
 
 // ParsePattern reads a host name, or "*." and a host name of at least two labels that is not a public suffix
 // (https://publicsuffix.org, private section included: anybody can have a name below "github.io"). Its errors do not

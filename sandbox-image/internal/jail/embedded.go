@@ -232,6 +232,3 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	go b.wait()
 	return b, nil
 }
-
-// OwnUsers reports whether each slot has a user of its own, as it has under root.
-func (e *Embedded) OwnUsers() bool { return e.ownUIDs }
