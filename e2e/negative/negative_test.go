@@ -154,7 +154,7 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	found := map[string]bool{}
-	for _, folder := range []string{"catalog", "proxy", "sandbox-image", "mcp-server", "codeforge"} {
+	for _, folder := range []string{"internal", "catalog", "proxy", "sandbox-image", "mcp-server", "codeforge"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" {
 				return err

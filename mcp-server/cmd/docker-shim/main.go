@@ -21,8 +21,12 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/linger"
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 )
+
+// socketMode lets the shim's own user and group ask it, mcp-server among them.
+const socketMode = 0o660
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -61,7 +65,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
-	l, err := shim.Listen(ctx, *listen)
+	l, err := unixsocket.Listen(ctx, *listen, socketMode)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -124,7 +125,7 @@ func newStack(t *testing.T) *stack {
 		t.Fatal(err)
 	}
 	s.socket = filepath.Join(t.TempDir(), "s")
-	l, err := shim.Listen(t.Context(), s.socket)
+	l, err := unixsocket.Listen(t.Context(), s.socket, 0o660)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/client"
+
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
 // engineSocket is where the tests look for a Docker engine.
@@ -276,7 +278,7 @@ func TestShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := t.TempDir() + "/s"
-	l, err := Listen(t.Context(), path)
+	l, err := unixsocket.Listen(t.Context(), path, 0o660)
 	if err != nil {
 		t.Fatal(err)
 	}

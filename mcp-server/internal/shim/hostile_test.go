@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
 // serve runs a shim in front of engine and returns its socket.
@@ -23,7 +25,7 @@ func serve(t *testing.T, engine string, s Spec) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := Listen(t.Context(), path)
+	l, err := unixsocket.Listen(t.Context(), path, 0o660)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,22 +235,4 @@ func TestEngineGone(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-}
-
-// TestListen replaces a dead socket and leaves a living one alone.
-func TestListen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	first, err := Listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another process answers") {
-		t.Errorf("a living socket: %v", err)
-	}
-	_ = first.Close()
-	second, err := Listen(t.Context(), path)
-	if err != nil {
-		t.Fatalf("a dead socket: %v", err)
-	}
-	_ = second.Close()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
 	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
@@ -59,7 +60,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	if err != nil {
 		return err
 	}
-	l, err := control.Listen(o.control, mode)
+	l, err := unixsocket.Listen(ctx, o.control, mode)
 	if err != nil {
 		return err
 	}

@@ -10,12 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"strconv"
 	"time"
 
@@ -71,28 +69,6 @@ func New(c Config) *Control {
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	s.mux.ServeHTTP(w, r)
-}
-
-// Listen opens the socket with this mode, in place of one that nobody serves any more.
-func Listen(path string, mode fs.FileMode) (net.Listener, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if c, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("%s: another proxy serves it", path)
-	}
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
-		_ = os.Remove(path)
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("opening the control socket: %w", err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		_ = l.Close()
-		return nil, fmt.Errorf("opening the control socket: %w", err)
-	}
-	return l, nil
 }
 
 // Serve answers on the listener until ctx ends; then it returns nil.

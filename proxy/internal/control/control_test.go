@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
@@ -51,7 +52,7 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 func serve(t *testing.T, c *Control) *controlapi.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.sock")
-	l, err := Listen(path, 0o600)
+	l, err := unixsocket.Listen(t.Context(), path, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,33 +174,6 @@ func TestBadRequests(t *testing.T) {
 		if w.Code != c.status {
 			t.Errorf("%s %s %.60s: %d %s", c.method, c.path, c.body, w.Code, w.Body)
 		}
-	}
-}
-
-// TestListen: a socket that nobody serves is replaced, another proxy's is not, and no other file is.
-func TestListen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.sock")
-	l, err := Listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v", info.Mode())
-	}
-	if _, err := Listen(path, 0o600); err == nil {
-		t.Error("a served socket was taken over")
-	}
-	l.(interface{ SetUnlinkOnClose(bool) }).SetUnlinkOnClose(false)
-	l.Close()
-	if l, err = Listen(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen(path, 0o600); err == nil {
-		t.Error("a file was replaced")
 	}
 }
 

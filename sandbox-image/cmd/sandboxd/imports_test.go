@@ -9,11 +9,12 @@ import (
 // allowed are the modules that sandboxd is made of, with the reason. What runs as root next to hostile code stays small.
 var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/sandbox-image/",
-	"github.com/codeforge-mcp/codeforge/catalog/slot",     // slot arithmetic
-	"github.com/codeforge-mcp/codeforge/catalog/settings", // the environment
-	"github.com/codeforge-mcp/codeforge/catalog/secret",   // of settings
-	"github.com/codeforge-mcp/codeforge/catalog/hostname", // of settings
-	"github.com/codeforge-mcp/codeforge/catalog/linger",   // of health
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket", // the endpoint
+	"github.com/codeforge-mcp/codeforge/catalog/slot",        // slot arithmetic
+	"github.com/codeforge-mcp/codeforge/catalog/settings",    // the environment
+	"github.com/codeforge-mcp/codeforge/catalog/secret",      // of settings
+	"github.com/codeforge-mcp/codeforge/catalog/hostname",    // of settings
+	"github.com/codeforge-mcp/codeforge/catalog/linger",      // of health
 	"github.com/codeforge-mcp/codeforge/catalog/logline",
 	"github.com/codeforge-mcp/codeforge/catalog/disarm", // constantly false
 	"github.com/codeforge-mcp/codeforge/catalog/version",

@@ -12,10 +12,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
 // Listen makes the socket as a file of the owner. Its directory must be the owner's and closed to everybody else; one
@@ -30,11 +31,8 @@ func Listen(path string, owner int) (net.Listener, error) {
 		if err := closedDir(dir, owner); err != nil {
 			return err
 		}
-		if err := removeStale(path); err != nil {
-			return err
-		}
 		var err error
-		l, err = (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+		l, err = unixsocket.Listen(context.Background(), path, 0o600)
 		return err
 	})
 	if err != nil {
@@ -76,24 +74,6 @@ func closedDir(dir string, owner int) error {
 	return nil
 }
 
-func removeStale(path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.Mode().Type() != fs.ModeSocket {
-		return errors.New("there is a file that is no socket")
-	}
-	if c, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "unix", path); err == nil {
-		_ = c.Close()
-		return errors.New("another sandboxd answers there")
-	}
-	return os.Remove(path)
-}
-
 // asFileUser calls f with the file system identity of a user, on a thread of its own.
 func asFileUser(uid int, f func() error) error {
 	if uid == os.Geteuid() {
@@ -116,26 +96,12 @@ func asFileUser(uid int, f func() error) error {
 // Peers makes the check of a connection: its process must be of one of the users.
 func Peers(uids ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
-		u, ok := c.(syscall.Conn)
-		if !ok {
-			return errors.New("no unix socket")
-		}
-		raw, err := u.SyscallConn()
+		uid, err := unixsocket.PeerUID(c)
 		if err != nil {
 			return err
 		}
-		var cred *unix.Ucred
-		var credErr error
-		if err := raw.Control(func(fd uintptr) {
-			cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		}); err != nil {
-			return err
-		}
-		if credErr != nil {
-			return fmt.Errorf("asking who connected: %w", credErr)
-		}
-		if !slices.Contains(uids, int(cred.Uid)) {
-			return fmt.Errorf("user %d may not connect", cred.Uid)
+		if !slices.Contains(uids, uid) {
+			return fmt.Errorf("user %d may not connect", uid)
 		}
 		return nil
 	}

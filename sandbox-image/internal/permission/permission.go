@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/hostname"
 )
 
 // All allows every host (YOLO_MODE).
@@ -31,7 +33,7 @@ func Parse(list []string) (Set, error) {
 		if h == All {
 			return Set{hosts: []string{All}}, nil
 		}
-		if !validHost(strings.TrimPrefix(h, "*.")) {
+		if !normalised(strings.TrimPrefix(h, "*.")) {
 			return Set{}, fmt.Errorf("allow_net: %q: want a lower-case host name, or one behind \"*.\"", h)
 		}
 	}
@@ -47,24 +49,8 @@ func (s Set) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// validHost accepts ASCII names in lower case, as the catalog normalises them.
-func validHost(h string) bool {
-	if len(h) == 0 || len(h) > 253 {
-		return false
-	}
-	last := h[strings.LastIndexByte(h, '.')+1:]
-	if strings.Trim(last, "0123456789") == "" {
-		return false // an address
-	}
-	for label := range strings.SplitSeq(h, ".") {
-		if len(label) == 0 || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for _, c := range []byte(label) {
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return false
-			}
-		}
-	}
-	return true
+// normalised reports whether h is a host name as the catalog writes one.
+func normalised(h string) bool {
+	host, err := hostname.Parse(h)
+	return err == nil && host.String() == h
 }

@@ -1,0 +1,24 @@
+package unixsocket
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// PeerUID is the user id of the process that connected, or listened, at the other end of a unix socket (SO_PEERCRED,
+// unix(7)).
+func PeerUID(c net.Conn) (int, error) {
+	var cred *unix.Ucred
+	var credErr error
+	if err := descriptor(c, func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if credErr != nil {
+		return 0, fmt.Errorf("asking who connected: %w", credErr)
+	}
+	return int(cred.Uid), nil
+}

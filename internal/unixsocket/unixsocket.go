@@ -1,0 +1,100 @@
+// Package unixsocket opens unix sockets that nobody can reach before they have their final mode, and asks the kernel
+// who is at the other end of one.
+package unixsocket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// answerTime is how long a process that listens already may take to accept.
+const answerTime = time.Second
+
+// Listener is a listening unix socket. Close removes its file.
+type Listener struct {
+	*net.UnixListener
+	path string
+}
+
+// Listen opens the socket at path with this mode. It replaces a socket that a dead process left there; a socket that is
+// answered on, and a file that is no socket, are errors.
+func Listen(ctx context.Context, path string, mode fs.FileMode) (*Listener, error) {
+	l, err := listen(ctx, path, mode)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	return &Listener{l, path}, nil
+}
+
+// Close removes the file and stops listening.
+func (l *Listener) Close() error {
+	err := os.Remove(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(l.UnixListener.Close(), err)
+}
+
+// listen makes the socket in a directory that only this user can enter, gives it its mode, and moves it to its place.
+func listen(ctx context.Context, path string, mode fs.FileMode) (*net.UnixListener, error) {
+	if err := replaceable(ctx, path); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	draft := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: draft, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // it would remove the draft
+	if err := errors.Join(os.Chmod(draft, mode), os.Rename(draft, path)); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// replaceable reports whether path is free, or a socket that nobody answers on.
+func replaceable(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return errors.New("there is a file that is no socket")
+	}
+	if c, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "unix", path); err == nil {
+		_ = c.Close()
+		return errors.New("another process answers there")
+	}
+	return nil
+}
+
+// errNoSocket is what PeerUID says of a connection that no file descriptor stands behind.
+var errNoSocket = errors.New("not a socket of this process")
+
+// descriptor calls f with the connection's file descriptor.
+func descriptor(c net.Conn, f func(fd uintptr)) error {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return errNoSocket
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(f)
+}

@@ -1,0 +1,85 @@
+package unixsocket
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestListen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.sock")
+	l, err := Listen(t.Context(), path, 0o660)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != fs.ModeSocket|0o660 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if _, err := Listen(t.Context(), path, 0o600); err == nil {
+		t.Error("a socket that is answered on was replaced")
+	}
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	served, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer served.Close()
+	for _, end := range []net.Conn{c, served} {
+		if uid, err := PeerUID(end); err != nil || uid != os.Geteuid() {
+			t.Errorf("the peer is user %d, %v", uid, err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file of a closed socket: %v", err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestListenReplaces: what a dead process left is replaced, another file never is.
+func TestListenReplaces(t *testing.T) {
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "stale.sock")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	_ = dead.Close()
+	l, err := Listen(t.Context(), stale, 0o600)
+	if err != nil {
+		t.Fatal("a dead socket is not replaced: ", err)
+	}
+	_ = l.Close()
+
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(t.Context(), file, 0o600); err == nil {
+		t.Error("a file was replaced")
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "mine" {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+}
+
+func TestPeerUIDOfNoSocket(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	if _, err := PeerUID(a); err == nil {
+		t.Error("a pipe has a user")
+	}
+}
