@@ -72,7 +72,7 @@ func serverArgs(p plan, v view.View) []string {
 		"--sandbox", "unix:" + v.Path("run", statedir.SandboxSocket),
 		"--control", v.Path("run", statedir.ControlSocket),
 		"--skills", v.Path("skills"),
-		"--join", v.Path("run", statedir.MCPSocket),
+		"--socket", v.Path("run", statedir.MCPSocket),
 		"--owner-uid", strconv.Itoa(p.OwnerUID),
 	}
 }

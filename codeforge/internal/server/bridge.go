@@ -52,10 +52,13 @@ const (
 	inFlight = 64
 	// listenPause is how long to wait before the server's own messages are listened for again.
 	listenPause = time.Second
+	// lookPause is how often a client that has closed its sending end is looked for.
+	lookPause = 100 * time.Millisecond
 )
 
-// run carries messages until stdin has ended and everything is answered, or ctx ends.
-func (b *bridge) run(ctx context.Context, stdin io.Reader) error {
+// run carries messages until stdin has ended and everything is answered, ctx ends, or after the end of stdin gone says
+// that nobody reads the answers any more.
+func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	seats := make(chan struct{}, inFlight)
@@ -72,8 +75,17 @@ func (b *bridge) run(ctx context.Context, stdin io.Reader) error {
 			return fmt.Errorf("reading standard input: %w", err)
 		}
 	}
-	for range inFlight { // every request is answered
-		seats <- struct{}{}
+	look := time.NewTicker(lookPause)
+	defer look.Stop()
+	for answered := 0; answered < inFlight; {
+		select {
+		case seats <- struct{}{}:
+			answered++
+		case <-look.C:
+			if gone() {
+				cancel() // which ends the requests, and so the calls
+			}
+		}
 	}
 	b.end(context.WithoutCancel(ctx))
 	cancel()

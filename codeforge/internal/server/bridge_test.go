@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -64,7 +65,7 @@ func converse(t *testing.T, url string, lines ...string) map[string]string {
 	b := &bridge{url: url, client: http.DefaultClient, to: &out}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := b.run(ctx, strings.NewReader(strings.Join(lines, "\n"))); err != nil {
+	if err := b.run(ctx, strings.NewReader(strings.Join(lines, "\n")), func() bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	answers := map[string]string{}
@@ -166,5 +167,43 @@ func TestHeaderValue(t *testing.T) {
 		if got := headerValue(in); got != want {
 			t.Errorf("headerValue(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestBridgeHungUp: a client that has gone takes its calls with it; one that closed its sending end only does not.
+func TestBridgeHungUp(t *testing.T) {
+	cancelled := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the end of the connection is noticed only after the body
+		select {
+		case <-r.Context().Done():
+			close(cancelled)
+		case <-time.After(20 * time.Second):
+		}
+	}))
+	defer srv.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close()
+	b := &bridge{url: srv.URL, client: http.DefaultClient, to: io.Discard}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.run(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func() bool { return hungUp(write) })
+	}()
+	select {
+	case <-cancelled:
+		t.Error("cancelled although the client still reads")
+	case <-time.After(500 * time.Millisecond):
+	}
+	_ = read.Close()
+	select {
+	case <-cancelled:
+	case <-time.After(10 * time.Second):
+		t.Error("the call of a client that has gone goes on")
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

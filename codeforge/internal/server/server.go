@@ -13,12 +13,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/catalog/version"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Config says where to look.
@@ -33,12 +34,15 @@ type Config struct {
 	Token secret.Value
 }
 
-// Place is where the server is: exactly one field is set.
+// Place is where the server is.
 type Place struct {
-	// State is the directory whose run/mcp.sock to join.
+	// State is the directory whose run/mcp.sock is the way there. Nil: the URL is.
 	State *statedir.Dir
 	URL   string
 }
+
+// socketURL is the endpoint as it is called on a unix socket, where the host only has to be one that the server knows.
+const socketURL = "http://localhost/mcp"
 
 // Locate decides where the server is. It does not connect.
 func Locate(c Config) (Place, error) {
@@ -46,7 +50,7 @@ func Locate(c Config) (Place, error) {
 		return Place{URL: c.URL}, nil
 	}
 	if _, err := c.State.Running(); err == nil {
-		return Place{State: &c.State}, nil
+		return Place{State: &c.State, URL: socketURL}, nil
 	} else if _, held := c.State.Holder(); held && !errors.Is(err, fs.ErrPermission) {
 		return Place{}, err
 	}
@@ -54,18 +58,19 @@ func Locate(c Config) (Place, error) {
 	return Place{URL: c.Fallback}, nil
 }
 
-// Dial opens the byte stream of the supervisor's mcp.sock: newline-delimited JSON-RPC.
-func Dial(ctx context.Context, d statedir.Dir) (net.Conn, error) {
-	path, release, err := d.Socket(statedir.MCPSocket)
-	if err != nil {
-		return nil, err
+// client is an HTTP client that goes to the place, with the token where one is needed.
+func (p Place) client(token secret.Value) *http.Client {
+	if p.State == nil {
+		return Client(token)
 	}
-	defer release()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("joining the server in %s: %w", d.Path(), err)
-	}
-	return conn, nil
+	return &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: answerTime, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		path, release, err := p.State.Socket(statedir.MCPSocket)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
 }
 
 // Session is an MCP session.
@@ -91,17 +96,9 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 			}
 		},
 	})
-	var transport mcp.Transport
-	if place.State != nil {
-		conn, err := Dial(ctx, *place.State)
-		if err != nil {
-			return nil, err
-		}
-		transport = &mcp.IOTransport{Reader: conn, Writer: conn, MaxLineLength: maxMessage}
-	} else {
-		transport = &mcp.StreamableClientTransport{Endpoint: place.URL, HTTPClient: Client(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage}
-	}
-	s, err := client.Connect(ctx, transport, nil)
+	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: place.URL, HTTPClient: place.client(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage,
+	}, nil)
 	if err != nil {
 		return nil, explain(err, c, place)
 	}
@@ -138,9 +135,12 @@ func (e *absentError) Error() string { return e.text }
 
 func (e *absentError) Unwrap() error { return e.cause }
 
+// answerTime is how long a server may take to begin an answer: longer than any run.
+const answerTime = 10 * time.Minute
+
 // Client is an HTTP client that sends the token, and goes to the server directly whatever HTTP_PROXY says.
 func Client(token secret.Value) *http.Client {
-	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: 10 * time.Minute}}}
+	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: answerTime}}}
 }
 
 type bearer struct {

@@ -15,14 +15,11 @@ func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	if place.State != nil {
-		return Join(ctx, *place.State, stdin, stdout)
-	}
 	if err := answers(ctx, c, place); err != nil {
 		return err
 	}
-	b := &bridge{url: place.URL, client: Client(c.Token), to: stdout}
-	return b.run(ctx, stdin)
+	b := &bridge{url: place.URL, client: place.client(c.Token), to: stdout}
+	return b.run(ctx, stdin, func() bool { return hungUp(stdout) })
 }
 
 // Ready asks a server at a URL whether it can run code; the error says what is wrong and what to do.
@@ -42,7 +39,7 @@ func get(ctx context.Context, c Config, p Place, path string) error {
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", p.URL, err)
 	}
-	resp, err := Client(c.Token).Do(req)
+	resp, err := p.client(c.Token).Do(req)
 	if err != nil {
 		return explain(err, c, p)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -285,79 +286,46 @@ func TestInspector(t *testing.T) {
 	}
 }
 
-// TestJoin drives the server over its unix socket, several clients at once.
-func TestJoin(t *testing.T) {
+// TestSocket drives the server over its unix socket, which asks for no token, several clients at once.
+func TestSocket(t *testing.T) {
 	t.Parallel()
-	p := start(t, 4, nil)
+	p := start(t, 4, map[string]string{"MCP_AUTH_TOKEN": "not-asked-for-on-the-socket"})
 	p.sandbox.SetScript(scripted(p))
-	if info, err := os.Stat(p.join); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(p.socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", err, info.Mode())
 	}
+	local := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", p.socket)
+	}}}
 	for range 2 {
-		conn, err := net.Dial("unix", p.join)
-		if err != nil {
-			t.Fatal(err)
-		}
 		c, progress := driver()
-		s, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: conn, Writer: conn}, nil)
+		s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://localhost/mcp", HTTPClient: local}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		expect(t, drive(t, s, progress))
 		_ = s.Close()
 	}
-	// A client that only sends and closes its half still gets its answers.
-	conn, err := net.Dial("unix", p.join)
+	waitFor(t, func() bool { return p.sandbox.Leased() == 0 })
+	resp, err := http.Post(p.url(), "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	fmt.Fprintln(conn, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
-	fmt.Fprintln(conn, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	fmt.Fprintln(conn, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"slow"}}}`)
-	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
-		t.Fatal(err)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without the token the address answers %s", resp.Status)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(8 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := io.ReadAll(conn); err != nil || !strings.Contains(string(out), `half\nwhole\n`) {
-		t.Errorf("%v %s", err, out)
-	}
-	waitFor(t, func() bool { return p.sandbox.Leased() == 0 })
 
 	// A client that dies takes its calls with it.
-	dying, err := net.Dial("unix", p.join)
+	dying, err := net.Dial("unix", p.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(dying, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
-	fmt.Fprintln(dying, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	fmt.Fprintln(dying, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"forever"}}}`)
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"forever"},"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	fmt.Fprintf(dying, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: execute_code\r\nContent-Length: %d\r\n\r\n%s", len(call), call)
 	waitFor(t, func() bool { return p.sandbox.Leased() == 1 })
 	_ = dying.Close()
 	waitFor(t, func() bool { return p.sandbox.Leased() == 0 })
-}
-
-// TestStdio drives the server on stdio, as a program of its own.
-func TestStdio(t *testing.T) {
-	t.Parallel()
-	sandbox, proxy := peertest.NewSandbox(t, 2), peertest.NewProxy(t, stripe)
-	p := &program{sandbox: sandbox, proxy: proxy, skills: t.TempDir()}
-	sandbox.SetScript(scripted(p))
-	bin := filepath.Join(t.TempDir(), "mcp-server")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), bin, "--stdio", "--sandbox", "unix:"+sandbox.Socket, "--control", proxy.Socket, "--skills", p.skills)
-	cmd.Stderr = t.Output()
-	c, progress := driver()
-	s, err := c.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect(t, drive(t, s, progress))
-	if err := s.Close(); err != nil { // closes stdin; the program must end by itself, with code 0
-		t.Error(err)
-	}
 }

@@ -48,7 +48,6 @@ type daemon struct {
 	surface  *surface.Surface
 	mcp      *transport.Handler
 	endpoint *endpoint.Endpoint
-	join     *endpoint.Join
 }
 
 // newDaemon makes all parts and opens the listeners.
@@ -89,6 +88,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 	var err error
 	d.endpoint, err = endpoint.Open(ctx, endpoint.Config{
 		Listen:      d.flags.listen,
+		Socket:      d.flags.socket,
 		Guard:       guard.New(guard.Config{AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken}),
 		HasToken:    !d.settings.MCPAuthToken.Empty(),
 		Container:   getenv("CODEFORGE_CONTAINER") == "1",
@@ -101,11 +101,6 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 	})
 	if err != nil {
 		return err
-	}
-	if d.flags.join != "" {
-		if d.join, err = endpoint.OpenJoin(ctx, d.flags.join, d.surface.Server(), d.log); err != nil {
-			return err
-		}
 	}
 	for _, a := range d.endpoint.Addrs() {
 		d.log.Info("listening", logline.Tag("mcp"), slog.String("url", "http://"+a.String()+"/mcp"))
@@ -128,26 +123,15 @@ func (d *daemon) ready(ctx context.Context) error {
 	return nil
 }
 
-// serve runs until ctx ends, a listener fails, or with --stdio until the client leaves. Then it stops in order.
-func (d *daemon) serve(ctx context.Context, stdin io.ReadCloser, stdout io.WriteCloser) error {
+// serve runs until ctx ends or a listener fails. Then it stops in order.
+func (d *daemon) serve(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { d.catalog.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
 
-	ended := make(chan error, 3)
-	if len(d.flags.listen) > 0 {
-		parts.Go(func() { ended <- d.endpoint.Serve() })
-	}
-	if d.join != nil {
-		parts.Go(func() { ended <- d.join.Serve() })
-	}
-	if d.flags.stdio {
-		// Not waited for: a read of stdin cannot always be ended from here.
-		go func() {
-			ended <- endpoint.ServeStream(background, d.surface.Server(), endpoint.Stdio{In: stdin, Out: stdout})
-		}()
-	}
+	ended := make(chan error, 1)
+	parts.Go(func() { ended <- d.endpoint.Serve() })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -167,9 +151,6 @@ func (d *daemon) stop() {
 	cancel()
 	unwind, cancel := context.WithTimeout(context.Background(), unwindTime)
 	defer cancel()
-	if d.join != nil {
-		d.join.Close()
-	}
 	d.mcp.Close(unwind)
 	d.queue.Close()
 	d.endpoint.Close(unwind)

@@ -21,8 +21,7 @@ type flags struct {
 	sandbox  func(context.Context) (net.Conn, error)
 	control  string
 	skills   string
-	join     string
-	stdio    bool
+	socket   string
 	ownerUID int
 }
 
@@ -37,8 +36,7 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, or docker:SOCKET of docker-shim")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
-	set.StringVar(&f.join, "join", "", "unix socket for local clients without HTTP")
-	set.BoolVar(&f.stdio, "stdio", false, "serve one client on stdin and stdout")
+	set.StringVar(&f.socket, "socket", "", "unix socket that serves the endpoint to its owner, without a token")
 	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -52,8 +50,8 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 			f.listen = append(f.listen, a)
 		}
 	}
-	if len(f.listen) == 0 && !f.stdio && f.join == "" {
-		problems = append(problems, errors.New("--listen, --stdio or --join is needed"))
+	if len(f.listen) == 0 && f.socket == "" {
+		problems = append(problems, errors.New("--listen or --socket is needed"))
 	}
 	if f.control == "" {
 		problems = append(problems, errors.New("--control is needed"))

@@ -1,7 +1,7 @@
-// Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, a unix socket and stdio.
+// Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, on addresses and a unix socket.
 //
 //	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM --control SOCKET --skills DIR
-//	           [--also-listen ADDR] [--join SOCKET] [--stdio] [--owner-uid N]
+//	           [--also-listen ADDR] [--socket SOCKET] [--owner-uid N]
 //	mcp-server health --listen ADDR [--linger TIME]
 //
 // Settings come from the environment (package catalog/settings). It also reads CODEFORGE_CONTAINER: 1 says that it runs
@@ -30,7 +30,7 @@ func main() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-server:", err)
@@ -39,7 +39,7 @@ func main() {
 }
 
 // run is the whole program but for the process: signals, environment and exit code.
-func run(ctx context.Context, args []string, getenv func(string) string, stdin io.ReadCloser, stdout io.WriteCloser, stderr io.Writer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "health" {
 		return health(ctx, args[1:], stderr)
 	}
@@ -51,5 +51,5 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	if err != nil {
 		return err
 	}
-	return d.serve(ctx, stdin, stdout)
+	return d.serve(ctx)
 }

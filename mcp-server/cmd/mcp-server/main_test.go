@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,7 +31,7 @@ type program struct {
 	sandbox *peertest.Sandbox
 	proxy   *peertest.Proxy
 	skills  string
-	join    string
+	socket  string
 	addr    string
 	stop    func() error
 	log     *syncBuffer
@@ -80,7 +78,7 @@ func freeAddr(t testing.TB) string {
 func start(t testing.TB, slots int, env map[string]string, extra ...string) *program {
 	t.Helper()
 	p := &program{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &syncBuffer{}}
-	p.join = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
+	p.socket = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
 	p.launch(t, env, extra...)
 	return p
 }
@@ -97,9 +95,9 @@ func (p *program) begin(t testing.TB, env map[string]string, extra ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	args := append([]string{"--listen", p.addr, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills, "--join", p.join}, extra...)
+	args := append([]string{"--listen", p.addr, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills, "--socket", p.socket}, extra...)
 	go func() {
-		ended <- run(ctx, args, func(k string) string { return env[k] }, io.NopCloser(strings.NewReader("")), os.Stdout, p.log)
+		ended <- run(ctx, args, func(k string) string { return env[k] }, p.log)
 	}()
 	p.stop = sync.OnceValue(func() error {
 		cancel()

@@ -34,7 +34,7 @@ func TestStartRefused(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		{"nothing", nil, nil, []string{"--listen, --stdio or --join is needed", "--control is needed", "--skills is needed", `--sandbox "": want unix:SOCKET or docker:SOCKET`}},
+		{"nothing", nil, nil, []string{"--listen or --socket is needed", "--control is needed", "--skills is needed", `--sandbox "": want unix:SOCKET or docker:SOCKET`}},
 		{"a stray word", with("--listen", "127.0.0.1:0", "word"), nil, []string{`"word" is not understood`}},
 		{"an unknown flag", []string{"--lisen", "x"}, nil, []string{"flag provided but not defined"}},
 		{"the sandbox's kind", []string{"--listen", "127.0.0.1:0", "--sandbox", "tcp:x", "--control", "c", "--skills", skills}, nil, []string{`--sandbox "tcp:x"`}},
@@ -51,7 +51,7 @@ func TestStartRefused(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			var log syncBuffer
-			err := run(ctx, c.args, func(k string) string { return c.env[k] }, io.NopCloser(strings.NewReader("")), os.Stdout, &log)
+			err := run(ctx, c.args, func(k string) string { return c.env[k] }, &log)
 			if err == nil {
 				t.Fatal("it started")
 			}
@@ -138,12 +138,12 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s %s %v: %d %.300s, want %d with %q", c.method, c.path, c.headers, code, body, c.want, c.body)
 		}
 	}
-	if err := run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, nil, nil, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard); err != nil {
 		t.Errorf("health: %v", err)
 	}
 	p.proxy.Stop()
 	waitFor(t, func() bool {
-		err := run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, nil, nil, io.Discard)
+		err := run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard)
 		return err != nil && strings.Contains(err.Error(), "not ready")
 	})
 	if code, _ := request(t, "GET", base+"/healthz", ""); code != 200 {
@@ -151,7 +151,7 @@ func TestPaths(t *testing.T) {
 	}
 	p.proxy.Start()
 	waitFor(t, func() bool {
-		return run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, nil, nil, io.Discard) == nil
+		return run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard) == nil
 	})
 }
 
@@ -236,8 +236,8 @@ func TestStop(t *testing.T) {
 	if n, m := p.sandbox.Left(), p.proxy.Registered(); n != 0 || m != 0 {
 		t.Errorf("%d leases and %d registrations are left", n, m)
 	}
-	if _, err := os.Stat(p.join); !os.IsNotExist(err) {
-		t.Errorf("the join socket is left: %v", err)
+	if _, err := os.Stat(p.socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is left: %v", err)
 	}
 }
 
@@ -259,28 +259,28 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestJoinSocket: the socket of a living server is not taken over, that of a dead one is.
-func TestJoinSocket(t *testing.T) {
+// TestSocketTaken: the socket of a living server is not taken over, that of a dead one is.
+func TestSocketTaken(t *testing.T) {
 	p := start(t, 1, nil)
-	err := run(t.Context(), []string{"--join", p.join, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
-		func(string) string { return "" }, io.NopCloser(strings.NewReader("")), os.Stdout, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "another process does already") {
+	err := run(t.Context(), []string{"--socket", p.socket, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
+		func(string) string { return "" }, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "another process answers there") {
 		t.Errorf("a second server: %v", err)
 	}
-	dead := filepath.Join(filepath.Dir(p.join), "dead.sock")
+	dead := filepath.Join(filepath.Dir(p.socket), "dead.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
-	q := &program{sandbox: p.sandbox, proxy: p.proxy, skills: p.skills, addr: freeAddr(t), join: dead, log: &syncBuffer{}}
+	q := &program{sandbox: p.sandbox, proxy: p.proxy, skills: p.skills, addr: freeAddr(t), socket: dead, log: &syncBuffer{}}
 	q.launch(t, nil)
-	if err := os.WriteFile(filepath.Join(filepath.Dir(p.join), "file"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(p.socket), "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err = run(t.Context(), []string{"--join", filepath.Join(filepath.Dir(p.join), "file"), "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
-		func(string) string { return "" }, io.NopCloser(strings.NewReader("")), os.Stdout, io.Discard)
+	err = run(t.Context(), []string{"--socket", filepath.Join(filepath.Dir(p.socket), "file"), "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
+		func(string) string { return "" }, io.Discard)
 	if err == nil {
 		t.Error("a file was replaced by a socket")
 	}
@@ -349,7 +349,7 @@ func TestNoSandbox(t *testing.T) {
 func TestFirstCall(t *testing.T) {
 	t.Parallel()
 	p := &program{sandbox: peertest.NewSandbox(t, 1), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &syncBuffer{}}
-	p.join = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
+	p.socket = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
 	p.proxy.Stop()
 	p.begin(t, nil)
 	p.await(t, "/healthz")

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
 
@@ -25,6 +27,9 @@ import (
 type Config struct {
 	// Listen are addresses, host:port. For 127.0.0.1 the same port of [::1] is listened on too where that is possible.
 	Listen []string
+	// Socket is the path of a unix socket that serves the same, or empty. It is the owner's alone (0600): who may open
+	// it needs no token.
+	Socket string
 	Guard  *guard.Guard
 	// HasToken says that a bearer token is asked for.
 	HasToken bool
@@ -51,6 +56,8 @@ type Endpoint struct {
 	cfg       Config
 	listeners []net.Listener
 	server    *http.Server
+	socket    net.Listener // nil without Config.Socket
+	local     *http.Server // serves the socket
 }
 
 // Open listens. Beyond loopback it refuses to without a token, unless in a container.
@@ -62,14 +69,28 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 			return nil, err
 		}
 	}
-	e.server = &http.Server{
-		Handler:           e.routes(),
+	if cfg.Socket != "" {
+		l, err := unixsocket.Listen(ctx, cfg.Socket, 0o600)
+		if err != nil {
+			_ = e.closeListeners()
+			return nil, err
+		}
+		e.socket = netutil.LimitListener(l, maxConnections)
+	}
+	e.server = e.serverOf(cfg.Guard.Bearer)
+	e.local = e.serverOf(func(next http.Handler) http.Handler { return next })
+	return e, nil
+}
+
+// serverOf makes a server whose paths that tell something are behind the check of a token.
+func (e *Endpoint) serverOf(token func(http.Handler) http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           e.routes(token),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(cfg.Log.With(logline.Tag("mcp")).Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(e.cfg.Log.With(logline.Tag("mcp")).Handler(), slog.LevelWarn),
 	}
-	return e, nil
 }
 
 // listen opens one address, and the other loopback address beside it.
@@ -133,12 +154,12 @@ func (e *Endpoint) Addrs() []net.Addr {
 }
 
 // routes is what is served at which path. Every path asks for a Host of ours; what tells something asks for the token.
-func (e *Endpoint) routes() http.Handler {
+func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", e.cfg.Guard.Bearer(e.cfg.MCP))
+	mux.Handle("/mcp", token(e.cfg.MCP))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, map[string]any{"ok": true}) })
 	mux.HandleFunc("GET /readyz", e.ready)
-	mux.Handle("GET /metrics", e.cfg.Guard.Bearer(http.HandlerFunc(e.metrics)))
+	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "CodeForge: the MCP endpoint is at /mcp", http.StatusNotFound)
 	})
@@ -190,12 +211,17 @@ func (c *capture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
 // Serve serves until Close. It returns the first error of a listener.
 func (e *Endpoint) Serve() error {
-	errs := make(chan error, len(e.listeners))
+	errs := make(chan error, len(e.listeners)+1)
+	serving := len(e.listeners)
 	for _, l := range e.listeners {
 		go func() { errs <- e.server.Serve(l) }()
 	}
+	if e.socket != nil {
+		serving++
+		go func() { errs <- e.local.Serve(e.socket) }()
+	}
 	var first error
-	for range e.listeners {
+	for range serving {
 		if err := <-errs; first == nil && !errors.Is(err, http.ErrServerClosed) {
 			first = err
 			_ = e.closeListeners()
@@ -206,15 +232,24 @@ func (e *Endpoint) Serve() error {
 
 // Close stops listening, waits for open requests until ctx ends, and closes what is left.
 func (e *Endpoint) Close(ctx context.Context) {
-	if e.server.Shutdown(ctx) != nil {
-		_ = e.server.Close()
+	var servers sync.WaitGroup
+	for _, s := range []*http.Server{e.server, e.local} {
+		servers.Go(func() {
+			if s.Shutdown(ctx) != nil {
+				_ = s.Close()
+			}
+		})
 	}
+	servers.Wait()
 }
 
 func (e *Endpoint) closeListeners() error {
 	var errs []error
 	for _, l := range e.listeners {
 		errs = append(errs, l.Close())
+	}
+	if e.socket != nil {
+		errs = append(errs, e.socket.Close())
 	}
 	return errors.Join(errs...)
 }

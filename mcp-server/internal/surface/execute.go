@@ -148,9 +148,6 @@ func caller(req *mcp.CallToolRequest) string {
 	if id := req.Session.ID(); id != "" {
 		return id
 	}
-	if req.Extra == nil || req.Extra.Header.Get(CallerHeader) == "" { // stdio, or the join socket
-		return fmt.Sprintf("%p", req.Session)
-	}
 	name := ""
 	if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil {
 		name = p.ClientInfo.Name

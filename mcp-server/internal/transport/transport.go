@@ -131,7 +131,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	r.Header.Set(surface.CallerHeader, host)
+	r.Header.Set(surface.CallerHeader, host) // empty on a unix socket
 	h.posts.Store(id, ctx)
 	defer h.posts.Delete(id)
 
