@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench.sh: measures CodeForge against its peers here. BENCH_QUICK=1 takes two and a half minutes; other arguments go to
+# bench.sh: measures CodeForge against its peers here. BENCH_QUICK=1 takes two and a half minutes; arguments go to
 # bin/bench (--only proxy).
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,4 +11,11 @@ if ! command -v mitmdump >/dev/null; then
 	fi
 fi
 (cd e2e && CGO_ENABLED=0 "${GO:-go}" build -trimpath -o ../bin/bench ./bench/cmd/bench)
-exec bin/bench "$@"
+bin/bench "$@"
+[ $# = 0 ] && [ -z "${BENCH_QUICK:-}" ] || exit 0
+
+# The Go benchmarks of the packages, the same that `go test -bench` and benchstat compare between two versions.
+mkdir -p bench/out
+git grep -l '^func Benchmark' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's,^,./,' |
+	xargs "${GO:-go}" test -run '^$' -bench . -benchmem -benchtime 100ms -count 3 -cpu 1 >bench/out/go.txt
+(cd e2e && "${GO:-go}" tool benchstat ../bench/out/go.txt)

@@ -68,17 +68,7 @@ type Report struct {
 	Quick   bool              `json:"quick"`
 	Results []Result          `json:"results"`
 	Curves  []Curve           `json:"curves"`
-	Micro   []Micro           `json:"micro,omitempty"`
 	Notes   []string          `json:"notes,omitempty"`
-}
-
-// Micro is one Go benchmark of a package.
-type Micro struct {
-	Name        string  `json:"name"`
-	NsPerOp     float64 `json:"ns_per_op"`
-	MBPerSecond float64 `json:"mb_per_s,omitempty"`
-	BytesPerOp  float64 `json:"bytes_per_op"`
-	AllocsPerOp float64 `json:"allocs_per_op"`
 }
 
 // The verdicts.
@@ -166,7 +156,6 @@ func (c *Collector) Results() []Result {
 func (r *Report) Merge(o Report) {
 	r.Results = append(r.Results, o.Results...)
 	r.Curves = append(r.Curves, o.Curves...)
-	r.Micro = append(r.Micro, o.Micro...)
 	r.Notes = append(r.Notes, o.Notes...)
 }
 

@@ -31,16 +31,6 @@ func Print(w io.Writer, r Report) error {
 			return err
 		}
 	}
-	if len(r.Micro) > 0 {
-		m := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprint(m, "\nGO BENCHMARKS (one core)\tns/op\tMB/s\tB/op\tallocs/op\n")
-		for _, b := range r.Micro {
-			fmt.Fprintf(m, "%s\t%.0f\t%.0f\t%.0f\t%.0f\n", b.Name, b.NsPerOp, b.MBPerSecond, b.BytesPerOp, b.AllocsPerOp)
-		}
-		if err := m.Flush(); err != nil {
-			return err
-		}
-	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, "\nnote: "+n)
 	}

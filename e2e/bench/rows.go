@@ -4,7 +4,7 @@ package bench
 const (
 	tableRuns   = "execute_code"
 	tableProxy  = "proxy"
-	tableEngine = "micro"
+	tableEngine = "scan engine"
 )
 
 // Rows are all lines of all tables, in the order in which they are shown. Gates and stretches are those of

@@ -166,7 +166,7 @@ func (s *Stack) writeCA() error {
 // Up starts the stack and waits until every service is healthy. Stacks of several test processes take turns, from Up
 // to Down: the sandbox's container name and its subnet are fixed.
 func (s *Stack) Up(ctx context.Context) error {
-	if err := s.turn(ctx); err != nil {
+	if err := s.Turn(ctx); err != nil {
 		return err
 	}
 	args := []string{"up", "-d", "--wait", "--wait-timeout", "240"}
@@ -192,12 +192,12 @@ func (s *Stack) Down() error {
 	return errors.Join(err, s.remove())
 }
 
-// turn waits until no other test process has a stack, and removes what a killed one left behind.
-func (s *Stack) turn(ctx context.Context) error {
+// Turn waits until no other process has a stack, and removes what a killed one left behind. Up does this by itself.
+func (s *Stack) Turn(ctx context.Context) error {
 	if s.lock != nil {
 		return nil
 	}
-	f, err := lock()
+	f, err := lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,22 +206,35 @@ func (s *Stack) turn(ctx context.Context) error {
 	return err
 }
 
-// lock waits for the turn of this process.
-func lock() (*os.File, error) {
+// lock waits for the turn of this process, until ctx ends.
+func lock(ctx context.Context) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "codeforge-e2e-docker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		case <-time.After(lockPause):
+		}
 	}
-	return f, nil
 }
+
+// lockPause is how often a process that waits for its turn asks again.
+const lockPause = 200 * time.Millisecond
 
 // Turn is for a test that starts the stack by itself, under the name Project: it waits until no other test process has
 // one. release ends the turn.
-func Turn() (release func(), err error) {
-	f, err := lock()
+func Turn(ctx context.Context) (release func(), err error) {
+	f, err := lock(ctx)
 	if err != nil {
 		return nil, err
 	}

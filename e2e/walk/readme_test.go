@@ -249,7 +249,7 @@ func TestReadmeDocker(t *testing.T) {
 	if err := compose.Available(t.Context()); err != nil {
 		world.Skip(t, err.Error())
 	}
-	release, err := compose.Turn()
+	release, err := compose.Turn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
@@ -45,9 +43,6 @@ type missingError struct{ why string }
 func (e *missingError) Error() string { return e.why }
 
 func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
-	if err := turn(time.Minute); err != nil {
-		return err
-	}
 	if err := compose.Available(ctx); err != nil {
 		return &missingError{err.Error()}
 	}
@@ -66,6 +61,11 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 			log.Print("stopping the stack: ", err)
 		}
 	}()
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := stack.Turn(waiting); err != nil {
+		return &missingError{"end to end tests use the Docker stack at the moment"}
+	}
 	if err := stack.Up(ctx); err != nil {
 		return err
 	}
@@ -107,23 +107,6 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 		col.Add("runs.docker", e/w, "warm %.1f ms, exec of `deno run -` %.1f ms", w, e)
 	}
 	return nil
-}
-
-// turn waits until no end to end test has the stack, whose names are fixed; the stack itself then takes its turn.
-func turn(patience time.Duration) error {
-	f, err := os.OpenFile(filepath.Join(os.TempDir(), "codeforge-e2e-docker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
-		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-		case err == nil:
-			return nil
-		case time.Now().After(end):
-			return &missingError{"end to end tests use the Docker stack at the moment"}
-		}
-	}
 }
 
 // oneExec is baseline A: create an exec of `deno run -`, attach, send the script, read to the end, ask for the exit code.

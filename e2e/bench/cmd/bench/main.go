@@ -1,6 +1,6 @@
 // Command bench measures CodeForge against its peers on this machine and prints the tables of docs/performance.md.
 //
-//	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,docker,proxy,micro] [--rounds N] [--profiles]
+//	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,docker,proxy,engine] [--rounds N] [--profiles]
 //	bench --redraw [--out DIR]
 //
 // It writes report.json and pictures into the directory of --out. With BENCH_QUICK=1 it takes two and a half minutes and
@@ -26,7 +26,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
-	"github.com/codeforge-mcp/codeforge/e2e/bench/wake"
 )
 
 func main() {
@@ -66,7 +65,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	fs.StringVar(&o.out, "out", "bench/out", "`DIR` for report.json and the pictures")
 	fs.StringVar(&o.bin, "bin", "bin", "`DIR` of CodeForge's programs")
 	fs.StringVar(&o.deno, "deno", getenv("DENO_PATH"), "`PATH` of Deno (default: .tools/deno)")
-	only := fs.String("only", "runs,docker,proxy,micro", "the `PARTS` to measure")
+	only := fs.String("only", "runs,docker,proxy,engine", "the `PARTS` to measure")
 	fs.BoolVar(&o.profiles, "profiles", false, "also take processor profiles of the proxy, into --out")
 	fs.BoolVar(&o.redraw, "redraw", false, "measure nothing, draw the pictures again from the report.json of --out")
 	fs.IntVar(&o.rounds, "rounds", 0, "`N` rounds (default 3)")
@@ -106,7 +105,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, options) (bench.Report, error)
-	}{{"proxy", proxyPart}, {"runs", runsPart}, {"docker", dockerPart}, {"micro", microPart}} {
+	}{{"proxy", proxyPart}, {"runs", runsPart}, {"docker", dockerPart}, {"engine", enginePart}} {
 		if !o.only[part.name] {
 			continue
 		}
@@ -118,9 +117,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			got.Notes = append(got.Notes, part.name+" broke off: "+err.Error())
 		}
 		report.Merge(got)
-	}
-	if same, two, err := wake.Cost(); err == nil {
-		report.Notes = append(report.Notes, fmt.Sprintf("waking a thread takes %d us here on the same processor, %d us on another one", same.Microseconds(), two.Microseconds()))
 	}
 	report.Sort()
 	report.Seconds = time.Since(report.Started).Seconds()

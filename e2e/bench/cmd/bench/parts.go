@@ -13,7 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
-	"github.com/codeforge-mcp/codeforge/e2e/bench/micro"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/engine"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/runs"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/traffic"
 )
@@ -137,10 +137,10 @@ func dockerPart(ctx context.Context, o options) (bench.Report, error) {
 	return runs.Docker(ctx, runsConfig(o))
 }
 
-// microPart runs the Go benchmarks.
-func microPart(ctx context.Context, o options) (bench.Report, error) {
+// enginePart measures the scan engine.
+func enginePart(ctx context.Context, o options) (bench.Report, error) {
 	if o.quick {
-		return micro.Run(ctx, o.root, 1, "50ms")
+		return engine.Run(ctx, o.root, 1, "50ms")
 	}
-	return micro.Run(ctx, o.root, rounds, "200ms")
+	return engine.Run(ctx, o.root, rounds, "200ms")
 }
