@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // good is an API without a mistake.
@@ -138,7 +139,7 @@ func TestFailedStarts(t *testing.T) {
 func TestNoUserNamespaces(t *testing.T) {
 	embeddedOnly(t)
 	if _, err := exec.LookPath("unshare"); err != nil {
-		world.Skip(t, "no unshare command")
+		testkit.Skip(t, "no unshare command")
 	}
 	dir, err := world.NewDir(world.Ordinary, []world.API{good()}, nil)
 	if err != nil {

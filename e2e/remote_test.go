@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestMCPRemote drives tools/list and execute_code over stdio through mcp-remote, as Claude Desktop does.
 func TestMCPRemote(t *testing.T) {
 	argv, err := world.MCPRemote()
 	if err != nil {
-		world.Skip(t, err.Error())
+		testkit.Skip(t, err.Error())
 	}
 	w := world.Start(t, world.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)

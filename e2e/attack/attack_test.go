@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
@@ -38,7 +39,7 @@ func TestSuite(t *testing.T) {
 			ordinary = append(ordinary, a)
 		}
 	}
-	if len(foreign) > 0 && os.Getenv("CODEFORGE_NO_SKIP") != "" {
+	if len(foreign) > 0 && testkit.NoSkip() {
 		t.Errorf("only root can mount %q", foreign)
 	}
 	var outcomes []Outcome

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
 
 // Project is the tests' project name.
@@ -151,7 +152,7 @@ func (s *Stack) writeCA() error {
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // read in a container
 		return err
 	}
-	ca, err := upstream.NewCA("CodeForge e2e upstream")
+	ca, err := testca.New("CodeForge e2e upstream")
 	if err != nil {
 		return err
 	}

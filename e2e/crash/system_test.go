@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -53,25 +54,25 @@ type system struct {
 func start(t *testing.T) *system {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		world.Skip(t, "needs root: the daemons are started as codeforge up does it for root")
+		testkit.Skip(t, "needs root: the daemons are started as codeforge up does it for root")
 	}
 	s := &system{t: t, canaries: world.Canaries(), daemons: map[string]*daemon{}, relays: map[string]*relay{}}
 	var err error
 	s.dir, err = world.NewDir(world.Self, nil, nil)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(s.dir) })
 	for name, mode := range map[string]os.FileMode{
 		"run": 0o700, "relay": 0o700, "skills": 0o775 | os.ModeSetgid, "ca-private": 0o700, "ca-public": 0o755, "runs": 0o755, "sandboxd": 0o711, "tmp": 0o755,
 	} {
-		must(t, os.Mkdir(s.at(name), 0o755))
-		must(t, os.Chmod(s.at(name), mode))
+		testkit.Must(t, os.Mkdir(s.at(name), 0o755))
+		testkit.Must(t, os.Chmod(s.at(name), mode))
 	}
-	must(t, os.Chown(s.at("skills"), 0, slot.GroupID))
+	testkit.Must(t, os.Chown(s.at("skills"), 0, slot.GroupID))
 	s.upstream, err = world.StartUpstream(s.at("upstream.pem"))
-	must(t, err)
-	t.Cleanup(func() { must(t, s.upstream.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, s.upstream.Close()) })
 	apis := world.Standard(s.canaries, upstream.Embedded.Private.String()+"/32", s.at("upstream.pem"))
-	must(t, world.WriteAPIs(s.at("apis"), apis))
+	testkit.Must(t, world.WriteAPIs(s.at("apis"), apis))
 	s.compose()
 	for _, name := range []string{proxy, sandbox, server} {
 		s.start(name)
@@ -85,7 +86,7 @@ func (s *system) at(elem ...string) string { return filepath.Join(append([]strin
 // compose says how each daemon is started.
 func (s *system) compose() {
 	port, err := world.FreePort()
-	must(s.t, err)
+	testkit.Must(s.t, err)
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	s.World = &world.World{Mode: world.Embedded, URL: "http://" + listen + "/mcp"}
 	sockets, namespaces := networks(s.t)
@@ -150,7 +151,7 @@ func (s *system) start(name string) {
 	d := s.daemons[name]
 	d.log = s.at(name + ".log")
 	log, err := os.OpenFile(d.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	must(s.t, err)
+	testkit.Must(s.t, err)
 	defer log.Close()
 	d.cmd = exec.Command(world.Binary(name), d.args...)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -163,7 +164,7 @@ func (s *system) start(name string) {
 		d.cmd.Env = append(d.cmd.Env, slot.Environ(names)...)
 	}
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	must(s.t, d.cmd.Start())
+	testkit.Must(s.t, d.cmd.Start())
 	d.done = make(chan struct{})
 	go func() { _ = d.cmd.Wait(); close(d.done) }()
 	if r := s.relays[name]; r != nil {
@@ -282,7 +283,7 @@ func networks(t *testing.T) (sockets, namespaces []slot.File) {
 			sockets, namespaces = append(sockets, listeners...), append(namespaces, ns)
 			done <- err
 		}()
-		must(t, <-done)
+		testkit.Must(t, <-done)
 	}
 	t.Cleanup(func() {
 		for _, f := range append(sockets, namespaces...) {
@@ -341,11 +342,4 @@ func listen(kind slot.Kind, address string) (*os.File, error) {
 	}
 	defer l.Close()
 	return l.(*net.TCPListener).File()
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

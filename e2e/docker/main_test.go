@@ -22,6 +22,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -44,7 +45,7 @@ func run(m *testing.M) int {
 		return 0
 	}
 	if err := prepare(); err != nil {
-		if errors.Is(err, compose.ErrUnavailable) && os.Getenv("CODEFORGE_NO_SKIP") == "" {
+		if errors.Is(err, compose.ErrUnavailable) && !testkit.NoSkip() {
 			fmt.Println("e2e/docker: skipped:", err)
 			return 0
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/attack"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 const variable = "CODEFORGE_DISARM"
@@ -127,7 +128,7 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 				continue
 			}
 			if a.Root && os.Geteuid() != 0 {
-				world.Skip(t, "only root can mount: "+name)
+				testkit.Skip(t, "only root can mount: "+name)
 			}
 			ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.patience, time.Minute))
 			o := attack.Run(ctx, w, a)

@@ -21,11 +21,13 @@ import (
 
 	"github.com/mccutchen/go-httpbin/v2/httpbin"
 	"golang.org/x/net/http2"
+
+	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
 
 // Config configures a Server.
 type Config struct {
-	CA *CA
+	CA *testca.CA
 	// TLS, HTTP and DNS are addresses to listen on, e.g. "10.99.0.10:443". None of a kind means no such listener.
 	TLS, HTTP, DNS []string
 	// Control is the address of the record's own HTTP API; empty means none.
@@ -43,7 +45,7 @@ type Config struct {
 type Server struct {
 	record
 	cfg     Config
-	unknown *CA // signs what nobody trusts
+	unknown *testca.CA // signs what nobody trusts
 	dns     *dnsServer
 	web     *http.Server
 	h2      *http2.Server //nolint:staticcheck // net/http.Server cannot serve one connection that was accepted and recorded elsewhere
@@ -58,7 +60,7 @@ type Server struct {
 
 // Start listens and serves until Close.
 func Start(cfg Config) (*Server, error) {
-	unknown, err := NewCA("nobody trusts this")
+	unknown, err := testca.New("nobody trusts this")
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +184,7 @@ func (s *Server) tlsConfig(h *tls.ClientHelloInfo) (*tls.Config, error) {
 	case "":
 		name, claim = "no-name", "no-name.test"
 	}
-	cert, err := ca.leafFor(name, claim, end)
+	cert, err := ca.Leaf(name, claim, end)
 	if err != nil {
 		return nil, err
 	}

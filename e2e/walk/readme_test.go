@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // Where a step of the README is walked.
@@ -50,7 +51,7 @@ type walker struct {
 func clone(t *testing.T) *walker {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		world.Skip(t, "no git")
+		testkit.Skip(t, "no git")
 	}
 	parent, err := world.NewDir(world.Self, nil, nil)
 	if err != nil {
@@ -60,7 +61,7 @@ func clone(t *testing.T) *walker {
 	w := &walker{dir: filepath.Join(parent, "codeforge"), token: canary.New("GITHUB_AUTH_TOKEN")}
 	cmd := exec.CommandContext(within(t, 60), "git", "-c", "safe.directory=*", "clone", "-q", "--no-local", root(t), w.dir) //nolint:gosec // this tree
 	if out, err := cmd.CombinedOutput(); err != nil {
-		world.Skip(t, "this tree cannot be cloned: "+string(out))
+		testkit.Skip(t, "this tree cannot be cloned: "+string(out))
 	}
 	readme, err := os.ReadFile(filepath.Join(w.dir, "README.md"))
 	if err != nil {
@@ -132,7 +133,7 @@ func TestReadmeEmbedded(t *testing.T) {
 	w.env["UPSTREAM_CA_FILE"] = filepath.Join(w.dir, "..", "ca.pem")
 	up, err := world.StartUpstream(w.env["UPSTREAM_CA_FILE"])
 	if err != nil {
-		world.Skip(t, err.Error())
+		testkit.Skip(t, err.Error())
 	}
 	defer up.Close()
 	before := world.Look()
@@ -247,7 +248,7 @@ func TestReadmeDocker(t *testing.T) {
 		t.Skip("about Docker: tested with CODEFORGE_E2E_MODE=docker")
 	}
 	if err := compose.Available(t.Context()); err != nil {
-		world.Skip(t, err.Error())
+		testkit.Skip(t, err.Error())
 	}
 	release, err := compose.Turn(t.Context())
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // screensIntro stands above the screens.
@@ -80,7 +81,7 @@ func TestScreens(t *testing.T) {
 	dir := newDir(t, world.Self)
 	up, err := world.StartUpstream(filepath.Join(dir, "ca.pem"))
 	if err != nil {
-		world.Skip(t, err.Error())
+		testkit.Skip(t, err.Error())
 	}
 	defer up.Close()
 	for name, text := range files {

@@ -59,15 +59,3 @@ func withoutFlags(env []string) []string {
 	}
 	return kept
 }
-
-// denoPath finds the interpreter: DENO_PATH, else .tools/deno of the tree. Empty when there is none.
-func denoPath(root string) string {
-	path := os.Getenv("DENO_PATH")
-	if path == "" {
-		path = filepath.Join(root, ".tools", "deno")
-	}
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
-}

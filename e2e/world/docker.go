@@ -26,7 +26,7 @@ func (w *World) startDocker(cfg Config) error {
 	} else if err != nil {
 		return err
 	}
-	root, err := repository()
+	root, err := Root()
 	if err != nil {
 		return err
 	}

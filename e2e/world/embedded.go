@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -294,8 +295,8 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 }
 
 // startUpstream starts the upstream in this process.
-func startUpstream(at upstream.Addresses, known map[string]string) (*upstream.Server, *upstream.CA, error) {
-	ca, err := upstream.NewCA("CodeForge e2e upstream")
+func startUpstream(at upstream.Addresses, known map[string]string) (*upstream.Server, *testca.CA, error) {
+	ca, err := testca.New("CodeForge e2e upstream")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -324,7 +325,7 @@ func Program(name string) (string, error) {
 
 // built builds the binaries once per process.
 var built = sync.OnceValues(func() (string, error) {
-	root, err := repository()
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}

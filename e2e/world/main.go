@@ -13,13 +13,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // Mode says where CodeForge runs.
@@ -57,7 +58,7 @@ func Main(m *testing.M, before ...func(root string)) int {
 	case "tests":
 		return m.Run()
 	}
-	root, err := repository()
+	root, err := Root()
 	if err != nil {
 		return fail(err)
 	}
@@ -211,35 +212,9 @@ func fail(err error) int {
 
 // cannot is for what a machine may forbid: the tests are skipped, or fail when skips are failures.
 func cannot(err error) int {
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+	if testkit.NoSkip() {
 		return fail(err)
 	}
 	fmt.Println("e2e: skipped:", err)
 	return 0
-}
-
-// Skip skips the test with its reason, or fails it when CODEFORGE_NO_SKIP is set.
-func Skip(t testing.TB, reason string) {
-	t.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-		t.Fatal("skips are failures here: " + reason)
-	}
-	t.Skip(reason)
-}
-
-// repository is the root of the source tree.
-func repository() (string, error) {
-	if root := os.Getenv(rootVar); root != "" {
-		return root, nil
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("no go.work above the working directory")
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // prepare makes the new namespaces habitable: a private mount tree, /proc of the new pid namespace, a resolv.conf
@@ -54,7 +55,7 @@ func showTools() error {
 	if err := bind(os.Getenv(binVar), filepath.Join(shared, "bin")); err != nil {
 		return err
 	}
-	deno := denoPath(os.Getenv(rootVar))
+	deno, _ := testkit.FindDeno(os.Getenv(rootVar)) // empty where there is none
 	if deno == "" {
 		return nil
 	}

@@ -39,7 +39,7 @@ func InstallMCPRemote(root string) {
 
 // MCPRemote is the command that runs mcp-remote without asking any registry, or a MissingError.
 func MCPRemote() ([]string, error) {
-	root, err := repository()
+	root, err := Root()
 	if err != nil {
 		return nil, err
 	}

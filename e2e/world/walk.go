@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // StartUpstream starts the upstream without CodeForge, in embedded mode, and writes the certificate of its authority to
@@ -28,7 +29,12 @@ func StartUpstream(ca string) (*upstream.Server, error) {
 }
 
 // Root is the root of the source tree.
-func Root() (string, error) { return repository() }
+func Root() (string, error) {
+	if root := os.Getenv(rootVar); root != "" {
+		return root, nil
+	}
+	return testkit.FindRoot()
+}
 
 // Shell runs a script in dir as a user's shell would, with env added to what a build needs, and gives what it printed
 // and its exit code.

@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -88,7 +89,7 @@ func Start(t testing.TB, cfg Config) *World {
 	w, err := Open(cfg)
 	var missing *MissingError
 	if errors.As(err, &missing) {
-		Skip(t, missing.Error())
+		testkit.Skip(t, missing.Error())
 	}
 	if err != nil {
 		t.Fatal(err)

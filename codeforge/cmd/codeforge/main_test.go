@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +41,7 @@ func TestScripts(t *testing.T) {
 				return runtime.GOOS == "linux", nil
 			case "embedded":
 				why := missing()
-				if why != nil && os.Getenv("CODEFORGE_NO_SKIP") != "" {
+				if why != nil && testkit.NoSkip() {
 					return false, why
 				}
 				return why == nil, nil

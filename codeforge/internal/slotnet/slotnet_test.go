@@ -8,15 +8,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestRoute: every address is local in a slot, and what comes is acknowledged at once.
 func TestRoute(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-			t.Fatal("needs root for a network namespace")
-		}
-		t.Skip("needs root for a network namespace")
+		testkit.Skip(t, "needs root for a network namespace")
 	}
 	slots, err := Make(1)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func create(t *testing.T) Dir {
@@ -20,15 +22,6 @@ func create(t *testing.T) Dir {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// skip skips, where a skip is allowed.
-func skip(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
 }
 
 // TestCreate: nobody else may look into it, also when it was open before.
@@ -53,7 +46,7 @@ func TestCreate(t *testing.T) {
 // TestOwner: another user's directory is refused.
 func TestOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		skip(t, "only root can make a directory of another user")
+		testkit.Skip(t, "only root can make a directory of another user")
 	}
 	path := filepath.Join(t.TempDir(), "state")
 	if err := os.Mkdir(path, 0o700); err != nil {

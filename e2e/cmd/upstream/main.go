@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
 
 func main() {
@@ -39,7 +40,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	ca, err := upstream.LoadCA(*dir)
+	ca, err := testca.Load(*dir)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -34,34 +34,10 @@ type program struct {
 	socket  string
 	addr    string
 	stop    func() error
-	log     *syncBuffer
+	log     *testkit.Buffer
 }
 
 func (p *program) url() string { return "http://" + p.addr + "/mcp" }
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-// Reset forgets what was written, and its memory.
-func (s *syncBuffer) Reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.b = bytes.Buffer{}
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // freeAddr is a loopback address that was free a moment ago.
 func freeAddr(t testing.TB) string {
@@ -77,7 +53,7 @@ func freeAddr(t testing.TB) string {
 // start starts the program with so many slots and the environment, and waits until it is ready.
 func start(t testing.TB, slots int, env map[string]string, extra ...string) *program {
 	t.Helper()
-	p := &program{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &syncBuffer{}}
+	p := &program{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &testkit.Buffer{}}
 	p.socket = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
 	p.launch(t, env, extra...)
 	return p

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -50,7 +51,7 @@ func TestStartRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			var log syncBuffer
+			var log testkit.Buffer
 			err := run(ctx, c.args, func(k string) string { return c.env[k] }, &log)
 			if err == nil {
 				t.Fatal("it started")
@@ -274,7 +275,7 @@ func TestSocketTaken(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
-	q := &program{sandbox: p.sandbox, proxy: p.proxy, skills: p.skills, addr: freeAddr(t), socket: dead, log: &syncBuffer{}}
+	q := &program{sandbox: p.sandbox, proxy: p.proxy, skills: p.skills, addr: freeAddr(t), socket: dead, log: &testkit.Buffer{}}
 	q.launch(t, nil)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(p.socket), "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -348,7 +349,7 @@ func TestNoSandbox(t *testing.T) {
 // such API.
 func TestFirstCall(t *testing.T) {
 	t.Parallel()
-	p := &program{sandbox: peertest.NewSandbox(t, 1), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &syncBuffer{}}
+	p := &program{sandbox: peertest.NewSandbox(t, 1), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &testkit.Buffer{}}
 	p.socket = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
 	p.proxy.Stop()
 	p.begin(t, nil)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -107,10 +108,7 @@ func newStack(t *testing.T) *stack {
 	t.Helper()
 	if out, err := exec.Command("docker", "version").CombinedOutput(); err != nil {
 		reason := "no Docker engine: " + string(out)
-		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
+		testkit.Skip(t, reason)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 )
 
 func TestLocal(t *testing.T) {
@@ -134,7 +134,7 @@ func listen(t *testing.T, addr string, uids ...int) (string, *bytes.Buffer) {
 	t.Helper()
 	inner, err := net.Listen("tcp", addr)
 	if err != nil {
-		peertest.Skip(t, err.Error())
+		testkit.Skip(t, err.Error())
 	}
 	log := new(bytes.Buffer)
 	l := &guard.Listener{Listener: inner, UIDs: uids, Log: slog.New(logline.New(log, "text", nil).Handler())}
@@ -183,7 +183,7 @@ func TestListener(t *testing.T) {
 // TestOtherUser connects as another user, for real.
 func TestOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
-		peertest.Skip(t, "becoming another user needs root")
+		testkit.Skip(t, "becoming another user needs root")
 	}
 	addr, _ := listen(t, "127.0.0.1:0", 0)
 	host, port, _ := net.SplitHostPort(addr)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -16,7 +17,7 @@ import (
 // directory that code knows as /skills; its path in code is replaced, since there is no mount here.
 func Deno(tb testing.TB, s *Sandbox, skills string) func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
 	tb.Helper()
-	deno := FindDeno(tb)
+	deno := testkit.Deno(tb)
 	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		dir, err := os.MkdirTemp("", "run")
 		if err != nil {
@@ -57,43 +58,3 @@ func (e emitter) Write(p []byte) (int, error) {
 }
 
 var _ io.Writer = emitter(nil)
-
-// FindDeno is Deno's path: DENO_PATH, or .tools/deno in the folder of go.work.
-func FindDeno(tb testing.TB) string {
-	tb.Helper()
-	if path := os.Getenv("DENO_PATH"); path != "" { //nolint:forbidigo // support of tests
-		return path
-	}
-	path := filepath.Join(Root(tb), ".tools", "deno")
-	if _, err := os.Stat(path); err != nil {
-		Skip(tb, "no Deno in .tools/; `make build` fetches it")
-	}
-	return path
-}
-
-// Root is the folder of go.work.
-func Root(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return dir
-		}
-		if filepath.Dir(dir) == dir {
-			tb.Fatal("no go.work above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
-// Skip skips a test with a reason, or fails it where nothing may be skipped.
-func Skip(tb testing.TB, reason string) {
-	tb.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" { //nolint:forbidigo // support of tests
-		tb.Fatal(reason)
-	}
-	tb.Skip(reason)
-}

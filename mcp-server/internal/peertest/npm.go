@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // node is the package that carries Node for this machine.
@@ -39,7 +41,7 @@ func Modules(tb testing.TB) string {
 	if testing.Short() {
 		tb.Skip("needs packages from npm; not with -short")
 	}
-	dir := filepath.Join(Root(tb), ".tools", "npm", "clients")
+	dir := filepath.Join(testkit.Root(tb), ".tools", "npm", "clients")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		tb.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func Modules(tb testing.TB) string {
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		Skip(tb, "no npm on this machine")
+		testkit.Skip(tb, "no npm on this machine")
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
@@ -67,7 +69,7 @@ func Modules(tb testing.TB) string {
 	cmd := exec.CommandContext(ctx, npm, append([]string{"install", "--no-audit", "--no-fund", "--no-progress", "--engine-strict=false"}, packages...)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		Skip(tb, "npm could not install the packages: "+err.Error()+"\n"+string(out))
+		testkit.Skip(tb, "npm could not install the packages: "+err.Error()+"\n"+string(out))
 	}
 	if err := os.WriteFile(filepath.Join(dir, "installed"), []byte(want), 0o600); err != nil {
 		tb.Fatal(err)

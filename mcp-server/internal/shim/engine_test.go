@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/client"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
@@ -30,10 +31,7 @@ func startBox(t *testing.T) string {
 	out, err := exec.Command("docker", "version", "--format", "{{.Server.Version}}").CombinedOutput()
 	if _, serr := os.Stat(engineSocket); err != nil || serr != nil {
 		reason := fmt.Sprintf("no Docker engine at %s: %s", engineSocket, bytes.TrimSpace(out))
-		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
+		testkit.Skip(t, reason)
 	}
 	name := fmt.Sprintf("cfdock-shim-%d-%d", os.Getpid(), time.Now().UnixNano())
 	docker(t, "run", "-d", "--rm", "--name", name, "--network", "none", "debian:bookworm-slim", "sleep", "300")

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
@@ -70,7 +70,7 @@ func upstream(t *testing.T) string {
 
 // TestShippedInDeno runs the shipped skills in real Deno against a real server.
 func TestShippedInDeno(t *testing.T) {
-	deno := peertest.FindDeno(t)
+	deno := testkit.Deno(t)
 	dir, url := t.TempDir(), upstream(t)
 	if err := os.CopyFS(dir, skills.Files); err != nil {
 		t.Fatal(err)

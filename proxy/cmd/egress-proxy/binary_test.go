@@ -20,24 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
-
-// skip ends a test that this machine cannot run.
-func skip(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "egress-proxy")
@@ -96,17 +81,17 @@ func start(t *testing.T, mode string, env []string, files ...*os.File) *process 
 func startWith(t *testing.T, args []string, mode string, env []string, files ...*os.File) *process {
 	t.Helper()
 	path, err := build()
-	must(t, err)
+	testkit.Must(t, err)
 	p := &process{dir: t.TempDir(), logs: &logs{}}
 	api := filepath.Join(p.dir, "apis", "demo")
-	must(t, os.MkdirAll(api, 0o755))
-	must(t, os.WriteFile(filepath.Join(api, "config.json"),
+	testkit.Must(t, os.MkdirAll(api, 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(api, "config.json"),
 		[]byte(`{"description": "d", "domains": ["api.demo.test"], "credentials": {"DEMO_TOKEN": "value-of-demo-token"}}`), 0o600))
 	socket := filepath.Join(p.dir, "c.sock")
 	p.cmd = exec.Command(path, append([]string{"--mode", mode, "--apis", filepath.Join(p.dir, "apis"), "--ca-private", filepath.Join(p.dir, "private"),
 		"--ca-public", filepath.Join(p.dir, "public"), "--control", socket}, args...)...)
 	p.cmd.Env, p.cmd.ExtraFiles, p.cmd.Stderr = append([]string{"PATH=" + os.Getenv("PATH")}, env...), files, p.logs
-	must(t, p.cmd.Start())
+	testkit.Must(t, p.cmd.Start())
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		if err := p.cmd.Wait(); err != nil {
@@ -131,9 +116,9 @@ func slotFiles(t *testing.T) (env []string, files []*os.File, https string) {
 	var names []string
 	for _, k := range []slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSTCP} {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		must(t, err)
+		testkit.Must(t, err)
 		f, err := l.(*net.TCPListener).File()
-		must(t, err)
+		testkit.Must(t, err)
 		if k == slot.HTTPS {
 			https = l.Addr().String()
 		}
@@ -141,9 +126,9 @@ func slotFiles(t *testing.T) (env []string, files []*os.File, https string) {
 		files, names = append(files, f), append(names, slot.FileName(0, k))
 	}
 	u, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	f, err := u.(*net.UDPConn).File()
-	must(t, err)
+	testkit.Must(t, err)
 	u.Close()
 	files, names = append(files, f), append(names, slot.FileName(0, slot.DNSUDP))
 	t.Cleanup(func() {
@@ -159,13 +144,13 @@ func TestPrivileges(t *testing.T) {
 	env, files, _ := slotFiles(t)
 	p := start(t, "embedded", env, files...)
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.cmd.Process.Pid))
-	must(t, err)
+	testkit.Must(t, err)
 	if len(tasks) == 0 {
 		t.Fatal("it has no threads")
 	}
 	for _, task := range tasks {
 		text, err := os.ReadFile(task)
-		must(t, err)
+		testkit.Must(t, err)
 		for _, want := range []string{"CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s has no %q", task, want)
@@ -178,7 +163,7 @@ func TestPrivileges(t *testing.T) {
 		}
 	}
 	var core unix.Rlimit
-	must(t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_CORE, nil, &core))
+	testkit.Must(t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_CORE, nil, &core))
 	if core.Cur != 0 || core.Max != 0 {
 		t.Errorf("it may write core files of %d bytes", core.Max)
 	}
@@ -189,12 +174,12 @@ func TestReloadSignal(t *testing.T) {
 	env, files, _ := slotFiles(t)
 	p := start(t, "embedded", env, files...)
 	before, err := p.client.Catalog(context.Background())
-	must(t, err)
-	must(t, os.RemoveAll(filepath.Join(p.dir, "apis", "demo")))
-	must(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	testkit.Must(t, err)
+	testkit.Must(t, os.RemoveAll(filepath.Join(p.dir, "apis", "demo")))
+	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		now, err := p.client.Catalog(context.Background())
-		must(t, err)
+		testkit.Must(t, err)
 		if now.Version != before.Version && len(now.APIs) == 0 {
 			return
 		}
@@ -219,18 +204,18 @@ func TestProfile(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 			for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=0.1"} {
 				resp, err := client.Get("http://proxy" + path)
-				must(t, err)
+				testkit.Must(t, err)
 				text, err := io.ReadAll(resp.Body)
-				must(t, err)
+				testkit.Must(t, err)
 				resp.Body.Close()
 				if resp.StatusCode != c.want || c.want == http.StatusOK && len(text) == 0 {
 					t.Errorf("%s: %d, %d bytes; want %d", path, resp.StatusCode, len(text), c.want)
 				}
 			}
 			// Code in the sandbox has no such path, in either state.
-			must(t, p.client.Register(context.Background(), 0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(time.Minute)}))
+			testkit.Must(t, p.client.Register(context.Background(), 0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(time.Minute)}))
 			over, err := tls.Dial("tcp", https, &tls.Config{InsecureSkipVerify: true, ServerName: "api.demo.test"})
-			must(t, err)
+			testkit.Must(t, err)
 			defer over.Close()
 			fmt.Fprint(over, "GET /debug/pprof/ HTTP/1.1\r\nHost: proxy\r\nConnection: close\r\n\r\n")
 			if answer, _ := io.ReadAll(over); !strings.Contains(string(answer), "host_mismatch") {

@@ -22,6 +22,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 )
@@ -36,16 +37,16 @@ type networks struct {
 func newNetworks(t *testing.T) *networks {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		skip(t, "needs root for network namespaces")
+		testkit.Skip(t, "needs root for network namespaces")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		skip(t, "needs iptables")
+		testkit.Skip(t, "needs iptables")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
 	n := &networks{t: t}
 	var err error
 	if n.sandbox, err = netns.New(); err != nil {
-		skip(t, "cannot make a network namespace: "+err.Error())
+		testkit.Skip(t, "cannot make a network namespace: "+err.Error())
 	}
 	if n.proxy, err = netns.New(); err != nil {
 		t.Fatal(err)
@@ -57,8 +58,8 @@ func newNetworks(t *testing.T) *networks {
 	n.up("out1")
 	n.route("out0", "192.168.77.1")
 	sb, err := netlink.LinkByName("sb0")
-	must(t, err)
-	must(t, netlink.LinkSetNsFd(sb, int(n.sandbox)))
+	testkit.Must(t, err)
+	testkit.Must(t, netlink.LinkSetNsFd(sb, int(n.sandbox)))
 	n.enter(n.sandbox)
 	n.up("lo")
 	for _, id := range []slot.ID{0, 1} {
@@ -72,12 +73,12 @@ func newNetworks(t *testing.T) *networks {
 
 func (n *networks) enter(ns netns.NsHandle) {
 	n.t.Helper()
-	must(n.t, netns.Set(ns))
+	testkit.Must(n.t, netns.Set(ns))
 }
 
 func (n *networks) pair(a, b, addr string) {
 	n.t.Helper()
-	must(n.t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: a}, PeerName: b}))
+	testkit.Must(n.t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: a}, PeerName: b}))
 	n.address(a, addr)
 	n.up(a)
 }
@@ -85,24 +86,24 @@ func (n *networks) pair(a, b, addr string) {
 func (n *networks) up(name string) {
 	n.t.Helper()
 	l, err := netlink.LinkByName(name)
-	must(n.t, err)
-	must(n.t, netlink.LinkSetUp(l))
+	testkit.Must(n.t, err)
+	testkit.Must(n.t, netlink.LinkSetUp(l))
 }
 
 func (n *networks) address(name, addr string) {
 	n.t.Helper()
 	l, err := netlink.LinkByName(name)
-	must(n.t, err)
+	testkit.Must(n.t, err)
 	a, err := netlink.ParseAddr(addr)
-	must(n.t, err)
-	must(n.t, netlink.AddrAdd(l, a))
+	testkit.Must(n.t, err)
+	testkit.Must(n.t, netlink.AddrAdd(l, a))
 }
 
 func (n *networks) route(name, gateway string) {
 	n.t.Helper()
 	l, err := netlink.LinkByName(name)
-	must(n.t, err)
-	must(n.t, netlink.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: net.ParseIP(gateway)}))
+	testkit.Must(n.t, err)
+	testkit.Must(n.t, netlink.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: net.ParseIP(gateway)}))
 }
 
 // dial connects from a slot's address; it must be called on the test's thread, in the sandbox's namespace.
@@ -123,10 +124,10 @@ func TestGateway(t *testing.T) {
 	p := start(t, "gateway", nil)
 	n.enter(n.sandbox)
 	ctx := context.Background()
-	must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 1, Run: "first", Deadline: time.Now().Add(time.Minute)}))
+	testkit.Must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 1, Run: "first", Deadline: time.Now().Add(time.Minute)}))
 	pool := x509.NewCertPool()
 	pem, err := os.ReadFile(filepath.Join(p.dir, "public", authority.PublicFile))
-	must(t, err)
+	testkit.Must(t, err)
 	pool.AppendCertsFromPEM(pem)
 
 	get := func(from, to, host string) (int, string, error) {
@@ -135,7 +136,7 @@ func TestGateway(t *testing.T) {
 			return 0, "", err
 		}
 		defer c.Close()
-		must(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+		testkit.Must(t, c.SetDeadline(time.Now().Add(5*time.Second)))
 		if strings.HasSuffix(to, ":443") {
 			c = tls.Client(c, &tls.Config{RootCAs: pool, ServerName: host})
 		}
@@ -163,7 +164,7 @@ func TestGateway(t *testing.T) {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
 	// A slot without a run, and an address that is no slot's.
-	must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
+	testkit.Must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
 	for _, from := range []string{second, "10.77.0.50"} {
 		if status, body, err := get(from, "198.18.0.1:80", "evil.test"); err == nil {
 			t.Errorf("from %s: %d %q", from, status, body)

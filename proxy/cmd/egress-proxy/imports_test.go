@@ -4,12 +4,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestImports holds the rules of what the proxy may be made of.
 func TestImports(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	must(t, err)
+	testkit.Must(t, err)
 	deps := strings.Fields(string(out))
 	for prefix, why := range map[string]string{
 		"github.com/moby/":                                 "only docker-shim talks to the engine",
@@ -24,7 +26,7 @@ func TestImports(t *testing.T) {
 		}
 	}
 	direct, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../../...").Output()
-	must(t, err)
+	testkit.Must(t, err)
 	for _, line := range strings.Split(string(direct), "\n") {
 		pkg, imports, _ := strings.Cut(line, " ")
 		for _, i := range strings.Fields(imports) {

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -41,61 +42,45 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// skip ends a test that this machine cannot run.
-func skip(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 // inNamespace gives the test a network namespace of its own, on a thread that ends with it. With outside, there is a
 // second network with the default route.
 func inNamespace(t *testing.T, outside bool) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		skip(t, "needs root for a network namespace")
+		testkit.Skip(t, "needs root for a network namespace")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		skip(t, "needs iptables")
+		testkit.Skip(t, "needs iptables")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
 	ns, err := netns.New()
 	if err != nil {
-		skip(t, "cannot make a network namespace: "+err.Error())
+		testkit.Skip(t, "cannot make a network namespace: "+err.Error())
 	}
 	t.Cleanup(func() { ns.Close() })
 	link(t, "in0", slot.ProxyAddr.String()+"/24")
 	if outside {
 		link(t, "out0", "192.168.77.2/24")
 		out, err := netlink.LinkByName("out0")
-		must(t, err)
+		testkit.Must(t, err)
 		gw, err := netlink.ParseIPNet("192.168.77.1/32")
-		must(t, err)
-		must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: out.Attrs().Index, Gw: gw.IP}))
+		testkit.Must(t, err)
+		testkit.Must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: out.Attrs().Index, Gw: gw.IP}))
 	}
 }
 
 func link(t *testing.T, name, addr string) {
 	t.Helper()
-	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "p"}))
+	testkit.Must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "p"}))
 	peer, err := netlink.LinkByName(name + "p")
-	must(t, err)
-	must(t, netlink.LinkSetUp(peer))
+	testkit.Must(t, err)
+	testkit.Must(t, netlink.LinkSetUp(peer))
 	l, err := netlink.LinkByName(name)
-	must(t, err)
+	testkit.Must(t, err)
 	a, err := netlink.ParseAddr(addr)
-	must(t, err)
-	must(t, netlink.AddrAdd(l, a))
-	must(t, netlink.LinkSetUp(l))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, netlink.AddrAdd(l, a))
+	testkit.Must(t, netlink.LinkSetUp(l))
 }
 
 func rules(t *testing.T, table string) string {
@@ -111,14 +96,14 @@ func rules(t *testing.T, table string) string {
 func TestInstall(t *testing.T) {
 	inNamespace(t, true)
 	inside, err := Install()
-	must(t, err)
+	testkit.Must(t, err)
 	if inside != "in0" {
 		t.Errorf("the inside is %q", inside)
 	}
 	in, err := netlink.LinkByName("in0")
-	must(t, err)
+	testkit.Must(t, err)
 	routes, err := netlink.RouteList(in, netlink.FAMILY_V4)
-	must(t, err)
+	testkit.Must(t, err)
 	if len(routes) != 1 || routes[0].Dst.String() != "10.77.0.0/24" || routes[0].QuickACK != 1 || routes[0].Scope != netlink.SCOPE_LINK {
 		t.Errorf("routes into the sandbox's network: %v", routes)
 	}
@@ -129,7 +114,7 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	_, err = Install()
-	must(t, err)
+	testkit.Must(t, err)
 	if got := rules(t, "nat") + rules(t, "filter"); got != nat+filter {
 		t.Errorf("a second Install changed the rules:\n%s", got)
 	}
@@ -143,7 +128,7 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	_, err = Install()
-	must(t, err)
+	testkit.Must(t, err)
 	got := rules(t, "filter")
 	first := strings.Index(got, "-A INPUT ")
 	if !strings.HasPrefix(got[first:], "-A INPUT -j "+chainInput) || strings.Count(got, chainInput+" ") != strings.Count(filter, chainInput+" ") {
@@ -162,21 +147,21 @@ func TestRefusesToStart(t *testing.T) {
 	t.Run("the way out leads in", func(t *testing.T) {
 		inNamespace(t, false)
 		in, err := netlink.LinkByName("in0")
-		must(t, err)
+		testkit.Must(t, err)
 		gw, err := netlink.ParseIPNet("10.77.0.1/32")
-		must(t, err)
-		must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: in.Attrs().Index, Gw: gw.IP}))
+		testkit.Must(t, err)
+		testkit.Must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: in.Attrs().Index, Gw: gw.IP}))
 		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "leads into the sandbox") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("no such network", func(t *testing.T) {
 		if os.Geteuid() != 0 {
-			skip(t, "needs root for a network namespace")
+			testkit.Skip(t, "needs root for a network namespace")
 		}
 		runtime.LockOSThread()
 		ns, err := netns.New()
-		must(t, err)
+		testkit.Must(t, err)
 		defer ns.Close()
 		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "10.77.0.2") {
 			t.Errorf("got %v", err)

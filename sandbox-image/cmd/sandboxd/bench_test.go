@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 )
 
@@ -33,7 +34,7 @@ func bare(b testing.TB, deno, script string) time.Duration {
 
 // BenchmarkAgainstBareDeno prints medians of warm, cold and bare runs, interleaved, and their ratios.
 func BenchmarkAgainstBareDeno(b *testing.B) {
-	deno := rig.Deno(b)
+	deno := testkit.Deno(b)
 	script := filepath.Join(b.TempDir(), "main.ts")
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)
@@ -75,7 +76,7 @@ func BenchmarkAgainstBareDeno(b *testing.B) {
 
 // BenchmarkEightAtOnce compares the throughput of eight runs at once with that of eight bare interpreters at once.
 func BenchmarkEightAtOnce(b *testing.B) {
-	deno := rig.Deno(b)
+	deno := testkit.Deno(b)
 	script := filepath.Join(b.TempDir(), "main.ts")
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -85,7 +86,7 @@ var programs = []struct{ name, code string }{
 
 // TestSameAsBareDeno compares with `deno run` of the same file. Only the file's directory differs in what is printed.
 func TestSameAsBareDeno(t *testing.T) {
-	deno := rig.Deno(t)
+	deno := testkit.Deno(t)
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
 		for _, p := range programs {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 )
 
@@ -92,10 +93,7 @@ func report() {
 
 func TestBecome(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root")
+		testkit.Skip(t, "needs root")
 	}
 	dir, err := os.MkdirTemp("", "enter-test-")
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // The test's program drops its capabilities, and says what it can still do.
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func TestDropCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 {
-		skip(t, "needs root")
+		testkit.Skip(t, "needs root")
 	}
 	if err := VerifyDropped(os.Getpid()); err == nil {
 		t.Error("VerifyDropped sees no capability of root's")

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -47,10 +48,10 @@ type wire struct{ sandbox, proxy netns.NsHandle }
 func newWire(t *testing.T) *wire {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		skip(t, "needs root")
+		testkit.Skip(t, "needs root")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		skip(t, "no iptables")
+		testkit.Skip(t, "no iptables")
 	}
 	w := &wire{}
 	w.proxy = w.namespace(t, func() error { return nil })
@@ -73,14 +74,6 @@ func newWire(t *testing.T) *wire {
 		return nil
 	})
 	return w
-}
-
-func skip(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
 }
 
 func up(name, addr string) error {
@@ -436,7 +429,7 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 
 func TestNotOnSandboxNet(t *testing.T) {
 	if os.Geteuid() != 0 {
-		skip(t, "needs root")
+		testkit.Skip(t, "needs root")
 	}
 	w := &wire{}
 	ns := w.namespace(t, func() error { return nil })

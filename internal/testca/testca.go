@@ -1,4 +1,5 @@
-package upstream
+// Package testca is a certificate authority for tests.
+package testca
 
 import (
 	"crypto/ecdsa"
@@ -16,7 +17,7 @@ import (
 	"time"
 )
 
-// CA is a certificate authority for tests. It mints a leaf per name on first use.
+// CA is an authority. It mints a leaf per name on first use.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -32,8 +33,8 @@ const (
 	keyFile = "ca.key"
 )
 
-// NewCA makes an authority with a fresh key.
-func NewCA(name string) (*CA, error) {
+// New makes an authority with a fresh key.
+func New(name string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -52,10 +53,10 @@ func NewCA(name string) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCA(cert, key)
+	return build(cert, key)
 }
 
-func newCA(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
+func build(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
 	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -63,8 +64,8 @@ func newCA(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
 	return &CA{cert: cert, key: key, leaf: leaf, certs: map[string]*tls.Certificate{}}, nil
 }
 
-// LoadCA reads the authority that Save wrote.
-func LoadCA(dir string) (*CA, error) {
+// Load reads the authority that Save wrote.
+func Load(dir string) (*CA, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, caFile), filepath.Join(dir, keyFile))
 	if err != nil {
 		return nil, fmt.Errorf("loading the test authority: %w", err)
@@ -73,7 +74,7 @@ func LoadCA(dir string) (*CA, error) {
 	if !ok {
 		return nil, fmt.Errorf("loading the test authority: key is %T, want ECDSA", pair.PrivateKey)
 	}
-	return newCA(pair.Leaf, key)
+	return build(pair.Leaf, key)
 }
 
 // Save writes the authority's certificate and key to dir.
@@ -101,8 +102,8 @@ func (c *CA) Pool() *x509.CertPool {
 	return p
 }
 
-// leafFor mints, or finds, the certificate shown under a name that claims to be claim until end.
-func (c *CA) leafFor(name, claim string, end time.Time) (*tls.Certificate, error) {
+// Leaf mints, or finds, the certificate shown under a name that claims to be claim until end.
+func (c *CA) Leaf(name, claim string, end time.Time) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if got, ok := c.certs[name]; ok {

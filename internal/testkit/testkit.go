@@ -1,0 +1,119 @@
+// Package testkit is what tests of every package share: when one may be skipped, where the tree and its tools are,
+// and buffers that are read while they are written.
+package testkit
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// NoSkip reports whether a test that cannot run here is a failure (CODEFORGE_NO_SKIP).
+func NoSkip() bool { return os.Getenv("CODEFORGE_NO_SKIP") != "" }
+
+// Skip skips a test with its reason, or fails it where nothing may be skipped.
+func Skip(tb testing.TB, reason string) {
+	tb.Helper()
+	if NoSkip() {
+		tb.Fatal("skips are failures here: " + reason)
+	}
+	tb.Skip(reason)
+}
+
+// Must ends a test at an error.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// WaitFor waits until something is so, ten seconds at most.
+func WaitFor(tb testing.TB, is func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatal("still not so after ten seconds")
+		}
+	}
+}
+
+// FindRoot is the folder of go.work above the working directory: the root of the source tree.
+func FindRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("no go.work above the working directory")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Root is FindRoot for a test.
+func Root(tb testing.TB) string {
+	tb.Helper()
+	root, err := FindRoot()
+	Must(tb, err)
+	return root
+}
+
+// FindDeno is the interpreter of a source tree: DENO_PATH, else .tools/deno. The error is fs.ErrNotExist where there is
+// none.
+func FindDeno(root string) (string, error) {
+	path := os.Getenv("DENO_PATH")
+	if path == "" {
+		path = filepath.Join(root, ".tools", "deno")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", &fs.PathError{Op: "finding Deno (make deno fetches it)", Path: path, Err: fs.ErrNotExist}
+	}
+	return path, nil
+}
+
+// Deno is FindDeno for a test, which is skipped where there is none.
+func Deno(tb testing.TB) string {
+	tb.Helper()
+	path, err := FindDeno(Root(tb))
+	if err != nil {
+		Skip(tb, err.Error())
+	}
+	return path
+}
+
+// Buffer is a buffer that is read while it is written. The zero Buffer is empty.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String is everything written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// Reset empties the buffer.
+func (b *Buffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.b.Reset()
+}
