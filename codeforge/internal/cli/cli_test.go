@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -26,18 +27,6 @@ func TestExitCode(t *testing.T) {
 	} {
 		if got := exitCode(row.r); got != row.want {
 			t.Errorf("exitCode(%+v) = %d, want %d", row.r, got, row.want)
-		}
-	}
-}
-
-// TestQuote: what comes from outside cannot play tricks on the terminal.
-func TestQuote(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain text, ümlaut": "plain text, ümlaut", "\x1b[31mred": `"\x1b[31mred"`, "two\nlines": `"two\nlines"`,
-		"\xff": `"\xff"`, "right\u202eleft": `"right\u202eleft"`, "": "",
-	} {
-		if got := quoteIfOdd(in); got != want {
-			t.Errorf("quoteIfOdd(%q) = %s, want %s", in, got, want)
 		}
 	}
 }

@@ -26,8 +26,6 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	switch {
 	case s.readOnly:
 		return Skill{}, ErrReadOnly
-	case !ValidName(name):
-		return Skill{}, notAName(name)
 	case len(text) > MaxPatch:
 		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the patch has %d bytes, %d are allowed. Send it in parts, or write the skill anew in execute_code.", len(text), MaxPatch)}
 	}

@@ -78,6 +78,7 @@ func skillName(a *argument.Reader) string {
 // explainSkill is the one place that says to a model what went wrong with a skill.
 func (s *Surface) explainSkill(name string, err error) string {
 	var mistake *patch.Error
+	name = strings.ToValidUTF8(name[:min(len(name), 80)], "")
 	switch {
 	case errors.As(err, &mistake):
 		return "Skill " + name + " was not changed. " + mistake.Error()
