@@ -84,7 +84,7 @@ func TestLine(t *testing.T) {
 // TestLinear: long text takes time in proportion to its length.
 func TestLinear(t *testing.T) {
 	for _, part := range []string{"a", "\x1b", "\xff", "\ufe0f", "é", "\r", "\u202e"} {
-		growth.Linear(t, 1<<20, func(n int) func() {
+		growth.Linear(t, 128<<10, func(n int) func() {
 			text := strings.Repeat(part, n/len(part))
 			return func() { visible.Escape(text); visible.Line(text) }
 		})
