@@ -79,6 +79,13 @@ func costs() []Attack {
 			}
 			return "execute_code", arguments
 		}, ""),
+		tool("execute_code with one API named 100,000 times", func() (string, map[string]any) {
+			names := make([]string, 100_000)
+			for i := range names {
+				names[i] = "httpbin"
+			}
+			return "execute_code", map[string]any{"code": "1", "apis": names}
+		}, ""),
 		tool("list_apis of a name of 4 MiB", func() (string, map[string]any) { return "list_apis", map[string]any{"api": strings.Repeat("a", 4<<20)} }, ""),
 		read("a skill of 260,000 backticks, read", "resources/read", map[string]any{"uri": "skill://planted"}),
 		read("a skill of 260,000 backticks, as prompt", "prompts/get", map[string]any{"name": "run_skill", "arguments": map[string]any{"name": "planted"}}),
