@@ -26,7 +26,7 @@ func (l *loader) across() {
 // conflict settles the token names that are in two APIs: each belongs to the one that had it before this load, else to
 // the first by name. The other is a bad new version, like any other mistake. An API that loses one name in a pass loses
 // nothing else in it. It reports whether there was one.
-func (l *loader) conflict() (any bool) {
+func (l *loader) conflict() (settled bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.sorted() {
 		for _, c := range a.Credentials {
@@ -43,13 +43,13 @@ func (l *loader) conflict() (any bool) {
 				Found: "a token name of apis/" + keeps.Name + " too", Want: "a token name that no other API has"}
 			l.problems = append(l.problems, p)
 			l.reject(loses.Name, loses, p.String())
-			lost[loses], owner[c.Name], any = true, keeps, true
+			lost[loses], owner[c.Name], settled = true, keeps, true
 			if loses == a {
 				break
 			}
 		}
 	}
-	return any
+	return settled
 }
 
 // had reports whether the API had the token name before this load.
@@ -77,7 +77,7 @@ func (l *loader) credentials() []owned {
 // disclosure settles the APIs whose public part shows a credential of any API, or whose credential is the token name of
 // another: code could then read the one, and send the other. An API that is rejected in a pass is left alone for the rest
 // of it. It reports whether there was one.
-func (l *loader) disclosure() (any bool) {
+func (l *loader) disclosure() (settled bool) {
 	apis := l.sorted()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.settled(a) }) {
 		return false
@@ -111,10 +111,10 @@ func (l *loader) disclosure() (any bool) {
 				rejected[c.api] = true
 			}
 			l.problems = append(l.problems, f.problem)
-			any = true
+			settled = true
 		}
 	}
-	return any
+	return settled
 }
 
 // settled reports whether an API is as it was before this load, be it that nothing changed or that it is stale.

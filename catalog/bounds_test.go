@@ -218,7 +218,7 @@ func TestLinear(t *testing.T) {
 		"one token name":                   oneName(t),
 		"one host":                         oneHost(t),
 	} {
-		t.Run(name, func(t *testing.T) { growth.Linear(t, 150, input) })
+		t.Run(name, func(t *testing.T) { growth.Linear(t, 100, input) })
 	}
 }
 
