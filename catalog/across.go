@@ -23,14 +23,15 @@ func (l *loader) across() {
 	l.equals()
 }
 
-// conflict settles the first token name that is in two APIs: it belongs to the one that had it before this load, else to
-// the first by name. The other is a bad new version, like any other mistake. It reports whether there was one.
-func (l *loader) conflict() bool {
-	owner := map[string]*API{}
+// conflict settles the token names that are in two APIs: each belongs to the one that had it before this load, else to
+// the first by name. The other is a bad new version, like any other mistake. An API that loses one name in a pass loses
+// nothing else in it. It reports whether there was one.
+func (l *loader) conflict() (settled bool) {
+	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.sorted() {
 		for _, c := range a.Credentials {
 			first := owner[c.Name]
-			if first == nil {
+			if first == nil || lost[first] {
 				owner[c.Name] = a
 				continue
 			}
@@ -42,10 +43,13 @@ func (l *loader) conflict() bool {
 				Found: "a token name of apis/" + keeps.Name + " too", Want: "a token name that no other API has"}
 			l.problems = append(l.problems, p)
 			l.reject(loses.Name, loses, p.String())
-			return true
+			lost[loses], owner[c.Name], settled = true, keeps, true
+			if loses == a {
+				break
+			}
 		}
 	}
-	return false
+	return settled
 }
 
 // had reports whether the API had the token name before this load.
@@ -70,63 +74,53 @@ func (l *loader) credentials() []owned {
 	return all
 }
 
-// disclosure settles the first API whose public part shows a credential of any API, or whose credential is the token
-// name of another: code could then read the one, and send the other. It reports whether there was one.
-func (l *loader) disclosure() bool {
-	all := l.credentials()
-	for _, a := range l.sorted() {
-		for _, c := range all {
-			p, shows := showing(a, c.Credential)
-			switch {
-			case !shows || l.settled(a) && l.settled(c.api):
-				continue
-			case !l.settled(a):
-				l.reject(a.Name, a, p.String())
-			default: // the text was there before the credential
-				p = Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Field: "credentials." + c.Name,
-					Found: "a credential that apis/" + a.Name + " shows to the model", Want: "another credential"}
-				l.reject(c.api.Name, c.api, p.String())
-			}
-			l.problems = append(l.problems, p)
-			return true
+// disclosure settles the APIs whose public part shows a credential of any API, or whose credential is the token name of
+// another: code could then read the one, and send the other. An API that is rejected in a pass is left alone for the rest
+// of it. It reports whether there was one.
+func (l *loader) disclosure() (settled bool) {
+	apis := l.sorted()
+	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.settled(a) }) {
+		return false
+	}
+	all, fresh := l.credentials(), []owned{}
+	for _, c := range all {
+		if !l.settled(c.api) {
+			fresh = append(fresh, c)
 		}
 	}
-	return false
+	// What is settled was looked at beside what is settled in the load before.
+	ofAll, ofFresh := newWords(all), newWords(fresh)
+	rejected := map[*API]bool{}
+	for _, a := range apis {
+		w := ofAll
+		if l.settled(a) {
+			w = ofFresh
+		}
+		for _, f := range w.shownBy(a) {
+			c := f.owned
+			switch {
+			case rejected[a] || rejected[c.api]:
+				continue
+			case !l.settled(a):
+				l.reject(a.Name, a, f.problem.String())
+				rejected[a] = true
+			default: // the text was there before the credential
+				f.problem = Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Field: "credentials." + c.Name,
+					Found: "a credential that apis/" + a.Name + " shows to the model", Want: "another credential"}
+				l.reject(c.api.Name, c.api, f.problem.String())
+				rejected[c.api] = true
+			}
+			l.problems = append(l.problems, f.problem)
+			settled = true
+		}
+	}
+	return settled
 }
 
 // settled reports whether an API is as it was before this load, be it that nothing changed or that it is stale.
 func (l *loader) settled(a *API) bool {
 	old := l.o.Previous.API(a.Name)
-	return a.Stale != "" || old != nil && old.digest == a.sum()
-}
-
-// showing says where an API shows a credential.
-func showing(a *API, c Credential) (Problem, bool) {
-	p := Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Want: "a text without it",
-		Found: "the credential of " + c.Name + ", where the model reads it"}
-	value := c.Value.Reveal()
-	for _, mine := range a.Credentials {
-		if mine.Value.Reveal() == c.Name {
-			p.Field, p.Found, p.Want = "credentials."+mine.Name, "the token name "+c.Name, "the credential"
-			return p, true
-		}
-	}
-	holds := func(mine Credential) bool { return strings.Contains(mine.Name, value) }
-	switch {
-	case strings.Contains(a.Types, value):
-		p.File = "apis/" + a.Name + "/types.d.ts"
-	case strings.Contains(a.Description, value):
-		p.Field = "description"
-	case strings.Contains(a.Reference, value):
-		p.Field = "reference"
-	case strings.Contains(a.Name, value), slices.ContainsFunc(a.Credentials, holds):
-		p.Field, p.Found, p.Want = "credentials", "a token name, or the folder's name, that holds a credential", "names without it"
-	case slices.ContainsFunc(a.Hosts, func(h HostPattern) bool { return strings.Contains(h.String(), strings.ToLower(value)) }):
-		p.Field = "domains"
-	default:
-		return Problem{}, false
-	}
-	return p, true
+	return a.Stale != "" || old != nil && old.digest == a.digest
 }
 
 // equals warns of credentials that have the same value.

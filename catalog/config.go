@@ -31,14 +31,47 @@ func (c rawCredential) path() string { return "credentials." + c.name }
 type decoder struct {
 	api, file string
 	problems  Problems
+	count     int // of all mistakes, also those that are not told
+	failed    bool
+	known     names
 }
 
+// maxProblems is how many mistakes of one file are told.
+const maxProblems = 100
+
 func (d *decoder) bad(field, found, want string) {
-	d.problems = append(d.problems, Problem{API: d.api, File: d.file, Field: field, Found: found, Want: want})
+	d.add(Problem{API: d.api, File: d.file, Field: field, Found: found, Want: want})
 }
 
 func (d *decoder) warn(field, found, want string) {
-	d.problems = append(d.problems, Problem{API: d.api, File: d.file, Field: field, Found: found, Want: want, Severity: Warning})
+	d.add(Problem{API: d.api, File: d.file, Field: field, Found: found, Want: want, Severity: Warning})
+}
+
+// add notes a mistake. The first that is an error is always told, as is how many are not.
+func (d *decoder) add(p Problem) {
+	d.count++
+	if len(d.problems) < maxProblems || p.Severity == Error && !d.failed {
+		d.problems = append(d.problems, p)
+	}
+	d.failed = d.failed || p.Severity == Error
+}
+
+// full reports whether no further mistake is told.
+func (d *decoder) full() bool { return len(d.problems) >= maxProblems && d.failed }
+
+// names are the fields there are, made once for a file.
+type names struct {
+	fields          []fieldSpec
+	parts           []credentialSpec
+	top, credential []string
+}
+
+func (d *decoder) names() *names {
+	if d.known.fields == nil {
+		d.known.fields, d.known.parts = topFields(), credentialFields()
+		d.known.top, d.known.credential = FieldNames()
+	}
+	return &d.known
 }
 
 // decode reads a whole config.json. It goes on after a mistake, so that all are reported; it is false where there is
@@ -57,25 +90,35 @@ func (d *decoder) decode(data []byte) (config, bool) {
 	for _, m := range d.unique("", root) {
 		d.field(&c, m)
 	}
-	top, _ := FieldNames()
-	has := func(key string) bool { // or something that unknown takes for it
-		return slices.ContainsFunc(root.members, func(m member) bool {
-			return m.key == key || !slices.Contains(top, m.key) && nearest(m.key, top) == key
-		})
-	}
-	if !has("domains") {
+	has := d.meant(root)
+	if !has["domains"] {
 		d.bad("domains", "missing", `at least one host name, e.g. ["api.example.com"]`)
 	}
-	if !has("description") {
+	if !has["description"] {
 		d.warn("description", "missing", "one line that tells a model what the API is for")
 	}
 	return c, true
 }
 
+// meant are the fields that are there, and those that unknown ones are taken for, as far as unknown ones are told.
+func (d *decoder) meant(root *node) map[string]bool {
+	has, unknown := map[string]bool{}, 0
+	for _, m := range root.members {
+		switch {
+		case slices.Contains(d.names().top, m.key):
+			has[m.key] = true
+		case unknown < maxProblems:
+			unknown++
+			has[nearest(m.key, d.names().top)] = true
+		}
+	}
+	return has
+}
+
 // unique lists an object's members without the repetitions, which are mistakes.
 func (d *decoder) unique(path string, n *node) []member {
 	first := map[string]int{}
-	top, credential := FieldNames()
+	top, credential := d.names().top, d.names().credential
 	known := func(key string) bool {
 		switch path {
 		case "":
@@ -98,18 +141,21 @@ func (d *decoder) unique(path string, n *node) []member {
 }
 
 func (d *decoder) field(c *config, m member) {
-	for _, f := range topFields() {
+	for _, f := range d.names().fields {
 		if f.name == m.key {
 			f.read(d, c, m.value)
 			return
 		}
 	}
-	top, _ := FieldNames()
-	d.unknown("", m, top)
+	d.unknown("", m, d.names().top)
 }
 
 // unknown reports a field that does not exist, with the nearest one that does.
 func (d *decoder) unknown(path string, m member, known []string) {
+	if d.full() {
+		d.count++
+		return
+	}
 	near := nearest(m.key, known)
 	want := "one of " + strings.Join(known, ", ")
 	if near != "" {
@@ -178,9 +224,9 @@ func (d *decoder) list(field string, n *node, example string) []string {
 	}
 	for i, item := range n.items {
 		var s string
-		before := len(d.problems)
+		before := d.count
 		d.str(fmt.Sprintf("%s[%d]", field, i), item, &s)
-		if len(d.problems) == before {
+		if d.count == before {
 			out = append(out, s)
 		}
 	}
@@ -203,6 +249,9 @@ func (d *decoder) credentials(n *node) []rawCredential {
 		d.bad("credentials", string(n.kind), `an object, e.g. {"EXAMPLE_TOKEN": "..."}`)
 		return nil
 	}
+	if len(n.members) > maxCredentials {
+		d.bad("credentials", fmt.Sprintf("%d credentials", len(n.members)), fmt.Sprintf("at most %d", maxCredentials))
+	}
 	var out []rawCredential
 	for _, m := range d.unique("credentials.", n) {
 		if problem := nameProblem(m.key); problem != "" {
@@ -224,6 +273,24 @@ func (d *decoder) badName(m member, problem string) {
 		return
 	}
 	d.bad(field, "a token name "+problem, "5 to 64 of A-Z, 0-9 and _, starting with a letter, e.g. EXAMPLE_TOKEN")
+}
+
+// How much one API may hold.
+const (
+	maxCredentials = 500
+	maxDomains     = 1000
+	maxMethods     = 100
+	maxRanges      = 100
+	maxSurfaces    = 100 // of one credential
+)
+
+// few are the first most entries of a list, and a mistake if there are more.
+func (d *decoder) few(field string, list []string, most int) []string {
+	if len(list) <= most {
+		return list
+	}
+	d.bad(field, fmt.Sprintf("%d entries", len(list)), fmt.Sprintf("at most %d", most))
+	return list[:most]
 }
 
 // Bounds of a token name, in bytes.
@@ -255,25 +322,25 @@ func nameProblem(s string) string {
 func ValidTokenName(s string) bool { return nameProblem(s) == "" }
 
 func (d *decoder) credential(m member) (rawCredential, bool) {
-	c, before := rawCredential{name: m.key}, len(d.problems)
+	c, before := rawCredential{name: m.key}, d.count
 	switch m.value.kind {
 	case kindString:
 		c.value = new(string)
 		d.str(c.path(), m.value, c.value)
-		return c, len(d.problems) == before
+		return c, d.count == before
 	case kindObject:
 	default:
 		d.bad(c.path(), string(m.value.kind), `a string, or an object with "value", "file" or "env"`)
 		return c, false
 	}
-	_, known := FieldNames()
+	known := d.names().credential
 	for _, f := range d.unique(c.path()+".", m.value) {
 		i := slices.Index(known, f.key)
 		if i < 0 {
 			d.unknown(c.path()+".", f, known)
 			continue
 		}
-		credentialFields()[i].read(d, &c, c.path()+"."+f.key, f.value)
+		d.names().parts[i].read(d, &c, c.path()+"."+f.key, f.value)
 	}
 	sources := 0
 	for _, s := range []*string{c.value, c.file, c.env} {
@@ -281,10 +348,10 @@ func (d *decoder) credential(m member) (rawCredential, bool) {
 			sources++
 		}
 	}
-	if sources > 1 || sources == 0 && len(d.problems) == before {
+	if sources > 1 || sources == 0 && d.count == before {
 		d.bad(c.path(), fmt.Sprintf(`%d of "value", "file" and "env"`, sources), "exactly one of them")
 	}
-	return c, len(d.problems) == before
+	return c, d.count == before
 }
 
 // source reads one place a credential can come from. It is never nil, so that a wrong type still counts as one.

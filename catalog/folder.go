@@ -18,6 +18,33 @@ const (
 	maxSecretFile = 64 << 10
 )
 
+// How much one load reads, in bytes.
+const (
+	maxAPIBytes = 4 << 20
+	maxBytes    = 64 << 20
+)
+
+// budget is what a load may still read.
+type budget struct{ all, api int64 }
+
+// errAPIBytes and errBytes are files that are too large together.
+var (
+	errAPIBytes = fmt.Errorf("one of files that have more than %d MiB together", maxAPIBytes>>20)
+	errBytes    = fmt.Errorf("in apis/ files that have more than %d MiB together", maxBytes>>20)
+)
+
+// take notes what is going to be read.
+func (b *budget) take(n int64) error {
+	switch {
+	case n > b.api:
+		return errAPIBytes
+	case n > b.all:
+		return errBytes
+	}
+	b.api, b.all = b.api-n, b.all-n
+	return nil
+}
+
 // errNotRegular is a directory, device or pipe where a file belongs.
 var errNotRegular = errors.New("not a regular file")
 
@@ -28,13 +55,14 @@ var errTooLarge = errors.New("too large")
 type opener struct {
 	stat func(string) (fs.FileInfo, error)
 	open func(string) (*os.File, error)
+	*budget
 }
 
 // inside reads below apis/ only: no path and no symbolic link leads out.
-func inside(root *os.Root) opener { return opener{root.Stat, root.Open} }
+func inside(root *os.Root, b *budget) opener { return opener{root.Stat, root.Open, b} }
 
 // anywhere reads what the operator named by an absolute path.
-func anywhere() opener { return opener{os.Stat, os.Open} }
+func anywhere(b *budget) opener { return opener{os.Stat, os.Open, b} }
 
 // read reads a regular file of at most limit bytes. It looks before it opens: opening a pipe would wait for a writer.
 func (o opener) read(name string, limit int64) ([]byte, error) {
@@ -44,6 +72,12 @@ func (o opener) read(name string, limit int64) ([]byte, error) {
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errNotRegular
+	}
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
+	}
+	if err := o.take(info.Size()); err != nil {
+		return nil, err
 	}
 	f, err := o.open(name)
 	if err != nil {
@@ -65,7 +99,7 @@ func reason(err error) string {
 		return "no such file"
 	case errors.Is(err, fs.ErrPermission):
 		return "not readable by this user"
-	case errors.Is(err, errNotRegular), errors.Is(err, errTooLarge):
+	case errors.Is(err, errNotRegular), errors.Is(err, errTooLarge), errors.Is(err, errAPIBytes), errors.Is(err, errBytes):
 		return err.Error()
 	case errors.As(err, &path) && strings.Contains(path.Err.Error(), "escapes"):
 		return "a path or symbolic link that leads out of apis/"
@@ -76,9 +110,9 @@ func reason(err error) string {
 }
 
 // readNamed reads a file that config.json names: relative to the API's folder, and then inside apis/, or absolute.
-func readNamed(root *os.Root, api, name string, limit int64) ([]byte, error) {
+func (v *validator) readNamed(name string, limit int64) ([]byte, error) {
 	if filepath.IsAbs(name) {
-		return anywhere().read(name, limit)
+		return anywhere(v.budget).read(name, limit)
 	}
-	return inside(root).read(filepath.Join(api, filepath.FromSlash(name)), limit)
+	return inside(v.root, v.budget).read(filepath.Join(v.api, filepath.FromSlash(name)), limit)
 }

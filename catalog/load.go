@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -21,29 +22,42 @@ type Options struct {
 	Previous *Catalog
 }
 
-// maxAPIs bounds the folders that are looked at.
-const maxAPIs = 1000
+// What bounds a load. What is beyond a bound is refused and named; what was in force before comes first, then the folders
+// in the order of their names.
+const (
+	maxAPIs = 1000
+	// maxSurplus is how many further folders are looked into, to close their hosts.
+	maxSurplus = 1000
+	// maxHosts and maxHostBytes are what the interpreter's command line has room for.
+	maxHosts     = 2000
+	maxHostBytes = 96 << 10
+	// maxTold is how many mistakes are told.
+	maxTold = 5000
+	// maxLooked is how many files of a folder without config.json are looked at.
+	maxLooked = 1000
+)
 
 // Load reads every apis/<name>/config.json. The catalog holds what is valid, and is never nil; the problems name every
 // mistake of every API. One bad API hides no other.
 func Load(dir string, o Options) (*Catalog, Problems) {
-	l := loader{o: o, now: time.Now(), fresh: map[string]*API{}, closed: map[string]string{}}
+	l := loader{o: o, now: time.Now(), fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, budget: budget{all: maxBytes}}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return l.keepAll(err)
 	}
 	defer root.Close()
 	l.root = root
-	names, err := l.folders()
+	names, err := l.names()
 	if err != nil {
 		return l.keepAll(err)
 	}
-	for _, name := range names {
-		l.api(name)
-	}
+	l.folders(names)
 	l.across()
 	c := l.finish()
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
+	if more := len(l.problems) - maxTold; more > 0 {
+		l.problems = append(l.problems[:maxTold:maxTold], Problem{File: "apis", Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first"})
+	}
 	return c, l.problems
 }
 
@@ -55,6 +69,10 @@ type loader struct {
 	fresh    map[string]*API
 	closed   map[string]string
 	problems Problems
+	// hosts are the different host patterns of what is in force, hostBytes their length.
+	hosts     map[string]bool
+	hostBytes int
+	budget    budget
 }
 
 // keepAll is what an unreadable apis/ leads to: the previous catalog, all of it stale.
@@ -69,37 +87,91 @@ func (l *loader) keepAll(err error) (*Catalog, Problems) {
 	return l.finish(), l.problems
 }
 
-// folders lists the folders of apis/ that are APIs: no hidden ones, no examples.
-func (l *loader) folders() ([]string, error) {
-	entries, err := fs.ReadDir(l.root.FS(), ".")
+// names lists what in apis/ may be an API, no hidden names and no examples: first what is in force, then by name.
+func (l *loader) names() ([]string, error) {
+	dir, err := l.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, ".") || name == "example" || strings.HasSuffix(name, ".example") {
+	defer dir.Close()
+	all, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(name string) bool {
+		return strings.HasPrefix(name, ".") || name == "example" || strings.HasSuffix(name, ".example")
+	})
+	slices.SortFunc(all, func(a, b string) int {
+		if x, y := l.o.Previous.API(a) != nil, l.o.Previous.API(b) != nil; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return all, nil
+}
+
+// folders loads the first maxAPIs folders that have a config.json, and closes the hosts of the others.
+func (l *loader) folders(names []string) {
+	apis := 0
+	for _, name := range names {
+		if !l.configured(name) {
+			l.misnamed(name)
 			continue
 		}
-		if info, err := l.root.Stat(name); err == nil && !info.IsDir() {
-			continue
+		apis++
+		l.budget.api = maxAPIBytes
+		switch {
+		case apis <= maxAPIs:
+			l.api(name)
+		case apis <= maxAPIs+maxSurplus:
+			l.surplus(name)
+		default: // whose hosts are not known: YOLO_MODE opens none
+			l.closed["*"] = name
 		}
-		names = append(names, name)
 	}
-	if len(names) > maxAPIs {
-		return nil, fmt.Errorf("more than %d folders", maxAPIs)
+	if apis > maxAPIs {
+		l.problems = append(l.problems, Problem{File: "apis", Found: fmt.Sprintf("%d folders with a config.json", apis), Want: fmt.Sprintf("at most %d", maxAPIs)})
 	}
-	return names, nil
+}
+
+// configured reports whether a folder has a config.json, or something in its place that cannot be looked at.
+func (l *loader) configured(name string) bool {
+	_, err := l.root.Stat(name + "/config.json")
+	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+}
+
+// surplus refuses a folder for which there is no room. Its hosts are closed.
+func (l *loader) surplus(name string) {
+	v := l.validator(name)
+	var a *API
+	if data, err := inside(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
+		if c, ok := v.decode(data); ok {
+			a = &API{Name: name, Hosts: v.hosts(c.domains)}
+		}
+	}
+	if a == nil {
+		l.closed["*"] = name
+	}
+	p := Problem{API: name, File: "apis/" + shown(name), Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
+	l.problems = append(l.problems, p)
+	l.reject(name, a, p.String())
+}
+
+func (l *loader) validator(name string) *validator {
+	v := &validator{root: l.root, getenv: l.o.Getenv, budget: &l.budget}
+	v.api, v.file = name, "apis/"+name+"/config.json"
+	return v
 }
 
 // api loads one folder.
 func (l *loader) api(name string) {
-	v := &validator{root: l.root, getenv: l.o.Getenv}
-	v.api, v.file = name, "apis/"+name+"/config.json"
-	data, err := inside(l.root).read(name+"/config.json", maxConfig)
+	v := l.validator(name)
+	data, err := inside(l.root, &l.budget).read(name+"/config.json", maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		l.misnamed(name)
-		return
+		return // gone meanwhile
 	}
 	if bad := folderProblem(name); bad != "" {
 		l.problems = append(l.problems, Problem{API: name, File: "apis/" + shown(name), Found: bad, Want: wantFolder(name)})
@@ -119,12 +191,48 @@ func (l *loader) api(name string) {
 	a.Types = v.types()
 	v.permissions(c)
 	v.hide(c)
+	l.fits(a, v)
 	l.settle(name, a, v)
+}
+
+// fits counts an API's hosts, and refuses an API whose hosts are too many beside those of the others.
+func (l *loader) fits(a *API, v *validator) {
+	n, size := 0, 0
+	for _, h := range a.Hosts {
+		if !l.hosts[h.String()] {
+			n, size = n+1, size+len(h.String())+1
+		}
+	}
+	if len(l.hosts)+n > maxHosts || l.hostBytes+size > maxHostBytes {
+		v.bad("domains", fmt.Sprintf("%d host names beside %d of other APIs", n, len(l.hosts)), fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
+		return
+	}
+	if !v.failed {
+		l.count(a)
+	}
+}
+
+// count notes the hosts of an API that is in force.
+func (l *loader) count(a *API) {
+	for _, h := range a.Hosts {
+		if !l.hosts[h.String()] {
+			l.hosts[h.String()] = true
+			l.hostBytes += len(h.String()) + 1
+		}
+	}
 }
 
 // misnamed warns of a folder without config.json that has a file somebody may have meant to be it.
 func (l *loader) misnamed(name string) {
-	entries, _ := fs.ReadDir(l.root.FS(), name)
+	if info, err := l.root.Stat(name); err != nil || !info.IsDir() {
+		return // opening a pipe would wait for a writer
+	}
+	dir, err := l.root.Open(name)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	entries, _ := dir.ReadDir(maxLooked) // what is no folder has none
 	for _, e := range entries {
 		switch strings.ToLower(e.Name()) {
 		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt", "config.yaml", "config.yml", "config.toml":
@@ -137,9 +245,12 @@ func (l *loader) misnamed(name string) {
 // settle takes a folder's new version, or keeps the previous one.
 func (l *loader) settle(name string, a *API, v *validator) {
 	l.problems = append(l.problems, v.problems...)
+	if more := v.count - len(v.problems); more > 0 {
+		l.problems = append(l.problems, Problem{API: name, File: v.file, Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first", Severity: Warning})
+	}
 	errs := v.problems.Errors()
 	if len(errs) == 0 {
-		a.LoadedAt = l.now
+		a.LoadedAt, a.digest = l.now, a.sum()
 		l.fresh[name] = a
 		return
 	}
@@ -176,13 +287,14 @@ func (l *loader) keep(name, why string) bool {
 	}
 	stale := *old
 	stale.Stale = why
+	l.count(old)
 	l.fresh[name] = &stale
 	return true
 }
 
 // types reads types.d.ts, which need not be there.
 func (v *validator) types() string {
-	data, err := inside(v.root).read(v.api+"/types.d.ts", maxTypes)
+	data, err := inside(v.root, v.budget).read(v.api+"/types.d.ts", maxTypes)
 	p := Problem{API: v.api, File: "apis/" + v.api + "/types.d.ts", Want: fmt.Sprintf("UTF-8 text of at most %d bytes", maxTypes)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -194,7 +306,7 @@ func (v *validator) types() string {
 	default:
 		return string(data)
 	}
-	v.problems = append(v.problems, p)
+	v.add(p)
 	return ""
 }
 
@@ -229,7 +341,9 @@ func (v *validator) hide(c config) {
 func (l *loader) finish() *Catalog {
 	c := &Catalog{closed: l.closed}
 	for _, a := range l.fresh {
-		a.digest = a.sum()
+		if a.Stale != "" {
+			a.digest = a.sum()
+		}
 		if old := l.o.Previous.API(a.Name); old != nil && old.digest == a.digest {
 			a = old
 		}

@@ -14,10 +14,13 @@ func (c *Catalog) Match(h Host) []*API {
 }
 
 // Holds reports whether the host is in any API: active, inactive, or one too broken to load whose "domains" could be
-// read. Only a host that is in none may be opened by YOLO_MODE.
+// read, or perhaps in one of more APIs than are read. Only a host that is in none may be opened by YOLO_MODE.
 func (c *Catalog) Holds(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false
+	}
+	if c.closed["*"] != "" {
+		return true
 	}
 	for _, pattern := range []string{h.String(), "*." + h.Parent()} {
 		if _, ok := c.byPattern[pattern]; ok || c.closed[pattern] != "" {
@@ -55,7 +58,7 @@ func (c *Catalog) index() {
 		for _, p := range a.Hosts {
 			list := c.byPattern[p.String()]
 			if a.Active {
-				list = append(list[:len(list):len(list)], a)
+				list = append(list, a)
 			}
 			c.byPattern[p.String()] = list
 		}

@@ -21,6 +21,7 @@ type validator struct {
 	decoder
 	root   *os.Root
 	getenv func(string) string
+	budget *budget
 }
 
 // validate checks everything in a config, whatever else is wrong with it.
@@ -70,17 +71,20 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	if domains != nil && len(domains) == 0 {
 		v.bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
 	}
+	v.few("domains", domains, maxDomains) // the others are read too: a host of a broken API is closed
 	var out []HostPattern
+	seen := map[HostPattern]bool{}
 	for i, d := range domains {
-		field := fmt.Sprintf("domains[%d]", i)
 		p, err := ParseHostPattern(d)
 		switch {
+		case err == nil && !seen[p]:
+			seen[p], out = true, append(out, p)
+		case v.full():
+			v.count++
 		case err != nil:
-			v.bad(field, found(d, err), wantHost(d))
-		case slices.Contains(out, p):
-			v.warn(field, strconv.Quote(p.String())+" a second time", "each name once")
+			v.bad(fmt.Sprintf("domains[%d]", i), found(d, err), wantHost(d))
 		default:
-			out = append(out, p)
+			v.warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" a second time", "each name once")
 		}
 	}
 	return out
@@ -129,7 +133,7 @@ func (v *validator) methods(c config) Methods {
 
 func (v *validator) methodList(field string, list []string) []string {
 	var out []string
-	for i, text := range list {
+	for i, text := range v.few(field, list, maxMethods) {
 		path := fmt.Sprintf("%s[%d]", field, i)
 		m, err := parseMethod(text)
 		switch {
@@ -164,7 +168,7 @@ func (v *validator) ranges(c config) []netip.Prefix {
 	if c.private != nil && len(c.private) == 0 {
 		v.warn("allow_private", "an empty list", "left out, which means the same")
 	}
-	for i, text := range c.private {
+	for i, text := range v.few("allow_private", c.private, maxRanges) {
 		p, want := parseRange(text)
 		if want != "" {
 			v.bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(cut(text)), want)
@@ -180,7 +184,7 @@ func (v *validator) cas(name string) []byte {
 	if name == "" {
 		return nil
 	}
-	data, err := readNamed(v.root, v.api, name, maxCAs)
+	data, err := v.readNamed(name, maxCAs)
 	if err != nil {
 		v.bad("ca_file", reason(err), "a PEM file in the API's folder, or an absolute path")
 		return nil
@@ -239,7 +243,7 @@ func (v *validator) reveal(raw rawCredential) (string, bool) {
 	case raw.value != nil:
 		return *raw.value, true
 	case raw.file != nil:
-		data, err := readNamed(v.root, v.api, *raw.file, maxSecretFile)
+		data, err := v.readNamed(*raw.file, maxSecretFile)
 		if err != nil {
 			v.bad(raw.path()+".file", reason(err), "a file in the API's folder, or an absolute path")
 			return "", false
@@ -265,7 +269,7 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 		v.bad(raw.path()+".in", "an empty list", `left out, or at least one surface, e.g. ["header"]`)
 	}
 	var out []Surface
-	for i, text := range raw.in {
+	for i, text := range v.few(raw.path()+".in", raw.in, maxSurfaces) {
 		field := fmt.Sprintf("%s.in[%d]", raw.path(), i)
 		s, err := ParseSurface(text)
 		switch {

@@ -8,6 +8,7 @@ require (
 	github.com/andybalholm/brotli v1.2.7
 	github.com/codeforge-mcp/codeforge v0.0.0
 	github.com/coder/websocket v1.8.15
+	github.com/creack/pty v1.1.24
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.3
 	github.com/mccutchen/go-httpbin/v2 v2.26.0

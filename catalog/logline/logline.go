@@ -17,7 +17,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 )
 
 const (
@@ -163,7 +164,7 @@ func (h *handler) appendSafe(b []byte, s string) []byte {
 	if printable(s) {
 		return append(b, s...)
 	}
-	q := strconv.Quote(s)
+	q := visible.Quote(s)
 	return append(b, q[1:len(q)-1]...)
 }
 
@@ -182,20 +183,20 @@ func appendQuoted(b []byte, s string) []byte {
 	if s != "" && !strings.ContainsAny(s, ` "=`) && printable(s) {
 		return append(b, s...)
 	}
-	return strconv.AppendQuote(b, s)
+	return append(b, visible.Quote(s)...)
 }
 
 // printable reports whether nothing in text needs an escape.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' { // rare
-			return utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable)
+			return visible.Plain(s)
 		}
 	}
 	return true
 }
 
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || visible.Odd(r) }
 
 // newJSON is slog's JSON handler behind one that cleans every string.
 func newJSON(w io.Writer, clean func(string) string) slog.Handler {

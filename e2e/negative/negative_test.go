@@ -59,6 +59,9 @@ func groups() []group {
 			{defence: "mcp-host", attacks: []string{"foreign Host", "Host of the machine's address"}},
 			{defence: "mcp-origin", attacks: []string{"foreign Origin", "Origin null"}},
 			{defence: "mcp-owner", attacks: []string{"another user of the machine"}},
+			{defence: "terminal", attacks: []string{"on a terminal: what a run prints", "on a terminal: a skill's source"}},
+			{defence: "message-bounds", attacks: []string{"a client with a name of 8 MiB", "an id of 8 MiB"}},
+			{defence: "tool-bounds", attacks: []string{"execute_code with one API named 100,000 times"}},
 			{defence: "uid", attacks: []string{"another run's private file in /tmp"}},
 			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
 		}},
@@ -217,7 +220,7 @@ func TestShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range []string{variable, "-tags=disarm", "host-agreement", "scrub-headers", "hold-back", "last-scrub", "skill-links", "shim-body", "memory-limit"} {
+		for _, word := range []string{variable, "-tags=disarm", "host-agreement", "scrub-headers", "hold-back", "last-scrub", "skill-links", "shim-body", "memory-limit", "message-bounds", "tool-bounds"} {
 			if bytes.Contains(data, []byte(word)) {
 				t.Errorf("%s has %q in it", p, word)
 			}

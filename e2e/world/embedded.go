@@ -122,6 +122,8 @@ type Command struct {
 	Env map[string]string
 	// Bin is the folder of the binaries; empty means the ones built from the tree.
 	Bin string
+	// Terminal has it run on a terminal: its output is what the terminal gets.
+	Terminal bool
 }
 
 // Launch starts the command.
@@ -150,10 +152,18 @@ func Launch(c Command) (*Process, error) {
 		p.Cmd.SysProcAttr.Credential = &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}
 	}
 	p.Cmd.WaitDelay = 5 * time.Second
+	shown := func() {}
+	if c.Terminal {
+		var err error
+		if shown, err = onTerminal(p); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.Cmd.Start(); err != nil {
+		shown()
 		return nil, fmt.Errorf("starting codeforge: %w", err)
 	}
-	go func() { p.err = p.Cmd.Wait(); close(p.done) }()
+	go func() { p.err = p.Cmd.Wait(); shown(); close(p.done) }()
 	return p, nil
 }
 

@@ -42,9 +42,15 @@ func Distance(a, b string, limit int) int {
 	return min(last[len(b)], limit)
 }
 
+// maxWord is the length in bytes of the longest word that Nearest looks for: comparing takes the product of two lengths.
+const maxWord = 80
+
 // Nearest is the first of the candidates that is the fewest slips away from s, at most so many, whatever the case of
-// either; empty if there is none.
+// either; empty if there is none, or s is longer than 80 bytes.
 func Nearest(s string, slips int, candidates []string) string {
+	if len(s) > maxWord {
+		return ""
+	}
 	best, limit := "", slips+1
 	s = strings.ToLower(s)
 	for _, c := range candidates {

@@ -1,8 +1,11 @@
 package typo
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog/growth"
 )
 
 func TestDistance(t *testing.T) {
@@ -51,4 +54,25 @@ func TestNearest(t *testing.T) {
 			t.Errorf("Nearest(%q, %d) = %q, want %q", r.s, r.slips, got, r.want)
 		}
 	}
+}
+
+// TestNear: the nearest of many long candidates is found in time in proportion to their number.
+func TestNear(t *testing.T) {
+	if got := Nearest("api.exmaple.com", 3, []string{"api.example.org", "x", "api.example.com", strings.Repeat("a", 100)}); got != "api.example.com" {
+		t.Errorf("got %q", got)
+	}
+	if got := Nearest("abc", 1, []string{"abcdefgh", "xyz"}); got != "" {
+		t.Errorf("got %q", got)
+	}
+	growth.Linear(t, 2000, func(n int) func() {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = strings.Repeat("b", 60) + fmt.Sprint(i)
+		}
+		return func() { Nearest(strings.Repeat("a", 64), 32, names) }
+	})
+	growth.Linear(t, 1<<20, func(n int) func() {
+		long := strings.Repeat("a", n)
+		return func() { Nearest(long, 1, []string{long + "b"}) }
+	})
 }

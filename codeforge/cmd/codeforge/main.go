@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/cli"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
 
 func main() {
@@ -19,7 +20,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	// A second Ctrl-C is not waited for.
 	context.AfterFunc(ctx, stop)
-	code := cli.Run(ctx, &cli.Env{Program: os.Args[0], Args: os.Args[1:], Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+	code := cli.Run(ctx, &cli.Env{Program: os.Args[0], Args: os.Args[1:], Environ: os.Environ(), Stdin: os.Stdin, Stdout: terminal.Open(os.Stdout), Stderr: terminal.Open(os.Stderr)})
 	stop()
 	os.Exit(code)
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"golang.org/x/term"
 )
 
@@ -124,12 +126,12 @@ func (o *apiOptions) add(e *Env, name string) error {
 		return err
 	}
 	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", quoteIfOdd(w.String()))
+		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
 	}
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
 	}
-	fmt.Fprintf(e.Stdout, "%s is written (mode 0600). A running CodeForge takes it up by itself; codeforge api test %s tries it.\n", quoteIfOdd(path), name)
+	fmt.Fprintf(e.Stdout, "%s is written (mode 0600). A running CodeForge takes it up by itself; codeforge api test %s tries it.\n", visible.Line(path), name)
 	return nil
 }
 
@@ -234,26 +236,26 @@ func (o *apiOptions) list(e *Env) error {
 	}
 	p := newPainter(e, e.Stdout)
 	for _, r := range rows {
-		state := p.paint(green, "active")
+		state := p(terminal.Green, "active")
 		if !r.Active {
-			state = p.paint(dim, "off   ")
+			state = p(terminal.Dim, "off   ")
 		}
 		var tokens []string
 		for _, t := range r.Tokens {
 			tokens = append(tokens, t.Name+" in "+strings.Join(t.In, ", "))
 		}
-		fmt.Fprintf(e.Stdout, "%s  %-14s %s\n        %s\n", state, quoteIfOdd(r.Name), quoteIfOdd(strings.Join(r.Domains, ", ")), quoteIfOdd(r.Description))
+		fmt.Fprintf(e.Stdout, "%s  %-14s %s\n        %s\n", state, visible.Line(r.Name), visible.Line(strings.Join(r.Domains, ", ")), visible.Line(r.Description))
 		for _, t := range tokens {
 			fmt.Fprintf(e.Stdout, "        %s\n", t)
 		}
 	}
 	for _, f := range found {
 		if f.API != "" && f.Severity == "error" {
-			fmt.Fprintf(e.Stdout, "%s  %s\n", p.paint(red, "broken"), quoteIfOdd(f.Text))
+			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken"), visible.Line(f.Text))
 		}
 	}
 	if len(rows) == 0 {
-		fmt.Fprintf(e.Stdout, "There is no API in %s; codeforge api add NAME makes one.\n", quoteIfOdd(o.apis))
+		fmt.Fprintf(e.Stdout, "There is no API in %s; codeforge api add NAME makes one.\n", visible.Line(o.apis))
 	}
 	return nil
 }
@@ -273,6 +275,6 @@ func (o *apiOptions) check(e *Env, name string) error {
 	if o.json || len(own) > 0 {
 		return showFindings(e, own, cat, o.json)
 	}
-	_, err := fmt.Fprintf(e.Stdout, "%s has no mistake.\n", quoteIfOdd(name))
+	_, err := fmt.Fprintf(e.Stdout, "%s has no mistake.\n", visible.Line(name))
 	return err
 }

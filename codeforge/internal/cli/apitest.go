@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -187,12 +189,12 @@ func judge(p probe, r server.Result) verdict {
 
 func printVerdict(e *Env, v verdict) {
 	p := newPainter(e, e.Stdout)
-	word := p.paint(green, "ok")
+	word := p(terminal.Green, "ok")
 	if !v.OK {
-		word = p.paint(red, "failed")
+		word = p(terminal.Red, "failed")
 	}
-	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, quoteIfOdd(v.Request.URL), word, quoteIfOdd(v.Text))
+	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, visible.Line(v.Request.URL), word, visible.Line(v.Text))
 	for _, h := range v.Hints {
-		fmt.Fprintf(e.Stdout, "hint: %s\n", quoteIfOdd(h))
+		fmt.Fprintf(e.Stdout, "hint: %s\n", visible.Line(h))
 	}
 }

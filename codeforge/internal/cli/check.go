@@ -9,6 +9,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
 
 // finding is one thing that check found.
@@ -96,11 +98,11 @@ func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) er
 func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
 	p := newPainter(e, e.Stdout)
 	for _, f := range found {
-		colour := red
+		colour := terminal.Red
 		if f.Severity != "error" {
-			colour = yellow
+			colour = terminal.Yellow
 		}
-		fmt.Fprintf(e.Stdout, "%s %s\n", p.paint(colour, f.Severity+":"), quoteIfOdd(f.Text))
+		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), visible.Line(f.Text))
 	}
 	active, off := 0, 0
 	for _, a := range cat.APIs() {

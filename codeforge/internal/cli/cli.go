@@ -16,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
 
 // The exit codes.
@@ -38,8 +39,8 @@ type Env struct {
 	// Environ is the environment as NAME=value.
 	Environ []string
 	Stdin   *os.File
-	Stdout  *os.File
-	Stderr  *os.File
+	Stdout  *terminal.Stream
+	Stderr  *terminal.Stream
 }
 
 // Getenv is the value of a variable of Environ, or empty.

@@ -30,18 +30,6 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestQuote: what comes from outside cannot play tricks on the terminal.
-func TestQuote(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain text, ümlaut": "plain text, ümlaut", "\x1b[31mred": `"\x1b[31mred"`, "two\nlines": `"two\nlines"`,
-		"\xff": `"\xff"`, "right\u202eleft": `"right\u202eleft"`, "": "",
-	} {
-		if got := quoteIfOdd(in); got != want {
-			t.Errorf("quoteIfOdd(%q) = %s, want %s", in, got, want)
-		}
-	}
-}
-
 // TestEveryCommandDocumentsItself: a summary, exit codes, and a help text for every flag.
 func TestEveryCommandDocumentsItself(t *testing.T) {
 	for _, c := range commands() {

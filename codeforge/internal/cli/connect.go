@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -45,13 +46,13 @@ func claudeDesktop(u statedir.Up) string {
 func printConnect(e *Env, u statedir.Up) {
 	w, again := e.Stdout, e.program()+" run FILE.ts"
 	if usual, err := statedir.Find(statedir.Default); err == nil && u.State != "" && usual.Path() != u.State {
-		again += " --state " + quoteIfOdd(u.State)
+		again += " --state " + visible.Line(u.State)
 	}
 	fmt.Fprintf(w, "\n  MCP endpoint    %s\n", u.Endpoint())
 	fmt.Fprintf(w, "  Claude Code     %s\n", claudeCode(u))
 	fmt.Fprintf(w, "  Claude Desktop  %s\n", claudeDesktop(u))
 	if self, err := os.Executable(); err == nil && u.State != "" {
-		fmt.Fprintf(w, "  without Node    %s stdio --state %s   (for clients that start a program)\n", quoteIfOdd(self), quoteIfOdd(u.State))
+		fmt.Fprintf(w, "  without Node    %s stdio --state %s   (for clients that start a program)\n", visible.Line(self), visible.Line(u.State))
 	}
 	fmt.Fprintf(w, "  try it          %s   (or - to read the script from stdin)\n", again)
 }
@@ -71,16 +72,16 @@ func printReady(e *Env, r embedded.Ready) {
 func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
 	switch {
 	case len(c.APIs) == 0:
-		fmt.Fprintf(w, "  no active API in %s; codeforge api add NAME makes one\n", quoteIfOdd(dir))
+		fmt.Fprintf(w, "  no active API in %s; codeforge api add NAME makes one\n", visible.Line(dir))
 	default:
-		fmt.Fprintf(w, "  active APIs in %s:\n", quoteIfOdd(dir))
+		fmt.Fprintf(w, "  active APIs in %s:\n", visible.Line(dir))
 	}
 	for _, a := range c.APIs {
 		var names []string
 		for _, t := range a.Credentials {
 			names = append(names, t.Name)
 		}
-		line := fmt.Sprintf("    %-14s %s", quoteIfOdd(a.Name), quoteIfOdd(strings.Join(a.Domains, ", ")))
+		line := fmt.Sprintf("    %-14s %s", visible.Line(a.Name), visible.Line(strings.Join(a.Domains, ", ")))
 		if len(names) > 0 {
 			line += "  " + strings.Join(names, ", ")
 		}
@@ -93,6 +94,6 @@ func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
 		fmt.Fprintln(w, "  YOLO_MODE is on: hosts in no API are open too, without credentials")
 	}
 	for _, p := range c.Problems {
-		fmt.Fprintf(w, "  problem: %s\n", quoteIfOdd(p.Text))
+		fmt.Fprintf(w, "  problem: %s\n", visible.Line(p.Text))
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
 
 func doctorCommand() command {
@@ -58,7 +60,7 @@ Exit codes: 0 nothing failed (there may be warnings), every attack was held; 1 s
 
 func examine(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
 	paint := newPainter(e, e.Stdout)
-	colours := map[doctor.Status]string{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red, doctor.Skip: dim}
+	colours := map[doctor.Status]terminal.Colour{doctor.OK: terminal.Green, doctor.Warn: terminal.Yellow, doctor.Fail: terminal.Red, doctor.Skip: terminal.Dim}
 	counts := map[doctor.Status]int{}
 	all := []doctor.Finding{}
 	doctor.Examine(ctx, c, func(f doctor.Finding) {
@@ -67,9 +69,9 @@ func examine(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
 		if asJSON {
 			return
 		}
-		fmt.Fprintf(e.Stdout, "%s %-22s %s\n", paint.paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), quoteIfOdd(f.Check), quoteIfOdd(f.Text))
+		fmt.Fprintf(e.Stdout, "%s %-22s %s\n", paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), visible.Line(f.Check), visible.Line(f.Text))
 		if f.Fix != "" {
-			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", quoteIfOdd(f.Fix))
+			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", visible.Line(f.Fix))
 		}
 	})
 	if asJSON {

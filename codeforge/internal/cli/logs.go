@@ -9,8 +9,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -91,7 +93,7 @@ func (o logsOptions) print(w io.Writer, p painter, ev controlapi.Event) {
 	if run == "" {
 		run = "-"
 	}
-	fmt.Fprintf(w, "%s %s %s\n", p.paint(dim, x.At.Local().Format("2006-01-02 15:04:05.000")), quoteIfOdd(run), exchangeLine(p, *x))
+	fmt.Fprintf(w, "%s %s %s\n", p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000")), visible.Line(run), exchangeLine(p, *x))
 }
 
 func receiptCommand() command {

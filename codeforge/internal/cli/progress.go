@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 )
 
 // progressAfter is how long something may take before it is worth a line.
@@ -27,7 +27,7 @@ type progress struct {
 // startProgress shows nothing on what is no terminal.
 func startProgress(e *Env, what string) *progress {
 	p := &progress{e: e, what: what, started: time.Now(), quit: make(chan struct{})}
-	if term.IsTerminal(int(e.Stderr.Fd())) {
+	if e.Stderr.IsTerminal() {
 		p.wg.Go(p.run)
 	}
 	return p
@@ -53,7 +53,7 @@ func (p *progress) run() {
 		select {
 		case <-p.quit:
 			if shown {
-				fmt.Fprint(p.e.Stderr, "\r\x1b[K")
+				p.e.Stderr.Rewrite("")
 			}
 			return
 		case <-wait.C:
@@ -63,11 +63,11 @@ func (p *progress) run() {
 			if i := strings.LastIndexByte(strings.TrimRight(last, "\n"), '\n'); i >= 0 {
 				last = last[i+1:]
 			}
-			line := fmt.Sprintf("%s (%d s) %s", p.what, int(time.Since(p.started).Seconds()), quoteIfOdd(strings.TrimSpace(last)))
-			if width, _, err := term.GetSize(int(p.e.Stderr.Fd())); err == nil && len(line) >= width {
+			line := fmt.Sprintf("%s (%d s) %s", p.what, int(time.Since(p.started).Seconds()), visible.Line(strings.TrimSpace(last)))
+			if width, ok := p.e.Stderr.Width(); ok && len(line) >= width {
 				line = strings.ToValidUTF8(line[:max(0, width-1)], "")
 			}
-			fmt.Fprint(p.e.Stderr, "\r\x1b[K"+line)
+			p.e.Stderr.Rewrite(line)
 			shown = true
 			wait.Reset(500 * time.Millisecond)
 		}

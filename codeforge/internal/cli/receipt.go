@@ -5,12 +5,14 @@ import (
 	"io"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // printReceipt prints one line per exchange, the sum, and the hints.
 func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
-	fmt.Fprintf(w, "receipt of run %s\n", quoteIfOdd(r.Run))
+	fmt.Fprintf(w, "receipt of run %s\n", visible.Line(r.Run))
 	for _, x := range r.Exchanges {
 		fmt.Fprintf(w, "  %s\n", exchangeLine(p, x))
 	}
@@ -21,26 +23,26 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d sanitized, %d redacted; %d bytes up, %d down\n",
 		count(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
 	for _, h := range r.Hints {
-		fmt.Fprintf(w, "  hint: %s\n", quoteIfOdd(h.Text))
+		fmt.Fprintf(w, "  hint: %s\n", visible.Line(h.Text))
 	}
 }
 
 // exchangeLine is one exchange: outcome, status, method, URL, and what was done to it.
 func exchangeLine(p painter, x controlapi.Exchange) string {
-	colour := green
+	colour := terminal.Green
 	switch {
 	case x.Outcome == controlapi.OutcomeDenied:
-		colour = red
+		colour = terminal.Red
 	case x.Outcome != controlapi.OutcomeServed:
-		colour = yellow
+		colour = terminal.Yellow
 	}
-	line := p.paint(colour, fmt.Sprintf("%-7s", x.Outcome)) + fmt.Sprintf(" %3d %-6s %s", x.Status, quoteIfOdd(x.Method), quoteIfOdd(x.URL))
+	line := p(colour, fmt.Sprintf("%-7s", x.Outcome)) + fmt.Sprintf(" %3d %-6s %s", x.Status, visible.Line(x.Method), visible.Line(x.URL))
 	if x.Code != "" {
-		line += " " + p.paint(colour, quoteIfOdd(x.Code))
+		line += " " + p(colour, visible.Line(x.Code))
 	}
 	var did []string
 	for _, s := range x.Swapped {
-		did = append(did, quoteIfOdd(s.Name)+" in "+quoteIfOdd(s.In))
+		did = append(did, visible.Line(s.Name)+" in "+visible.Line(s.In))
 	}
 	if x.Sanitized > 0 {
 		did = append(did, fmt.Sprintf("%d sanitized", x.Sanitized))
@@ -51,5 +53,5 @@ func exchangeLine(p painter, x controlapi.Exchange) string {
 	if len(did) > 0 {
 		line += "  [" + strings.Join(did, ", ") + "]"
 	}
-	return line + p.paint(dim, fmt.Sprintf("  %.0f ms", x.Milliseconds))
+	return line + p(terminal.Dim, fmt.Sprintf("  %.0f ms", x.Milliseconds))
 }

@@ -7,8 +7,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/attack"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
 
 // besiege mounts the attacks of doctor --attack and prints their table.
@@ -40,13 +42,13 @@ func besiege(ctx context.Context, e *Env, t target, apis string, asJSON bool) er
 	all, open := []attack.Outcome{}, 0
 	attack.Run(ctx, to, func(o attack.Outcome) {
 		all = append(all, o)
-		colour, verdict := green, "held"
+		colour, verdict := terminal.Green, "held"
 		if !o.Held {
 			open++
-			colour, verdict = red, "NOT HELD"
+			colour, verdict = terminal.Red, "NOT HELD"
 		}
 		if !asJSON {
-			fmt.Fprintf(e.Stdout, "%s %-46s expected %-26s seen %s\n", paint.paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, quoteIfOdd(o.Seen))
+			fmt.Fprintf(e.Stdout, "%s %-46s expected %-26s seen %s\n", paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, visible.Line(o.Seen))
 		}
 	})
 	if ctx.Err() != nil {

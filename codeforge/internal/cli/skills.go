@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 )
 
@@ -84,7 +85,7 @@ func skillsList(ctx context.Context, e *Env, s *server.Session, asJSON bool) err
 		return printJSON(e.Stdout, all)
 	}
 	for _, k := range all {
-		fmt.Fprintf(e.Stdout, "%-24s %s\n", quoteIfOdd(k.Name), quoteIfOdd(k.Description))
+		fmt.Fprintf(e.Stdout, "%-24s %s\n", visible.Line(k.Name), visible.Line(k.Description))
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(e.Stdout, "There are no skills yet.")
@@ -97,7 +98,7 @@ func skillsRemove(ctx context.Context, e *Env, s *server.Session, names []string
 	for _, n := range names {
 		err := s.DeleteSkill(ctx, n)
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "deleted %s\n", quoteIfOdd(n))
+			fmt.Fprintf(e.Stdout, "deleted %s\n", visible.Line(n))
 		}
 		errs = append(errs, err)
 	}
@@ -132,7 +133,7 @@ func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, fo
 			err = fmt.Errorf("%s exists already in %s: --force writes over it", k.Name+".ts", dir)
 		}
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "wrote %s\n", quoteIfOdd(k.Name+".ts"))
+			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.Line(k.Name+".ts"))
 		}
 		errs = append(errs, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -113,7 +114,7 @@ func printState(e *Env, s state) {
 			printCatalog(e.Stdout, *s.Catalog, "apis")
 		}
 		if s.Problem != "" {
-			fmt.Fprintf(e.Stdout, "  problem: %s\n", quoteIfOdd(s.Problem))
+			fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
 		}
 		return
 	}
@@ -124,6 +125,6 @@ func printState(e *Env, s state) {
 		printCatalog(e.Stdout, *s.Catalog, s.Up.APIs)
 	}
 	if s.Problem != "" {
-		fmt.Fprintf(e.Stdout, "  problem: %s\n", quoteIfOdd(s.Problem))
+		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
 	}
 }

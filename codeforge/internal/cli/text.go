@@ -3,22 +3,10 @@ package cli
 import (
 	"encoding/json"
 	"io"
-	"os"
 	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/term"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
-
-// quoteIfOdd quotes text from outside that could play tricks on a terminal.
-func quoteIfOdd(s string) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return s
-	}
-	return strconv.Quote(s)
-}
 
 // count is a number with its noun.
 func count(n int, noun string) string {
@@ -36,26 +24,14 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// Colours, as SGR parameters.
-const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	dim    = "2"
-)
+// painter colours text for one stream, unless NO_COLOR is set.
+type painter func(terminal.Colour, string) string
 
-// painter colours text on a terminal, unless NO_COLOR is set.
-type painter bool
-
-func newPainter(e *Env, f *os.File) painter {
-	return painter(e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())))
-}
-
-func (p painter) paint(colour, s string) string {
-	if !p {
-		return s
+func newPainter(e *Env, s *terminal.Stream) painter {
+	if e.Getenv("NO_COLOR") != "" || e.Getenv("TERM") == "dumb" {
+		return func(_ terminal.Colour, text string) string { return text }
 	}
-	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+	return s.Paint
 }
 
 // printJSONLine prints JSON on one line.

@@ -1,8 +1,13 @@
 // Package argument reads the arguments of a tool call and answers mistakes so that a model can mend them: every mistake at
 // once, each naming the argument, what was found and what is wanted, and one right example.
+//
+// Threat: arguments of any size and number. The sizes are bounded before anything looks closer, and so are the mistakes
+// that are told.
 package argument
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
@@ -20,7 +26,22 @@ type Spec struct {
 	Names []string
 	// Example is one right arguments object, as JSON.
 	Example string
+	// MaxBytes is how long the arguments may be as JSON. Zero means MaxBytes.
+	MaxBytes int
 }
+
+const (
+	// MaxBytes is how long the arguments of a tool may be as JSON when its Spec does not say.
+	MaxBytes = 16 << 10
+	// MaxMistakes is how many mistakes of one call are told.
+	MaxMistakes = 10
+	// maxArguments is how many arguments are read, wrong ones included.
+	maxArguments = 100
+	// maxEntry is how long an entry of a list of names may be as JSON, in bytes.
+	maxEntry = 512
+	// maxNumber is how long a number may be, in bytes.
+	maxNumber = 64
+)
 
 // Error lists the mistakes of one call.
 type Error struct {
@@ -37,6 +58,7 @@ type Reader struct {
 	spec     Spec
 	values   map[string]json.RawMessage
 	mistakes []string
+	untold   int
 }
 
 // Read begins to read raw, which is an object or absent. Unknown arguments are mistakes.
@@ -45,12 +67,25 @@ func Read(raw json.RawMessage, spec Spec) *Reader {
 	if len(raw) == 0 || string(raw) == "null" {
 		return r
 	}
-	if err := json.Unmarshal(raw, &r.values); err != nil {
-		r.mistakes = append(r.mistakes, "found "+found(raw)+", want an object")
+	if most := cmp.Or(spec.MaxBytes, MaxBytes); len(raw) > most && !disarm.Off("tool-bounds") {
+		r.Mistake(fmt.Sprintf("found %d bytes of arguments, want at most %d", len(raw), most))
+		return r
+	}
+	var most bool
+	if r.values, most = members(raw); r.values == nil {
+		r.Mistake("found " + found(raw) + ", want an object")
+		return r
+	}
+	if most {
+		r.Mistake(fmt.Sprintf("found more than %d arguments", maxArguments))
 		return r
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.values)) {
 		if slices.Contains(spec.Names, name) {
+			continue
+		}
+		if len(r.mistakes) == MaxMistakes {
+			r.untold++
 			continue
 		}
 		m := fmt.Sprintf("there is no argument %s", quote(name))
@@ -59,9 +94,31 @@ func Read(raw json.RawMessage, spec Spec) *Reader {
 		} else if len(spec.Names) > 0 {
 			m += "; there is " + strings.Join(spec.Names, ", ")
 		}
-		r.mistakes = append(r.mistakes, m)
+		r.Mistake(m)
 	}
 	return r
+}
+
+// members reads an object, no further than maxArguments members. It is nil for anything else.
+func members(raw json.RawMessage) (values map[string]json.RawMessage, more bool) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, false
+	}
+	values = map[string]json.RawMessage{}
+	for n := 0; dec.More(); n++ {
+		if n == maxArguments && !disarm.Off("tool-bounds") {
+			return values, true
+		}
+		key, err := dec.Token()
+		name, is := key.(string)
+		var value json.RawMessage
+		if err != nil || !is || dec.Decode(&value) != nil {
+			return nil, false
+		}
+		values[name] = value
+	}
+	return values, false
 }
 
 // Text reads a string. A required one may not be missing or blank.
@@ -84,14 +141,22 @@ func (r *Reader) Text(name, want string, required bool) string {
 	return s
 }
 
-// Texts reads an array of strings. One string counts as an array of one.
-func (r *Reader) Texts(name, want string) []string {
+// Texts reads an array of at most most strings. One string counts as an array of one.
+func (r *Reader) Texts(name, want string, most int) []string {
 	raw, ok := r.value(name)
 	if !ok {
 		return nil
 	}
+	if len(raw) > most*maxEntry && !disarm.Off("tool-bounds") {
+		r.Mistake(fmt.Sprintf("%s: found %d bytes, want %s, at most %d", name, len(raw), want, most))
+		return nil
+	}
 	var list []string
 	if json.Unmarshal(raw, &list) == nil {
+		if len(list) > most && !disarm.Off("tool-bounds") {
+			r.Mistake(fmt.Sprintf("%s: found %d entries, want at most %d", name, len(list), most))
+			return nil
+		}
 		return list
 	}
 	var one string
@@ -106,6 +171,10 @@ func (r *Reader) Texts(name, want string) []string {
 func (r *Reader) Number(name, want string, most, otherwise float64) float64 {
 	raw, ok := r.value(name)
 	if !ok {
+		return otherwise
+	}
+	if len(raw) > maxNumber {
+		r.Mistake(name + ": found " + found(raw) + ", want " + want)
 		return otherwise
 	}
 	var n float64
@@ -129,20 +198,32 @@ func (r *Reader) value(name string) (json.RawMessage, bool) {
 	return raw, ok && string(raw) != "null"
 }
 
-// Mistake adds one.
-func (r *Reader) Mistake(text string) { r.mistakes = append(r.mistakes, text) }
+// Mistake adds one. Those beyond MaxMistakes are counted alone.
+func (r *Reader) Mistake(text string) {
+	if len(r.mistakes) == MaxMistakes {
+		r.untold++
+		return
+	}
+	r.mistakes = append(r.mistakes, text)
+}
+
+// Full reports whether so many mistakes are known that no other one is told.
+func (r *Reader) Full() bool { return len(r.mistakes) == MaxMistakes }
 
 // Err is all mistakes as an *Error, or nil.
 func (r *Reader) Err() error {
 	if len(r.mistakes) == 0 {
 		return nil
 	}
+	if r.untold > 0 {
+		return &Error{Spec: r.spec, Mistakes: append(slices.Clone(r.mistakes), fmt.Sprintf("and %d more", r.untold))}
+	}
 	return &Error{Spec: r.spec, Mistakes: r.mistakes}
 }
 
 // found describes a JSON value in a few words.
 func found(raw json.RawMessage) string {
-	s := strings.TrimSpace(string(raw))
+	s := strings.TrimSpace(string(raw[:min(len(raw), maxFound)]))
 	kind := "nothing"
 	switch {
 	case s == "":
@@ -157,17 +238,21 @@ func found(raw json.RawMessage) string {
 	default:
 		kind = "the number"
 	}
-	r := []rune(s)
-	if len(r) > 40 {
-		s = string(r[:40]) + "…"
-	}
-	return strings.TrimSpace(kind + " " + s)
+	return strings.TrimSpace(kind + " " + cut(s))
 }
 
-func quote(s string) string {
-	r := []rune(s)
-	if len(r) > 40 {
-		s = string(r[:40]) + "…"
+// maxFound is how much of a value is looked at to describe it, in bytes: 40 characters and white space before them.
+const maxFound = 400
+
+func quote(s string) string { return strconv.Quote(cut(s)) }
+
+// cut is the first 40 characters.
+func cut(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > 40 {
+			return s[:i] + "…"
+		}
 	}
-	return strconv.Quote(s)
+	return s
 }

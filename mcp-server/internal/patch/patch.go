@@ -8,12 +8,19 @@
 //
 // Blocks apply in order, each to what the ones before it made. A block's SEARCH text must occur exactly once: a text that
 // occurs twice is as unclear as one that does not occur.
+//
+// Threat: both texts are a stranger's. The work is linear in the patch, and in the text for each of at most MaxBlocks
+// blocks, whatever repeats in them; it ends when ctx does.
 package patch
 
 import (
+	"context"
 	"fmt"
 	"strings"
 )
+
+// MaxBlocks is how many blocks one patch may hold: each is searched in the whole text.
+const MaxBlocks = 100
 
 const (
 	searchMark  = "<<<<<<< SEARCH"
@@ -50,85 +57,121 @@ func (e *Error) Error() string {
 }
 
 // Parse reads the blocks of a patch. Text between blocks may only be blank.
-func Parse(patch string) ([]Block, error) {
-	var blocks []Block
-	var b Block
-	part := ""
-	for n, line := range strings.Split(strings.ReplaceAll(patch, "\r\n", "\n"), "\n") {
-		mark := strings.TrimRight(line, " \t")
-		switch {
-		case part == "" && mark == searchMark:
-			part, b = searchMark, Block{}
-		case part == searchMark && mark == middleMark:
-			part = middleMark
-		case part == middleMark && mark == replaceMark:
-			part, blocks = "", append(blocks, b)
-		case part == searchMark && mark != replaceMark && mark != searchMark:
-			b.Search += line + "\n"
-		case part == middleMark && mark != searchMark:
-			b.Replace += line + "\n"
-		case mark == "" && part == "":
-		default:
-			return nil, &Error{Problem: fmt.Sprintf("line %d of the patch (%.60q) is not where it may stand. A patch is blocks of this form:\n%s", n+1, line, Example)}
+func Parse(ctx context.Context, patch string) ([]Block, error) {
+	r := reader{}
+	n := 0
+	for line := range strings.SplitSeq(strings.ReplaceAll(patch, "\r\n", "\n"), "\n") {
+		if n++; n%linesPerLook == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if !r.line(line) {
+			return nil, &Error{Problem: fmt.Sprintf("line %d of the patch (%.60q) is not where it may stand. A patch is blocks of this form:\n%s", n, line, Example)}
+		}
+		if len(r.blocks) > MaxBlocks {
+			return nil, &Error{Problem: fmt.Sprintf("the patch has more than %d blocks. Send them in several calls, or write the skill anew in execute_code.", MaxBlocks)}
 		}
 	}
-	if part != "" {
-		return nil, &Error{Block: len(blocks) + 1, Problem: "the block does not end. It needs the lines " + middleMark + " and " + replaceMark + "."}
+	if r.part != "" {
+		return nil, &Error{Block: len(r.blocks) + 1, Problem: "the block does not end. It needs the lines " + middleMark + " and " + replaceMark + "."}
 	}
-	if len(blocks) == 0 {
+	if len(r.blocks) == 0 {
 		return nil, &Error{Problem: "the patch has no block. A patch is blocks of this form:\n" + Example}
 	}
-	return blocks, nil
+	return r.blocks, nil
 }
 
-// Apply applies the blocks to text in order. On an error the text is unchanged and the error says which block failed.
-// An empty SEARCH is allowed only for an empty text.
-func Apply(text string, blocks []Block) (string, error) {
+// linesPerLook is after how many lines ctx is looked at.
+const linesPerLook = 1024
+
+// reader reads a patch line by line.
+type reader struct {
+	blocks          []Block
+	part            string // the mark that began what is being read; empty between blocks
+	search, replace strings.Builder
+}
+
+// line reads one line. It is false for one that may not stand where it is.
+func (r *reader) line(line string) bool {
+	mark := strings.TrimRight(line, " \t")
+	switch {
+	case r.part == "" && mark == searchMark:
+		r.part = searchMark
+	case r.part == searchMark && mark == middleMark:
+		r.part = middleMark
+	case r.part == middleMark && mark == replaceMark:
+		r.blocks = append(r.blocks, Block{Search: r.search.String(), Replace: r.replace.String()})
+		r.part = ""
+		r.search.Reset()
+		r.replace.Reset()
+	case r.part == searchMark && mark != replaceMark && mark != searchMark:
+		r.search.WriteString(line)
+		r.search.WriteByte('\n')
+	case r.part == middleMark && mark != searchMark:
+		r.replace.WriteString(line)
+		r.replace.WriteByte('\n')
+	case mark == "" && r.part == "":
+	default:
+		return false
+	}
+	return true
+}
+
+// Apply applies the blocks to text in order. On an error the text is unchanged and the error says which block failed, or is
+// that of ctx. An empty SEARCH is allowed only for an empty text. What the text grows to beyond most bytes is refused.
+func Apply(ctx context.Context, text string, blocks []Block, most int) (string, error) {
+	if len(blocks) > MaxBlocks {
+		return text, &Error{Problem: fmt.Sprintf("more than %d blocks", MaxBlocks)}
+	}
 	out := strings.ReplaceAll(text, "\r\n", "\n")
 	crlf := out != text
 	if out != "" && !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
 	for i, b := range blocks {
-		next, problem := replace(out, b)
-		if problem != nil {
+		next, err := replace(ctx, out, b)
+		if problem, is := err.(*Error); is { //nolint:errorlint // made here
 			problem.Block = i + 1
-			return text, problem
+		}
+		if err != nil {
+			return text, err
+		}
+		if len(next) > most {
+			return text, tooLarge(len(next), most)
 		}
 		out = next
 	}
 	if crlf {
 		out = strings.ReplaceAll(out, "\n", "\r\n")
 	}
+	if len(out) > most {
+		return text, tooLarge(len(out), most)
+	}
 	return out, nil
 }
 
+func tooLarge(have, most int) error {
+	return &Error{Problem: fmt.Sprintf("the skill would have %d bytes, %d are allowed.", have, most)}
+}
+
 // replace applies one block. The search text is matched at line starts only, as it consists of whole lines.
-func replace(text string, b Block) (string, *Error) {
+func replace(ctx context.Context, text string, b Block) (string, error) {
 	if b.Search == "" {
 		if text == "" {
 			return b.Replace, nil
 		}
 		return "", &Error{Problem: "SEARCH is empty. To add lines, search for the lines next to them."}
 	}
-	at, count := -1, 0
-	for from := 0; ; {
-		i := strings.Index(text[from:], b.Search)
-		if i < 0 {
-			break
-		}
-		i += from
-		if i == 0 || text[i-1] == '\n' {
-			if count == 0 {
-				at = i
-			}
-			count++
-		}
-		from = i + 1
+	at, count, err := find(ctx, text, b.Search)
+	if err != nil {
+		return "", err
 	}
 	switch count {
 	case 0:
-		return "", &Error{Problem: "the SEARCH text does not occur. Nothing was changed.", Nearest: nearest(text, b.Search)}
+		near, err := nearest(ctx, text, b.Search)
+		if err != nil {
+			return "", err
+		}
+		return "", &Error{Problem: "the SEARCH text does not occur. Nothing was changed.", Nearest: near}
 	case 1:
 		return text[:at] + b.Replace + text[at+len(b.Search):], nil
 	}

@@ -17,11 +17,11 @@ const text = "one\ntwo\nthree\ntwo and a half\n"
 
 func apply(t *testing.T, text, blocks string) (string, error) {
 	t.Helper()
-	parsed, err := patch.Parse(blocks)
+	parsed, err := patch.Parse(t.Context(), blocks)
 	if err != nil {
 		return text, err
 	}
-	return patch.Apply(text, parsed)
+	return patch.Apply(t.Context(), text, parsed, 1<<20)
 }
 
 func TestApply(t *testing.T) {
@@ -88,7 +88,6 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// FuzzApply: a patch changes the text or gives a *patch.Error, and never more than its blocks say.
 // lines makes of any text what a Block holds: whole lines, without carriage returns.
 func lines(s string) string {
 	s = strings.ReplaceAll(s, "\r", "")
@@ -98,13 +97,14 @@ func lines(s string) string {
 	return s
 }
 
+// FuzzApply: a patch changes the text or gives a *patch.Error, and never more than its blocks say.
 func FuzzApply(f *testing.F) {
 	f.Add(text, "one\n", "1\n")
 	f.Add("", "", "x\n")
 	f.Add("a\r\nb", "b\n", "")
 	f.Fuzz(func(t *testing.T, text, search, replace string) {
 		search, replace = lines(search), lines(replace)
-		out, err := patch.Apply(text, []patch.Block{{Search: search, Replace: replace}})
+		out, err := patch.Apply(t.Context(), text, []patch.Block{{Search: search, Replace: replace}}, 1<<20)
 		var e *patch.Error
 		if err != nil && !errors.As(err, &e) {
 			t.Fatalf("an error of another type: %v", err)
@@ -115,6 +115,6 @@ func FuzzApply(f *testing.F) {
 		if err == nil && !strings.Contains(strings.ReplaceAll(out, "\r\n", "\n"), replace) {
 			t.Fatalf("the replacement is not in the result")
 		}
-		_, _ = patch.Parse(text)
+		_, _ = patch.Parse(t.Context(), text)
 	})
 }

@@ -3,6 +3,8 @@ package skill
 import (
 	"strings"
 	"unicode"
+
+	"github.com/codeforge-mcp/codeforge/catalog/visible"
 )
 
 // maxDescription is how long a description may be, in characters.
@@ -55,13 +57,13 @@ func leadingComment(source string) string {
 	}
 }
 
-// printable drops control characters, and what is invisible or turns the direction of text; other spaces become one.
+// printable drops what a reader would not see or a terminal would obey; other spaces become one.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case r == unicode.ReplacementChar, !unicode.IsPrint(r):
+		case r == unicode.ReplacementChar, visible.Odd(r):
 			return -1
 		}
 		return r

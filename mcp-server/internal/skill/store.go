@@ -23,6 +23,8 @@ import (
 const (
 	// MaxSize is the largest skill, in bytes.
 	MaxSize = 256 << 10
+	// MaxPatch is the largest patch, in bytes: one that replaces all of the largest skill.
+	MaxPatch = 2*MaxSize + 64<<10
 	// MaxCount is how many skills are listed.
 	MaxCount = 200
 	// maxEntries is how many directory entries are looked at.
@@ -94,6 +96,10 @@ func ValidName(name string) bool {
 		}
 	}
 	return true
+}
+
+func notAName(name string) error {
+	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64)", ErrName, name)
 }
 
 // List lists the skills with their descriptions.
@@ -198,7 +204,7 @@ func inode(info fs.FileInfo) uint64 {
 // opened: it must be the same one, and no link.
 func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
-		return nil, nil, fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64)", ErrName, name)
+		return nil, nil, notAName(name)
 	}
 	before, err := s.root.Lstat(name + extension)
 	if errors.Is(err, fs.ErrNotExist) {

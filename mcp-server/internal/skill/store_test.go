@@ -92,7 +92,7 @@ func TestHostile(t *testing.T) {
 		if _, text, err := s.Read(name); !errors.Is(err, skill.ErrNotFound) {
 			t.Errorf("read %s: %q, %v", name, text, err)
 		}
-		if _, err := s.Patch(name, "<<<<<<< SEARCH\noutside\n=======\nx\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrNotFound) {
+		if _, err := s.Patch(t.Context(), name, "<<<<<<< SEARCH\noutside\n=======\nx\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrNotFound) {
 			t.Errorf("patched %s: %v", name, err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestDescribe(t *testing.T) {
 
 func TestPatch(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "const a = 1;\nconst b = 2;\n"})
-	k, err := s.Patch("a", "<<<<<<< SEARCH\nconst b = 2;\n=======\nconst b = 3;\n>>>>>>> REPLACE")
+	k, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nconst b = 2;\n=======\nconst b = 3;\n>>>>>>> REPLACE")
 	must(t, err)
 	if _, text, _ := s.Read("a"); text != "const a = 1;\nconst b = 3;\n" || k.Size != int64(len(text)) {
 		t.Errorf("got %q, %+v", text, k)
@@ -160,17 +160,17 @@ func TestPatch(t *testing.T) {
 		t.Errorf("mode %v", info.Mode())
 	}
 	var mistake *patch.Error
-	_, err = s.Patch("a", "<<<<<<< SEARCH\nconst a = 1;\n=======\nx\n>>>>>>> REPLACE\n<<<<<<< SEARCH\nconst c = 2;\n=======\ny\n>>>>>>> REPLACE")
+	_, err = s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nconst a = 1;\n=======\nx\n>>>>>>> REPLACE\n<<<<<<< SEARCH\nconst c = 2;\n=======\ny\n>>>>>>> REPLACE")
 	if !errors.As(err, &mistake) || mistake.Block != 2 {
 		t.Errorf("got %v", err)
 	}
 	if _, text, _ := s.Read("a"); text != "const a = 1;\nconst b = 3;\n" {
 		t.Errorf("a failed patch changed the skill: %q", text)
 	}
-	if _, err := s.Patch("new", "<<<<<<< SEARCH\n=======\n// @description New\n>>>>>>> REPLACE"); err != nil {
+	if _, err := s.Patch(t.Context(), "new", "<<<<<<< SEARCH\n=======\n// @description New\n>>>>>>> REPLACE"); err != nil {
 		t.Errorf("a new skill: %v", err)
 	}
-	if _, err := s.Patch("a", "<<<<<<< SEARCH\nconst a = 1;\n=======\n"+strings.Repeat("x", skill.MaxSize)+"\n>>>>>>> REPLACE"); !errors.As(err, &mistake) {
+	if _, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nconst a = 1;\n=======\n"+strings.Repeat("x", skill.MaxSize)+"\n>>>>>>> REPLACE"); !errors.As(err, &mistake) {
 		t.Errorf("a skill that grows too large: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -200,7 +200,7 @@ func TestPatchRace(t *testing.T) {
 		t.Log(outcomes)
 	}()
 	for range 300 {
-		_, err := s.Patch("a", "<<<<<<< SEARCH\nversion 0\n=======\nversion 0\n>>>>>>> REPLACE")
+		_, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nversion 0\n=======\nversion 0\n>>>>>>> REPLACE")
 		switch {
 		case err == nil:
 			outcomes["patched"]++
@@ -220,7 +220,7 @@ func TestReadOnly(t *testing.T) {
 	s, err := skill.Open(dir, true)
 	must(t, err)
 	defer s.Close()
-	if _, err := s.Patch("a", "<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrReadOnly) {
+	if _, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrReadOnly) {
 		t.Errorf("patch: %v", err)
 	}
 	if err := s.Delete("a"); !errors.Is(err, skill.ErrReadOnly) {

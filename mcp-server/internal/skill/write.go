@@ -1,6 +1,7 @@
 package skill
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -20,11 +21,15 @@ const temporary = ".codeforge-"
 
 // Patch applies SEARCH/REPLACE blocks to a skill, all or none. A skill that does not exist is made by one block with an
 // empty SEARCH. The error is a *patch.Error when the blocks do not fit.
-func (s *Store) Patch(name, text string) (Skill, error) {
-	if s.readOnly {
+// What is larger than MaxPatch is refused unread. It ends with ctx, and then nothing is written.
+func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
+	switch {
+	case s.readOnly:
 		return Skill{}, ErrReadOnly
+	case len(text) > MaxPatch:
+		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the patch has %d bytes, %d are allowed. Send it in parts, or write the skill anew in execute_code.", len(text), MaxPatch)}
 	}
-	blocks, err := patch.Parse(text)
+	blocks, err := patch.Parse(ctx, text)
 	if err != nil {
 		return Skill{}, err
 	}
@@ -33,12 +38,12 @@ func (s *Store) Patch(name, text string) (Skill, error) {
 	if err != nil && !create {
 		return Skill{}, err
 	}
-	out, err := patch.Apply(source, blocks)
+	out, err := patch.Apply(ctx, source, blocks, MaxSize)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return Skill{}, err
-	}
-	if len(out) > MaxSize {
-		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the skill would have %d bytes, %d are allowed.", len(out), MaxSize)}
 	}
 	return s.replace(name, out, before, create)
 }
@@ -99,7 +104,7 @@ func (s *Store) Delete(name string) error {
 		return ErrReadOnly
 	}
 	if !ValidName(name) {
-		return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64)", ErrName, name)
+		return notAName(name)
 	}
 	info, err := s.root.Lstat(name + extension)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
@@ -27,14 +28,25 @@ const (
 	exitKey    = "codeforge/exit"
 )
 
+const (
+	// maxNamed is how many APIs a run may be narrowed to.
+	maxNamed = 200
+	// maxAPIName is the longest name of an API, in bytes.
+	maxAPIName = 64
+	// escaped is how many bytes of JSON one byte of a string can be.
+	escaped = 6
+	// leastTimeout is the shortest time limit of a run: sandboxd counts milliseconds.
+	leastTimeout = time.Millisecond
+)
+
 const executeExample = `{"code": "console.log(1 + 1)", "apis": ["stripe"], "timeout": 60}`
 
 func (s *Surface) addExecute() {
 	schema := fmt.Sprintf(`{"type":"object","required":["code"],"additionalProperties":false,"properties":{
 "code":{"type":"string","description":"One TypeScript module; console.log what you need"},
-"apis":{"type":"array","items":{"type":"string"},"description":"APIs the code uses; narrows the run to them"},
+"apis":{"type":"array","maxItems":%d,"items":{"type":"string"},"description":"APIs the code uses; narrows the run to them"},
 "timeout":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"Seconds, default %d"}}}`,
-		int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
+		maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
 		Title:       "Run TypeScript",
@@ -80,15 +92,15 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 
 // executeArguments reads the arguments of execute_code.
 func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
-	a := argument.Read(raw, argument.Spec{Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample})
+	a := argument.Read(raw, argument.Spec{Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample, MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes})
 	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true)}
 	if len(r.Code) > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", len(r.Code), runapi.MaxCode))
 	}
 	most := s.cfg.TimeoutMax.Seconds()
 	seconds := a.Number("timeout", fmt.Sprintf("a number of seconds above 0, at most %.0f", most), most, s.cfg.TimeoutDefault.Seconds())
-	r.Timeout = time.Duration(seconds * float64(time.Second))
-	if raw := a.Texts("apis", `an array of names from list_apis, e.g. ["stripe"]`); raw != nil {
+	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
+	if raw := a.Texts("apis", `an array of names from list_apis, e.g. ["stripe"]`, maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)
 	}
 	return r, a.Err()
@@ -101,20 +113,23 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []str
 	if cat.Version == "" { // the run will fail for that, in better words
 		return names
 	}
+	is := map[string]bool{}
 	for _, api := range cat.APIs {
 		known = append(known, api.Name)
+		is[api.Name] = true
 	}
 	seen := map[string]bool{}
 	for _, name := range names {
-		if seen[name] {
-			continue
+		switch {
+		case seen[name]:
+		case is[name]:
+			out = append(out, name)
+		case a.Full() && !disarm.Off("tool-bounds"):
+			a.Mistake("")
+		default:
+			a.Mistake(noSuchAPI("apis", name, known))
 		}
 		seen[name] = true
-		if contains(known, name) {
-			out = append(out, name)
-			continue
-		}
-		a.Mistake(noSuchAPI("apis", name, known))
 	}
 	return out
 }
@@ -122,7 +137,11 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []str
 // noSuchAPI is the mistake of naming an API that is not there.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
-	switch near := typo.Nearest(name, len(name)/2, known); {
+	near := ""
+	if len(name) <= maxAPIName {
+		near = typo.Nearest(name, len(name)/2, known)
+	}
+	switch {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)
 	case len(known) == 0:

@@ -64,12 +64,12 @@ var private = mcp.Cacheable{CacheScope: "private"}
 
 // addExtension registers the two methods. Registering fails only for names of standard methods.
 func addExtension(server *mcp.Server, h *shelf) {
-	err := mcp.AddReceivingCustomMethod(server, "skills/list", func(_ context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
+	err := mcp.AddReceivingCustomMethod(server, "skills/list", func(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
 		cursor := ""
 		if p != nil {
 			cursor = p.Cursor
 		}
-		res, err := h.list(cursor)
+		res, err := h.list(ctx, cursor)
 		if err == nil {
 			res.ResultType = resultType(ss)
 		}
@@ -101,7 +101,7 @@ func resultType(ss *mcp.ServerSession) string {
 }
 
 // list answers one page, beginning after the skill that the cursor names.
-func (h *shelf) list(cursor string) (*listResult, error) {
+func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 	res := &listResult{Skills: []entry{}, Cacheable: private}
 	if cursor != "" && !extensionName.MatchString(cursor) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not a cursor of skills/list"}
@@ -110,6 +110,9 @@ func (h *shelf) list(cursor string) (*listResult, error) {
 		return !extensionName.MatchString(n) || n <= cursor
 	})
 	for _, name := range names {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if len(res.Skills) == skillsPage {
 			res.NextCursor = res.Skills[skillsPage-1].Frontmatter.Name
 			break

@@ -177,8 +177,13 @@ func meant(host string, cat controlapi.Catalog) string {
 // only as far as it is a host name.
 func denoHints(printed string, cat controlapi.Catalog) []string {
 	var out []string
+	seen := map[string]bool{}
 	for _, m := range netRefusal.FindAllStringSubmatch(printed, 50) {
 		name := m[1]
+		if seen[name] || len(out) > maxHints {
+			continue
+		}
+		seen[name] = true
 		if i := strings.LastIndexByte(name, ':'); i >= 0 {
 			name = name[:i]
 		}

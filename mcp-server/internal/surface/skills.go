@@ -39,15 +39,15 @@ func (s *Surface) addSkillTools() {
 	}, s.deleteSkill)
 }
 
-func (s *Surface) updateSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	example := `{"name": "my-skill", "patch": ` + jsonText(patch.Example) + `}`
-	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "update_skill", Names: []string{"name", "patch"}, Example: example})
+	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "update_skill", Names: []string{"name", "patch"}, Example: example, MaxBytes: escaped*skill.MaxPatch + argument.MaxBytes})
 	name := skillName(a)
 	blocks := a.Text("patch", "SEARCH/REPLACE blocks as a string", true)
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
-	k, err := s.cfg.Skills.Patch(name, blocks)
+	k, err := s.cfg.Skills.Patch(ctx, name, blocks)
 	if err != nil {
 		return failure(s.explainSkill(name, err)), nil
 	}
@@ -79,6 +79,7 @@ func skillName(a *argument.Reader) string {
 // explainSkill is the one place that says to a model what went wrong with a skill.
 func (s *Surface) explainSkill(name string, err error) string {
 	var mistake *patch.Error
+	name = strings.ToValidUTF8(name[:min(len(name), 80)], "")
 	switch {
 	case errors.As(err, &mistake):
 		return "Skill " + name + " was not changed. " + mistake.Error()
@@ -91,6 +92,8 @@ func (s *Surface) explainSkill(name string, err error) string {
 			m += " There is " + strings.Join(names[:min(len(names), 20)], ", ") + "."
 		}
 		return m + " To make a new one, write /skills/<name>.ts in execute_code."
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "Cancelled. Skill " + name + " was not changed."
 	case errors.Is(err, skill.ErrName):
 		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64.", name)
 	case errors.Is(err, skill.ErrReadOnly):
@@ -111,6 +114,8 @@ type shelf struct {
 	mu    sync.Mutex
 	shown map[string]skill.Skill
 	log   map[string]int // what was skipped when last logged
+
+	subscribed subscriptions
 }
 
 const (
@@ -189,6 +194,15 @@ func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
 	if !ok || !skill.ValidName(name) {
 		return mcp.ResourceNotFoundError(req.Params.URI)
 	}
+	if !h.subscribed.take(h.surface.server, req.Session, name) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "too many subscriptions; unsubscribe from others first"}
+	}
+	return nil
+}
+
+// unsubscribe takes the end of a subscription.
+func (h *shelf) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) error {
+	h.subscribed.drop(req.Session, strings.TrimPrefix(req.Params.URI, skillURI))
 	return nil
 }
 
@@ -214,16 +228,27 @@ func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.Read
 
 // manifest is SKILL.md, made from the module: frontmatter from its leading comment, how to use it, and its source.
 func manifest(k skill.Skill, source string) string {
-	fence := "```"
-	for strings.Contains(source, fence) {
-		fence += "`"
-	}
+	fence := strings.Repeat("`", max(3, longestRun(source, '`')+1))
 	if source != "" && !strings.HasSuffix(source, "\n") {
 		source += "\n"
 	}
 	f := frontmatter(k)
 	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\nUse it in execute_code with `import * as skill from \"/skills/%s.ts\"`, or `import { f }` of what it exports.\n\n%sts\n%s%s\n",
 		f.Name, jsonText(f.Description), k.Name, fence, source, fence)
+}
+
+// longestRun is how often b stands in s without a pause, at most.
+func longestRun(s string, b byte) int {
+	most, run := 0, 0
+	for i := range len(s) {
+		if s[i] != b {
+			run = 0
+			continue
+		}
+		run++
+		most = max(most, run)
+	}
+	return most
 }
 
 // front is the frontmatter of a skill.

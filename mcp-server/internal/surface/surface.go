@@ -58,7 +58,7 @@ func New(cfg Config) *Surface {
 		Log:          cfg.Log,
 		Complete:     s.shelf.complete,
 		Subscribe:    s.shelf.subscribe,
-		Unsubscribe:  func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+		Unsubscribe:  s.shelf.unsubscribe,
 	})
 	s.addExecute()
 	s.addAPIs()
@@ -105,7 +105,7 @@ func NewServer(cfg ServerConfig) *mcp.Server {
 			c.CacheScope = "private" // skills and catalog are the user's own
 		},
 	})
-	server.AddReceivingMiddleware(recovering(cfg.Log))
+	server.AddReceivingMiddleware(recovering(cfg.Log), bounded)
 	return server
 }
 

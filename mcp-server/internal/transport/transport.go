@@ -20,8 +20,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
 )
@@ -193,13 +195,44 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request) bo
 		http.Error(s, "the request could not be read", http.StatusBadRequest)
 		return false
 	}
-	if first := bytes.TrimLeft(body, " \t\r\n"); len(first) > 0 && first[0] == '[' && messages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
-		http.Error(s, "the batch has more messages than are allowed", http.StatusRequestEntityTooLarge)
+	if why := h.refuse(body); why != "" {
+		http.Error(s, why, http.StatusRequestEntityTooLarge)
 		return false
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
 	return true
+}
+
+// refuse says why a body is too large, or is empty: a batch of too many messages, or a message that is long in something
+// else than the params of a tool's call. What is no JSON is the SDK's to refuse.
+func (h *Handler) refuse(body []byte) string {
+	first := bytes.TrimLeft(body, " \t\r\n")
+	batch := len(first) > 0 && first[0] == '['
+	if batch && messages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
+		return "the batch has more messages than are allowed"
+	}
+	if len(body) <= surface.MaxParams || disarm.Off("message-bounds") {
+		return ""
+	}
+	all := []json.RawMessage{first}
+	if batch && json.Unmarshal(first, &all) != nil {
+		return ""
+	}
+	for _, raw := range all {
+		m, err := jsonrpc.DecodeMessage(raw)
+		if err != nil {
+			continue
+		}
+		rest := len(raw)
+		if r, ok := m.(*jsonrpc.Request); ok && r.Method == "tools/call" {
+			rest -= len(r.Params)
+		}
+		if rest > 2*surface.MaxParams {
+			return "the message has more bytes than are allowed"
+		}
+	}
+	return ""
 }
 
 // messages counts the elements of a JSON array, not further than one beyond most.

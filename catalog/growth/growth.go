@@ -1,0 +1,48 @@
+// Package growth tests how the time of a function grows with its input: in proportion, or worse. For tests alone.
+package growth
+
+import (
+	"testing"
+	"time"
+)
+
+// What is measured, and what is allowed: four times the input takes four times the time where the work is linear, and
+// sixteen times where it is quadratic.
+const (
+	factor = 4
+	most   = 9
+	runs   = 3
+	tries  = 4
+	// slack is for what does not grow, and for machines that are busy.
+	slack = 20 * time.Millisecond
+)
+
+// Linear fails the test when the time of work(n) does not grow in proportion to n. Input(n) makes the work outside of the
+// measured time. N should be so large that the work takes some milliseconds.
+func Linear(t testing.TB, n int, input func(n int) (work func())) {
+	t.Helper()
+	var small, large time.Duration
+	for range tries {
+		small, large = fastest(input(n)), fastest(input(factor*n))
+		if large <= most*small+slack {
+			return
+		}
+	}
+	t.Errorf("an input of %d takes %s, of %d %s: more than %d times as long", n, small, factor*n, large, most)
+}
+
+// fastest is the shortest time of some runs: what disturbs a machine makes them longer.
+func fastest(work func()) time.Duration {
+	best := time.Duration(0)
+	for i := range runs {
+		start := time.Now()
+		work()
+		if took := time.Since(start); i == 0 || took < best {
+			best = took
+		}
+		if best > time.Second { // too slow to be disturbed
+			break
+		}
+	}
+	return best
+}

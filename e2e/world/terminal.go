@@ -1,0 +1,88 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/creack/pty"
+)
+
+// onTerminal gives a process that was not started yet a terminal of its own. What it returns is to be called when the
+// process has ended: it waits until everything that was printed is in the process's output.
+func onTerminal(p *Process) (shown func(), err error) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		return nil, fmt.Errorf("opening a terminal: %w", err)
+	}
+	p.Cmd.Stdin, p.Cmd.Stdout, p.Cmd.Stderr = slave, slave, slave
+	copied := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(p.out, master) // ends with an error when nobody has the other end open
+		close(copied)
+	}()
+	return func() {
+		_ = slave.Close()
+		<-copied
+		_ = master.Close()
+	}, nil
+}
+
+// Look runs the command line as somebody does who sits at a terminal, and gives what the terminal gets. SCRIPT among the
+// arguments is replaced by the path of a file with this code.
+func (w *World) Look(ctx context.Context, code string, args ...string) (string, error) {
+	return w.tool(ctx, true, code, args)
+}
+
+// Pipe runs the command line like Look, with its output in a pipe.
+func (w *World) Pipe(ctx context.Context, code string, args ...string) (string, error) {
+	return w.tool(ctx, false, code, args)
+}
+
+func (w *World) tool(ctx context.Context, terminal bool, code string, args []string) (string, error) {
+	script := ""
+	if code != "" {
+		var err error
+		if script, err = w.script(ctx, code); err != nil {
+			return "", err
+		}
+	}
+	var all []string
+	for _, a := range args {
+		if a == "SCRIPT" {
+			a = script
+		}
+		all = append(all, a)
+	}
+	if w.Mode == Docker {
+		kind := "--tty=false"
+		if terminal {
+			kind = "--tty"
+		}
+		line := append([]string{"exec", "--env", "NO_COLOR=1", kind, w.Stack.Container("mcp-server"), "codeforge"}, all...)
+		out, err := exec.CommandContext(ctx, "docker", line...).CombinedOutput() //nolint:gosec // a test's own arguments
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = nil
+		}
+		return string(out), err
+	}
+	out, _, err := Tool(ctx, Command{
+		User: w.User, Dir: w.Dir, Args: append(all, "--state", w.Process.State), Terminal: terminal, Env: map[string]string{"NO_COLOR": "1"},
+	})
+	return out, err
+}
+
+// script puts code into a file that the command line can read.
+func (w *World) script(ctx context.Context, code string) (string, error) {
+	if w.Mode != Docker {
+		path := filepath.Join(w.Dir, "script.ts")
+		return path, os.WriteFile(path, []byte(code), 0o644) //nolint:gosec // a test's own code
+	}
+	_, err := w.Execute(ctx, fmt.Sprintf("Deno.writeTextFileSync('/skills/script.ts', %q)", code))
+	return "/skills/script.ts", err
+}
