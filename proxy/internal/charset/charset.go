@@ -18,6 +18,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/ianaindex"
+	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/simplifiedchinese"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
@@ -161,6 +162,8 @@ func Lookup(label string) (encoding.Encoding, error) {
 		return charmap.CodePage1047, nil
 	case "1140", "cp1140", "cp01140", "ibm1140", "ibm01140", "ccsid01140":
 		return charmap.CodePage1140, nil
+	case "iso2022jp", "csiso2022jp":
+		return japanese.ISO2022JP, nil
 	case "hz", "hzgb", "hzgb2312":
 		return simplifiedchinese.HZGB2312, nil
 	}

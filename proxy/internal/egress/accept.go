@@ -50,17 +50,15 @@ func (c compression) judge(resp *http.Response, method string) error {
 // them, no character set.
 func (c compression) negotiate(h http.Header) {
 	gzip := c.asked && accepts(h, "gzip")
-	if !disarm.Off("negotiation") {
-		for name := range h {
-			if choosesEncoding(name) {
-				delete(h, name)
-			}
+	for name := range h {
+		if choosesEncoding(name) && !disarm.Off("compression") {
+			delete(h, name)
 		}
-		if media := withoutCharset(h["Accept"]); len(media) > 0 {
-			h["Accept"] = media
-		} else {
-			delete(h, "Accept")
-		}
+	}
+	if media := withoutCharset(h["Accept"]); len(media) > 0 {
+		h["Accept"] = media
+	} else {
+		delete(h, "Accept")
 	}
 	h.Set("Accept-Encoding", "identity")
 	if gzip {

@@ -56,13 +56,13 @@ func (x *exchange) clean(resp *http.Response, method string) *http.Response {
 	x.trim(resp.Header)
 	resp.Trailer = nil // trailers are not announced: their names are scrubbed when they are there
 	upstreamBody := resp.Body
-	if !x.mayDecode(resp.Header) { // it was not asked for either
-		_ = upstreamBody.Close()
-		return x.failure(scrub.ErrEncoding)
-	}
 	if err := x.compression.judge(resp, method); err != nil {
 		_ = upstreamBody.Close()
 		return x.failure(err)
+	}
+	if !x.mayDecode(resp.Header) { // it was not asked for either
+		_ = upstreamBody.Close()
+		return x.failure(scrub.ErrEncoding)
 	}
 	whole := resp.ContentLength > 0
 	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
