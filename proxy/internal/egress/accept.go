@@ -80,7 +80,7 @@ func choosesEncoding(name string) bool {
 		return '-'
 	}, name)
 	switch folded {
-	case "a-im", "available-dictionary", "dictionary-id": // RFC 3229, RFC 9842
+	case "a-im", "available-dictionary", "dictionary-id", "sec-websocket-extensions": // RFC 3229, RFC 9842, RFC 7692
 		return true
 	}
 	own := strings.Contains(folded, "content-encoding") || strings.Contains(folded, "content-transfer-encoding") || folded == "grpc-encoding"

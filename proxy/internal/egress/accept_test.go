@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"fmt"
@@ -119,6 +120,45 @@ func TestCodedTransfer(t *testing.T) {
 		check(t, err)
 		if text := body(t, resp); resp.StatusCode != 502 || strings.Contains(text, "abc") {
 			t.Errorf("%q: %d %q", head, resp.StatusCode, text)
+		}
+	}
+}
+
+// TestWebSocketCompression: permessage-deflate keeps a window over messages, a credential's and code's. It is not offered,
+// in no spelling, and a server that uses it all the same is refused.
+func TestWebSocketCompression(t *testing.T) {
+	for name, config := range map[string]string{"not allowed": demoAPI(""), "allowed": demoAPI(`, "compress": true`)} {
+		for _, imposed := range []bool{false, true} {
+			r := newRig(t, setup{apis: map[string]string{"demo": config}})
+			head := make(chan string, 1)
+			r.upstreams.raw(func(c net.Conn) {
+				q, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					return
+				}
+				head <- fmt.Sprint(q.Header)
+				extension := ""
+				if imposed {
+					extension = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+				}
+				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+extension+"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")
+			})
+			r.begin()
+			q, _ := http.NewRequest("GET", "https://"+demoHost+"/", nil)
+			q.Header = http.Header{
+				"Upgrade": {"websocket"}, "Connection": {"Upgrade"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Version": {"13"},
+				"Sec-Websocket-Extensions": {"permessage-deflate; server_no_context_takeover"}, "sec-websocket-extensions": {"x-webkit-deflate-frame"}, "Sec_Websocket_Extensions": {"permessage-deflate"},
+				"Authorization": {"Bearer " + tokenName},
+			}
+			resp, err := r.client(false).Do(q)
+			check(t, err)
+			_ = resp.Body.Close()
+			if got := <-head; strings.Contains(got, "deflate") || !strings.Contains(got, secretValue) {
+				t.Errorf("%s: what leaves is %s", name, got)
+			}
+			if want := map[bool]int{false: 101, true: 502}[imposed]; resp.StatusCode != want {
+				t.Errorf("%s, imposed=%t: status %d, want %d", name, imposed, resp.StatusCode, want)
+			}
 		}
 	}
 }
