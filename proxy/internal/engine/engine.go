@@ -11,6 +11,8 @@ package engine
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -29,6 +31,7 @@ type Pattern struct {
 	Write func(text string) string
 
 	left, right edge
+	step        int // bytes from one character to the next, with NULs between; 0 is 1
 }
 
 // edge describes the base64 character next to Text that carries some bits of the value. A match covers it too.
@@ -41,6 +44,7 @@ type edge struct {
 type Set struct {
 	pats   []Pattern
 	tables []table // short patterns and long ones
+	sparse []sparse
 	esc    escapes
 	hold   int
 	least  int  // the length of the shortest pattern
@@ -65,13 +69,16 @@ func New(patterns []Pattern) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]bool{}
 	var short, long []int32
+	wide := map[int][]int32{}
 	longest := 0
 	for _, p := range patterns {
 		if p.Text == "" || seen[p.Text] {
 			continue
 		}
 		seen[p.Text] = true
-		if len(p.Text) < longPattern {
+		if p.step > 1 {
+			wide[p.step] = append(wide[p.step], int32(len(s.pats)))
+		} else if len(p.Text) < longPattern {
 			short = append(short, int32(len(s.pats)))
 		} else {
 			long = append(long, int32(len(s.pats)))
@@ -93,6 +100,9 @@ func New(patterns []Pattern) *Set {
 		if len(list) > 0 {
 			s.tables = append(s.tables, newTable(s.pats, list))
 		}
+	}
+	for _, step := range slices.Sorted(maps.Keys(wide)) {
+		s.sparse = append(s.sparse, newSparse(s.pats, wide[step], step))
 	}
 	s.esc.compile(s.pats)
 	size := bufferSize + 2*s.hold
@@ -121,6 +131,13 @@ func (s *Set) find(buf []byte, from, cut int) (match, bool) {
 	best, found := match{}, false
 	for i := range s.tables {
 		m, ok := s.tables[i].find(s, buf, from, cut)
+		if ok && (!found || m.better(best)) {
+			best, found = m, true
+			cut = m.core + 1
+		}
+	}
+	for i := range s.sparse {
+		m, ok := s.sparse[i].find(s, buf, from, cut)
 		if ok && (!found || m.better(best)) {
 			best, found = m, true
 			cut = m.core + 1

@@ -30,7 +30,7 @@ func Forms(value string, id int) []Pattern {
 
 // otherSets are the forms in character sets that are no superset of ASCII.
 func otherSets(value string, id int) []Pattern {
-	ps := []Pattern{{Text: wide(value), ID: id, Write: wide}, {Text: wider(value), ID: id, Write: wider}}
+	ps := []Pattern{{Text: wide(value), ID: id, Write: wide, step: 2}, {Text: wider(value), ID: id, Write: wider, step: 4}}
 	for _, page := range []*charmap.Charmap{charmap.CodePage037, charmap.CodePage1047} {
 		write := func(text string) string { return ebcdic(page, text) }
 		ps = append(ps, Pattern{Text: write(value), ID: id, Write: write})
