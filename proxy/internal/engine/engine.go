@@ -31,7 +31,8 @@ type Pattern struct {
 	Write func(text string) string
 
 	left, right edge
-	step        int // bytes from one character to the next, with NULs between; 0 is 1
+	step        int  // bytes from one character to the next, with NULs between; 0 is 1
+	thin        bool // a character of Text tells little: half a byte of a value or less
 }
 
 // edge describes the base64 character next to Text that carries some bits of the value. A match covers it too.
@@ -68,7 +69,7 @@ const (
 func New(patterns []Pattern) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]bool{}
-	var short, long []int32
+	var short, long, thin []int32
 	wide := map[int][]int32{}
 	longest := 0
 	for _, p := range patterns {
@@ -76,12 +77,15 @@ func New(patterns []Pattern) *Set {
 			continue
 		}
 		seen[p.Text] = true
-		if p.step > 1 {
-			wide[p.step] = append(wide[p.step], int32(len(s.pats)))
-		} else if len(p.Text) < longPattern {
-			short = append(short, int32(len(s.pats)))
-		} else {
-			long = append(long, int32(len(s.pats)))
+		switch i := int32(len(s.pats)); {
+		case p.step > 1:
+			wide[p.step] = append(wide[p.step], i)
+		case p.thin && len(p.Text) >= longPattern:
+			thin = append(thin, i)
+		case len(p.Text) < longPattern:
+			short = append(short, i)
+		default:
+			long = append(long, i)
 		}
 		s.pats = append(s.pats, p)
 		s.least = min(s.least, len(p.Text))
@@ -96,7 +100,7 @@ func New(patterns []Pattern) *Set {
 		return nil
 	}
 	s.hold = (longest + 255) / 256 * 256
-	for _, list := range [][]int32{short, long} {
+	for _, list := range [][]int32{short, long, thin} {
 		if len(list) > 0 {
 			s.tables = append(s.tables, newTable(s.pats, list))
 		}
@@ -137,6 +141,9 @@ func (s *Set) find(buf []byte, from, cut int) (match, bool) {
 		}
 	}
 	for i := range s.sparse {
+		if i == 0 && bytes.IndexByte(buf[from:], 0) < 0 {
+			break
+		}
 		m, ok := s.sparse[i].find(s, buf, from, cut)
 		if ok && (!found || m.better(best)) {
 			best, found = m, true

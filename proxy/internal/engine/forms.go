@@ -21,7 +21,7 @@ func Forms(value string, id int) []Pattern {
 		ps = append(ps, otherSets(value, id)...)
 	}
 	h := hex.EncodeToString([]byte(value))
-	ps = append(ps, Pattern{Text: h, ID: id}, Pattern{Text: strings.ToUpper(h), ID: id})
+	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
 	for align := range 3 {
 		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding), base64Form(value, id, align, base64.RawURLEncoding))
 	}
@@ -38,6 +38,7 @@ func otherSets(value string, id int) []Pattern {
 	for align := range 3 {
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			p := base64Form(wide(value), id, align, enc)
+			p.thin = true
 			p.Escaped = false // it is long: escaped, it would have more bytes held back
 			ps = append(ps, p)
 		}

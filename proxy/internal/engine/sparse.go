@@ -33,6 +33,9 @@ func newSparse(pats []Pattern, list []int32, step int) sparse {
 // load is the characters at buf[p:], if what is between them is NUL.
 func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	var key uint64
+	if buf[p] == 0 || buf[p+1] != 0 {
+		return 0, false
+	}
 	for i := range s.n {
 		key = key<<8 | uint64(buf[p])
 		if i == s.n-1 {
@@ -53,29 +56,34 @@ func (s *sparse) find(set *Set, buf []byte, from, cut int) (match, bool) {
 	best, found := match{}, false
 	span := (s.n-1)*s.step + 1
 	for p := from; p <= min(cut-1+s.most, len(buf)-span); p++ {
-		if buf[p] == 0 {
-			continue
-		}
-		if buf[p+1] != 0 && s.n > 1 {
-			next := bytes.IndexByte(buf[p+1:], 0)
-			if next < 1 {
+		if buf[p] != 0 && buf[p+1] != 0 { // the next one to look at is before the next NUL
+			next := bytes.IndexByte(buf[p+2:], 0)
+			if next < 0 {
 				break
 			}
-			p += next - 1
+			p += next
 			continue
 		}
 		key, ok := s.load(buf, p)
 		if !ok {
 			continue
 		}
-		for _, pl := range s.at.get(key) {
-			core := p - int(pl.off)
-			if core < from || core >= cut {
-				continue
-			}
-			if m, ok := set.check(buf, pl.pat, core); ok && (!found || m.better(best)) {
-				best, found, cut = m, true, core+1
-			}
+		if m, ok := s.check(set, buf, key, p, from, cut); ok && (!found || m.better(best)) {
+			best, found, cut = m, true, m.core+1
+		}
+	}
+	return best, found
+}
+
+// check is the best match with a look of this key at p, whose core begins in buf[from:cut].
+func (s *sparse) check(set *Set, buf []byte, key uint64, p, from, cut int) (best match, found bool) {
+	for _, pl := range s.at.get(key) {
+		core := p - int(pl.off)
+		if core < from || core >= cut {
+			continue
+		}
+		if m, ok := set.check(buf, pl.pat, core); ok && (!found || m.better(best)) {
+			best, found = m, true
 		}
 	}
 	return best, found

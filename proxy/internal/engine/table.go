@@ -5,11 +5,9 @@ import (
 	"math/bits"
 )
 
-// longPattern is the length in bytes from which a pattern is looked for by eight bytes at once, longerPattern by sixteen.
-const (
-	longPattern   = 16
-	longerPattern = 24
-)
+// longPattern is the length in bytes from which a pattern is looked for by eight bytes at once, or by sixteen if it is
+// thin.
+const longPattern = 16
 
 // table finds patterns by looks at blocks of the text that are stride bytes apart. It knows stride blocks of every
 // pattern, each a byte behind the one before, so each occurrence meets exactly one look.
@@ -43,7 +41,7 @@ func newTable(pats []Pattern, list []int32) table {
 	if shortest >= longPattern || !public {
 		t.block = min(8, shortest)
 	}
-	if shortest >= longerPattern && !public {
+	if pats[list[0]].thin && shortest >= longPattern {
 		t.block = 16
 	}
 	t.stride = shortest - t.block + 1
