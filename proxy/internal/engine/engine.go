@@ -78,7 +78,7 @@ func New(patterns []Pattern) *Set {
 		}
 		seen[p.Text] = true
 		switch i := int32(len(s.pats)); {
-		case p.step > 1:
+		case p.step > 1 && len(p.Text) > p.step:
 			wide[p.step] = append(wide[p.step], i)
 		case p.thin && len(p.Text) >= longPattern:
 			thin = append(thin, i)
