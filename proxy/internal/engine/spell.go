@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"sync"
 	"unicode/utf8"
 )
@@ -17,14 +18,14 @@ type spelling struct {
 	n       int // bytes of a word; 0: there are no patterns
 	longest int // bytes of the longest pattern
 	mask    uint64
-	filter  []uint64
-	at      places // by word
+	shift   uint
+	filter  []uint64 // a bit for each hash of a known word
+	at      places   // by word
 }
 
 const (
 	wordSize   = 8
-	spellBlock = 512     // places whose words are made at once
-	spellShift = 64 - 15 // of the filter
+	spellBlock = 512 // places whose words are made at once
 	// longEscape is how many bytes the escapes of one character take at most, that a pattern is followed over backwards.
 	longEscape = 160
 )
@@ -39,7 +40,9 @@ func newSpelling(pats []Pattern, list []int32) spelling {
 		s.n, s.longest = min(s.n, len(pats[i].Text)), max(s.longest, len(pats[i].Text))
 	}
 	s.mask = ^uint64(0) >> (64 - 8*s.n)
-	s.filter = make([]uint64, 1<<(64-spellShift)/64)
+	width := min(max(15, bits.Len(uint(len(list)*64))), 23)
+	s.shift = uint(64 - width)
+	s.filter = make([]uint64, 1<<width/64)
 	s.at = newPlaces(func(add func(uint64, place)) {
 		for _, i := range list {
 			text := pats[i].Text
@@ -51,7 +54,7 @@ func newSpelling(pats []Pattern, list []int32) spelling {
 			for k := range s.n {
 				w |= uint64(text[off+k]) << (8 * k)
 			}
-			h := hash(w, spellShift)
+			h := hash(w, s.shift)
 			s.filter[h>>6] |= 1 << (h & 63)
 			add(w, place{i, int32(off)})
 		}
@@ -111,7 +114,7 @@ func (x *search) words(from, to int) {
 	}
 	for i, w := range words[:len(buf)] {
 		w &= s.mask
-		if h := hash(w, spellShift); s.filter[h>>6]>>(h&63)&1 == 0 {
+		if h := hash(w, s.shift); s.filter[h>>6]>>(h&63)&1 == 0 {
 			continue
 		}
 		for _, pl := range s.at.get(w) {
