@@ -35,6 +35,8 @@ type API struct {
 	Active bool
 	// AllowHTTP lets credentials go over plain HTTP to this API's hosts.
 	AllowHTTP bool
+	// Compress lets this API's hosts compress their responses.
+	Compress bool
 	// AllowPrivate lists the private ranges this API's hosts may resolve to. Empty: none.
 	AllowPrivate []netip.Prefix
 	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.

@@ -15,6 +15,7 @@ type config struct {
 	restricted, allowed            []string // nil: absent
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
+	compress                       bool
 }
 
 // rawCredential is one entry of "credentials". Exactly one of value, file and env is set.

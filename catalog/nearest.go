@@ -39,6 +39,7 @@ func aliases() map[string]string {
 		"docs": "reference", "documentation": "reference", "enabled": "active", "disabled": "active",
 		"methods": "allowed_methods", "blockedmethods": "restricted_methods", "deniedmethods": "restricted_methods",
 		"ca": "ca_file", "cafile": "ca_file", "private": "allow_private", "http": "allow_http", "insecure": "allow_http",
+		"gzip": "compress", "compression": "compress", "allowcompression": "compress",
 		"surfaces": "in", "where": "in", "path": "file", "secret": "value", "token": "value", "environment": "env",
 	}
 }

@@ -26,7 +26,7 @@ type validator struct {
 
 // validate checks everything in a config, whatever else is wrong with it.
 func (v *validator) validate(c config) *API {
-	a := &API{Name: v.api, Active: c.active, AllowHTTP: c.allowHTTP}
+	a := &API{Name: v.api, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress}
 	a.Description = v.description(c.description)
 	a.Reference = v.reference(c.reference)
 	a.Hosts = v.hosts(c.domains)
@@ -39,6 +39,10 @@ func (v *validator) validate(c config) *API {
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
 	if a.AllowHTTP && len(a.Credentials) > 0 {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
+	}
+	if a.Compress && len(a.Credentials) > 0 {
+		v.warn("compress", "an API with credentials whose responses may be compressed: where one shows a credential next to text from a request, its compressed length tells a right guess of a part from a wrong one",
+			"true only if no response of the API ever shows a credential")
 	}
 	return a
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -20,6 +21,8 @@ func valueProblem(s string) (found, want string) {
 		return "empty", fmt.Sprintf("a credential of at least %d bytes", minValue)
 	case !utf8.ValidString(s):
 		return "bytes that are not UTF-8", "a credential that is text"
+	case strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }):
+		return "a character outside ASCII in the credential", "printable ASCII: servers return other characters in more forms than can be recognised, so the credential would not be scrubbed"
 	case strings.ContainsAny(s, "\r\n"):
 		return "a line break in the credential", "one line"
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):

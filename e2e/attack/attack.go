@@ -83,7 +83,7 @@ func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
 		hosts(), requests(), surfaces(), addresses(), methods(),
-		values(), forms(), places(), codings(), framings(), lies(), sockets(), elsewhere(),
+		values(), forms(), places(), codings(), charsets(), breaches(), framings(), lies(), sockets(), elsewhere(),
 		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), neighbours(), skills(), terminals(), costs(),
 	} {
 		all = append(all, section...)

@@ -78,7 +78,7 @@ func formed(r *http.Request) string {
 }
 
 // echo sends the request's credential back. Parameters: what (where it is read), form (how it is written), place
-// (where in the answer), enc (content coding), frame (how the body is cut), pre and post (bytes around it), status,
+// (where in the answer), enc (content coding), frame (how the body is cut), cs (character set, ":" and its label), pre and post (bytes around it), status,
 // type.
 func echo(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
@@ -127,6 +127,12 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		q.Set("frame", "chunked")
 	}
 	body = strings.Repeat(cmpOr(q.Get("fill"), "."), number(q, "pre", 0)) + body + strings.Repeat(".", number(q, "post", 0))
+	if cs := q.Get("cs"); cs != "" {
+		var kind string
+		if body, kind = inCharset(cs, body, r); kind != "" {
+			h.Set("Content-Type", cmpOr(q.Get("type"), "text/plain")+kind)
+		}
+	}
 	out, label, err := compress(q.Get("enc"), []byte(body))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

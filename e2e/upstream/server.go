@@ -226,6 +226,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/raw", raw)
 	mux.HandleFunc("/x/bomb", bomb)
 	mux.HandleFunc("/x/oracle", oracle)
+	mux.HandleFunc("/x/breach", breach)
 	mux.HandleFunc("/x/ticks", ticks)
 	mux.HandleFunc("/x/slow", slow)
 	mux.HandleFunc("/x/ranges", ranges)

@@ -54,6 +54,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 	return []API{
 		{Name: "httpbin", Types: "/** Answers what it was asked. */\nexport interface Anything { url: string }\n", Config: own(map[string]any{
 			"description": "go-httpbin, and a hostile server beside it", "domains": []string{upstream.HTTPBin, upstream.H2},
+			"compress": true, // for the attacks with codings; what compresses elsewhere is refused
 			"credentials": map[string]any{
 				"HTTPBIN_TOKEN": c["HTTPBIN_TOKEN"].Value(), "HTTPBIN_HARD": c["HTTPBIN_HARD"].Value(),
 				"HTTPBIN_QUERY":    in(c["HTTPBIN_QUERY"], "query:key"),

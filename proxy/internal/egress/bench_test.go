@@ -1,6 +1,8 @@
 package egress_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -64,6 +66,46 @@ func BenchmarkDownload(b *testing.B) {
 				}
 				resp.Body.Close()
 			}
+		})
+	}
+}
+
+// BenchmarkCoding is a body of 4 MiB of JSON from a server that compresses where it is asked to, through a proxy that
+// asks and one that does not. wire-bytes is what the upstream sends.
+func BenchmarkCoding(b *testing.B) {
+	var text, packed bytes.Buffer
+	for i := 0; text.Len() < 4<<20; i++ {
+		fmt.Fprintf(&text, `{"id": %d, "name": "Customer %d", "email": "c%d@example.com", "live": true},`+"\n", i, i, i*7919%10007)
+	}
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(text.Bytes())
+	check(b, z.Close())
+	for name, more := range map[string]string{"identity": "", "gzip": `, "compress": true`} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, setup{apis: map[string]string{"demo": demoAPI(more)}})
+			sent := 0
+			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				data := text.Bytes()
+				if q.Header.Get("Accept-Encoding") == "gzip" {
+					data = packed.Bytes()
+					w.Header().Set("Content-Encoding", "gzip")
+				}
+				sent = len(data)
+				w.Header().Set("Content-Length", fmt.Sprint(sent))
+				_, _ = w.Write(data)
+			}))
+			r.begin()
+			client := r.client(false)
+			b.SetBytes(int64(text.Len()))
+			for b.Loop() {
+				q, _ := http.NewRequest("GET", "https://"+demoHost+"/", nil)
+				q.Header.Set("Accept-Encoding", "gzip")
+				resp, err := client.Do(q)
+				check(b, err)
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+			b.ReportMetric(float64(sent), "wire-bytes")
 		})
 	}
 }

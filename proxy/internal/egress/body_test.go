@@ -76,7 +76,7 @@ func TestLargeWindows(t *testing.T) {
 	w := brotli.NewWriter(&packed)
 	_, _ = w.Write(make([]byte, 1<<20))
 	_ = w.Flush()
-	r := newRig(t, setup{})
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "compress": true`)}})
 	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
 		w.Header().Set("Content-Encoding", "br")

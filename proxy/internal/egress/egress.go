@@ -109,19 +109,20 @@ type exchange struct {
 	began  time.Time
 	note   receipt.Note
 
-	verdict  policy.Verdict
-	insecure bool // plain HTTP
-	up       *counted
-	redacted *redact.Report
-	swapped  swapReport
-	scrubbed *scrub.Report
-	ws       *wsrelay.Report
-	debug    *payloads
-	bodyErr  error  // the upstream's body broke off
-	whole    bool   // the upstream's body was read to its end
-	decoding bool   // a place of lease.MaxDecoders is taken
-	decoded  func() // gives it back; never nil
-	cut      error  // why the exchange was cut short, when it was
+	verdict     policy.Verdict
+	compression compression
+	insecure    bool // plain HTTP
+	up          *counted
+	redacted    *redact.Report
+	swapped     swapReport
+	scrubbed    *scrub.Report
+	ws          *wsrelay.Report
+	debug       *payloads
+	bodyErr     error  // the upstream's body broke off
+	whole       bool   // the upstream's body was read to its end
+	decoding    bool   // a place of lease.MaxDecoders is taken
+	decoded     func() // gives it back; never nil
+	cut         error  // why the exchange was cut short, when it was
 }
 
 // ServeHTTP implements http.Handler.
@@ -240,6 +241,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	if !x.swap(out) {
 		return
 	}
+	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	x.dress(out)
 	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.note.Host); err != nil {
 		x.fail(err)

@@ -93,7 +93,7 @@ type answer struct {
 // TestHTTPBin sends every request directly and through the proxy: the same status, headers, trailers and bytes come
 // back, apart from what the table names.
 func TestHTTPBin(t *testing.T) {
-	r := newRig(t, setup{})
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "compress": true`)}}) // some paths compress in any case
 	r.upstreams.https(httpbin.New().Handler())
 	r.begin()
 	direct := r.upstreams.client()

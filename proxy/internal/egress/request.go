@@ -221,11 +221,7 @@ func chosen(host string, apis []*catalog.API) string {
 // dress sets the headers that the proxy decides on.
 func (x *exchange) dress(out *http.Request) {
 	out.Header.Set("User-Agent", x.conf.UserAgent)
-	encoding := "identity"
-	if accepts(out.Header, "gzip") {
-		encoding = "gzip"
-	}
-	out.Header.Set("Accept-Encoding", encoding)
+	x.compression.negotiate(out.Header)
 	if x.want(out).HTTP2 {
 		out.Header.Set("Te", "trailers") // how a gRPC server knows that nobody on the way drops them
 	}
@@ -238,19 +234,6 @@ func logsIn(h http.Header) bool {
 	for _, v := range h["Authorization"] {
 		for _, word := range strings.FieldsFunc(v, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' }) {
 			if strings.EqualFold(word, "NTLM") || strings.EqualFold(word, "Negotiate") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// accepts reports whether a request takes a content coding.
-func accepts(h http.Header, coding string) bool {
-	for _, v := range h["Accept-Encoding"] {
-		for _, part := range strings.Split(v, ",") {
-			name, q, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(name), coding) && strings.ReplaceAll(q, " ", "") != "q=0" {
 				return true
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
@@ -55,6 +56,10 @@ func (x *exchange) clean(resp *http.Response, method string) *http.Response {
 	x.trim(resp.Header)
 	resp.Trailer = nil // trailers are not announced: their names are scrubbed when they are there
 	upstreamBody := resp.Body
+	if err := x.compression.judge(resp, method); err != nil {
+		_ = upstreamBody.Close()
+		return x.failure(err)
+	}
 	if !x.mayDecode(resp.Header) { // it was not asked for either
 		_ = upstreamBody.Close()
 		return x.failure(scrub.ErrEncoding)
@@ -138,8 +143,13 @@ func (x *exchange) failed(err error) (int, controlapi.Refusal) {
 		v = policy.Refuse(policy.CodeBodyUnreadable, host, nil)
 	default:
 		code := upstream.Classify(err)
-		if errors.Is(err, scrub.ErrEncoding) {
+		switch {
+		case errors.Is(err, scrub.ErrEncoding):
 			code = upstream.CodeEncoding
+		case errors.Is(err, charset.ErrUnknown):
+			code = upstream.CodeCharset
+		case errors.Is(err, errCompressed):
+			code = upstream.CodeCompressed
 		}
 		v = policy.Verdict{Status: upstream.Status(code), Refusal: upstream.Failure(code, x.note.Host)}
 	}

@@ -11,11 +11,10 @@ package engine
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
-	"unicode"
 )
 
 // Pattern is one string to find.
@@ -28,10 +27,12 @@ type Pattern struct {
 	Escaped bool
 	// Word finds Text only where it is not part of a longer run of letters, digits and underscores.
 	Word bool
-	// Wide has what takes the place of Text written as Text is: with a NUL between any two characters.
-	Wide bool
+	// Write is how what takes the place of Text is written, where Text is in another character set. Nil: as it is.
+	Write func(text string) string
 
 	left, right edge
+	step        int  // bytes from one character to the next, with NULs between; 0 is 1
+	thin        bool // a character of Text tells little: half a byte of a value or less
 }
 
 // edge describes the base64 character next to Text that carries some bits of the value. A match covers it too.
@@ -44,6 +45,7 @@ type edge struct {
 type Set struct {
 	pats   []Pattern
 	tables []table // short patterns and long ones
+	sparse []sparse
 	esc    escapes
 	hold   int
 	least  int  // the length of the shortest pattern
@@ -67,17 +69,23 @@ const (
 func New(patterns []Pattern) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]bool{}
-	var short, long []int32
+	var short, long, thin []int32
+	wide := map[int][]int32{}
 	longest := 0
 	for _, p := range patterns {
 		if p.Text == "" || seen[p.Text] {
 			continue
 		}
 		seen[p.Text] = true
-		if len(p.Text) < longPattern {
-			short = append(short, int32(len(s.pats)))
-		} else {
-			long = append(long, int32(len(s.pats)))
+		switch i := int32(len(s.pats)); {
+		case p.step > 1 && len(p.Text) > p.step:
+			wide[p.step] = append(wide[p.step], i)
+		case p.thin && len(p.Text) >= longPattern:
+			thin = append(thin, i)
+		case len(p.Text) < longPattern:
+			short = append(short, i)
+		default:
+			long = append(long, i)
 		}
 		s.pats = append(s.pats, p)
 		s.least = min(s.least, len(p.Text))
@@ -92,10 +100,13 @@ func New(patterns []Pattern) *Set {
 		return nil
 	}
 	s.hold = (longest + 255) / 256 * 256
-	for _, list := range [][]int32{short, long} {
+	for _, list := range [][]int32{short, long, thin} {
 		if len(list) > 0 {
 			s.tables = append(s.tables, newTable(s.pats, list))
 		}
+	}
+	for _, step := range slices.Sorted(maps.Keys(wide)) {
+		s.sparse = append(s.sparse, newSparse(s.pats, wide[step], step))
 	}
 	s.esc.compile(s.pats)
 	size := bufferSize + 2*s.hold
@@ -124,6 +135,16 @@ func (s *Set) find(buf []byte, from, cut int) (match, bool) {
 	best, found := match{}, false
 	for i := range s.tables {
 		m, ok := s.tables[i].find(s, buf, from, cut)
+		if ok && (!found || m.better(best)) {
+			best, found = m, true
+			cut = m.core + 1
+		}
+	}
+	for i := range s.sparse {
+		if i == 0 && bytes.IndexByte(buf[from:], 0) < 0 {
+			break
+		}
+		m, ok := s.sparse[i].find(s, buf, from, cut)
 		if ok && (!found || m.better(best)) {
 			best, found = m, true
 			cut = m.core + 1
@@ -235,17 +256,10 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 
 // written is a replacement as the match it takes the place of is written.
 func (s *Set) written(m match, text string) string {
-	if s.pats[m.pat].Wide {
-		return wide(text)
+	if write := s.pats[m.pat].Write; write != nil {
+		return write(text)
 	}
 	return text
-}
-
-// wide is ASCII text in UTF-16 of either byte order, but for the NUL before or after it.
-func wide(text string) string { return strings.Join(strings.Split(text, ""), "\x00") }
-
-func isASCII(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // Found is an occurrence in a text.
@@ -266,57 +280,4 @@ func (s *Set) FindAll(text string) []Found {
 		all = append(all, Found{max(m.start, done), m.end, s.pats[m.pat].ID})
 		done = m.end
 	}
-}
-
-// Forms are the patterns that find a value as a server may echo it: as it stands, escaped, in base64 (at every alignment,
-// in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16.
-func Forms(value string, id int) []Pattern {
-	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
-	if strings.Contains(value, " ") { // as forms write it
-		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
-	}
-	if isASCII(value) {
-		ps = append(ps, Pattern{Text: wide(value), ID: id, Wide: true})
-	}
-	h := hex.EncodeToString([]byte(value))
-	ps = append(ps, Pattern{Text: h, ID: id}, Pattern{Text: strings.ToUpper(h), ID: id})
-	for align := range 3 {
-		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding), base64Form(value, id, align, base64.RawURLEncoding))
-	}
-	return ps
-}
-
-// base64Form is the part of value's base64 that does not depend on what stands around it, when align bytes of a group
-// of three come before it. The characters that carry bits of both become edges.
-func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
-	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
-	bits := 8 * (align + len(value))
-	first, last := (8*align+5)/6, bits/6
-	p := Pattern{Text: coded[first:last], ID: id, Escaped: enc == base64.RawStdEncoding}
-	if align > 0 {
-		p.left = edge{known: uint8(6*first - 8*align), bits: sextet(coded[first-1])}
-	}
-	if known := uint8(bits - 6*last); known > 0 {
-		p.right = edge{known: known, bits: sextet(coded[last]) >> (6 - known)}
-	}
-	return p
-}
-
-const noSextet = 0xFF
-
-// sextet is the value of a base64 character of either alphabet.
-func sextet(b byte) uint8 {
-	switch {
-	case 'A' <= b && b <= 'Z':
-		return b - 'A'
-	case 'a' <= b && b <= 'z':
-		return b - 'a' + 26
-	case '0' <= b && b <= '9':
-		return b - '0' + 52
-	case b == '+' || b == '-':
-		return 62
-	case b == '/' || b == '_':
-		return 63
-	}
-	return noSextet
 }

@@ -7,18 +7,15 @@ import (
 
 // escapes finds patterns of which at least one character is escaped.
 //
-// Every escape begins with one of % \ &, so does every look: at the first such byte of an occurrence all that comes before
-// it stands as it is, and is compared; from there on each character may be escaped or not.
-//
-// A plain pattern has none of the three itself. Then there is one way to read a text from a look on: each character with
-// all its escapes taken off. It is read once for all patterns, and its first two characters and the byte before choose
-// among them. The others are few, and are tried in all the ways a text may be read.
+// Every escape begins with one of % \ &. A plain pattern has none of the three itself. Then there is one way to read a
+// text from any place on: each character with all its escapes taken off. spelling looks for those. The others are few,
+// and are tried in all the ways a text may be read from the first % \ or & of an occurrence, up to which all stands as it
+// is.
 type escapes struct {
-	any   bool
-	anOdd bool
-	first [256]bool // bytes of plain patterns
-	plain places    // by plainKey
-	odd   [256][]place
+	any      bool
+	spelling spelling
+	anOdd    bool
+	odd      [256][]place
 
 	written     [256]bool // bytes that a pattern may be written with
 	run, stride int       // see possible
@@ -26,28 +23,20 @@ type escapes struct {
 
 func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
 
-// outside stands for what is before the first byte of a pattern and after the last.
-const outside = 1 << 8
-
-// plainKey is the key of a byte with its neighbours.
-func plainKey(before int, b byte, after int) uint64 {
-	return uint64(before)<<32 | uint64(b)<<16 | uint64(after)
-}
-
-// compile indexes the patterns that may be escaped by each place that may be the first look.
+// compile indexes the patterns that may be escaped: the odd ones by each place that may be the first look.
 func (e *escapes) compile(pats []Pattern) {
+	var plain []int32
 	for i, p := range pats {
 		if !p.Escaped {
 			continue
 		}
 		e.any = true
-		plain := isPlain(p.Text)
+		if isPlain(p.Text) {
+			plain = append(plain, int32(i))
+			continue
+		}
 		for off := range len(p.Text) {
 			b := p.Text[off]
-			if plain {
-				e.first[b] = true
-				continue
-			}
 			e.anOdd = true
 			e.odd[b] = append(e.odd[b], place{int32(i), int32(off)})
 			if isStarter(b) {
@@ -56,23 +45,7 @@ func (e *escapes) compile(pats []Pattern) {
 		}
 	}
 	e.sample(pats)
-	e.plain = newPlaces(func(add func(uint64, place)) {
-		for i, p := range pats {
-			if !p.Escaped || !isPlain(p.Text) {
-				continue
-			}
-			for off := range len(p.Text) {
-				before, after := outside, outside
-				if off > 0 {
-					before = int(p.Text[off-1])
-				}
-				if off+1 < len(p.Text) {
-					after = int(p.Text[off+1])
-				}
-				add(plainKey(before, p.Text[off], after), place{int32(i), int32(off)})
-			}
-		}
-	})
+	e.spelling = newSpelling(pats, plain)
 }
 
 // sample prepares possible.
@@ -138,33 +111,11 @@ func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
 		return match{}, false
 	}
 	x := search{set: s, buf: buf, from: from, cut: cut}
-	for ; q >= 0 && !x.found; q = next.after(q + 1) {
-		if s.esc.anOdd || mayEscape(buf, q) { // else the byte is itself, which no plain pattern has
-			x.look(q)
-		}
-	}
-	return x.best, x.found
-}
-
-// look tries the patterns whose first % \ or & is at q.
-func (x *search) look(q int) {
-	esc := &x.set.esc
-	c := x.peel(q)
-	if b := c.val[0]; !isStarter(b) && esc.first[b] {
-		after := outside
-		if c.len > 1 {
-			after = int(c.val[1])
-		} else if p := q + int(c.n); p < len(x.buf) {
-			after = int(x.peel(p).val[0])
-		}
-		x.lookAt(q, outside, b, after)
-		if q > x.from {
-			x.lookAt(q, int(x.buf[q-1]), b, after)
-		}
-	}
-	if esc.anOdd {
+	for ; s.esc.anOdd && q >= 0 && !x.found; q = next.after(q + 1) {
 		x.lookOdd(q)
 	}
+	x.spell()
+	return x.best, x.found
 }
 
 // lookOdd tries the patterns that are not plain, in all the ways the character at q may be read.
@@ -174,25 +125,13 @@ func (x *search) lookOdd(q int) {
 	for d := 0; ; d++ {
 		if b := c.val[0]; d == 0 || b != x.buf[q] {
 			for _, pl := range x.set.esc.odd[b] {
-				x.try(q, pl, false)
+				x.try(q, pl)
 			}
 		}
 		if d == depth || alone || !c.starts() {
 			return
 		}
 		c = peel(x.buf[q:min(len(x.buf), q+x.set.hold)], c, d)
-	}
-}
-
-// lookAt tries the plain patterns that have the byte b with these neighbours, and those that end with it.
-func (x *search) lookAt(q, before int, b byte, after int) {
-	for _, pl := range x.set.esc.plain.get(plainKey(before, b, after)) {
-		x.try(q, pl, true)
-	}
-	if after != outside {
-		for _, pl := range x.set.esc.plain.get(plainKey(before, b, outside)) {
-			x.try(q, pl, true)
-		}
 	}
 }
 
@@ -227,21 +166,19 @@ func (x *search) plainEnd(limit, p int, text string) int {
 }
 
 // try compares one pattern, whose byte at pl.off is expected at q, and keeps the better match.
-func (x *search) try(q int, pl place, plain bool) {
+func (x *search) try(q int, pl place) {
 	core := q - int(pl.off)
 	p := &x.set.pats[pl.pat]
 	if core < x.from || core >= x.cut || string(x.buf[core:q]) != p.Text[:pl.off] {
 		return
 	}
 	limit := min(len(x.buf), core+x.set.hold-2)
-	var e int
-	if plain {
-		e = x.plainEnd(limit, q, p.Text[pl.off:])
-	} else {
-		e = x.oddEnd(limit, q, p.Text[pl.off:])
-	}
-	m := match{core, core, e, int(pl.pat)}
-	if e < 0 || p.Word && !isWord(x.buf, m) {
+	x.keep(match{core, core, x.oddEnd(limit, q, p.Text[pl.off:]), int(pl.pat)})
+}
+
+// keep keeps the better match. One whose end is -1 is none.
+func (x *search) keep(m match) {
+	if m.end < 0 || x.set.pats[m.pat].Word && !isWord(x.buf, m) {
 		return
 	}
 	if m = x.set.widen(x.buf, m); !x.found || m.better(x.best) {

@@ -5,17 +5,24 @@ import (
 	"math/bits"
 )
 
-// longPattern is the length in bytes from which a pattern is looked for by eight bytes at once.
+// longPattern is the length in bytes from which a pattern is looked for by eight bytes at once, or by sixteen if it is
+// thin.
 const longPattern = 16
 
-// table finds patterns by looks at blocks of the text that are stride bytes apart. It knows the blocks at the offsets 0 to
-// stride-1 of every pattern, so each occurrence meets exactly one look, and an earlier occurrence no later a look.
+// table finds patterns by looks at blocks of the text that are stride bytes apart. It knows stride blocks of every
+// pattern, each a byte behind the one before, so each occurrence meets exactly one look.
 //
 // This is the skip of Wu and Manber (1994) with one shift for all blocks: as no look depends on the one before, the
 // processor does several at once.
+//
+// Threat: text that meets a known block takes longer, and code can measure that over megabytes. So the blocks are the last
+// ones of a pattern, in its second half, away from what is public of most credentials: the beginning. Who knows none of
+// their bytes must guess a whole block at once. Token names are no secret: for them, blocks are more and shorter.
 type table struct {
 	block  int // bytes of a block
 	stride int
+	least  int // where the blocks of a pattern begin at least,
+	most   int // and at most
 	shift  uint
 	filter []uint64 // a bit for each hash of a known block
 	at     places   // by block
@@ -25,36 +32,50 @@ type table struct {
 const maxStride = 64
 
 func newTable(pats []Pattern, list []int32) table {
-	shortest := len(pats[list[0]].Text)
+	shortest, public := len(pats[list[0]].Text), true
 	for _, i := range list {
 		shortest = min(shortest, len(pats[i].Text))
+		public = public && pats[i].Word
 	}
-	t := table{block: min(4, shortest)}
-	if shortest >= longPattern {
-		t.block = 8
+	t := table{block: min(4, shortest), least: 1 << 30}
+	if shortest >= longPattern || !public {
+		t.block = min(8, shortest)
 	}
-	t.stride = min(shortest-t.block+1, maxStride)
+	if pats[list[0]].thin && shortest >= longPattern {
+		t.block = 16
+	}
+	t.stride = shortest - t.block + 1
+	if !public {
+		t.stride = (t.stride + 1) / 2
+	}
+	t.stride = min(t.stride, maxStride)
 	width := min(max(15, bits.Len(uint(len(list)*t.stride*32))), 23)
 	t.shift = uint(64 - width)
 	t.filter = make([]uint64, 1<<width/64)
+	for _, i := range list {
+		base := len(pats[i].Text) - t.block - t.stride + 1
+		t.least, t.most = min(t.least, base), max(t.most, base)
+	}
 	t.at = newPlaces(func(add func(uint64, place)) {
 		for _, i := range list {
-			text := []byte(pats[i].Text[:t.stride+t.block-1])
-			for off := range t.stride {
+			text := []byte(pats[i].Text)
+			for off := len(text) - t.block - t.stride + 1; off <= len(text)-t.block; off++ {
 				add(t.load(text, off), place{i, int32(off)})
 			}
 		}
 	})
 	for _, pl := range t.at.list {
-		h := hash(t.load([]byte(pats[pl.pat].Text[pl.off:int(pl.off)+t.block]), 0), t.shift)
+		h := hash(t.load([]byte(pats[pl.pat].Text), int(pl.off)), t.shift)
 		t.filter[h>>6] |= 1 << (h & 63)
 	}
 	return t
 }
 
-// load is the block at buf[p:].
+// load is the block at buf[p:], or a number that only such a block is likely to have.
 func (t *table) load(buf []byte, p int) uint64 {
 	switch t.block {
+	case 16:
+		return load16(buf, p)
 	case 8:
 		return binary.LittleEndian.Uint64(buf[p:])
 	case 4:
@@ -67,6 +88,10 @@ func (t *table) load(buf []byte, p int) uint64 {
 	return b
 }
 
+func load16(buf []byte, p int) uint64 {
+	return binary.LittleEndian.Uint64(buf[p:])*0xD6E8FEB86659FD93 ^ binary.LittleEndian.Uint64(buf[p+8:])
+}
+
 // known reports whether a block may be in a pattern.
 func (t *table) known(block uint64) bool {
 	h := hash(block, t.shift)
@@ -75,35 +100,56 @@ func (t *table) known(block uint64) bool {
 
 // find is the best match whose core begins in buf[from:cut].
 func (t *table) find(s *Set, buf []byte, from, cut int) (match, bool) {
-	last := min(cut+t.stride-2, len(buf)-t.block) // no later look meets a core before cut
-	for p := from; ; p += t.stride {
+	best, found := match{}, false
+	for p := from + t.least; ; p += t.stride {
+		last := min(cut+t.most+t.stride-2, len(buf)-t.block) // no later look meets a core before cut
 		switch t.block {
+		case 16:
+			p = t.skip16(buf, p, last)
 		case 8:
 			p = t.skip8(buf, p, last)
 		case 4:
 			p = t.skip4(buf, p, last)
 		}
 		if p > last {
-			return match{}, false
+			return best, found
 		}
 		b := t.load(buf, p)
 		if !t.known(b) {
 			continue
 		}
-		best, found := match{}, false
 		for _, pl := range t.at.get(b) {
 			core := p - int(pl.off)
 			if core < from || core >= cut {
 				continue
 			}
 			if m, ok := s.check(buf, pl.pat, core); ok && (!found || m.better(best)) {
-				best, found = m, true
+				best, found, cut = m, true, core+1
 			}
 		}
-		if found {
-			return best, true
+	}
+}
+
+// skip16 is the first look from p on, up to last, at a block of sixteen bytes that may be known.
+func (t *table) skip16(buf []byte, p, last int) int {
+	filter, shift, stride := t.filter, t.shift, t.stride
+	for p+3*stride <= last {
+		h0 := hash(load16(buf, p), shift)
+		h1 := hash(load16(buf, p+stride), shift)
+		h2 := hash(load16(buf, p+2*stride), shift)
+		h3 := hash(load16(buf, p+3*stride), shift)
+		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+		if hit&1 != 0 {
+			break
+		}
+		p += 4 * stride
+	}
+	for ; p <= last; p += stride {
+		if t.known(load16(buf, p)) {
+			break
 		}
 	}
+	return p
 }
 
 // skip8 is the first look from p on, up to last, at a block of eight bytes that may be known.

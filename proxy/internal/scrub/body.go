@@ -6,17 +6,23 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
 // body wraps the response's body.
-func (x *exchange) body(encodings []string) error {
+func (x *exchange) body(encodings []string, how charset.Reading) error {
 	resp := x.resp
 	known := resp.ContentLength
+	scrubbed := func(src io.Reader) *engine.Reader {
+		return x.scrubber.set.NewReader(src, func(id int) (string, error) { return x.replacement(id), nil })
+	}
 	b := &body{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
-	b.scrubbed = x.scrubber.set.NewReader(b.decoded, func(id int) (string, error) { return x.replacement(id), nil })
+	b.text = charset.NewReader(b.decoded, how, func(raw io.Reader) io.Reader { return scrubbed(raw) })
+	b.scrubbed = scrubbed(b.text)
 	resp.Header.Del("Content-Encoding")
+	how.Label(resp.Header)
 	if len(x.options.Sent) > 0 {
 		resp.Header.Del("Accept-Ranges") // swap drops Range
 	}
@@ -52,7 +58,7 @@ func (x *exchange) exact(b *body, encodings []string) error {
 	}
 	x.resp.ContentLength = int64(len(b.ahead))
 	x.resp.Header.Set("Content-Length", strconv.Itoa(len(b.ahead)))
-	if changed := x.report.Count() != before; changed || len(encodings) > 0 {
+	if changed := x.report.Count() != before; changed || len(encodings) > 0 || b.text.Decodes() {
 		dropDigests(x.resp.Header, changed)
 	}
 	return nil
@@ -66,6 +72,7 @@ type body struct {
 	x        *exchange
 	src      io.ReadCloser
 	decoded  *coding.Reader
+	text     *charset.Reader
 	mu       sync.Mutex // Close may come while Read waits
 	scrubbed *engine.Reader
 	buffer   *bytes.Buffer
@@ -108,6 +115,7 @@ func (b *body) Close() error {
 		b.buffer = nil
 	}
 	b.scrubbed.Stop()
+	b.text.Stop()
 	b.decoded.Stop()
 	return err
 }

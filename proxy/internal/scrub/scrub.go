@@ -19,6 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
@@ -151,11 +152,27 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	if err != nil || packed(resp.Header) {
 		return report, ErrEncoding
 	}
-	return report, x.body(encodings)
+	how, err := reading(resp.Header)
+	if err != nil {
+		return report, err
+	}
+	return report, x.body(encodings, how)
 }
 
-// packed reports whether a body has compressed messages inside, as gRPC and Connect have; swap asks for plain ones.
+// reading is how a body's characters are read.
+func reading(h http.Header) (charset.Reading, error) {
+	if disarm.Off("charset") {
+		return charset.Reading{}, nil
+	}
+	return charset.Parse(h)
+}
+
+// packed reports whether a body has compressed messages inside, as gRPC and Connect have, or is coded in a way that
+// Content-Encoding does not tell (RFC 3229); none of them is asked for.
 func packed(h http.Header) bool {
+	if len(h["Im"]) > 0 {
+		return true
+	}
 	for _, name := range []string{"Grpc-Encoding", "Connect-Content-Encoding"} {
 		if v := h.Get(name); v != "" && v != "identity" {
 			return true

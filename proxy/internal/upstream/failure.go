@@ -14,13 +14,15 @@ import (
 
 // The codes of failures.
 const (
-	CodeResolve  = "upstream_unresolved"
-	CodeAddress  = "address_refused"
-	CodeConnect  = "upstream_unreachable"
-	CodeTLS      = "upstream_certificate"
-	CodeTimeout  = "upstream_timeout"
-	CodeBroken   = "upstream_broken"
-	CodeEncoding = "upstream_encoding"
+	CodeResolve    = "upstream_unresolved"
+	CodeAddress    = "address_refused"
+	CodeConnect    = "upstream_unreachable"
+	CodeTLS        = "upstream_certificate"
+	CodeTimeout    = "upstream_timeout"
+	CodeBroken     = "upstream_broken"
+	CodeEncoding   = "upstream_encoding"
+	CodeCharset    = "upstream_charset"
+	CodeCompressed = "upstream_compressed"
 )
 
 // Failure is what the sandbox is told about an upstream that cannot be had. Its texts are constants: those of the
@@ -42,6 +44,11 @@ func Failure(code, host string) controlapi.Refusal {
 		r.Error, r.Hint = "The host did not answer in time.", "Try again later, or with a smaller request."
 	case CodeEncoding:
 		r.Error, r.Hint = "The response's encoding cannot be read.", "Ask for an identity, gzip, deflate, br or zstd response."
+	case CodeCharset:
+		r.Error, r.Hint = "The response is in a character set that cannot be read.", "Ask for a response in UTF-8."
+	case CodeCompressed:
+		r.Error = "The host compressed its response, although it was asked not to."
+		r.Hint = "The length of a compressed response can tell a credential that it shows. If no response of the API shows one, the user can set \"compress\": true for the API."
 	default:
 		r.Code, r.Error, r.Hint = CodeBroken, "The host's response broke off or is not HTTP.", "Try again later."
 	}

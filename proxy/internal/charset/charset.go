@@ -1,0 +1,214 @@
+// Package charset turns text in a character set that is no superset of ASCII into UTF-8 while it streams, so that what
+// looks for ASCII strings in it finds them, and what they may be written with: escapes, base64, hexadecimal digits.
+//
+// Threat: code that has a server answer in UTF-16, UTF-32, EBCDIC or a set with shift sequences. Such a set is known by
+// the head's label, a byte order mark, zero bytes at the beginning of a text, or a declaration inside; one that is not
+// known is refused. What begins a text may be code's, so it only ever adds a reading: the bytes as they stand are looked
+// at in every case, and a mark that contradicts a label is refused.
+package charset
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/ianaindex"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/simplifiedchinese"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/encoding/unicode/utf32"
+)
+
+// ErrUnknown is for text in a character set that cannot be decoded, or that is declared in two ways.
+var ErrUnknown = errors.New("the character set is not supported")
+
+// Reading is how a response's body is read. The zero Reading takes bytes as they are.
+type Reading struct {
+	enc    encoding.Encoding // what the head declares; nil for a superset of ASCII
+	marked bool              // the declared set needs a byte order mark: UTF-16 and UTF-32 without a byte order
+	text   bool              // the beginning may say more
+	markup bool              // and so may a declaration: HTML, XML, CSS
+}
+
+// Parse reads what a response's head says.
+func Parse(h http.Header) (Reading, error) {
+	var r Reading
+	types := h["Content-Type"]
+	r.text, r.markup = len(types) == 0, len(types) == 0
+	plain := false
+	for _, v := range types {
+		kind, _, _ := strings.Cut(strings.ToLower(v), ";")
+		r.text = r.text || isText(kind)
+		r.markup = r.markup || containsAny(kind, "html", "xml", "css")
+		for _, label := range labels(v, "charset") {
+			enc, err := Lookup(label)
+			switch {
+			case err != nil:
+				return r, err
+			case enc == nil:
+				plain = true
+			case r.enc != nil && r.enc != enc:
+				return r, ErrUnknown
+			default:
+				r.enc, r.marked = enc, r.marked || needsMark(label)
+			}
+		}
+	}
+	if plain && r.enc != nil {
+		return r, ErrUnknown
+	}
+	return r, nil
+}
+
+// Changes reports whether the head declares a set that is decoded.
+func (r Reading) Changes() bool { return r.enc != nil }
+
+// Label makes the head say UTF-8, if it declares a set that is decoded.
+func (r Reading) Label(h http.Header) {
+	if r.enc == nil {
+		return
+	}
+	kind, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	text := ""
+	if err == nil {
+		params["charset"] = "utf-8"
+		text = mime.FormatMediaType(kind, params)
+	}
+	if text == "" {
+		kind, _, _ = strings.Cut(h.Get("Content-Type"), ";")
+		text = kind + "; charset=utf-8"
+	}
+	h.Set("Content-Type", text)
+}
+
+func isText(kind string) bool {
+	return strings.TrimSpace(kind) == "" || strings.HasPrefix(strings.TrimSpace(kind), "text/") ||
+		containsAny(kind, "json", "xml", "html", "script", "csv", "yaml", "graphql", "urlencoded")
+}
+
+func containsAny(s string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
+}
+
+// labels are the values that a text gives a word, as in charset=x, charset = "x", charset*=utf-8”x.
+func labels(text, word string) []string {
+	var out []string
+	lower := strings.ToLower(text)
+	for at := 0; ; {
+		i := strings.Index(lower[at:], word)
+		if i < 0 {
+			return out
+		}
+		i += at
+		at = i + len(word)
+		if i > 0 && isAlnum(lower[i-1]) {
+			continue
+		}
+		rest := strings.TrimLeft(lower[at:], "*0123456789 \t\r\n")
+		if !strings.HasPrefix(rest, "=") {
+			continue
+		}
+		rest = strings.TrimLeft(rest[1:], " \t\r\n\"'\\")
+		if end := strings.IndexAny(rest, " \t\r\n\";,?>/\\"); end >= 0 {
+			rest = rest[:end]
+		}
+		rest = strings.TrimRight(rest, "'")
+		out = append(out, rest[strings.LastIndexByte(rest, '\'')+1:])
+	}
+}
+
+func isAlnum(b byte) bool {
+	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_'
+}
+
+// folded is a label without what its spellings differ in.
+func folded(label string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			return r | 0x20
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		}
+		return -1
+	}, label)
+}
+
+// Lookup is the encoding of a label, nil for a superset of ASCII.
+func Lookup(label string) (encoding.Encoding, error) {
+	if label == "" {
+		return nil, nil
+	}
+	switch folded(label) {
+	case "ascii", "usascii", "646", "binary", "none", "unknown", "undefined", "default", "ansi", "auto",
+		"utf8", "utf8mb3", "utf8mb4", "utf8sig", "latin1", "l1", "iso88591":
+		return nil, nil
+	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "utf16le", "unicodelittle", "csutf16", "csutf16le":
+		return utf16LE, nil
+	case "utf16be", "unicodebig", "unicodefffe", "csutf16be":
+		return utf16BE, nil
+	case "utf32", "u32", "ucs4", "iso10646ucs4", "csucs4", "csutf32", "utf32le", "csutf32le":
+		return utf32LE, nil
+	case "utf32be", "csutf32be":
+		return utf32BE, nil
+	case "037", "cp037", "ibm037", "ibm039", "csibm037", "ebcdiccpus", "ebcdiccpca", "ebcdiccpwt", "ebcdiccpnl":
+		return charmap.CodePage037, nil
+	case "1047", "cp1047", "ibm1047", "ibm01047":
+		return charmap.CodePage1047, nil
+	case "1140", "cp1140", "cp01140", "ibm1140", "ibm01140", "ccsid01140":
+		return charmap.CodePage1140, nil
+	case "iso2022jp", "csiso2022jp":
+		return japanese.ISO2022JP, nil
+	case "hz", "hzgb", "hzgb2312":
+		return simplifiedchinese.HZGB2312, nil
+	}
+	for _, name := range []string{label, strings.ReplaceAll(label, "_", "-"), strings.ReplaceAll(label, "-", "_")} {
+		if enc, err := htmlindex.Get(name); err == nil && enc != nil && enc != encoding.Replacement {
+			return decoded(enc), nil
+		}
+		if enc, err := ianaindex.IANA.Encoding(name); err == nil && enc != nil && enc != encoding.Replacement {
+			return decoded(enc), nil
+		}
+	}
+	return nil, ErrUnknown
+}
+
+// The sets of more than a byte for each character. A byte order mark is kept: it becomes UTF-8's.
+var (
+	utf16LE = unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM)
+	utf16BE = unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)
+	utf32LE = utf32.UTF32(utf32.LittleEndian, utf32.IgnoreBOM)
+	utf32BE = utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM)
+)
+
+// needsMark reports whether a label leaves the byte order open.
+func needsMark(label string) bool {
+	switch folded(label) {
+	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16", "utf32", "u32", "ucs4", "iso10646ucs4", "csucs4", "csutf32":
+		return true
+	}
+	return false
+}
+
+// decoded is nil for an encoding of single bytes in which all of ASCII stands for itself: its bytes are looked at as they
+// are. In all others a byte of ASCII may be a part of another character, or a shift.
+func decoded(enc encoding.Encoding) encoding.Encoding {
+	if enc == unicode.UTF8 || enc == unicode.UTF8BOM {
+		return nil
+	}
+	single, ok := enc.(*charmap.Charmap)
+	if !ok && enc != charmap.XUserDefined {
+		return enc
+	}
+	for b := byte(0); ok && b < 0x80; b++ {
+		if single.DecodeByte(b) != rune(b) {
+			return enc
+		}
+	}
+	return nil
+}

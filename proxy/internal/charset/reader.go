@@ -1,0 +1,225 @@
+package charset
+
+import (
+	"bytes"
+	"io"
+	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/simplifiedchinese"
+)
+
+// window is how far into a text a declaration is looked for, in bytes (HTML, 13.2.3.2).
+const window = 1024
+
+// Reader is a body as UTF-8, or as it is where it is a superset of ASCII. Its error is sticky.
+type Reader struct {
+	src    io.Reader
+	how    Reading
+	before func(io.Reader) io.Reader
+	cur    io.Reader // nil: not decided
+	raw    io.Reader // what before made
+	seen   []byte    // of markup, up to window: where a declaration may be
+	err    error
+}
+
+// NewReader reads src. before is put between src and a decoder, and sees the bytes as they stand.
+func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Reader {
+	r := &Reader{src: src, how: how, before: before}
+	if how.enc == nil && !how.text {
+		r.cur = src
+	}
+	return r
+}
+
+// Read reads without waiting for more than the first bytes that tell a set: two, four where these may be a mark. That is
+// the same for every text that begins with them.
+func (r *Reader) Read(p []byte) (int, error) {
+	if r.err == nil && r.cur == nil {
+		r.err = r.decide()
+	}
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.cur.Read(p)
+	if r.raw == nil && r.how.markup && n > 0 && len(r.seen) < window {
+		switched, unknown := r.declaration(p[:n])
+		if unknown != nil {
+			r.err = unknown
+			return 0, unknown
+		}
+		if switched {
+			return r.Read(p) // no more than once: raw is set
+		}
+	}
+	r.err = err
+	return n, err
+}
+
+// Decodes reports whether what was read so far is another text than the source's.
+func (r *Reader) Decodes() bool { return r.raw != nil }
+
+// Stop gives the buffers of before back.
+func (r *Reader) Stop() {
+	if s, ok := r.raw.(interface{ Stop() }); ok {
+		s.Stop()
+	}
+	if r.err == nil {
+		r.err = io.ErrClosedPipe
+	}
+}
+
+// decide looks at the first bytes.
+func (r *Reader) decide() error {
+	var first [4]byte
+	n, err := io.ReadAtLeast(r.src, first[:], 2)
+	if err == nil && n < len(first) && mayMark(first[:n]) {
+		var more int
+		more, err = io.ReadFull(r.src, first[n:])
+		n += more
+	}
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // an io.Reader ends with these values themselves
+		return err
+	}
+	if err == io.ErrUnexpectedEOF { //nolint:errorlint // as above
+		err = r.again()
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // as above
+		return err
+	}
+	enc, err := r.how.choose(first[:n])
+	if err != nil {
+		return err
+	}
+	r.cur = &resumed{head: first[:n], src: r.src}
+	if enc != nil {
+		r.decode(r.cur, enc)
+	}
+	return nil
+}
+
+// again is how the source ended: io.ReadAtLeast makes io.ErrUnexpectedEOF of an end, and an upstream that breaks off gives
+// the same error.
+func (r *Reader) again() error {
+	_, err := r.src.Read(make([]byte, 1))
+	return err
+}
+
+func (r *Reader) decode(src io.Reader, enc encoding.Encoding) {
+	r.raw = r.before(src)
+	r.cur = enc.NewDecoder().Reader(r.raw)
+}
+
+// mayMark reports whether what follows the first two bytes of a text may matter.
+func mayMark(head []byte) bool {
+	switch head[0] {
+	case 0, 0xFE, 0xFF, 0xEF, 0x2B, 0xDD, 0x0E, 0xFB, 0x4C:
+		return true
+	}
+	return head[1] == 0
+}
+
+// choose is the set that a body is decoded from, by the head and the first bytes. Nil: its bytes are ASCII or more.
+func (r Reading) choose(head []byte) (encoding.Encoding, error) {
+	has := func(mark string) bool { return strings.HasPrefix(string(head), mark) }
+	if has("\x2b\x2f\x76") || has("\xdd\x73\x66\x73") || has("\x0e\xfe\xff") || has("\xfb\xee\x28") {
+		return nil, ErrUnknown // UTF-7, UTF-EBCDIC, SCSU, BOCU-1
+	}
+	short := r.enc == utf16LE || r.enc == utf16BE
+	var mark encoding.Encoding
+	switch {
+	case has("\xff\xfe\x00\x00") && !short:
+		mark = utf32LE
+	case has("\x00\x00\xfe\xff"):
+		mark = utf32BE
+	case has("\xff\xfe"):
+		mark = utf16LE
+	case has("\xfe\xff"):
+		mark = utf16BE
+	}
+	switch {
+	case r.enc == nil && mark != nil:
+		return mark, nil
+	case r.enc == nil:
+		return r.unmarked(head), nil
+	case r.marked && (mark == nil || isShort(mark) != short):
+		return nil, ErrUnknown // of either byte order, and the text may be such that it looks like the other
+	case r.marked:
+		return mark, nil
+	case mark != nil && mark != r.enc:
+		return nil, ErrUnknown
+	}
+	return r.enc, nil
+}
+
+func isShort(e encoding.Encoding) bool { return e == utf16LE || e == utf16BE }
+
+// unmarked tells sets by the zero bytes of ASCII characters (RFC 4627, section 3), and EBCDIC by "<?xm" in it (XML,
+// appendix F).
+func (r Reading) unmarked(head []byte) encoding.Encoding {
+	if len(head) < 2 {
+		return nil
+	}
+	zero := [4]bool{head[0] == 0, head[1] == 0, len(head) > 2 && head[2] == 0, len(head) > 3 && head[3] == 0}
+	switch {
+	case zero[0] && zero[1] && len(head) == 4:
+		return utf32BE
+	case zero[1] && zero[2] && zero[3]:
+		return utf32LE
+	case zero[0] && !zero[1]:
+		return utf16BE
+	case zero[1] && !zero[0]:
+		return utf16LE
+	case string(head) == "\x4c\x6f\xa7\x94":
+		return charmap.CodePage037
+	}
+	return nil
+}
+
+// declaration looks for one in what was read of markup, and goes over to its decoder from p on. Of the sets that a
+// declaration can be read in, those with shift sequences matter: until the first one they are ASCII. What declares
+// UTF-16 in ASCII is not UTF-16.
+func (r *Reader) declaration(p []byte) (switched bool, err error) {
+	r.seen = append(r.seen, p[:min(len(p), window-len(r.seen))]...)
+	text := strings.TrimPrefix(strings.ToLower(string(r.seen)), "\xef\xbb\xbf")
+	var found []string
+	switch i := strings.Index(text, "<meta"); {
+	case strings.HasPrefix(text, "@charset"):
+		found = labels(strings.Replace(text, "@charset", "charset=", 1), "charset")
+	case strings.HasPrefix(text, "<?xml"):
+		end := strings.Index(text+"?>", "?>")
+		found = labels(text[:min(end, len(text))], "encoding")
+	case i >= 0:
+		found = labels(text[i:], "charset")
+	}
+	for _, label := range found {
+		switch folded(label) {
+		case "utf7", "unicode11utf7", "xunicode20utf7", "csunicode11utf7", "csutf7", "scsu", "csscsu", "bocu1", "csbocu1",
+			"iso2022kr", "csiso2022kr", "iso2022cn", "iso2022cnext", "iso2022jp1", "iso2022jp2", "iso2022jp3", "iso2022jp2004", "iso2022jpext":
+			return false, ErrUnknown
+		}
+		if enc, err := Lookup(label); err == nil && (enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312) {
+			r.decode(io.MultiReader(bytes.NewReader(bytes.Clone(p)), r.cur), enc)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// resumed is a source of which the first bytes were read.
+type resumed struct {
+	head []byte
+	src  io.Reader
+}
+
+// Read implements io.Reader.
+func (r *resumed) Read(p []byte) (int, error) {
+	if len(r.head) == 0 {
+		return r.src.Read(p)
+	}
+	n := copy(p, r.head)
+	r.head = r.head[n:]
+	return n, nil
+}

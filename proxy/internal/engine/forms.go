@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/encoding/charmap"
+)
+
+// Forms are the patterns that find a value as a server may echo it: as it stands, escaped, in base64 (at every alignment,
+// in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16 (also in base64), UTF-32 and
+// EBCDIC.
+func Forms(value string, id int) []Pattern {
+	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
+	if strings.Contains(value, " ") { // as forms write it
+		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
+	}
+	if isASCII(value) {
+		ps = append(ps, otherSets(value, id)...)
+	}
+	h := hex.EncodeToString([]byte(value))
+	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
+	for align := range 3 {
+		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding), base64Form(value, id, align, base64.RawURLEncoding))
+	}
+	return ps
+}
+
+// otherSets are the forms in character sets that are no superset of ASCII.
+func otherSets(value string, id int) []Pattern {
+	ps := []Pattern{{Text: wide(value), ID: id, Write: wide, step: 2}, {Text: wider(value), ID: id, Write: wider, step: 4}}
+	for _, page := range []*charmap.Charmap{charmap.CodePage037, charmap.CodePage1047} {
+		write := func(text string) string { return ebcdic(page, text) }
+		ps = append(ps, Pattern{Text: write(value), ID: id, Write: write})
+	}
+	for align := range 3 {
+		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			p := base64Form(wide(value), id, align, enc)
+			p.thin = true
+			p.Escaped = false // it is long: escaped, it would have more bytes held back
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// wide is ASCII text in UTF-16 of either byte order, but for the NUL before or after it.
+func wide(text string) string { return strings.Join(strings.Split(text, ""), "\x00") }
+
+// wider is ASCII text in UTF-32 of either byte order, but for the NULs before or after it.
+func wider(text string) string { return strings.Join(strings.Split(text, ""), "\x00\x00\x00") }
+
+// ebcdic is ASCII text in a code page. Those of other countries differ in punctuation only.
+func ebcdic(page *charmap.Charmap, text string) string {
+	out := make([]byte, len(text))
+	for i := range len(text) {
+		out[i], _ = page.EncodeRune(rune(text[i]))
+	}
+	return string(out)
+}
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// base64Form is the part of value's base64 that does not depend on what stands around it, when align bytes of a group
+// of three come before it. The characters that carry bits of both become edges.
+func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
+	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
+	bits := 8 * (align + len(value))
+	first, last := (8*align+5)/6, bits/6
+	p := Pattern{Text: coded[first:last], ID: id, Escaped: enc == base64.RawStdEncoding}
+	if align > 0 {
+		p.left = edge{known: uint8(6*first - 8*align), bits: sextet(coded[first-1])}
+	}
+	if known := uint8(bits - 6*last); known > 0 {
+		p.right = edge{known: known, bits: sextet(coded[last]) >> (6 - known)}
+	}
+	return p
+}
+
+const noSextet = 0xFF
+
+// sextet is the value of a base64 character of either alphabet.
+func sextet(b byte) uint8 {
+	switch {
+	case 'A' <= b && b <= 'Z':
+		return b - 'A'
+	case 'a' <= b && b <= 'z':
+		return b - 'a' + 26
+	case '0' <= b && b <= '9':
+		return b - '0' + 52
+	case b == '+' || b == '-':
+		return 62
+	case b == '/' || b == '_':
+		return 63
+	}
+	return noSextet
+}
