@@ -145,9 +145,19 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	return enter.Plan{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Gate: containerGateFD, Dir: TmpDir,
+		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir), Gate: containerGateFD, Dir: TmpDir,
 		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory)...),
 		Env:  environ(filepath.Join(dir, "deno"), seat.TZ),
+	}
+}
+
+// readable is all of the container that a slot may read: what Deno is made of and needs to look up a host, and the
+// run's own directories. Imports of files need no permission in Deno, and the container's /proc, /sys and /etc tell of the
+// host.
+func (c *Container) readable(dir string) []string {
+	return []string{
+		c.cfg.Deno, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/resolv.conf", "/etc/nsswitch.conf",
+		"/dev/null", "/dev/random", "/dev/urandom", filepath.Dir(c.cfg.CA), dir, TmpDir, SkillsDir, RunsDir,
 	}
 }
 

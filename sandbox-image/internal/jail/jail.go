@@ -28,10 +28,12 @@ const (
 
 // Limits of one interpreter.
 type Limits struct {
-	// Memory is the resident memory in bytes over which a run is ended.
+	// Memory is the memory in bytes over which a run is ended.
 	Memory int64
 	// Processes counts threads too.
 	Processes uint64
+	// Forks: the interpreter may start processes. The zero value leaves it its threads.
+	Forks bool
 	// FileSize is the largest file that can be written, in bytes.
 	FileSize uint64
 	// OpenFiles is how many descriptors the interpreter can have.

@@ -150,7 +150,7 @@ func prison(t *testing.T, kind string) Jail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := Limits{Memory: 1 << 30, Processes: 200, FileSize: 1 << 20, OpenFiles: 100}
+	limits := Limits{Memory: 1 << 30, Processes: 200, Forks: true, FileSize: 1 << 20, OpenFiles: 100}
 	if kind == "container" {
 		groups, err := syscall.Getgroups()
 		if err != nil {
