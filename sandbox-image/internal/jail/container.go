@@ -178,6 +178,10 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	c.roots[p.Pid] = seat.Slot
 	c.mu.Unlock()
 	t := &tenant{jail: c, slot: seat.Slot, root: p, done: make(chan struct{})}
+	t.scale.list = func() []int {
+		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // an error leaves it at the interpreter
+		return alive
+	}
 	go t.wait()
 	return t, nil
 }
@@ -225,6 +229,8 @@ type tenant struct {
 
 	done   chan struct{}
 	status Status
+
+	scale scale
 }
 
 // wait sees the interpreter end, and ends everything else of its user.
@@ -293,6 +299,7 @@ func (c *Container) empty(id slot.ID) (bool, error) {
 }
 
 func (t *tenant) Main() int             { return t.main }
+func (t *tenant) Memory() int64         { return t.scale.weigh(t.main) }
 func (t *tenant) Done() <-chan struct{} { return t.done }
 func (t *tenant) Status() Status        { return t.status }
 func (t *tenant) Remove() error         { return t.jail.clear(t.slot) }

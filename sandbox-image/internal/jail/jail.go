@@ -68,6 +68,8 @@ type Inmate interface {
 	WriteMain(code []byte) error
 	// Main is the pid of the interpreter, 0 before Check.
 	Main() int
+	// Memory is what everything in the slot holds, in bytes; after Check.
+	Memory() int64
 	// Kill ends everything in the slot; Done is closed some time later.
 	Kill()
 	// Done is closed when the interpreter has ended and nothing of the slot is alive.
