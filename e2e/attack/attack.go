@@ -84,7 +84,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		hosts(), requests(), surfaces(), addresses(), methods(),
 		values(), forms(), places(), codings(), framings(), lies(), sockets(), elsewhere(),
-		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), neighbours(), skills(),
+		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
 	} {
 		all = append(all, section...)
 	}
