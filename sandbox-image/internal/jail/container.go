@@ -178,6 +178,7 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	c.roots[p.Pid] = seat.Slot
 	c.mu.Unlock()
 	t := &tenant{jail: c, slot: seat.Slot, root: p, done: make(chan struct{})}
+	t.scale.uid = seat.Slot.UID()
 	t.scale.list = func() []int {
 		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // an error leaves it at the interpreter
 		return alive

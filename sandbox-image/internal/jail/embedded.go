@@ -258,7 +258,10 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
 	}
 	b := &boxed{jail: e, slot: seat.Slot, dir: dir, outer: p, told: make(chan struct{}), done: make(chan struct{})}
-	b.scale.list = b.inside
+	b.scale.list, b.scale.uid = b.inside, os.Geteuid()
+	if plan.UID != 0 {
+		b.scale.uid = plan.UID
+	}
 	go b.listen(r)
 	go b.wait()
 	return b, nil

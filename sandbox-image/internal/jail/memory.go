@@ -12,14 +12,21 @@ import (
 // hand has more than one.
 const listEvery = 50 * time.Millisecond
 
-// scale adds up the memory of all processes of a slot. The filter keeps code from starting any, and from memory
+// socketsEvery is how often the sockets of a slot are looked at.
+const socketsEvery = 200 * time.Millisecond
+
+// scale adds up the memory of all processes of a slot, and of its TCP sockets. The filter keeps code from starting any, and from memory
 // that no process holds (see seccomp); that there are none is looked at all the same.
 type scale struct {
 	// list lists the slot's processes, the interpreter among them.
 	list func() []int
+	// uid is the user of the slot, as seen from here.
+	uid int
 
 	mu      sync.Mutex
 	others  []int
+	sockets int64 // what is in them
+	counted time.Time
 	newest  int // the process or thread that the kernel had started last when they were listed
 	listing time.Time
 }
@@ -28,13 +35,18 @@ type scale struct {
 func (s *scale) weigh(main int) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); s.listing.IsZero() {
-		s.listing = now // a run that is short has no time for it
-	} else if now.Sub(s.listing) >= listEvery {
+	now := time.Now()
+	if s.listing.IsZero() { // a run that is short has no time for it
+		s.listing, s.counted = now, now
+	}
+	if now.Sub(s.listing) >= listEvery {
 		s.listing = now
 		s.look(main)
 	}
-	total := proc.Memory(main)
+	if now.Sub(s.counted) >= socketsEvery && !disarm.Off("memory-sum") {
+		s.counted, s.sockets = now, proc.SocketMemory(main, s.uid)
+	}
+	total := proc.Memory(main) + s.sockets
 	for _, pid := range s.others {
 		total += proc.Memory(pid)
 	}

@@ -72,6 +72,7 @@ func thisMachine() Machine {
 		"set_mempolicy_home_node": unix.SYS_SET_MEMPOLICY_HOME_NODE,
 		"setdomainname":           unix.SYS_SETDOMAINNAME,
 		"sethostname":             unix.SYS_SETHOSTNAME,
+		"setsockopt":              unix.SYS_SETSOCKOPT,
 		"setns":                   unix.SYS_SETNS,
 		"settimeofday":            unix.SYS_SETTIMEOFDAY,
 		"shmat":                   unix.SYS_SHMAT,

@@ -121,13 +121,14 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 		}
 	}
-	for _, need := range []string{"socket", "socketpair", "clone", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
+	for _, need := range []string{"socket", "socketpair", "setsockopt", "clone", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
 		if _, ok := m.Calls[need]; !ok {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}
 	}
 	p = append(p, guarded(m.Calls["socket"], usualSockets())...)
 	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
+	p = append(p, guarded(m.Calls["setsockopt"], usualBuffers())...)
 	p = append(p, guarded(m.Calls["clone"], noNamespaces(o))...)
 	p = append(p, guarded(m.Calls["mmap"], ownMemory())...)
 	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
@@ -176,6 +177,22 @@ func streamPairs() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1},
 		bpf.RetConstant{Val: refuse(uint32(unix.EAFNOSUPPORT))},
 		bpf.RetConstant{Val: allow},
+	}
+}
+
+// usualBuffers keeps the buffers of sockets as large as they are without a word of the program: what is in them is on no
+// process's account.
+func usualBuffers() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOL_SOCKET, SkipFalse: 5},
+		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_SNDBUF, SkipTrue: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_RCVBUF, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_SNDBUFFORCE, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_RCVBUFFORCE, SkipTrue: 1},
+		bpf.RetConstant{Val: allow},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
 	}
 }
 
