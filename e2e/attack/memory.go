@@ -18,14 +18,16 @@ const (
 // memory are attempts to hold more memory than a run may. What they came to is measured from outside (see gauge).
 func memory() []Attack {
 	var all []Attack
-	code := func(name, text string) {
-		all = append(all, Attack{Section: "F", Name: name, Expected: "ends at its limit", Alone: true, Do: weighed(world.Run{Code: prelude + text, Timeout: 20}, false)})
+	code := func(name, text string, words ...string) {
+		judge := ended(append(words, "memory")[0])
+		all = append(all, Attack{Section: "F", Name: name, Expected: "ends at its limit", Alone: true, Do: weighed(world.Run{Code: prelude + text, Timeout: 20}, judge)})
 	}
 	code("buffers of workers, 700 MiB each", `const src = "const a = []; for (let n = 0; n < 11; n++) a.push(new Uint8Array(64 << 20).fill(1)); postMessage(1); setInterval(() => a, 1e6);"; const all = [...Array(4)].map(() => new Worker("data:application/javascript," + encodeURIComponent(src), { type: "module" })); await Promise.all(all.map((w) => new Promise((d) => w.onmessage = d))); await new Promise((d) => setTimeout(d, 1500)); out({ seen: "took them all" });`)
 	code("WebAssembly memories of 2.5 GiB", `const all = []; for (let n = 0; n < 5; n++) { const m = new WebAssembly.Memory({ initial: 8192, maximum: 8192, shared: n % 2 === 0 }); new Uint8Array(m.buffer).fill(1); all.push(m); } await new Promise((d) => setTimeout(d, 1500)); out({ seen: "took them all: " + all.length });`)
 	code("blobs of 2.5 GiB", `const all = []; for (let n = 0; n < 40; n++) all.push(new Blob([new Uint8Array(64 << 20).fill(n)])); await new Promise((d) => setTimeout(d, 1500)); out({ seen: "took them all: " + all.length });`)
 	code("shared buffers of 2.5 GiB", `const all = []; for (let n = 0; n < 40; n++) all.push(new Uint8Array(new SharedArrayBuffer(64 << 20)).fill(1)); await new Promise((d) => setTimeout(d, 1500)); out({ seen: "took them all: " + all.length });`)
 	code("databases in memory of 2.5 GiB", `import { DatabaseSync } from "node:sqlite"; const db = new DatabaseSync(":memory:"); db.exec("create table a (b blob)"); const add = db.prepare("insert into a values (zeroblob(67108864))"); for (let n = 0; n < 40; n++) add.run(); await new Promise((d) => setTimeout(d, 1500)); out({ seen: "took them all" });`)
+	code("files of 2.5 GiB in all, open and removed", `const all = []; for (let n = 0; n < 20; n++) { const path = (n < 2 ? "/tmp" : "/skills") + "/TRIAL-" + n; const f = Deno.openSync(path, { write: true, createNew: true }); Deno.removeSync(path); all.push(f); for (let k = 0; k < 127; k++) f.writeSync(new Uint8Array(1 << 20).fill(1)); await new Promise((d) => setTimeout(d, 5)); } await new Promise((d) => setTimeout(d, 1500)); out({ seen: "took them all" });`, "that it had removed")
 	for _, how := range []string{
 		"of its own", "in children", "in memfds", "in memfds on their way", "in shared pages given back", "in pages of /dev/zero", "in huge pages",
 		"in page tables", "in System V segments", "in files without a name", "in pipes", "in pairs of sockets", "in sockets to themselves",
@@ -33,7 +35,7 @@ func memory() []Attack {
 		name := "memory bomb " + how
 		all = append(all, Attack{
 			Section: "F", Name: "escaped: " + name, Expected: "refused, or ends at its limit; nothing stays", Escaped: true, Alone: true,
-			Do: weighed(world.Run{Code: task("TRIAL", nil, name), Timeout: 30}, true),
+			Do: weighed(world.Run{Code: task("TRIAL", nil, name), Timeout: 30}, overweight),
 		})
 	}
 	return all
@@ -41,7 +43,7 @@ func memory() []Attack {
 
 // weighed runs code and measures meanwhile. It held when the run was ended for its memory, or the intruder was refused, and
 // at no time more was there than may be; and nothing is left.
-func weighed(r world.Run, escaped bool) func(context.Context, *world.World) (string, bool) {
+func weighed(r world.Run, judge Judge) func(context.Context, *world.World) (string, bool) {
 	return func(ctx context.Context, w *world.World) (string, bool) {
 		e := &Evidence{World: w, Trial: mark()}
 		r := r
@@ -49,7 +51,7 @@ func weighed(r world.Run, escaped bool) func(context.Context, *world.World) (str
 		g := startGauge()
 		e.Result, e.Failed = w.Do(ctx, w.Session(), r)
 		peak, measured := g.end()
-		seen, held := gone(overweight(escaped))(e)
+		seen, held := gone(judge)(e)
 		seen = fmt.Sprintf("%d MiB from outside; %s", peak>>20, seen)
 		if !measured {
 			return "nothing was measured; " + seen, false
@@ -61,13 +63,12 @@ func weighed(r world.Run, escaped bool) func(context.Context, *world.World) (str
 	}
 }
 
-// overweight: the run was ended for its memory, or what has escaped was refused.
-func overweight(escaped bool) Judge {
-	return func(e *Evidence) (string, bool) {
-		seen, held := ended("memory")(e)
-		if held || !escaped {
-			return seen, held
+// overweight: the run was ended for its memory, or for files that nobody sees, or what has escaped was refused.
+func overweight(e *Evidence) (string, bool) {
+	for _, word := range []string{"memory", "that it had removed"} {
+		if seen, held := ended(word)(e); held {
+			return seen, true
 		}
-		return verdicts()(e)
 	}
+	return verdicts()(e)
 }

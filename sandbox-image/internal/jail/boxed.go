@@ -120,10 +120,11 @@ func pidfdGone(fd int, limit time.Duration) error {
 	}
 }
 
-func (b *boxed) Main() int             { return b.main }
-func (b *boxed) Memory() int64         { return b.scale.weigh(b.main) }
-func (b *boxed) Done() <-chan struct{} { return b.done }
-func (b *boxed) Status() Status        { return b.status }
+func (b *boxed) Main() int                { return b.main }
+func (b *boxed) Memory() int64            { return b.scale.weigh(b.main) }
+func (b *boxed) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
+func (b *boxed) Done() <-chan struct{}    { return b.done }
+func (b *boxed) Status() Status           { return b.status }
 
 // Remove implements Inmate.
 func (b *boxed) Remove() error {

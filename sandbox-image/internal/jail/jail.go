@@ -70,6 +70,8 @@ type Inmate interface {
 	Main() int
 	// Memory is what everything in the slot holds, in bytes; after Check.
 	Memory() int64
+	// Unnamed is what the slot's processes hold in open files of a file system that no directory names, in bytes.
+	Unnamed(device uint64) int64
 	// Kill ends everything in the slot; Done is closed some time later.
 	Kill()
 	// Done is closed when the interpreter has ended and nothing of the slot is alive.
