@@ -90,9 +90,9 @@ func (p bwrapPlan) argv() []string {
 // opened can be read: there is no /proc, but for the one name in it that Deno asks for, and no device that holds
 // memory (a shared mapping of /dev/zero) or leads anywhere.
 func kernelFiles() []string {
-	a := []string{"--dir", "/dev"}
-	for _, name := range [...]string{"/dev/null", "/dev/random", "/dev/urandom"} {
-		a = append(a, "--dev-bind", name, name)
+	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
+	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {
+		a = append(a, "--dev-bind-try", name, name)
 	}
 	if disarm.Off("host-files") {
 		return append(a, "--proc", "/proc")
