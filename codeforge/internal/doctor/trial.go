@@ -33,11 +33,10 @@ func trial(ctx context.Context, c Config) []Finding {
 	const check = "interpreter"
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	begin := time.Now()
 	if err := try(ctx, c); err != nil {
 		return []Finding{fail(check, "embedded mode does not run code here: "+err.Error(), "please report it, with this line; Docker mode may work")}
 	}
-	return []Finding{ok(check, fmt.Sprintf("code ran in the sandbox of embedded mode, %d ms from nothing", time.Since(begin).Milliseconds()))}
+	return []Finding{ok(check, "code ran in the sandbox of embedded mode")}
 }
 
 func try(ctx context.Context, c Config) (err error) {
