@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,8 +47,52 @@ func TestCommandLine(t *testing.T) {
 			tool(1, []string{"could not be reached", "ca_file"}, "api", "test", "certs")
 			tool(1, []string{"is switched off"}, "api", "test", "off")
 			tool(0, []string{"active  httpbin", "HTTPBIN_QUERY in query:key", "off     off"}, "api", "list")
-			tool(0, []string{"answers (", "host httpbin.test", "certificate authority"}, "doctor", "--bin", filepath.Dir(world.Binary("codeforge")), "--apis", onlyHTTPBin(t, w))
+			tool(0, []string{"answers (", "code ran in the sandbox of embedded mode", "host httpbin.test", "certificate authority"}, "doctor", "--bin", filepath.Dir(world.Binary("codeforge")), "--apis", onlyHTTPBin(t, w))
 			keptLeaks(t, w)
+		})
+	}
+}
+
+// TestDoctorRunsCode: every part may be there, and no code run all the same. The doctor sees that, and says why.
+func TestDoctorRunsCode(t *testing.T) {
+	embeddedOnly(t)
+	for name, user := range users() {
+		t.Run(name, func(t *testing.T) {
+			dir, err := world.NewDir(user, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			before := world.Look()
+			for _, row := range []struct {
+				code int
+				env  map[string]string
+				want []string
+			}{
+				{0, nil, []string{"ok       interpreter            code ran in the sandbox of embedded mode"}},
+				// It says that it is Deno, and does not run TypeScript.
+				{1, map[string]string{"DENO_PATH": world.Binary("intruder")}, []string{"the pinned version", "failed   interpreter", "embedded mode does not run code here", "intruder: reading the task", "failed   ways to run"}},
+			} {
+				env := map[string]string{"DOCKER_HOST": "unix:///nowhere", "TMPDIR": dir}
+				maps.Copy(env, row.env)
+				out, code, err := world.Tool(within(t, 90), world.Command{User: user, Dir: dir, Args: []string{"doctor", "--offline"}, Env: env})
+				if err != nil || code != row.code {
+					t.Errorf("exit code %d, want %d, %v\n%s", code, row.code, err, out)
+				}
+				for _, want := range row.want {
+					if !strings.Contains(out, want) {
+						t.Errorf("no %q in\n%s", want, out)
+					}
+				}
+			}
+			if left, err := filepath.Glob(filepath.Join(dir, "codeforge-doctor-*")); err != nil || len(left) > 0 {
+				t.Errorf("left: %q %v", left, err)
+			}
+			for thing := range world.Look() {
+				if !before[thing] {
+					t.Errorf("left: %s", thing)
+				}
+			}
 		})
 	}
 }

@@ -84,7 +84,8 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		hosts(), requests(), surfaces(), addresses(), methods(),
 		values(), forms(), places(), codings(), charsets(), breaches(), framings(), lies(), sockets(), elsewhere(),
-		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), neighbours(), skills(), terminals(), costs(),
+		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
+		terminals(), costs(),
 	} {
 		all = append(all, section...)
 	}

@@ -36,12 +36,11 @@ func escaped() []Attack {
 	var list []Attack
 	for _, name := range []string{
 		"who am I", "no new privileges, seccomp", "setuid", "namespaces", "mounts", "kernel interfaces", "sockets of other kinds", "addresses and routes", "TCP to other ports", "IPv6", "UDP",
-		"DNS outside the catalog", "TLS to a host in no API", "sockets of daemons", "other processes", "writable places", "programs from /tmp", "limits", "terminal",
+		"DNS outside the catalog", "TLS to a host in no API", "sockets of daemons", "other processes", "writable places", "programs from /tmp", "limits", "terminal", "files of the kernel and the host",
 	} {
 		list = append(list, one(name, "refused by the kernel or the proxy"))
 	}
 	fork := one("fork bomb", "bounded; nothing stays")
-	memory := one("memory bomb", "ends at its limit; nothing stays")
 	stay := one("stay behind", "dead when the run has ended")
 	other := one("another slot's address", "refused by the kernel")
 	other.Section, other.Only = "A", world.Docker
@@ -51,10 +50,10 @@ func escaped() []Attack {
 	list = append(list, skill)
 	hang := one("stay behind a run that is ended", "dead when the run has ended")
 	hang.Code, hang.Seconds = task("TRIAL", nil, "stay behind", "hang"), 3
-	fork.Alone, memory.Alone, stay.Alone, hang.Alone = true, true, true, true
-	fork.Section, memory.Section, stay.Section, hang.Section = "F", "F", "F", "F"
-	fork.Judge, stay.Judge, memory.Judge, hang.Judge = gone(verdicts()), gone(verdicts()), gone(ended("memory")), gone(ended("time"))
-	return append(list, fork, memory, stay, hang,
+	fork.Alone, stay.Alone, hang.Alone = true, true, true
+	fork.Section, stay.Section, hang.Section = "F", "F", "F"
+	fork.Judge, stay.Judge, hang.Judge = gone(verdicts()), gone(verdicts()), gone(ended("time"))
+	return append(list, fork, stay, hang,
 		Attack{Section: "G", Name: "escaped: a symbolic link to what mcp-server is", Expected: "never followed", Escaped: true, Alone: true, Do: followed},
 		Attack{Section: section, Name: "escaped: files with secrets", Expected: "none", Escaped: true, Do: secretFiles},
 		Attack{Section: "A", Name: "escaped: two slots meet", Expected: "they cannot", Escaped: true, Do: meeting},

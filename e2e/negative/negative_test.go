@@ -84,7 +84,8 @@ func groups() []group {
 			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test "}},
 			{defence: "time-limit", attacks: []string{"endless loop"}, patience: 12 * time.Second},
 			{defence: "output-limit", attacks: []string{"output flood"}, patience: 12 * time.Second},
-			{defence: "memory-limit", attacks: []string{"buffers of 1.5 GiB"}},
+			{defence: "memory-limit", attacks: []string{"buffers of 1.5 GiB", "shared buffers of 2.5 GiB"}},
+			{defence: "host-files", attacks: []string{"importing /proc/1/mountinfo as text", "importing /proc/self/environ as a module", "importing /proc/1/mountinfo by a type reference"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
 			{defence: "seccomp", attacks: []string{"escaped: kernel interfaces", "escaped: sockets of other kinds"}},
@@ -92,6 +93,12 @@ func groups() []group {
 			{defence: "skill-links", attacks: []string{"escaped: a symbolic link to what mcp-server is"}},
 			{defence: "kill", attacks: []string{"escaped: stay behind a run that is ended"}},
 			{defence: "fence", attacks: []string{"late messages of an older lease"}},
+		}},
+		{config: world.Config{Interpreter: "intruder"}, controls: []control{
+			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back"}},
+			{defence: "memory-sum", attacks: []string{"escaped: memory bomb in children", "escaped: memory bomb in sockets to themselves"}},
+			{defence: "unnamed", attacks: []string{"escaped: memory bomb in files without a name"}},
+			{defence: "host-files", attacks: []string{"escaped: files of the kernel and the host"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
 			{defence: "netns", attacks: []string{"escaped: DNS outside the catalog", "escaped: TLS to a host in no API"}},

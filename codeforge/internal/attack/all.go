@@ -73,6 +73,7 @@ func All(t Target) []Attack {
 			`Deno.connect({ transport: "unix", path: "/dev/shm/run/control.sock" })`, `new Promise((ok, no) => import("node:net").then((n) => n.connect("/dev/shm/run/sandboxd.sock").on("connect", () => ok("connected")).on("error", no)))`),
 		tries("reading /etc and other files", "denied", read("/etc/passwd", "/etc/shadow", "/etc/resolv.conf", "/tmp/../etc/passwd", "/skills/../etc/passwd", "/dev/shm/ca/ca.key", "/apis", "/dev/mem", "/sys/kernel/notes")...),
 		tries("reading /proc", "denied", read("/proc/1/environ", "/proc/self/environ", "/proc/self/maps", "/proc/self/mountinfo", "/proc/net/tcp", "/proc/1/cmdline")...),
+		{Name: "importing what tells of the machine", Expected: "not found", Code: `import text from "/proc/1/mountinfo" with { type: "text" }; console.log(text.length);`, Judge: unfound},
 		tries("writing outside", "denied", `Deno.writeTextFile("/etc/x", "y")`, `Deno.writeTextFile("/runs/x", "y")`, `Deno.writeTextFile("/x", "y")`, `Deno.mkdir("/runs/codeforge-doctor")`),
 		tries("environment, programs, foreign functions", "denied", `Deno.env.toObject()`, `Deno.env.get("PATH")`, `new Deno.Command("sh", { args: ["-c", "id"] }).output()`, `import("node:child_process").then((c) => c.execSync("id"))`,
 			`Deno.dlopen("libc.so.6", { getpid: { parameters: [], result: "i32" } })`, `Deno.hostname()`, `Deno.networkInterfaces()`, `Deno.uid()`, `Deno.kill(1, "SIGKILL")`),

@@ -85,6 +85,16 @@ func (a Attack) mount(ctx context.Context, t Target) (string, bool) {
 	return verdicts(r)
 }
 
+// unfound: the program could not start, for a module that is not there or cannot be opened.
+func unfound(r server.Result) (string, bool) {
+	for _, words := range []string{"Module not found", "Permission denied", "Requires read access"} {
+		if r.Failed && strings.Contains(r.Output, words) {
+			return strings.ToLower(words), true
+		}
+	}
+	return "it was read", false
+}
+
 // verdicts reads what the code says of its attempts: all must have held, and there must be one.
 func verdicts(r server.Result) (string, bool) {
 	var seen []string

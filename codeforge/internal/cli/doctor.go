@@ -17,7 +17,8 @@ func doctorCommand() command {
 	return command{
 		name: "doctor", usage: "doctor [--offline] [--attack]", summary: "look at everything CodeForge needs here, and say what to do",
 		details: `
-It changes nothing. To each host of an active API goes one HEAD request without any credential; --offline leaves that out.
+It changes nothing. Where embedded mode can run, one without any API is started beside everything else, runs a line of
+code and ends. To each host of an active API goes one HEAD request without any credential; --offline leaves that out.
 
 --attack mounts attacks on the running CodeForge instead, from inside its sandbox and on its MCP endpoint, and prints a
 table of them. They reach no API and use no credential. They cover what needs no hostile server: other ways out than the

@@ -1,6 +1,7 @@
 // Package doctor looks at everything CodeForge needs on this machine and says what is wrong, and what to do about it.
 //
-// It changes nothing. The only requests it makes are one HEAD without any credential to each host of an active API.
+// It changes nothing. Where embedded mode can run it starts one of its own, without any API, runs a line of code in it
+// and ends it. The only requests it makes are one HEAD without any credential to each host of an active API.
 package doctor
 
 import (
@@ -81,6 +82,9 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 	for _, g := range []group{versions, machine, engine} {
 		tell(bounded(ctx, c, g))
 	}
+	if embeddable(all) {
+		tell(trial(ctx, c))
+	}
 	tell(ways(all))
 	for _, g := range []group{running, port, configuration, files, authority, reach} {
 		tell(bounded(ctx, c, g))
@@ -93,21 +97,27 @@ func bounded(ctx context.Context, c Config, g group) []Finding {
 	return g(ctx, c)
 }
 
-// ways says whether there is any way to run CodeForge here.
-func ways(all []Finding) []Finding {
-	embedded, docker := true, false
+// embeddable reports whether every check that was made lets embedded mode run here.
+func embeddable(all []Finding) bool {
 	for _, f := range all {
 		switch f.Check {
-		case "binaries", "Deno", "kernel", "seccomp", "bubblewrap", "namespaces":
+		case "binaries", "Deno", "kernel", "seccomp", "bubblewrap", "namespaces", "interpreter":
 			// Deno of another version is a warning that does not stop a start.
 			if f.Status == Skip || f.Status == Fail || f.Status == Warn && !f.minor {
-				embedded = false
+				return false
 			}
-		case "Docker":
-			docker = f.Status == OK
 		}
 	}
-	if embedded || docker {
+	return true
+}
+
+// ways says whether there is any way to run CodeForge here.
+func ways(all []Finding) []Finding {
+	docker := false
+	for _, f := range all {
+		docker = docker || f.Check == "Docker" && f.Status == OK
+	}
+	if docker || embeddable(all) {
 		return nil
 	}
 	return []Finding{fail("ways to run", "neither embedded mode nor Docker mode can run here", "do what stands above for one of them")}

@@ -104,6 +104,8 @@ func TestWays(t *testing.T) {
 		{"embedded", []Finding{ok("Deno", ""), skip("Docker", "")}, 0},
 		{"another Deno", []Finding{{Check: "Deno", Status: Warn, minor: true}, skip("Docker", "")}, 0},
 		{"Docker", []Finding{warn("namespaces", "", ""), ok("Docker", "")}, 0},
+		{"no interpreter starts", []Finding{ok("namespaces", ""), fail("interpreter", "", ""), skip("Docker", "")}, 1},
+		{"no interpreter starts, but Docker", []Finding{ok("namespaces", ""), fail("interpreter", "", ""), ok("Docker", "")}, 0},
 		{"neither", []Finding{warn("namespaces", "", ""), skip("Docker", "")}, 1},
 		{"a Mac without Docker", []Finding{skip("kernel", ""), skip("Docker", "")}, 1},
 	} {

@@ -17,24 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// field is a line of /proc/self/status.
-func field(name string) string {
-	text, _ := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(rest)
-		}
-	}
-	return ""
-}
-
 func identity(task) (bool, string) {
 	if os.Getuid() == 0 || os.Getgid() == 0 {
 		return false, "root"
 	}
-	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
-		if strings.Trim(field(set), "0") != "" {
-			return false, set + " " + field(set)
+	// Not from /proc: code has none.
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return false, "capget: " + err.Error()
+	}
+	for _, s := range sets {
+		if s.Effective|s.Permitted|s.Inheritable != 0 {
+			return false, fmt.Sprintf("capabilities %+v", sets)
+		}
+	}
+	for c := uintptr(0); c < 64; c++ {
+		if set, _, errno := unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, c, 0, 0, 0); errno == 0 && set != 0 {
+			return false, fmt.Sprintf("ambient capability %d", c)
 		}
 	}
 	groups, _ := os.Getgroups()
@@ -47,8 +47,54 @@ func identity(task) (bool, string) {
 }
 
 func status(task) (bool, string) {
-	nnp, seccomp := field("NoNewPrivs"), field("Seccomp")
-	return nnp == "1" && seccomp == "2", "NoNewPrivs " + nnp + " Seccomp " + seccomp
+	nnp, _, _ := unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0)
+	mode, _, _ := unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_GET_SECCOMP, 0, 0, 0, 0, 0)
+	return nnp == 1 && mode == 2, fmt.Sprint("NoNewPrivs ", nnp, " Seccomp ", mode)
+}
+
+// foreign opens what tells of the host or the container: paths of mounts, names, hardware, other processes. It also tries
+// the ways that do not go by a fixed name.
+func foreign(task) (bool, string) {
+	paths := []string{
+		"/proc", "/proc/mounts", "/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline", "/proc/modules", "/proc/partitions", "/proc/uptime", "/proc/keys", "/proc/loadavg",
+		"/proc/stat", "/proc/net/tcp", "/proc/net/route", "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id", "/proc/config.gz", "/proc/bus/pci/devices", "/proc/thread-self/status",
+		"/sys", "/sys/class/net", "/sys/fs/cgroup/cgroup.controllers", "/sys/kernel/notes", "/sys/class/dmi/id/product_name", "/sys/devices/virtual/dmi/id/bios_version",
+		"/etc", "/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/os-release", "/etc/machine-id", "/etc/mtab", "/etc/localtime", "/etc/ssl/certs", "/etc/ld.so.cache",
+		"/dev/zero", "/dev/full", "/dev/tty", "/dev/shm", "/dev/mqueue", "/dev/fd", "/run", "/var", "/root", "/home", "/.dockerenv", "/var/lib/sandboxd", "/run/net/owner", "/mnt", "/boot",
+	}
+	own := strconv.Itoa(os.Getpid())
+	for _, pid := range []string{"self", "1", "2", own} {
+		for _, name := range []string{"mountinfo", "mounts", "environ", "cmdline", "cgroup", "maps", "status", "stat", "statm", "comm", "fdinfo/0", "task/" + own + "/mountinfo", "root/etc/passwd", "cwd", "ns", "net/dev", "oom_score_adj"} {
+			paths = append(paths, "/proc/"+pid+"/"+name)
+		}
+	}
+	var open []string
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		names, listed := f.Readdirnames(-1)
+		n, _ := f.Read(make([]byte, 64))
+		_ = f.Close()
+		if n > 0 || listed == nil && len(names) > 0 && !harmless(path, names) {
+			open = append(open, path)
+		}
+	}
+	return len(open) == 0, fmt.Sprintf("%d tried, open %v", len(paths), open)
+}
+
+// harmless says that a directory of an embedded sandbox holds nothing but what was put there: names that are the same on
+// every machine.
+func harmless(path string, names []string) bool {
+	for _, n := range names {
+		switch path + "/" + n {
+		case "/proc/self", "/etc/codeforge", "/etc/resolv.conf", "/dev/null", "/dev/random", "/dev/urandom":
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // sockets walks the file system for sockets and connects to each, and to the abstract ones that are known.
@@ -237,21 +283,6 @@ func forks(task) (bool, string) {
 		}
 	}
 	return false, "20,000 children"
-}
-
-// memory takes all there is.
-func memory(task) (bool, string) {
-	for i := range 64 {
-		b, err := unix.Mmap(-1, 0, 256<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		if err != nil {
-			return true, fmt.Sprintf("%d MiB, then %v", i*256, err)
-		}
-		for j := 0; j < len(b); j += 4096 {
-			b[j] = 1
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return false, "16 GiB"
 }
 
 // stay leaves a child in a session of its own that goes on after the run.

@@ -38,6 +38,9 @@ func main() {
 	case len(os.Args) == 2 && os.Args[1] == "sleep":
 		time.Sleep(10 * time.Minute)
 		return
+	case len(os.Args) == 3 && os.Args[1] == "weigh":
+		weigh(os.Args[2])
+		return
 	case len(os.Args) == 3 && os.Args[1] == "linger":
 		linger(os.Args[2])
 		return
@@ -67,7 +70,7 @@ func run() error {
 		return fmt.Errorf("reading the task: %w", err)
 	}
 	enc := json.NewEncoder(os.Stdout)
-	for _, a := range attempts {
+	for _, a := range append(attempts, bombs()...) {
 		if len(t.Attempts) == 0 && !a.asked || contains(t.Attempts, a.name) {
 			held, seen := a.try(t)
 			if err := enc.Encode(verdict{held, a.name + ": " + seen}); err != nil {

@@ -17,7 +17,8 @@
 // embedded under root, the user itself otherwise; a missing one is made so. In the container serve is process 1, as root with SETUID, SETGID and KILL.
 //
 // It starts itself as "sandboxd enter" (the last step before a program of a slot), "sandboxd stage" (mounts what
-// embedded sandboxes are made of), "sandboxd reap" and "sandboxd wipe" (end processes, remove files, as a slot's user).
+// embedded sandboxes are made of), "sandboxd reap", "sandboxd wipe" and "sandboxd unnamed" (end processes, remove files, add
+// up those that have no name, as a slot's user).
 package main
 
 import (
@@ -66,6 +67,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 		return enter.ServeStage(args, stdin, stdout)
 	case "reap":
 		return reap()
+	case "unnamed":
+		return unnamed(args, stdout)
 	case "wipe":
 		return wipe(args)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/version"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/hold"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
@@ -177,6 +178,9 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		Slots: f.slots, Warm: f.warm, Jail: j, Generations: generations, Keep: keep, Quota: meter, CA: f.ca,
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, Version: version.Version, Log: log,
 	})
+	if f.mode == container && !enter.CanRestrictReads() {
+		log.Warn("the kernel has no Landlock, or it is switched off: code can import /proc, /sys and /etc of this container, which hold no credential")
+	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "deno", denoVersion, "socket", f.socket)
 	served := make(chan error, 1)

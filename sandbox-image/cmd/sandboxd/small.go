@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strconv"
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/catalog/linger"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -83,6 +85,23 @@ func reap() error {
 		return fmt.Errorf("reap: %w", err)
 	}
 	return nil
+}
+
+// unnamed prints what this process's user holds in open files of a file system that no directory names, in bytes.
+func unnamed(args []string, stdout io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("unnamed: want the number of a device")
+	}
+	device, err := strconv.ParseUint(args[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("unnamed: %w", err)
+	}
+	pids, _, err := proc.OfUser(os.Getuid(), func(pid int) bool { return pid == os.Getpid() })
+	if err != nil {
+		return fmt.Errorf("unnamed: %w", err)
+	}
+	_, err = fmt.Fprint(stdout, proc.Unnamed(pids, device))
+	return err
 }
 
 // wipe empties a directory below another one as this process's user, also where that user has closed its own

@@ -59,7 +59,7 @@ func look(t *testing.T, w *rig.World) (s state, rss int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state{len(fds), len(descendants(w.Process.Pid)), st.Threads, len(entries)}, proc.RSS(pid)
+	return state{len(fds), len(descendants(w.Process.Pid)), st.Threads, len(entries)}, proc.Memory(pid)
 }
 
 // TestSoak runs many runs one after the other, a fifth of them hostile. Every answer is the right one's, and nothing

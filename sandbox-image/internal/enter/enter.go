@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"syscall"
 	"unsafe"
 
@@ -155,22 +154,15 @@ func dropCapabilities() error {
 	return nil
 }
 
-// exec places the seccomp filter, closes every other descriptor, and execs.
+// exec closes every other descriptor, restricts what can be read, loads the seccomp filter, and execs.
 func (p Plan) exec() error {
-	keep := slices.Clone(p.Keep)
-	if p.FilterFD != 0 {
-		if err := filterFile(p.FilterFD); err != nil {
-			return err
-		}
-		keep = append(keep, p.FilterFD)
-	}
-	if err := closeOthers(keep); err != nil {
+	if err := closeOthers(p.Keep); err != nil {
 		return err
 	}
 	var filter []byte
 	if p.Filter {
 		var err error
-		if filter, err = seccomp.Filter(); err != nil {
+		if filter, err = seccomp.Filter(seccomp.Options{Processes: p.Forks}); err != nil {
 			return err
 		}
 	}
@@ -178,6 +170,9 @@ func (p Plan) exec() error {
 		if err := await(p.Gate); err != nil {
 			return err
 		}
+	}
+	if err := restrictReads(p.Read); err != nil {
+		return err
 	}
 	if p.Filter {
 		if err := loadFilter(filter); err != nil {
@@ -188,22 +183,6 @@ func (p Plan) exec() error {
 		return fmt.Errorf("starting %s: %w", p.Argv[0], err)
 	}
 	return nil
-}
-
-// filterFile puts the encoded filter into an anonymous file at the descriptor.
-func filterFile(fd int) error {
-	code, err := seccomp.Filter()
-	if err != nil {
-		return err
-	}
-	mem, err := unix.MemfdCreate("seccomp", unix.MFD_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("making a file for the seccomp filter: %w", err)
-	}
-	if _, err := unix.Pwrite(mem, code, 0); err != nil {
-		return fmt.Errorf("writing the seccomp filter: %w", err)
-	}
-	return unix.Dup3(mem, fd, 0)
 }
 
 // closeOthers marks every descriptor but stdio and those kept to be closed by exec.

@@ -23,9 +23,11 @@ type Plan struct {
 	Groups   []int
 	// MountNS, when not 0, is the descriptor of the mount namespace to enter (see Stage).
 	MountNS int
-	// FilterFD, when not 0, is the descriptor on which the program finds the seccomp filter. Filter loads it at once.
-	FilterFD int
-	Filter   bool
+	// Filter loads the seccomp filter. Forks says that the program may start processes under it.
+	Filter, Forks bool
+	// Read, when not empty, lists files and directories: where the kernel has Landlock, nothing outside of them can be
+	// opened for reading or listed. Those that do not exist are left out. It takes NoNewPrivs.
+	Read []string
 	// Resource limits (setrlimit(2)); 0: unchanged. Core files are always off.
 	Processes, FileSize, OpenFiles uint64
 	// Gate, when not 0, is the descriptor at which this waits for a byte before it execs, with all else done but the
@@ -55,9 +57,14 @@ func (p Plan) Args() []string {
 		num("group", g)
 	}
 	num("mount-ns", p.MountNS)
-	num("filter-fd", p.FilterFD)
 	if p.Filter {
 		args = append(args, "--filter")
+	}
+	if p.Forks {
+		args = append(args, "--forks")
+	}
+	for _, path := range p.Read {
+		args = append(args, "--read", path)
 	}
 	num("gate", p.Gate)
 	num("processes", int(p.Processes))
@@ -99,8 +106,9 @@ func Parse(args []string) (Plan, error) {
 	ints("group", &p.Groups)
 	ints("keep", &p.Keep)
 	fs.IntVar(&p.MountNS, "mount-ns", 0, "")
-	fs.IntVar(&p.FilterFD, "filter-fd", 0, "")
 	fs.BoolVar(&p.Filter, "filter", false, "")
+	fs.BoolVar(&p.Forks, "forks", false, "")
+	fs.Func("read", "", func(s string) error { p.Read = append(p.Read, s); return nil })
 	fs.IntVar(&p.Gate, "gate", 0, "")
 	fs.Uint64Var(&p.Processes, "processes", 0, "")
 	fs.Uint64Var(&p.FileSize, "file-size", 0, "")

@@ -142,6 +142,9 @@ func (p *Interpreter) Failure() error { return p.failure }
 // Ended is closed when the interpreter has ended and nothing of it is alive.
 func (p *Interpreter) Ended() <-chan struct{} { return p.inmate.Done() }
 
+// Unnamed is what it holds in open files of a file system that no directory names, in bytes.
+func (p *Interpreter) Unnamed(device uint64) int64 { return p.inmate.Unnamed(device) }
+
 // Kill ends the interpreter.
 func (p *Interpreter) Kill() { p.inmate.Kill() }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -24,7 +23,7 @@ import (
 type Task struct {
 	Code    []byte
 	Timeout time.Duration
-	// Memory is the resident memory in bytes, Output the printed bytes, over which the run is ended.
+	// Memory is what everything of the run may hold in bytes, Output the printed bytes, over which the run is ended.
 	Memory, Output int64
 	// Emit gets the output as it comes. It is called by one goroutine at a time. An error ends the run.
 	Emit func(runapi.Event) error
@@ -130,11 +129,11 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 				"kept. Do less in one run, or give a longer timeout.", r.task.Timeout))
 			return
 		case <-memory.C:
-			rss := proc.RSS(r.p.inmate.Main())
-			if rss > r.peak.Load() {
-				r.peak.Store(rss)
+			held := r.p.inmate.Memory()
+			if held > r.peak.Load() {
+				r.peak.Store(held)
 			}
-			if rss > r.task.Memory && !disarm.Off("memory-limit") {
+			if held > r.task.Memory && !disarm.Off("memory-limit") {
 				r.end(runapi.OOM, outOfMemory(r.task.Memory))
 				return
 			}

@@ -33,6 +33,8 @@ type boxed struct {
 
 	done   chan struct{}
 	status Status
+
+	scale scale
 }
 
 // listen waits for bubblewrap to say who process 1 is.
@@ -118,9 +120,11 @@ func pidfdGone(fd int, limit time.Duration) error {
 	}
 }
 
-func (b *boxed) Main() int             { return b.main }
-func (b *boxed) Done() <-chan struct{} { return b.done }
-func (b *boxed) Status() Status        { return b.status }
+func (b *boxed) Main() int                { return b.main }
+func (b *boxed) Memory() int64            { return b.scale.weigh(b.main) }
+func (b *boxed) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
+func (b *boxed) Done() <-chan struct{}    { return b.done }
+func (b *boxed) Status() Status           { return b.status }
 
 // Remove implements Inmate.
 func (b *boxed) Remove() error {
@@ -200,6 +204,18 @@ func (b *boxed) Check() error {
 	}
 	b.main, b.mounts = pid, mounts
 	return nil
+}
+
+// inside lists the processes of the sandbox, process 1 left out: all others descend from it.
+func (b *boxed) inside() (all []int) {
+	for queue := []int{b.init}; len(queue) > 0; queue = queue[1:] {
+		children, err := proc.Children(queue[0])
+		if err != nil {
+			continue // it has ended, and its children have become process 1's
+		}
+		queue, all = append(queue, children...), append(all, children...)
+	}
+	return all
 }
 
 // checkNamespaces: the network namespace is the slot's, and no other one is ours.

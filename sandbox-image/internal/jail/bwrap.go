@@ -80,11 +80,24 @@ func (p bwrapPlan) argv() []string {
 		bind("--bind", stageSkills, SkillsDir)
 	}
 	bind("--bind", stageTmp, TmpDir)
-	a = append(a,
-		"--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir,
-		"--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/",
-		"--chdir", TmpDir, "--", denoPath)
+	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
+	a = append(a, kernelFiles()...)
+	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
 	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
+}
+
+// kernelFiles are what the sandbox sees of /proc and /dev. Imports of files need no permission in Deno, so whatever can be
+// opened can be read: there is no /proc, but for the one name in it that Deno asks for, and no device that holds
+// memory (a shared mapping of /dev/zero) or leads anywhere.
+func kernelFiles() []string {
+	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
+	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {
+		a = append(a, "--dev-bind-try", name, name)
+	}
+	if disarm.Off("host-files") {
+		return append(a, "--proc", "/proc")
+	}
+	return append(a, "--dir", "/proc/self", "--symlink", denoPath, "/proc/self/exe")
 }
 
 // capabilities is what becomes of them.

@@ -3,6 +3,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -81,28 +82,38 @@ func (c *Container) clear(id slot.ID) error {
 }
 
 // Wipe empties the directory name below dir as the slot's user.
-func Wipe(id slot.ID, dir, name string) error { return asSlot(id, "wipe", dir, name) }
+func Wipe(id slot.ID, dir, name string) error {
+	_, err := asSlot(id, "wipe", dir, name)
+	return err
+}
 
-// asSlot runs "sandboxd wipe" or "sandboxd reap" as the slot's user.
-func asSlot(id slot.ID, command string, args ...string) error {
+// asSlot runs "sandboxd wipe", "reap" or "unnamed" as the slot's user, and gives what it said.
+func asSlot(id slot.ID, command string, args ...string) (string, error) {
 	plan := enter.Plan{
 		NetNS: -1, UID: id.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(id)}, NoNewPrivs: true,
 		Dir: "/", Argv: append([]string{"/proc/self/exe", command}, args...),
 	}
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{nil, nil, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
+	r, w, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("starting %s as slot %d: %w", command, id, err)
+		return "", err
 	}
+	defer r.Close()
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+		Files: []*os.File{nil, w, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	_ = w.Close()
+	if err != nil {
+		return "", fmt.Errorf("starting %s as slot %d: %w", command, id, err)
+	}
+	said, _ := io.ReadAll(io.LimitReader(r, 4<<10))
 	state, err := p.Wait()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !state.Success() {
-		return fmt.Errorf("%s as slot %d: %s", command, id, state)
+		return "", fmt.Errorf("%s as slot %d: %s", command, id, state)
 	}
-	return nil
+	return string(said), nil
 }
 
 // prepare makes the slot's directory: code readable by the slot alone, and a DENO_DIR it can write.
@@ -145,9 +156,19 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	return enter.Plan{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Gate: containerGateFD, Dir: TmpDir,
+		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir), Gate: containerGateFD, Dir: TmpDir,
 		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory)...),
 		Env:  environ(filepath.Join(dir, "deno"), seat.TZ),
+	}
+}
+
+// readable is all of the container that a slot may read: what Deno is made of and needs to look up a host, and the
+// run's own directories. Imports of files need no permission in Deno, and the container's /proc, /sys and /etc tell of the
+// host.
+func (c *Container) readable(dir string) []string {
+	return []string{
+		c.cfg.Deno, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/resolv.conf", "/etc/nsswitch.conf",
+		"/dev/null", "/dev/random", "/dev/urandom", filepath.Dir(c.cfg.CA), dir, TmpDir, SkillsDir, RunsDir,
 	}
 }
 
@@ -168,6 +189,11 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	c.roots[p.Pid] = seat.Slot
 	c.mu.Unlock()
 	t := &tenant{jail: c, slot: seat.Slot, root: p, done: make(chan struct{})}
+	t.scale.uid = seat.Slot.UID()
+	t.scale.list = func() []int {
+		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // an error leaves it at the interpreter
+		return alive
+	}
 	go t.wait()
 	return t, nil
 }
@@ -215,6 +241,8 @@ type tenant struct {
 
 	done   chan struct{}
 	status Status
+
+	scale scale
 }
 
 // wait sees the interpreter end, and ends everything else of its user.
@@ -247,7 +275,7 @@ func (c *Container) sweep(id slot.ID) error {
 		}
 		// As the user itself kill(-1) ends all of them at once: signals sent one by one lose against a fork bomb. What
 		// it ends may also end it first.
-		last = asSlot(id, "reap")
+		_, last = asSlot(id, "reap")
 	}
 	return errors.Join(fmt.Errorf("processes of slot %d do not end", id), last)
 }
@@ -283,9 +311,20 @@ func (c *Container) empty(id slot.ID) (bool, error) {
 }
 
 func (t *tenant) Main() int             { return t.main }
+func (t *tenant) Memory() int64         { return t.scale.weigh(t.main) }
 func (t *tenant) Done() <-chan struct{} { return t.done }
 func (t *tenant) Status() Status        { return t.status }
 func (t *tenant) Remove() error         { return t.jail.clear(t.slot) }
+
+// Unnamed implements Inmate. Only as the slot's user can it be looked at.
+func (t *tenant) Unnamed(device uint64) int64 {
+	said, err := asSlot(t.slot, "unnamed", strconv.FormatUint(device, 10))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(said, 10, 64)
+	return n
+}
 
 // WriteMain implements Inmate.
 func (t *tenant) WriteMain(code []byte) error { return t.jail.write(t.slot, MainFile, code) }

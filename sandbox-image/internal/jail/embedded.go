@@ -15,10 +15,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// Descriptors of "sandboxd enter": the first ones it inherits, then the filter it makes.
+// Descriptors of "sandboxd enter", by the order in which Start hands the files over. It inherits all of them: a
+// descriptor that it opened itself could have any number, or take one that the Go runtime uses.
 const (
 	netnsFD  = 3
 	infoFD   = 4
@@ -41,11 +43,12 @@ type EmbeddedConfig struct {
 
 // Embedded is the jail of bubblewrap sandboxes.
 type Embedded struct {
-	cfg   EmbeddedConfig
-	netns map[slot.ID]uint64 // inodes
-	ours  map[string]uint64  // sandboxd's own namespaces, by kind: no sandbox may be in one
-	libs  []library
-	stage *os.File // the mount namespace with what sandboxes are made of
+	cfg    EmbeddedConfig
+	netns  map[slot.ID]uint64 // inodes
+	ours   map[string]uint64  // sandboxd's own namespaces, by kind: no sandbox may be in one
+	libs   []library
+	stage  *os.File // the mount namespace with what sandboxes are made of
+	filter *os.File // an anonymous file with the seccomp filter
 	// ownUIDs: this process may become the slots' users. An ordinary user's slots share the user's uid.
 	ownUIDs bool
 
@@ -100,12 +103,32 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if err := e.shareDirs(); err != nil {
 		return nil, err
 	}
+	if e.filter, err = filterFile(cfg.Limits.Forks); err != nil {
+		return nil, err
+	}
 	e.stage, err = enter.NewStage(append([]enter.Bind{
 		{Name: stageDeno, Source: cfg.Deno}, {Name: stageCA, Source: filepath.Dir(cfg.CA)},
 		{Name: stageWork, Source: cfg.Work}, {Name: stageRuns, Source: cfg.Runs},
 		{Name: stageSkills, Source: cfg.Skills}, {Name: stageTmp, Source: cfg.Tmp},
 	}, binds...))
 	return e, err
+}
+
+// filterFile is an anonymous file with the encoded seccomp filter.
+func filterFile(forks bool) (*os.File, error) {
+	code, err := seccomp.Filter(seccomp.Options{Processes: forks})
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("seccomp", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a file for the seccomp filter: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "seccomp")
+	if _, err := f.WriteAt(code, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing the seccomp filter: %w", err), f.Close())
+	}
+	return f, nil
 }
 
 func (e *Embedded) resolv() string { return filepath.Join(e.cfg.Work, resolvName) }
@@ -167,7 +190,9 @@ func (e *Embedded) shareDirs() error {
 }
 
 // Close removes the private files.
-func (e *Embedded) Close() error { return errors.Join(e.stage.Close(), os.RemoveAll(e.cfg.Work)) }
+func (e *Embedded) Close() error {
+	return errors.Join(e.stage.Close(), e.filter.Close(), os.RemoveAll(e.cfg.Work))
+}
 
 // codeDir makes a fresh directory for one interpreter, with warm.ts in it.
 func (e *Embedded) codeDir(id slot.ID) (string, error) {
@@ -186,10 +211,9 @@ func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
 	p := enter.Plan{
 		NetNS:     netnsFD,
 		MountNS:   mountFD,
-		FilterFD:  filterFD,
 		FileSize:  e.cfg.Limits.FileSize,
 		OpenFiles: e.cfg.Limits.OpenFiles,
-		Keep:      []int{infoFD, gateFD},
+		Keep:      []int{infoFD, gateFD, filterFD},
 		Dir:       "/",
 		Argv: bwrapPlan{
 			bwrap: e.cfg.Bwrap, uid: seat.Slot.UID(), gid: slot.GroupID, net: seat.Net, tz: seat.TZ,
@@ -218,9 +242,15 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 		return nil, err
 	}
 	defer w.Close()
+	// Each sandbox reads the filter to its end: by an open file of its own, with a position of its own.
+	filter, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", e.filter.Fd()))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close(), os.RemoveAll(dir))
+	}
+	defer filter.Close()
 	plan := e.plan(seat, dir)
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage, stdio.Gate},
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage, stdio.Gate, filter},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {
@@ -228,6 +258,10 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
 	}
 	b := &boxed{jail: e, slot: seat.Slot, dir: dir, outer: p, told: make(chan struct{}), done: make(chan struct{})}
+	b.scale.list, b.scale.uid = b.inside, os.Geteuid()
+	if plan.UID != 0 {
+		b.scale.uid = plan.UID
+	}
 	go b.listen(r)
 	go b.wait()
 	return b, nil

@@ -28,10 +28,12 @@ const (
 
 // Limits of one interpreter.
 type Limits struct {
-	// Memory is the resident memory in bytes over which a run is ended.
+	// Memory is the memory in bytes over which a run is ended.
 	Memory int64
 	// Processes counts threads too.
 	Processes uint64
+	// Forks: the interpreter may start processes. The zero value leaves it its threads.
+	Forks bool
 	// FileSize is the largest file that can be written, in bytes.
 	FileSize uint64
 	// OpenFiles is how many descriptors the interpreter can have.
@@ -66,6 +68,10 @@ type Inmate interface {
 	WriteMain(code []byte) error
 	// Main is the pid of the interpreter, 0 before Check.
 	Main() int
+	// Memory is what everything in the slot holds, in bytes; after Check.
+	Memory() int64
+	// Unnamed is what the slot's processes hold in open files of a file system that no directory names, in bytes.
+	Unnamed(device uint64) int64
 	// Kill ends everything in the slot; Done is closed some time later.
 	Kill()
 	// Done is closed when the interpreter has ended and nothing of the slot is alive.

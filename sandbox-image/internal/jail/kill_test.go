@@ -83,6 +83,22 @@ func prisoner() {
 		}
 		time.Sleep(100 * time.Millisecond)
 		fmt.Print("\x00")
+	case "heavy":
+		for range children {
+			start("TZ=weight")
+		}
+		start("TZ=headless-weight")
+		take(weight)
+		time.Sleep(500 * time.Millisecond)
+		fmt.Print("\x00")
+	case "tables":
+		tables()
+		fmt.Print("\x00")
+	case "weight":
+		take(weight)
+	case "headless-weight":
+		take(weight)
+		headless()
 	case "middle":
 		start(os.Getenv("LEAF"))
 		os.Exit(0)
@@ -91,21 +107,26 @@ func prisoner() {
 			start("TZ=splitter")
 		}
 		os.Exit(0)
-	case "headless-leaf": // its main thread ends, which makes it look dead; another one goes on
-		go func() {
-			runtime.LockOSThread()
-			for {
-				time.Sleep(time.Millisecond)
-			}
-		}()
-		time.Sleep(20 * time.Millisecond)
-		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	case "headless-leaf":
+		headless()
 	case "stopped-leaf":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	}
 	for {
 		time.Sleep(time.Hour)
 	}
+}
+
+// headless ends the main thread, which makes the process look dead; another one goes on.
+func headless() {
+	go func() {
+		runtime.LockOSThread()
+		for {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	time.Sleep(20 * time.Millisecond)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
 func start(env ...string) {
@@ -150,7 +171,7 @@ func prison(t *testing.T, kind string) Jail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := Limits{Memory: 1 << 30, Processes: 200, FileSize: 1 << 20, OpenFiles: 100}
+	limits := Limits{Memory: 1 << 30, Processes: 200, Forks: true, FileSize: 1 << 20, OpenFiles: 100}
 	if kind == "container" {
 		groups, err := syscall.Getgroups()
 		if err != nil {
@@ -206,35 +227,41 @@ func refused(p Inmate) bool {
 	return false
 }
 
+// lockUp starts a prisoner and waits until it says that it is ready. out is the other end of what it prints to.
+func lockUp(t *testing.T, j Jail, what string) (p Inmate, out *os.File) {
+	t.Helper()
+	var ends [8]*os.File
+	for i := 0; i < 8; i += 2 {
+		var err error
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _, _ = ends[1].Close(), ends[7].Close() })
+	p, err := j.Start(Seat{Slot: testSlot, TZ: what}, Stdio{In: ends[0], Out: ends[3], Err: ends[5], Gate: ends[6]})
+	for _, f := range []*os.File{ends[0], ends[3], ends[5], ends[6]} {
+		_ = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ends[7].Write([]byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(ends[2], make([]byte, 1)); err != nil {
+		said, _ := io.ReadAll(ends[4])
+		t.Fatalf("%v: %s", err, said)
+	}
+	return p, ends[2]
+}
+
 func TestNothingIsLeft(t *testing.T) {
 	for _, kind := range []string{"embedded", "container"} {
 		for _, what := range []string{"daemons", "stopped", "headless", "exits", "bomb"} {
 			t.Run(kind+" "+what, func(t *testing.T) {
 				j := prison(t, kind)
-				var ends [8]*os.File
-				for i := 0; i < 8; i += 2 {
-					var err error
-					if ends[i], ends[i+1], err = os.Pipe(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				defer ends[1].Close()
-				defer ends[7].Close()
 				before := children1(t)
-				p, err := j.Start(Seat{Slot: testSlot, TZ: what}, Stdio{In: ends[0], Out: ends[3], Err: ends[5], Gate: ends[6]})
-				for _, f := range []*os.File{ends[0], ends[3], ends[5], ends[6]} {
-					_ = f.Close()
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := ends[7].Write([]byte{0}); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(ends[2], make([]byte, 1)); err != nil {
-					said, _ := io.ReadAll(ends[4])
-					t.Fatalf("%v: %s", err, said)
-				}
+				p, out := lockUp(t, j, what)
 				alive, _, err := proc.OfUser(testSlot.UID(), nobody)
 				if err != nil || len(alive) < children && what != "bomb" && what != "exits" {
 					t.Fatalf("only %v are alive %v", alive, err)
@@ -259,7 +286,7 @@ func TestNothingIsLeft(t *testing.T) {
 						t.Fatalf("alive: %v %v", alive, err)
 					}
 				}
-				if _, err := io.ReadAll(ends[2]); err != nil { // nobody holds the pipe
+				if _, err := io.ReadAll(out); err != nil { // nobody holds the pipe
 					t.Error(err)
 				}
 				if err := p.Remove(); err != nil {

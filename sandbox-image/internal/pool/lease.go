@@ -185,7 +185,7 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 	exit, err := w.Run(ctx, interp.Task{
 		Code: []byte(r.Code), Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
-		Watch: added.Check,
+		Watch: func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
 	})
 	exit.Warm = isWarm
 	ended := w.End()

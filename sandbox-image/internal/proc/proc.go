@@ -146,23 +146,6 @@ func Children(pid int) ([]int, error) {
 	return all, nil
 }
 
-// RSS is the resident memory of a process in bytes; 0 when there is none.
-func RSS(pid int) int64 {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(data)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return pages * int64(os.Getpagesize())
-}
-
 // CPU is the processor time that a process has had, of all its threads; 0 when there is none (clock_getcpuclockid(3)).
 func CPU(pid int) time.Duration {
 	const wholeProcess = 2 // CPUCLOCK_SCHED

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -110,16 +111,20 @@ func fileTime() time.Time {
 }
 
 // Check looks whether the run is over a bound: a reason, and a sentence about it. Its last call, before End, is to come
-// when nothing of the run is alive: a fast run fills a directory between two looks.
-func (r *Run) Check() (runapi.Reason, string) {
-	if r.shared() {
-		return "", ""
-	}
+// when nothing of the run is alive: a fast run fills a directory between two looks. unnamed tells what the run's processes
+// hold in open files of a device that no directory names; it is asked only when the file system has grown.
+func (r *Run) Check(unnamed func(device uint64) int64) (runapi.Reason, string) {
+	shared := r.shared()
 	for i, root := range r.meter.roots {
-		if r.quiet(i) {
+		d := &r.meter.cfg.Dirs[i]
+		if r.grown(i) && unnamed(d.device()) > d.Bytes && !disarm.Off("unnamed") {
+			r.over = d
+			return runapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, which is "+
+				"too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
+		}
+		if shared || r.quiet(i) {
 			continue
 		}
-		d := &r.meter.cfg.Dirs[i]
 		bytes, files := r.measure(root, d.Files)
 		switch {
 		case bytes > d.Bytes:
@@ -184,6 +189,22 @@ func (d *Dir) look() fill {
 		total: space{int64(st.Blocks) * st.Bsize, int64(st.Files)},
 		own:   st.Type == unix.TMPFS_MAGIC,
 	}
+}
+
+// grown reports whether the directory's file system holds more than a run may add, more than when the run began. Others may
+// have written that.
+func (r *Run) grown(i int) bool {
+	d := &r.meter.cfg.Dirs[i]
+	return d.look().used.bytes-r.before[i].bytes > d.Bytes
+}
+
+// device is the number of the directory's file system, 0 when it cannot be told.
+func (d *Dir) device() uint64 {
+	var st unix.Stat_t
+	if err := unix.Stat(d.Path, &st); err != nil {
+		return 0
+	}
+	return st.Dev
 }
 
 // quiet reports that a directory cannot have grown beyond a bound, without looking at its files.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -126,11 +127,11 @@ func TestOver(t *testing.T) {
 		r := m.Begin(1)
 		write(t, 1, 4<<20, dir, "a")
 		write(t, 2, 1<<20, dir, "beside")
-		if reason, detail := r.Check(); reason != "" {
+		if reason, detail := r.Check(none); reason != "" {
 			t.Errorf("within its bound: %s %s", reason, detail)
 		}
 		write(t, 1, 4<<20+1, dir, "deep", "er", "b")
-		if reason, detail := r.Check(); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
+		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
 			t.Errorf("%s %q", reason, detail)
 		}
 		must(t, r.End())
@@ -147,7 +148,7 @@ func TestTooManyFiles(t *testing.T) {
 			must(t, os.WriteFile(name, nil, 0o600))
 			must(t, os.Chown(name, slot.ID(3).UID(), slot.GroupID))
 		}
-		if reason, detail := r.Check(); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
+		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
 			t.Errorf("%s %q", reason, detail)
 		}
 		must(t, r.End())
@@ -164,11 +165,11 @@ func TestGrown(t *testing.T) {
 		r := m.Begin(1)
 		write(t, 1, 0, dir, "touched")
 		must(t, os.Link(filepath.Join(dir, "older"), filepath.Join(dir, "link")))
-		if reason, _ := r.Check(); reason != "" {
+		if reason, _ := r.Check(none); reason != "" {
 			t.Error("a link was counted")
 		}
 		write(t, 1, 14<<20, dir, "older")
-		if reason, _ := r.Check(); reason != runapi.OutputLimit {
+		if reason, _ := r.Check(none); reason != runapi.OutputLimit {
 			t.Error("growth was not counted")
 		}
 		must(t, r.End())
@@ -182,7 +183,7 @@ func TestFollows(t *testing.T) {
 		for i := range 5 {
 			r := m.Begin(1)
 			write(t, 1, 5<<20, dir, fmt.Sprint(i%2))
-			if reason, detail := r.Check(); reason != "" {
+			if reason, detail := r.Check(none); reason != "" {
 				t.Fatalf("run %d: %s %s", i, reason, detail)
 			}
 			must(t, r.End())
@@ -196,12 +197,12 @@ func TestOneUser(t *testing.T) {
 	m := meter(t, dir, func(c *Config) { c.OwnUsers = false })
 	a, b := m.Begin(0), m.Begin(1)
 	write(t, 0, 9<<20, dir, "whose")
-	if reason, _ := a.Check(); reason != "" {
+	if reason, _ := a.Check(none); reason != "" {
 		t.Error("ended for what may be another's")
 	}
 	must(t, b.End())
 	same(t, dir, "whose") // somebody may be at work
-	if reason, _ := a.Check(); reason != runapi.OutputLimit {
+	if reason, _ := a.Check(none); reason != runapi.OutputLimit {
 		t.Error("alone, and not ended")
 	}
 	must(t, a.End())
@@ -216,7 +217,7 @@ func TestMakeRoom(t *testing.T) {
 	leave := func(id slot.ID, name ...string) {
 		r := m.Begin(id)
 		write(t, id, 3<<20, append([]string{dir}, name...)...)
-		if reason, _ := r.Check(); reason != "" {
+		if reason, _ := r.Check(none); reason != "" {
 			t.Fatal("within its bound")
 		}
 		must(t, r.End())
@@ -319,4 +320,42 @@ func TestNoRoomElsewhere(t *testing.T) {
 	write(t, 0, 1<<20, dir, "kept")
 	must(t, m.Begin(1).End())
 	same(t, dir, "kept")
+}
+
+// none: no file without a name.
+func none(uint64) int64 { return 0 }
+
+// What a run holds in files that it has removed is bounded too, also where others write: but only what is its own counts.
+func TestUnnamed(t *testing.T) {
+	dir := tmpfs(t, 100)
+	m, err := New(Config{Dirs: []Dir{{Path: dir, Name: "/skills", Bytes: 4 << 20, Files: 100}}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ours := func(device uint64) int64 { return proc.Unnamed([]int{os.Getpid()}, device) }
+	run, other := m.Begin(1), m.Begin(2)
+	f, err := os.Create(filepath.Join(dir, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(make([]byte, 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if reason, why := run.Check(ours); reason != "" {
+		t.Errorf("within its bound: %s %s", reason, why)
+	}
+	if _, err := f.Write(make([]byte, 6<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if reason, why := other.Check(none); reason != "" {
+		t.Errorf("the other one has none: %s %s", reason, why)
+	}
+	if reason, why := run.Check(ours); reason != runapi.OutputLimit || !strings.Contains(why, "/skills that it had removed") {
+		t.Errorf("got %q %q", reason, why)
+	}
 }

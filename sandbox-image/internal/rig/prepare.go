@@ -70,6 +70,12 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	cmd := exec.Command(self, append([]string{Binary(t)}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
 		dirEnv + "=" + w.Dir, denoEnv + "=" + deno}
+	if o.NoSys {
+		cmd.Env = append(cmd.Env, noSysEnv+"=1")
+	}
+	if o.Closed {
+		cmd.Env = append(cmd.Env, closedEnv+"=1")
+	}
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNS}
 	switch o.Mode {
 	case User:

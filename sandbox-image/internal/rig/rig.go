@@ -40,6 +40,9 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
+	// NoSys hides /sys from sandboxd, and with it what cgroups say of processors: the Go runtime then keeps no file of its
+	// own open. Closed closes the standard streams before sandboxd starts.
+	NoSys, Closed bool
 	// Args are appended to the command line of serve.
 	Args []string
 }

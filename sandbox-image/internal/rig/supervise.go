@@ -25,6 +25,8 @@ const (
 	slotsEnv     = "SANDBOX_RIG_SLOTS"
 	dirEnv       = "SANDBOX_RIG_DIR"
 	denoEnv      = "SANDBOX_RIG_DENO"
+	noSysEnv     = "SANDBOX_RIG_NO_SYS"
+	closedEnv    = "SANDBOX_RIG_CLOSED"
 )
 
 // Main is the TestMain of packages that use Start.
@@ -47,6 +49,11 @@ func supervise(mode Mode) error {
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if os.Getenv(noSysEnv) != "" {
+		if err := unix.Mount("nothing", "/sys", "tmpfs", unix.MS_RDONLY, "size=4k"); err != nil {
+			return fmt.Errorf("hiding /sys: %w", err)
+		}
 	}
 	if mode == Container {
 		if err := containerRoot(os.Getenv(dirEnv), os.Getenv(denoEnv), os.Args[1]); err != nil {
@@ -75,6 +82,11 @@ func supervise(mode Mode) error {
 			return err
 		}
 		_ = unix.Close(100 + i)
+	}
+	if os.Getenv(closedEnv) != "" {
+		for fd := range 3 {
+			_ = unix.Close(fd)
+		}
 	}
 	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
 }

@@ -2,7 +2,8 @@
 //
 // The filter is a denylist on top of a process that has no capability, no_new_privs and its own namespaces: it takes
 // away what has been a way out of such a process (io_uring, userfaultfd, keyctl, bpf, nested namespaces, vsock and
-// packet sockets, TIOCSTI), and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring
+// packet sockets, TIOCSTI), what holds memory that no process is charged with, other processes than the one that
+// it is loaded for, and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring
 // fail with ENOSYS, so that libraries fall back to what they did before these existed.
 package seccomp
 
@@ -66,6 +67,8 @@ var refused = []struct {
 		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
 		// what outlives a process: in a container, slots share it
 		"shmget", "shmat", "msgget", "msgsnd", "msgrcv", "semget", "semop", "semtimedop", "mq_open",
+		// memory that no process's size shows, or that a descriptor on its way keeps
+		"memfd_create", "io_setup", "landlock_create_ruleset",
 		// kernel attack surface without a use here
 		"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "fanotify_init",
 		"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "quotactl", "quotactl_fd", "syslog", "acct",
@@ -78,8 +81,17 @@ var refused = []struct {
 	}},
 }
 
+// Options are what differs between programs under the filter.
+type Options struct {
+	// Processes: the program may start others, under the same filter. The zero value leaves it its threads.
+	Processes bool
+}
+
+// startProcess are the calls by which a process starts another one, beside clone.
+var startProcess = []string{"fork", "vfork"}
+
 // Program is the filter for a machine.
-func Program(m Machine) ([]bpf.Instruction, error) {
+func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.Arch, SkipTrue: 1},
@@ -102,14 +114,23 @@ func Program(m Machine) ([]bpf.Instruction, error) {
 				bpf.RetConstant{Val: refuse(r.errno)})
 		}
 	}
-	for _, need := range []string{"socket", "socketpair", "clone", "ioctl", "ptrace", "io_uring_setup", "bpf"} {
+	if !o.Processes {
+		for _, name := range startProcess {
+			if nr, ok := m.Calls[name]; ok {
+				p = append(p, guarded(nr, []bpf.Instruction{bpf.RetConstant{Val: refuse(uint32(unix.EPERM))}})...)
+			}
+		}
+	}
+	for _, need := range []string{"socket", "socketpair", "setsockopt", "clone", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
 		if _, ok := m.Calls[need]; !ok {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}
 	}
 	p = append(p, guarded(m.Calls["socket"], usualSockets())...)
 	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
-	p = append(p, guarded(m.Calls["clone"], noNamespaces())...)
+	p = append(p, guarded(m.Calls["setsockopt"], usualBuffers())...)
+	p = append(p, guarded(m.Calls["clone"], noNamespaces(o))...)
+	p = append(p, guarded(m.Calls["mmap"], ownMemory())...)
 	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
 	return append(p, bpf.RetConstant{Val: allow}), nil
 }
@@ -159,12 +180,50 @@ func streamPairs() []bpf.Instruction {
 	}
 }
 
-func noNamespaces() []bpf.Instruction {
+// usualBuffers keeps the buffers of sockets as large as they are without a word of the program: what is in them is on no
+// process's account.
+func usualBuffers() []bpf.Instruction {
 	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOL_SOCKET, SkipFalse: 5},
+		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_SNDBUF, SkipTrue: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_RCVBUF, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_SNDBUFFORCE, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_RCVBUFFORCE, SkipTrue: 1},
+		bpf.RetConstant{Val: allow},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+	}
+}
+
+// noNamespaces refuses to make a namespace and, unless processes may be started, whatever is no thread.
+func noNamespaces(o Options) []bpf.Instruction {
+	rest := []bpf.Instruction{bpf.RetConstant{Val: allow}}
+	if !o.Processes {
+		rest = []bpf.Instruction{
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 1},
+			bpf.RetConstant{Val: allow},
+			bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+		}
+	}
+	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipFalse: 1},
 		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+	}, rest...)
+}
+
+// ownMemory refuses mappings whose memory is not the process's own: huge pages, which its size leaves out, and shared
+// anonymous memory, which stays when the process says that it needs the pages no longer. MAP_SHARED is a bit of
+// MAP_SHARED_VALIDATE too.
+func ownMemory() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(3), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_HUGETLB, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_ANONYMOUS, SkipFalse: 1},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_SHARED, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
 	}
 }
 
@@ -195,8 +254,8 @@ func Encode(p []bpf.Instruction) ([]byte, error) {
 }
 
 // Filter is the encoded filter of this machine.
-func Filter() ([]byte, error) {
-	p, err := Program(thisMachine())
+func Filter(o Options) ([]byte, error) {
+	p, err := Program(thisMachine(), o)
 	if err != nil {
 		return nil, err
 	}

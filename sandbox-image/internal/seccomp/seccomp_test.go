@@ -12,7 +12,12 @@ import (
 // kernel's the CPU's: so each word is given to it that way.
 func verdict(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	p, err := Program(thisMachine())
+	return judge(t, Options{}, arch, nr, args...)
+}
+
+func judge(t *testing.T, o Options, arch, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	p, err := Program(thisMachine(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +51,16 @@ func TestFilter(t *testing.T) {
 		{"read", unix.SYS_READ, nil, allow},
 		{"execve", unix.SYS_EXECVE, nil, allow},
 		{"mmap", unix.SYS_MMAP, nil, allow},
+		{"mmap private", unix.SYS_MMAP, mapping(unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE), allow},
+		{"mmap a file", unix.SYS_MMAP, mapping(unix.MAP_SHARED), allow},
+		{"mmap shared", unix.SYS_MMAP, mapping(unix.MAP_SHARED | unix.MAP_ANONYMOUS), eperm},
+		{"mmap shared, validated", unix.SYS_MMAP, mapping(unix.MAP_SHARED_VALIDATE | unix.MAP_ANONYMOUS), eperm},
+		{"mmap shared, with high bits", unix.SYS_MMAP, mapping(1<<32 | unix.MAP_SHARED | unix.MAP_ANONYMOUS), eperm},
+		{"mmap huge pages", unix.SYS_MMAP, mapping(unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB), eperm},
+		{"mmap huge pages of 1 GiB", unix.SYS_MMAP, mapping(unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB | 30<<26), eperm},
+		{"memfd_create", unix.SYS_MEMFD_CREATE, nil, eperm},
+		{"memfd_secret", unix.SYS_MEMFD_SECRET, nil, eperm},
+		{"io_setup", unix.SYS_IO_SETUP, nil, eperm},
 		{"seccomp", unix.SYS_SECCOMP, nil, allow},
 		{"clone3", unix.SYS_CLONE3, nil, enosys},
 		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, enosys},
@@ -66,7 +81,9 @@ func TestFilter(t *testing.T) {
 		{"process_vm_writev", unix.SYS_PROCESS_VM_WRITEV, nil, eperm},
 		{"kexec_load", unix.SYS_KEXEC_LOAD, nil, eperm},
 		{"clone thread", unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND}, allow},
-		{"clone fork", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, allow},
+		{"clone fork", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, eperm},
+		{"clone spawn", unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_VFORK | uint64(unix.SIGCHLD)}, eperm},
+		{"clone thread in a namespace", unix.SYS_CLONE, []uint64{unix.CLONE_THREAD | unix.CLONE_NEWUSER}, eperm},
 		{"clone newuser", unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, eperm},
 		{"clone newns", unix.SYS_CLONE, []uint64{unix.CLONE_NEWNS}, eperm},
 		{"clone newnet", unix.SYS_CLONE, []uint64{unix.CLONE_NEWNET | unix.CLONE_VM}, eperm},
@@ -88,6 +105,11 @@ func TestFilter(t *testing.T) {
 		{"stream pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC, 0}, allow},
 		{"datagram pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM, 0}, eaf},
 		{"vsock pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM, 0}, eaf},
+		{"an option of a socket", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_REUSEADDR}, allow},
+		{"an option of TCP", unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_TCP, unix.SO_SNDBUF}, allow},
+		{"a larger buffer to send", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_SNDBUF}, eperm},
+		{"a larger buffer to receive", unix.SYS_SETSOCKOPT, []uint64{3, 1<<32 | unix.SOL_SOCKET, unix.SO_RCVBUF}, eperm},
+		{"a forced buffer", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE}, eperm},
 		{"ioctl", unix.SYS_IOCTL, []uint64{1, unix.TIOCGWINSZ}, allow},
 		{"TIOCSTI", unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI}, eperm},
 		{"TIOCSTI with high bits", unix.SYS_IOCTL, []uint64{0, 1<<32 | unix.TIOCSTI}, eperm},
@@ -107,6 +129,29 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// mapping is the arguments of mmap(2) with these flags.
+func mapping(flags uint64) []uint64 {
+	return []uint64{0, 4096, unix.PROT_READ | unix.PROT_WRITE, flags}
+}
+
+// A program that may start processes makes no namespace all the same.
+func TestProcesses(t *testing.T) {
+	m, eperm := thisMachine(), refuse(uint32(unix.EPERM))
+	for _, name := range startProcess {
+		nr, ok := m.Calls[name]
+		if ok && (verdict(t, m.Arch, nr) != eperm || judge(t, Options{Processes: true}, m.Arch, nr) != allow) {
+			t.Errorf("%s: %#x and %#x", name, verdict(t, m.Arch, nr), judge(t, Options{Processes: true}, m.Arch, nr))
+		}
+	}
+	for flags, want := range map[uint64]uint32{
+		uint64(unix.SIGCHLD): allow, unix.CLONE_VM | unix.CLONE_THREAD: allow, unix.CLONE_NEWPID | uint64(unix.SIGCHLD): eperm,
+	} {
+		if got := judge(t, Options{Processes: true}, m.Arch, unix.SYS_CLONE, flags); got != want {
+			t.Errorf("clone %#x: %#x, want %#x", flags, got, want)
+		}
+	}
+}
+
 // Every refused call is refused, whatever its arguments.
 func TestRefused(t *testing.T) {
 	m := thisMachine()
@@ -121,7 +166,7 @@ func TestRefused(t *testing.T) {
 			}
 		}
 	}
-	code, err := Filter()
+	code, err := Filter(Options{})
 	if err != nil || len(code)%8 != 0 || len(code)/8 > 4096 {
 		t.Errorf("%d bytes, %v", len(code), err)
 	}

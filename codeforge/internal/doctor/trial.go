@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+)
+
+// trialTime bounds the trial: longer than a start may take, so that what stood in its way is told.
+const trialTime = 50 * time.Second
+
+// trialCode prints trialOutput.
+const (
+	trialCode   = "console.log([6, 7].reduce((a: number, b: number) => a * b));"
+	trialOutput = "42\n"
+)
+
+// trial starts all of the embedded mode on a state directory and a folder of APIs that are gone afterwards, and runs code
+// in it: that every part is there says nothing of whether an interpreter starts.
+func trial(ctx context.Context, c Config) []Finding {
+	const check = "interpreter"
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	if err := try(ctx, c); err != nil {
+		return []Finding{fail(check, "embedded mode does not run code here: "+err.Error(), "please report it, with this line; Docker mode may work")}
+	}
+	return []Finding{ok(check, "code ran in the sandbox of embedded mode")}
+}
+
+func try(ctx context.Context, c Config) (err error) {
+	dir, err := os.MkdirTemp("", "codeforge-doctor-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	state, err := statedir.Create(filepath.Join(dir, "state"))
+	if err != nil {
+		return err
+	}
+	apis := filepath.Join(dir, "apis")
+	if err := os.Mkdir(apis, fs.FileMode(0o700)); err != nil {
+		return err
+	}
+	s := c.Settings
+	if c.SettingsErr != nil {
+		if s, err = settings.Parse(func(string) string { return "" }); err != nil {
+			return err
+		}
+	}
+	s.MCPAuthToken, s.UpstreamCAFile, s.Warm = secret.Value{}, "", 1
+	quiet, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer quiet.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ran := errors.New("it ended before it was ready")
+	err = embedded.Run(ctx, embedded.Config{
+		State: state, APIs: apis, Bin: c.Bin, Deno: c.Deno, Settings: s, Slots: 1, Environ: plain(c.Environ), Quiet: true, Stderr: quiet,
+	}, func(embedded.Ready) error {
+		ran = runTrial(ctx, state)
+		stop()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return ran
+}
+
+// runTrial runs the code as a model would.
+func runTrial(ctx context.Context, state statedir.Dir) error {
+	s, err := server.Connect(ctx, server.Config{State: state}, server.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r, err := s.Execute(ctx, trialCode, nil, 0)
+	switch {
+	case err != nil:
+		return err
+	case r.Failed || r.Output != trialOutput:
+		return fmt.Errorf("the code said %.200q and should have said %q %s", r.Output, trialOutput, strings.Join(r.Notes, " "))
+	}
+	return nil
+}
+
+// plain is an environment without settings: what the trial does depends on none of their secrets.
+func plain(environ []string) (kept []string) {
+	for _, kv := range environ {
+		switch name, _, _ := strings.Cut(kv, "="); {
+		case name == "PATH", name == "LANG", name == "LC_ALL", name == "TZ", disarm.Variable(name):
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}

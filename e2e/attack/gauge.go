@@ -1,0 +1,81 @@
+package attack
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// gauge measures from outside what runs hold, by other means than the limit does: the kernel's own shares of every
+// interpreter and of all that descends from one, and what memory of the machine belongs to files without a disk, which no
+// process need hold.
+type gauge struct {
+	before int64 // Shmem at the start
+	peak   int64
+	seen   bool // an interpreter was seen: without one nothing was measured
+	stop   chan struct{}
+	done   chan struct{}
+}
+
+const gaugeEvery = 25 * time.Millisecond
+
+func startGauge() *gauge {
+	g := &gauge{before: shmem(), stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		for {
+			g.look()
+			select {
+			case <-g.stop:
+				return
+			case <-time.After(gaugeEvery):
+			}
+		}
+	}()
+	return g
+}
+
+// end stops measuring and gives the peak in bytes; false when there was nothing to measure.
+func (g *gauge) end() (int64, bool) {
+	close(g.stop)
+	<-g.done
+	return g.peak, g.seen
+}
+
+func (g *gauge) look() {
+	total := max(0, shmem()-g.before)
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		exe, err := os.Readlink(d + "/exe")
+		if err != nil || filepath.Base(exe) != "deno" {
+			continue
+		}
+		g.seen = true
+		rollup, _ := os.ReadFile(d + "/smaps_rollup")
+		status, _ := os.ReadFile(d + "/status")
+		total += kilobytes(rollup, "Pss_Anon:", "SwapPss:", "Private_Hugetlb:") + kilobytes(status, "VmPTE:")
+	}
+	g.peak = max(g.peak, total)
+}
+
+// shmem is what files in memory take on this machine, those that nobody has mapped or can name included.
+func shmem() int64 {
+	text, _ := os.ReadFile("/proc/meminfo")
+	return kilobytes(text, "Shmem:")
+}
+
+// kilobytes adds up lines like "VmPTE:  12 kB", in bytes.
+func kilobytes(text []byte, names ...string) (total int64) {
+	for line := range bytes.Lines(text) {
+		for _, name := range names {
+			if rest, ok := strings.CutPrefix(string(line), name); ok {
+				n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+				total += n << 10
+			}
+		}
+	}
+	return total
+}

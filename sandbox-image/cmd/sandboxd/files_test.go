@@ -1,0 +1,40 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+)
+
+// told is what the files of TestImportedFiles hold on any machine.
+var told = regexp.MustCompile(`relatime|\brw,|\bro,|root:x?:0|Linux version|HOME=|PPid`)
+
+// An import asks Deno for no permission: the file must not be there, or the kernel must refuse it.
+func TestImportedFiles(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+		for _, path := range []string{"/proc/1/mountinfo", "/proc/self/mountinfo", "/proc/self/status", "/proc/version", "/etc/passwd", "/dev/zero"} {
+			for _, how := range []string{
+				"import t from '" + path + "' with { type: 'text' };\nconsole.log(t);\n",
+				"import '" + path + "';\n", "export * from '" + path + "';\n",
+			} {
+				r := w.Run(t, how, 20*time.Second)
+				said := r.Stdout + r.Stderr
+				if found := told.FindString(said); found != "" || r.Exit.Code == 0 {
+					t.Errorf("%s: %q in %.300q", how, found, said)
+				}
+				if !strings.Contains(said, "not found") && !strings.Contains(said, "denied") && !strings.Contains(said, "read access") {
+					t.Errorf("%s: %.300q", how, said)
+				}
+			}
+		}
+		// What code has always seen is there.
+		r := w.Run(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", 20*time.Second)
+		if m != rig.Container && r.Stdout != "true\n" {
+			t.Errorf("its own code: %+v", r)
+		}
+	})
+}

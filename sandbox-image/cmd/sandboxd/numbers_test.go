@@ -1,0 +1,29 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+)
+
+// No number of a descriptor holds by luck: interpreters start whatever else sandboxd, or the Go runtime in the programs it
+// starts, happens to have open.
+func TestDescriptors(t *testing.T) {
+	for name, o := range map[string]rig.Options{
+		"no cgroup file can be read":         {NoSys: true},
+		"standard streams closed":            {Closed: true},
+		"both":                               {NoSys: true, Closed: true},
+		"many slots, so that numbers run up": {NoSys: true, Slots: 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rig.Modes(t, func(t *testing.T, m rig.Mode) {
+				o.Mode, o.Warm = m, 1
+				w := rig.Start(t, o)
+				if r := w.Run(t, "console.log(6 * 7);\n", 20*time.Second); r.Stdout != "42\n" {
+					t.Errorf("%+v\n%s", r, w.Log())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package jail
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+)
+
+// weight is what each of the heavy processes takes, in bytes.
+const weight = 48 << 20
+
+// take fills memory.
+func take(n int) []byte {
+	b := make([]byte, n)
+	for i := 0; i < n; i += 4096 {
+		b[i] = 1
+	}
+	kept = b
+	return b
+}
+
+// kept keeps the collector from what take took.
+var kept []byte
+
+// tables reads one byte in two MiB of memory that is not there: nothing is held but the tables that say so.
+func tables() {
+	const room = 64 << 30
+	b, err := unix.Mmap(-1, 0, room, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		panic(err)
+	}
+	_ = unix.Madvise(b, unix.MADV_NOHUGEPAGE)
+	sum := byte(0)
+	for i := 0; i < room; i += 2 << 20 {
+		sum += b[i]
+	}
+	kept = b[:int(sum)+1]
+}
+
+// Memory is that of all processes of the slot, also of those without a main thread, and of page tables.
+func TestMemory(t *testing.T) {
+	for _, kind := range []string{"embedded", "container"} {
+		for what, want := range map[string]int64{"heavy": (children + 2) * weight, "tables": 120 << 20} {
+			t.Run(kind+" "+what, func(t *testing.T) {
+				p, _ := lockUp(t, prison(t, kind), what)
+				defer func() {
+					p.Kill()
+					<-p.Done()
+					_ = p.Remove()
+				}()
+				main := mainOf(t, p)
+				var got int64
+				for range 100 { // the list of processes is older for a moment
+					if got = scaleOf(p).weigh(main); got >= want {
+						break
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+				if got < want || got > want+want/2+100<<20 {
+					t.Errorf("%d MiB, want some more than %d", got>>20, want>>20)
+				}
+				if alone := proc.Memory(main); what == "heavy" && alone >= want/2 {
+					t.Errorf("the main process has %d MiB of them: it is no test of a sum", alone>>20)
+				}
+			})
+		}
+	}
+}
+
+func scaleOf(p Inmate) *scale {
+	switch p := p.(type) {
+	case *boxed:
+		return &p.scale
+	case *tenant:
+		return &p.scale
+	}
+	return nil
+}
+
+// mainOf is the pid of the prisoner that the jail started. Check would refuse those with children.
+func mainOf(t *testing.T, p Inmate) int {
+	t.Helper()
+	switch p := p.(type) {
+	case *boxed:
+		<-p.told
+		if all, err := proc.Children(p.init); err == nil && len(all) > 0 {
+			return all[0]
+		}
+	case *tenant:
+		return p.root.Pid
+	}
+	t.Fatal("no process")
+	return 0
+}
