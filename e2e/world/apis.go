@@ -81,7 +81,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 			"allow_http": true,
 		})},
 		{Name: "wild", Config: own(map[string]any{
-			"description": "one label", "domains": []string{"*.wild.test"}, "credentials": map[string]any{"WILD_TOKEN": c["WILD_TOKEN"].Value()},
+			"description": "one label", "domains": []string{"*.wild.test"}, "compress": true, "credentials": map[string]any{"WILD_TOKEN": c["WILD_TOKEN"].Value()},
 		})},
 		{Name: "shared-a", Config: own(map[string]any{
 			"description": "first account", "domains": []string{upstream.Shared}, "credentials": map[string]any{"SHARED_A_TOKEN": c["SHARED_A_TOKEN"].Value()},

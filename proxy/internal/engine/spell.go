@@ -50,16 +50,22 @@ func newSpelling(pats []Pattern, list []int32) spelling {
 			for off > 0 && !utf8.RuneStart(text[off]) { // a character is spelled whole
 				off--
 			}
-			var w uint64
-			for k := range s.n {
-				w |= uint64(text[off+k]) << (8 * k)
-			}
+			w := s.of(text[off:])
 			h := hash(w, s.shift)
 			s.filter[h>>6] |= 1 << (h & 63)
 			add(w, place{i, int32(off)})
 		}
 	})
 	return s
+}
+
+// of is the word that a text begins with.
+func (s *spelling) of(text string) uint64 {
+	var w uint64
+	for k := range s.n {
+		w |= uint64(text[k]) << (8 * k)
+	}
+	return w
 }
 
 // spell looks at the words of all places where a pattern with an escape may end.
@@ -118,7 +124,9 @@ func (x *search) words(from, to int) {
 			continue
 		}
 		for _, pl := range s.at.get(w) {
-			x.before(from+i, pl, x.set.pats[pl.pat].Text[:pl.off], 4*s.longest)
+			if text := x.set.pats[pl.pat].Text; s.of(text[pl.off:]) == w {
+				x.before(from+i, pl, text[:pl.off], 4*s.longest)
+			}
 		}
 	}
 }
