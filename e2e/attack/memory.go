@@ -15,11 +15,14 @@ const (
 	memorySlack = 640 << 20
 )
 
+// overMemory is how a run is told that it was ended for its memory.
+const overMemory = "more memory than its limit"
+
 // memory are attempts to hold more memory than a run may. What they came to is measured from outside (see gauge).
 func memory() []Attack {
 	var all []Attack
 	code := func(name, text string, words ...string) {
-		judge := ended(append(words, "memory")[0])
+		judge := ended(append(words, overMemory)[0])
 		all = append(all, Attack{Section: "F", Name: name, Expected: "ends at its limit", Alone: true, Do: weighed(world.Run{Code: prelude + text, Timeout: 20}, judge)})
 	}
 	code("buffers of workers, 700 MiB each", `const src = "const a = []; for (let n = 0; n < 11; n++) a.push(new Uint8Array(64 << 20).fill(1)); postMessage(1); setInterval(() => a, 1e6);"; const all = [...Array(4)].map(() => new Worker("data:application/javascript," + encodeURIComponent(src), { type: "module" })); await Promise.all(all.map((w) => new Promise((d) => w.onmessage = d))); await new Promise((d) => setTimeout(d, 1500)); out({ seen: "took them all" });`)
@@ -32,7 +35,7 @@ func memory() []Attack {
 	}
 	for _, how := range []string{
 		"of its own", "in children", "in memfds", "in memfds on their way", "in shared pages given back", "in pages of /dev/zero", "in huge pages",
-		"in page tables", "in System V segments", "in files without a name", "in pipes", "in pairs of sockets", "in sockets to themselves",
+		"in page tables", "in System V segments", "in files without a name", "in pipes", "in pairs of sockets", "in sockets to themselves", "in sockets of many tables",
 	} {
 		name := "memory bomb " + how
 		all = append(all, Attack{
@@ -67,7 +70,7 @@ func weighed(r world.Run, judge Judge) func(context.Context, *world.World) (stri
 
 // overweight: the run was ended for its memory, or for files that nobody sees, or what has escaped was refused.
 func overweight(e *Evidence) (string, bool) {
-	for _, word := range []string{"memory", "that it had removed"} {
+	for _, word := range []string{overMemory, "that it had removed"} {
 		if seen, held := ended(word)(e); held {
 			return seen, true
 		}

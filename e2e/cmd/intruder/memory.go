@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,6 +38,7 @@ func bombs() []attempt {
 		"in pipes":                   pipes,
 		"in pairs of sockets":        pairs,
 		"in sockets to themselves":   selfish,
+		"in sockets of many tables":  tables,
 	} {
 		all = append(all, attempt{name: "memory bomb " + name, asked: true, try: func(task) (bool, string) {
 			n, err := take()
@@ -257,6 +259,34 @@ func pairs() (total int, err error) {
 		}
 	}
 	return total, nil
+}
+
+// tables fills pairs of sockets on threads that each take a table of descriptors of their own, with room for as many again.
+func tables() (total int, err error) {
+	type filled struct {
+		n   int
+		err error
+	}
+	for total < haul {
+		done := make(chan filled)
+		go func() {
+			runtime.LockOSThread()
+			const none = ^uintptr(0) >> 33
+			if _, _, errno := unix.RawSyscall(unix.SYS_CLOSE_RANGE, none, none, unix.CLOSE_RANGE_UNSHARE); errno != 0 {
+				done <- filled{0, errno}
+				return
+			}
+			n, err := pairs()
+			done <- filled{n, err}
+			time.Sleep(time.Minute)
+		}()
+		f := <-done
+		total, err = total+f.n, f.err
+		if f.n == 0 {
+			return total, err
+		}
+	}
+	return total, err
 }
 
 // selfish connects sockets to themselves and fills what they send and receive.

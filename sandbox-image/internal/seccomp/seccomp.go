@@ -121,7 +121,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 		}
 	}
-	for _, need := range []string{"socket", "socketpair", "setsockopt", "clone", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
+	for _, need := range []string{"socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
 		if _, ok := m.Calls[need]; !ok {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}
@@ -130,6 +130,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
 	p = append(p, guarded(m.Calls["setsockopt"], usualBuffers())...)
 	p = append(p, guarded(m.Calls["clone"], noNamespaces(o))...)
+	p = append(p, guarded(m.Calls["close_range"], oneTable())...)
 	p = append(p, guarded(m.Calls["mmap"], ownMemory())...)
 	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
 	return append(p, bpf.RetConstant{Val: allow}), nil
@@ -196,12 +197,14 @@ func usualBuffers() []bpf.Instruction {
 	}
 }
 
-// noNamespaces refuses to make a namespace and, unless processes may be started, whatever is no thread.
+// noNamespaces refuses to make a namespace and, unless processes may be started, whatever is no thread, or a thread with a
+// table of descriptors of its own: the limit on open files is one for each table.
 func noNamespaces(o Options) []bpf.Instruction {
 	rest := []bpf.Instruction{bpf.RetConstant{Val: allow}}
 	if !o.Processes {
 		rest = []bpf.Instruction{
-			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 1},
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 2},
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_FILES, SkipFalse: 1},
 			bpf.RetConstant{Val: allow},
 			bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
 		}
@@ -211,6 +214,16 @@ func noNamespaces(o Options) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipFalse: 1},
 		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
 	}, rest...)
+}
+
+// oneTable keeps a thread from taking a table of descriptors of its own.
+func oneTable() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLOSE_RANGE_UNSHARE, SkipTrue: 1},
+		bpf.RetConstant{Val: allow},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+	}
 }
 
 // ownMemory refuses mappings whose memory is not the process's own: huge pages, which its size leaves out, and shared
