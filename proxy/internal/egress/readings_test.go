@@ -6,10 +6,18 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -152,43 +160,209 @@ func isReset(err error) bool {
 	return errors.As(err, &op)
 }
 
-// TestReadings has every peer read what is left of each case of the corpus.
+// arena is what a comparison needs: the peers, and proxies that each take one request at a time.
+type arena struct {
+	peers *readings.Peers
+	wires chan *wire
+	apis  []readings.API
+}
+
+func newArena(t *testing.T) *arena {
+	t.Helper()
+	a := &arena{peers: readings.StartPeers(t, readings.Modules(t)), wires: make(chan *wire, 4), apis: readings.APIs()}
+	if missing := a.peers.Missing; len(missing) > 0 {
+		why := "no readings by " + strings.Join(missing, ", ")
+		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+			t.Fatal(why)
+		}
+		t.Log("SKIPPED: ", why)
+	}
+	for range cap(a.wires) {
+		a.wires <- newWire(t)
+	}
+	return a
+}
+
+// finding is what became of a case.
+type finding struct {
+	outcome readings.Outcome
+	request []byte
+	differ  []readings.Disagreement
+}
+
+// compare has the proxy take a case and the peers read what is left of it.
+func (a *arena) compare(c readings.Case, api readings.API) (finding, error) {
+	w := <-a.wires
+	defer func() { a.wires <- w }()
+	f := finding{request: c.Request(api, api.Token)}
+	var err error
+	if f.outcome, err = w.send(api.Host, f.request); err != nil || f.outcome.Left == nil {
+		return f, err
+	}
+	read, err := a.peers.Ask(f.outcome.Left)
+	f.differ = readings.Judge(api, read)
+	return f, err
+}
+
+func (f finding) String() string {
+	return fmt.Sprintf("request %.900q\nproxy: %d %s, whole: %v, left %.900q", f.request, f.outcome.Status, f.outcome.Code, f.outcome.Complete, f.outcome.Left)
+}
+
+// TestReadings has every peer read what leaves of each case of the corpus: none finds a credential outside its field, nor
+// a restricted method.
 func TestReadings(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)
-	peers := readings.StartPeers(t, "/tmp/np/node_modules")
-	if len(peers.Missing) > 0 {
-		t.Logf("missing: %v", peers.Missing)
-	}
-	w := newWire(t)
+	a := newArena(t)
 	for _, c := range cases {
-		for _, a := range readings.APIs() {
-			if a.Name == c.API {
-				t.Run(c.Group+"/"+c.Name+"/"+a.Token, func(t *testing.T) { w.try(t, peers, c, a) })
+		for _, api := range a.apis {
+			if api.Name != c.API {
+				continue
 			}
+			t.Run(c.Group+"/"+c.Name+"/"+api.Token, func(t *testing.T) {
+				t.Parallel()
+				f, err := a.compare(c, api)
+				check(t, err)
+				t.Log(f)
+				if why := f.unwanted(c.Want, api); why != "" {
+					t.Error(why)
+				}
+				for _, d := range f.differ {
+					t.Error(d)
+				}
+			})
 		}
 	}
 }
 
-// try compares what all read of one case.
-func (w *wire) try(t *testing.T, peers *readings.Peers, c readings.Case, a readings.API) {
-	request := c.Request(a, a.Token)
-	o, err := w.send(a.Host, request)
-	check(t, err)
-	t.Logf("%.600q\n-> %d %s, whole: %v, left: %.600q", request, o.Status, o.Code, o.Complete, o.Left)
-	swapped := bytes.Contains(o.Left, []byte(readings.Mark))
+// unwanted says what is wrong with the outcome itself.
+func (f finding) unwanted(want string, api readings.API) string {
+	o := f.outcome
 	switch {
-	case c.Want == "swap" && (!o.Complete || !swapped && a.Name != "header"):
-		t.Error("WANT it was not swapped")
-	case c.Want == "refuse" && o.Complete:
-		t.Error("WANT it was not refused")
+	case want == "swap" && !o.Complete:
+		return "a request in order was refused"
+	case want == "swap" && bytes.Contains(o.Left, []byte(api.Token)):
+		return "the token name was not swapped"
+	case want == "refuse" && o.Complete:
+		return "it was not refused"
 	}
-	if o.Left == nil {
-		return
-	}
-	read, err := peers.Ask(o.Left)
+	return ""
+}
+
+// TestReadingsMutated does the same with requests that nobody thought of: cases of the corpus, changed in small ways. For
+// other ones than in every run: -readings.seed=N -readings.mutations=N.
+func TestReadingsMutated(t *testing.T) {
+	cases, err := readings.Corpus()
 	check(t, err)
-	for _, d := range readings.Judge(a, read) {
-		t.Errorf("DIFF %v", d)
+	cases = slices.DeleteFunc(cases, func(c readings.Case) bool { return c.Size() > 1000 })
+	a := newArena(t)
+	rng := rand.New(rand.NewPCG(*seed, 0))
+	var mu sync.Mutex
+	left, seen := 0, map[string]int{}
+	t.Run("all", func(t *testing.T) {
+		for n := range *mutations {
+			c := readings.Mutate(rng, cases)
+			api := a.of(c, n)
+			t.Run(strconv.Itoa(n), func(t *testing.T) {
+				t.Parallel()
+				f, err := a.compare(c, api)
+				if err != nil {
+					t.Fatalf("%v in %v", err, f)
+				}
+				if len(f.differ) > 0 {
+					t.Fail()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if f.outcome.Complete {
+					left++
+				}
+				for _, d := range f.differ {
+					if key := d.Class + " " + d.Kind; seen[key] < 3 { // one mistake has many cases
+						seen[key]++
+						t.Errorf("%v\nfrom %s: %v", d, c.Name, a.smallest(c, api, d))
+					}
+				}
+			})
+		}
+	})
+	if left < *mutations/20 {
+		t.Errorf("only %d of %d mutations left the proxy: they try nothing", left, *mutations)
 	}
+	t.Logf("%d of %d left the proxy", left, *mutations)
+}
+
+var (
+	mutations = flag.Int("readings.mutations", 2000, "how many mutations TestReadingsMutated tries")
+	seed      = flag.Uint64("readings.seed", 1, "what TestReadingsMutated begins with")
+)
+
+// of is an API that a case is for, with either value in turn.
+func (a *arena) of(c readings.Case, n int) readings.API {
+	var mine []readings.API
+	for _, api := range a.apis {
+		if api.Name == c.API {
+			mine = append(mine, api)
+		}
+	}
+	return mine[n%len(mine)]
+}
+
+// smallest is the least of a case that has the same disagreement.
+func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreement) finding {
+	var last finding
+	readings.Minimise(c, 300, func(c readings.Case) bool {
+		f, err := a.compare(c, api)
+		bad := err == nil && slices.ContainsFunc(f.differ, func(e readings.Disagreement) bool {
+			return e.Class == d.Class && e.Kind == d.Kind && e.Reader == d.Reader
+		})
+		if bad {
+			last = f
+		}
+		return bad
+	})
+	if last.request == nil {
+		last, _ = a.compare(c, api)
+	}
+	return last
+}
+
+// TestReadingsBite holds that the comparison can fail. The peers get the corpus as if a proxy had put the credential in the
+// place of every token name: each reader finds credentials where they belong, and each group has requests by which
+// servers are misled.
+func TestReadingsBite(t *testing.T) {
+	cases, err := readings.Corpus()
+	check(t, err)
+	a := newArena(t)
+	read, misled := map[string]bool{}, map[string]int{}
+	for _, c := range cases {
+		api := a.of(c, 0)
+		if c.Size() > 1000 {
+			continue
+		}
+		got, err := a.peers.Ask(c.Request(api, api.Value))
+		if err != nil { // a server that hangs up on what no proxy would send
+			t.Logf("%s/%s: %v", c.Group, c.Name, err)
+		}
+		for _, r := range got {
+			if r.Finds(api) {
+				read[r.Kind+" by "+r.Reader] = true
+			}
+		}
+		for _, d := range readings.Judge(api, got) {
+			misled[c.Group+" by "+d.Reader]++
+		}
+	}
+	for _, reader := range readings.Readers(a.peers.Missing) {
+		if !read[reader] {
+			t.Errorf("%s: it found no credential anywhere", reader)
+		}
+	}
+	for _, pair := range readings.Misled(a.peers.Missing) {
+		if misled[pair] == 0 {
+			t.Errorf("%s: nothing in the corpus misleads it", pair)
+		}
+	}
+	t.Log(slices.Sorted(maps.Keys(read)))
+	t.Log(misled)
 }

@@ -204,3 +204,6 @@ func (c Case) Request(a API, word string) []byte {
 	}
 	return append([]byte(out+"\r\n"), body...)
 }
+
+// Size is how long the case is, in bytes.
+func (c Case) Size() int { return len(c.head) + len(c.body) }

@@ -14,7 +14,7 @@ const (
 	Overridden = "overridden"
 	// Garbled: a peer finds another text than the credential in its field.
 	Garbled = "garbled"
-	// Unequal: peers of one kind do not agree whether the credential is there.
+	// Unequal: thorough readers do not agree whether the credential is there.
 	Unequal = "unequal"
 )
 
@@ -97,25 +97,32 @@ func overriding(kind string, f Field) bool {
 	return slices.Contains(overrides, name)
 }
 
-// unequal compares readers of one kind, of those that did not refuse.
+// thorough are the readers that read JSON as RFC 8259 has it, and all of it. What one of them finds all of them must find.
+// Other readers may know less (of a type, of lists, of a thousandth field): who does not find the credential leaks none.
+var thorough = []string{"node-json", "python-json", "php-json", "ruby-json", "perl-json", "go-json"}
+
+// unequal compares the thorough readers that did not refuse.
 func unequal(readings []Reading) []Disagreement {
-	found := map[string]int{}
-	for _, r := range readings {
-		if r.holds() {
-			found[r.Kind]++
-		}
+	isThorough := func(r Reading) bool {
+		return r.Kind == KindJSON && slices.Contains(thorough, r.Reader) && r.Error == ""
+	}
+	if !slices.ContainsFunc(readings, func(r Reading) bool { return isThorough(r) && r.holds() }) {
+		return nil
 	}
 	var out []Disagreement
 	for _, r := range readings {
-		if r.Error == "" && found[r.Kind] > 0 && !r.holds() && bodily(r.Kind) {
+		if isThorough(r) && !r.holds() {
 			out = append(out, Disagreement{Class: Unequal, Reader: r.Reader, Kind: r.Kind})
 		}
 	}
 	return out
 }
 
-func bodily(kind string) bool { return kind == KindForm || kind == KindMultipart || kind == KindJSON }
-
 func (r Reading) holds() bool {
 	return slices.ContainsFunc(r.Fields, func(f Field) bool { return strings.Contains(f.Value, Mark) })
+}
+
+// Finds reports whether the reader found the credential where the API declares it.
+func (r Reading) Finds(a API) bool {
+	return slices.ContainsFunc(r.Fields, func(f Field) bool { return f.Value == a.Value && a.declares(f) })
 }

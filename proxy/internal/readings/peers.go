@@ -192,6 +192,9 @@ func ask(addr string, request []byte) ([]Reading, error) {
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	go func() { _, _ = c.Write(request) }()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, nil // it hung up; one that is gone does not take a connection
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -97,20 +97,23 @@ async function withFormidable(req, body) {
     allowEmptyFiles: true, minFileSize: 0,
     fileWriteStreamHandler: (file) => {
       const chunks = [];
-      files.push([file, chunks]);
+      files.push({ file, chunks, name: '' });
       return new Writable({ write(c, _e, cb) { chunks.push(c); cb(); } });
     },
   });
   const fields = [];
   form.on('field', (name, value) => fields.push(...flatten('body', { [String(name)]: value })));
-  form.on('file', (name, file) => fields.push(['filename', String(name), String(file.originalFilename)]));
+  form.on('file', (name, file) => {
+    fields.push(['filename', String(name), String(file.originalFilename)]);
+    for (const f of files) if (f.file === file) f.name = String(name);
+  });
   let error = '';
   try {
     await form.parse(again(req, body));
   } catch (e) {
     error = String(e.message || e);
   }
-  for (const [, chunks] of files) fields.push(['file', '', Buffer.concat(chunks).toString()]);
+  for (const f of files) fields.push(['file', f.name, Buffer.concat(f.chunks).toString()]);
   return { fields, error };
 }
 
@@ -153,7 +156,7 @@ async function read(req, body) {
   const cut = req.url.indexOf('?');
   const query = cut < 0 ? '' : req.url.slice(cut + 1);
   say('node', 'head', { fields: head(req), error: '' });
-  say('node-url', 'query', attempt(() => pairs('query', new URLSearchParams(query))));
+  say('node-url', 'query', attempt(() => pairs('query', new URL('http://h/?' + query).searchParams)));
   say('node-querystring', 'query', attempt(() => flatten('query', { ...querystring.parse(query) })));
   say('qs', 'query', attempt(() => flatten('query', qs.parse(query))));
   say('qs-dots', 'query', attempt(() => flatten('query', qs.parse(query, { allowDots: true, comma: true, charsetSentinel: true, interpretNumericEntities: true }))));

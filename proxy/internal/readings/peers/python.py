@@ -91,8 +91,6 @@ def stdlib():
         m = env["REQUEST_METHOD"]
         q = env["QUERY_STRING"]
         yield "python", "query", m, attempt(lambda: [["query", k, v] for k, v in urllib.parse.parse_qsl(q, True)])
-        yield "python-semicolon", "query", m, attempt(
-            lambda: [["query", k, v] for k, v in urllib.parse.parse_qsl(q, True, separator=";")])
         if not body:
             return
         if "urlencoded" in kind or kind == "":
@@ -307,8 +305,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         kind = env.get("CONTENT_TYPE", "").lower().strip()
         out = [{"reader": "http.server", "kind": "head", "method": self.command, "fields": head(self, env), "error": ""}]
         for read in self.readers:
-            for name, k, method, (fields, error) in read(env, body, kind):
-                out.append({"reader": name, "kind": k, "method": method, "fields": fields, "error": error})
+            try:
+                for name, k, method, (fields, error) in read(env, body, kind):
+                    out.append({"reader": name, "kind": k, "method": method, "fields": fields, "error": error})
+            except Exception as e:  # it answers 500
+                out.append({"reader": "python", "kind": "refused", "method": "", "fields": [], "error": repr(e)})
         data = json.dumps({"readings": out}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
