@@ -129,7 +129,11 @@ func (x *exchange) failed(err error) (int, controlapi.Refusal) {
 	x.note.Cause = err
 	x.cut = context.Cause(x.ctx)
 	var v policy.Verdict
+	var ambiguity *swap.Ambiguity
 	switch {
+	case errors.As(err, &ambiguity):
+		v = policy.Refuse(policy.CodeAmbiguous, host, nil)
+		v.Refusal.Hint = ambiguity.Reason + " " + v.Refusal.Hint
 	case errors.Is(err, swap.ErrCarriesValue):
 		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
 	case errors.Is(err, policy.ErrOverrideUnseen):

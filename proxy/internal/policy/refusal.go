@@ -46,6 +46,8 @@ var refusals = map[string]sentence{
 		"What the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in the name of a host. Use another host."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body is not what its headers say.",
 		"Content-Encoding must name the encoding that the body has, and multipart/form-data end with its boundary; fetch() with FormData does."},
+	CodeAmbiguous: {http.StatusBadRequest, "The request has a token name where servers could read it in different ways.",
+		"A credential is only put into what every server reads alike; JSON.stringify, URLSearchParams, FormData and one value per header make that."},
 	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
 	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is over."},
 }

@@ -57,7 +57,7 @@ func (x *exchange) chain(b *coding.Body, encodings []string, swaps bool) {
 		return x.s.values.NewReader(r, func(int) (string, error) { return "", ErrCarriesValue })
 	})
 	if swaps {
-		b.Through(func(r io.Reader) io.Reader { return x.rewriter(r, x.req.Header.Get("Content-Type")) })
+		b.Through(x.swapped)
 		return
 	}
 	b.Through(x.looker)

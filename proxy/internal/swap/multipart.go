@@ -14,42 +14,11 @@ import (
 // ErrMalformed is for a multipart body that is not well formed.
 var ErrMalformed = errors.New("the request's multipart body is malformed")
 
-// rewriter reads src with names swapped as the body's kind has them.
-func (x *exchange) rewriter(src io.Reader, contentType string) io.Reader {
-	k := kindOf(contentType, nil)
-	if k == kindMultipart {
-		_, params, _ := mime.ParseMediaType(contentType)
-		last := &lastError{src: src}
-		return &multipartReader{x: x, src: last, parts: multipart.NewReader(last, params["boundary"]), boundary: params["boundary"]}
-	}
-	if k != kindRaw {
-		return &rewriteReader{src: src, w: x.writer(k)}
-	}
-	return &rewriteReader{src: src, w: &sniffer{x: x, contentType: contentType}}
-}
-
-// sniffer decides on a kind by the first byte that is no space.
-type sniffer struct {
-	x           *exchange
-	contentType string
-	w           writer
-}
-
-func (s *sniffer) push(dst, src []byte) []byte {
-	if s.w == nil {
-		if head := bytes.TrimLeft(src, " \t\r\n"); len(head) == 0 {
-			return append(dst, src...)
-		}
-		s.w = s.x.writer(kindOf(s.contentType, src))
-	}
-	return s.w.push(dst, src)
-}
-
-func (s *sniffer) finish(dst []byte) []byte {
-	if s.w == nil {
-		return dst
-	}
-	return s.w.finish(dst)
+// multipart reads src with names swapped in its parts.
+func (x *exchange) multipart(src io.Reader, contentType string) io.Reader {
+	_, params, _ := mime.ParseMediaType(contentType)
+	last := &lastError{src: src}
+	return &multipartReader{x: x, src: last, parts: multipart.NewReader(last, params["boundary"]), boundary: params["boundary"]}
 }
 
 // multipartReader writes a multipart body anew, part by part, as it was understood.

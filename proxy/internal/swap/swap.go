@@ -1,8 +1,9 @@
 // Package swap puts credentials in the place of token names in a request that leaves, on declared surfaces only.
 //
-// Threat: code that writes a token name where its value would be published, or that has got hold of a value. A name is
-// swapped only for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each
-// surface; what is seen and not swapped is reported. A request that carries a value itself, in whatever form, is refused.
+// Threat: code that writes a token name where its value would be published, or that has got hold of a value; a request that
+// a server reads in another way than this package, and finds a name elsewhere. A name is swapped only for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each
+// surface; what is seen and not swapped is reported. A request that carries a value itself, in whatever
+// form, is refused, and one that could be read in two ways where a name is swapped.
 package swap
 
 import (
@@ -110,6 +111,20 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
+// count is how many names were swapped so far.
+func (r *Report) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.swapped)
+}
+
+// has reports whether a name was swapped on a surface.
+func (r *Report) has(surface catalog.Surface) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.used, func(u use) bool { return u.surface == surface })
+}
+
 // New compiles the credentials of the whole catalog.
 func New(all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byName: map[string]bool{}}
@@ -137,10 +152,16 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	}
 	req.Header.Del("Grpc-Accept-Encoding") // messages that are compressed inside the body cannot be scrubbed
 	req.Header.Del("Connect-Accept-Encoding")
-	x.headers()
-	x.path()
-	x.query()
-	if len(x.report.Swapped()) > 0 && !disarm.Off("range") {
+	if err := x.headers(); err != nil {
+		return x.report, err
+	}
+	if err := x.path(); err != nil {
+		return x.report, err
+	}
+	if err := x.query(); err != nil {
+		return x.report, err
+	}
+	if x.report.count() > 0 && !disarm.Off("range") {
 		dropRange(x.req.Header)
 	}
 	return x.report, x.body()
@@ -159,8 +180,12 @@ func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, e
 	if !text || !s.parts.Contains(data) {
 		return data, x.report, nil
 	}
-	w := x.writer(kindOf("", []byte(data)))
-	return string(w.finish(w.push(nil, []byte(data)))), x.report, nil
+	w := &sniffer{x: x, kind: kindText}
+	out := w.finish(w.push(nil, []byte(data)))
+	if err := w.fault(); err != nil {
+		return "", x.report, err
+	}
+	return string(out), x.report, nil
 }
 
 // exchange is one request on its way.
