@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -334,35 +333,27 @@ func TestReadingsBite(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)
 	a := newArena(t)
-	read, misled := map[string]bool{}, map[string]int{}
+	if len(a.peers.Missing) > 0 {
+		t.Skip("every peer must be there")
+	}
+	found, fooled := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, c := range cases {
-		api := a.of(c, 0)
 		if c.Size() > 1000 {
 			continue
 		}
+		api := a.of(c, 0)
 		got, err := a.peers.Ask(c.Request(api, api.Value))
-		if err != nil { // a server that hangs up on what no proxy would send
-			t.Logf("%s/%s: %v", c.Group, c.Name, err)
-		}
+		check(t, err)
 		for _, r := range got {
 			if r.Finds(api) {
-				read[r.Kind+" by "+r.Reader] = true
+				found[[2]string{r.Kind, r.Reader}] = true
 			}
 		}
 		for _, d := range readings.Judge(api, got) {
-			misled[c.Group+" by "+d.Reader]++
+			fooled[[2]string{c.Group, d.Reader}] = true
 		}
 	}
-	for _, reader := range readings.Readers(a.peers.Missing) {
-		if !read[reader] {
-			t.Errorf("%s: it found no credential anywhere", reader)
-		}
+	for _, why := range readings.Blind(found, fooled) {
+		t.Error(why)
 	}
-	for _, pair := range readings.Misled(a.peers.Missing) {
-		if misled[pair] == 0 {
-			t.Errorf("%s: nothing in the corpus misleads it", pair)
-		}
-	}
-	t.Log(slices.Sorted(maps.Keys(read)))
-	t.Log(misled)
 }

@@ -1,8 +1,6 @@
 """Says how Python's parsers read each request: http.server, cgi, Django, Werkzeug, Tornado, WebOb, Bottle, Starlette.
 CherryPy answers on a port of its own. Prints the two ports, the one of CherryPy 0 where it is not installed."""
 import asyncio
-import base64
-import cgi
 import email
 import http.server
 import io
@@ -87,6 +85,11 @@ def form_kind(kind):
 
 @reader
 def stdlib():
+    try:
+        import cgi  # until Python 3.13
+    except ImportError:
+        cgi = None
+
     def read(env, body, kind):
         m = env["REQUEST_METHOD"]
         q = env["QUERY_STRING"]
@@ -96,7 +99,7 @@ def stdlib():
         if "urlencoded" in kind or kind == "":
             yield "python", "form", m, attempt(
                 lambda: [["body", k, v] for k, v in urllib.parse.parse_qsl(body.decode("utf-8"), True)])
-        if kind.startswith("multipart") or "urlencoded" in kind:
+        if cgi and (kind.startswith("multipart") or "urlencoded" in kind):
             def fields():
                 out = []
                 e = dict(env, QUERY_STRING="")
