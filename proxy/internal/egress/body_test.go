@@ -52,6 +52,59 @@ func TestUnreadableBody(t *testing.T) {
 const bodyAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
 	"credentials": {"` + tokenName + `": {"value": "` + secretValue + `", "in": ["header", "body"]}}}`
 
+const fieldAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
+	"credentials": {"` + tokenName + `": {"value": "` + secretValue + `", "in": ["header", "body:k", "query:k", "path"]}}}`
+
+// TestAmbiguous: a request that servers read in two ways where a token name stands is refused with its reason. A short
+// one does not arrive, a long one not whole.
+func TestAmbiguous(t *testing.T) {
+	const form = "application/x-www-form-urlencoded"
+	long := strings.Repeat("z", 2<<20)
+	for _, c := range []struct {
+		name, target, kind, body, reason string
+		arrives                          bool
+	}{
+		{"a comment", "/", "application/json", `{"comment":/*1,"k":*/"` + tokenName + `"}`, "no comments", false},
+		{"a key twice", "/", "application/json", `{"k":"` + tokenName + `","K":1}`, "stands twice in one JSON object", false},
+		{"a key twice, late", "/", "application/json", `{"k":"` + tokenName + `","x":"` + long + `","k":1}`, "stands twice in one JSON object", true},
+		{"a field twice, late", "/", form, "k=" + tokenName + "&x=" + long + "&k=1", "stands twice in the form", true},
+		{"a type twice", "/", "application/json, text/plain", `{"k":"` + tokenName + `"}`, "more than one Content-Type", false},
+		{"a parameter twice", "/?k=" + tokenName + "&k[]=1", form, "x=1", "stands twice in the query", false},
+		{"dot segments", "/" + tokenName + "/%2e%2e/x", form, "x=1", "dot segments", false},
+	} {
+		for _, known := range []bool{true, false} {
+			r := newRig(t, setup{apis: map[string]string{"demo": fieldAPI}})
+			arrived, whole := false, false
+			server := r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+				arrived = true
+				_, err := io.Copy(io.Discard, q.Body)
+				whole = whole || err == nil
+			}))
+			end := r.begin()
+			q, err := http.NewRequest("POST", "https://"+demoHost+c.target, strings.NewReader(c.body))
+			check(t, err)
+			q.Header.Set("Content-Type", c.kind)
+			if !known {
+				q.ContentLength = -1
+			}
+			resp, err := r.client(false).Do(q)
+			check(t, err)
+			got := refusal(t, resp)
+			if resp.StatusCode != 400 || got.Code != policy.CodeAmbiguous || !strings.Contains(got.Hint, c.reason) {
+				t.Errorf("%s, length known %t: status %d, %+v", c.name, known, resp.StatusCode, got)
+			}
+			e := end().Exchanges
+			if len(e) != 1 || e[0].Outcome != "denied" || e[0].Code != policy.CodeAmbiguous {
+				t.Errorf("%s, length known %t: %+v", c.name, known, e)
+			}
+			server.Close()
+			if whole || arrived && !c.arrives && known {
+				t.Errorf("%s, length known %t: arrived %t, whole %t", c.name, known, arrived, whole)
+			}
+		}
+	}
+}
+
 // TestBodyOfGET: a server that ignores the body of a GET would take it for the next request on its connection, so there
 // is no next one.
 func TestBodyOfGET(t *testing.T) {

@@ -168,11 +168,11 @@ func (s *scalar) begin(b byte) bool {
 	*s = scalar{on: true}
 	switch {
 	case b == 't':
-		s.rest = "rue"
+		s.rest = "true"[1:]
 	case b == 'f':
-		s.rest = "alse"
+		s.rest = "false"[1:]
 	case b == 'n':
-		s.rest = "ull"
+		s.rest = "null"[1:]
 	case b == '-':
 		s.state = numMinus
 	case b == '0':
