@@ -17,17 +17,14 @@ const (
 	kindXML
 	kindJSON
 	kindForm
-	kindMultipart
 )
 
 // kindOf tells a body's kind by its type, and where that says nothing by how it begins.
 func kindOf(contentType string, head []byte) kind {
-	t, params, _ := mime.ParseMediaType(contentType)
+	t, _, _ := mime.ParseMediaType(contentType)
 	switch {
 	case t == "application/x-www-form-urlencoded":
 		return kindForm
-	case t == "multipart/form-data" && params["boundary"] != "":
-		return kindMultipart
 	case strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "ndjson"):
 		return kindJSON
 	case strings.HasSuffix(t, "/xml") || strings.HasSuffix(t, "+xml"):
