@@ -87,8 +87,8 @@ func formOverrides(r *http.Request) ([]string, error) {
 func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
 	to := kind.Fresh()
 	r.Header["Content-Type"] = []string{to.String()}
-	// A longer body streams, and its length may be known to the server by then.
-	exact := r.ContentLength > coding.ExactUpTo
+	// A longer body streams, and the server is told its length before it is read.
+	exact := r.ContentLength > coding.ExactUpTo && len(to.Boundary()) == len(kind.Boundary())
 	body := coding.NewBody(r.Body)
 	body.Through(func(src io.Reader) io.Reader {
 		return formdata.NewReader(src, formdata.Config{From: kind, To: to, Exact: exact,
@@ -96,7 +96,7 @@ func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) 
 				return openPart(kind, p, content, permits)
 			}})
 	})
-	return coding.Ahead(r, body, false)
+	return coding.Ahead(r, body, !exact)
 }
 
 // openPart refuses a part that is an override. A part that is no form's field may be named by its file or its id.
@@ -192,7 +192,9 @@ func (s *pairs) scan(text []byte) error {
 				s.value = append(s.value, b)
 			}
 		case b == '=':
-			s.inValue = true
+			if s.inValue = true; claimOf(string(s.name)) == fullClaim {
+				return ErrOverrideUnseen
+			}
 		case (b == ' ' || b == '+') && len(s.name) == 0, len(s.name) == maxName:
 		default:
 			s.name = append(s.name, b)
@@ -203,14 +205,14 @@ func (s *pairs) scan(text []byte) error {
 
 // end ends a pair.
 func (s *pairs) end() error {
-	c, v := noClaim, ""
+	v := ""
 	if s.inValue {
-		c, v = claimOf(string(s.name)), verb(decode(string(s.value)))
+		v = verb(decode(string(s.value)))
 	}
-	s.name, s.value, s.inValue = s.name[:0], s.value[:0], false
-	if c == fullClaim || c == verbClaim && v != "" && !s.permits(v) {
+	if v != "" && claimOf(string(s.name)) == verbClaim && !s.permits(v) {
 		return ErrOverrideUnseen
 	}
+	s.name, s.value, s.inValue = s.name[:0], s.value[:0], false
 	return nil
 }
 

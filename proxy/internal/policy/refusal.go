@@ -45,7 +45,7 @@ var refusals = map[string]sentence{
 	CodeRedactedHost: {http.StatusForbidden, "The host's name has a redacted string in it.",
 		"What the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in the name of a host. Use another host."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body is not what its headers say.",
-		"Content-Encoding must name the encoding that the body has, and multipart/form-data end with its boundary; fetch() with FormData does."},
+		"Content-Encoding must name the encoding that the body has."},
 	CodeBodyAmbiguous: {http.StatusBadRequest, "The request's body can be read in more than one way.",
 		"Servers would differ here: %REASON. Send strict JSON, or a FormData with fetch(), which writes its type and its parts itself."},
 	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
