@@ -1,6 +1,10 @@
 package attack
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // overrides are names that some server takes for the method, in each place where one looks for it. Each program tries
 // many, and none may arrive. shared.test restricts DELETE.
@@ -15,7 +19,7 @@ const percent = (s) => [...new TextEncoder().encode(s)].map((b) => "%" + b.toStr
 const post = (type, body) => show(fetch(url, auth("SHARED_A_TOKEN", { method: "POST", headers: type ? { "Content-Type": type } : {}, body })));
 `
 	row := func(name, code string, codes ...string) Attack {
-		return Attack{Section: "A", Name: "overrides " + name, Expected: must, Judge: refused(codes...), Code: names + code, Seconds: 60}
+		return Attack{Section: "A", Name: "overrides " + name, Expected: must, Judge: nothingWhole(codes...), Code: names + code, Seconds: 60}
 	}
 	const multi = `"multipart/form-data; boundary=bbbb"`
 	return []Attack{
@@ -48,6 +52,20 @@ await post("application/x-www-form-urlencoded", "method=flickr.photos.search&pay
 const f = new FormData(); f.append("method", "bank transfer"); f.append("file", new Blob(["_method=DELETE"]), "a.txt"); await post("", f);
 await post("multipart/related; boundary=bbbb", "--bbbb\r\nContent-Type: application/json\r\n\r\n{}\r\n--bbbb\r\nContent-Type: text/plain\r\n\r\nx\r\n--bbbb--\r\n");`,
 		},
+	}
+}
+
+// nothingWhole: every attempt was refused with one of the codes, and what had left by then was broken off before the
+// override was whole.
+func nothingWhole(codes ...string) Judge {
+	return func(e *Evidence) (string, bool) {
+		for _, s := range e.Arrived {
+			if !strings.Contains(string(s.Body), "[broken off") || strings.Contains(string(s.Body), "DELETE") {
+				return "an override arrived: " + e.brief(), false
+			}
+		}
+		ls := e.lines()
+		return e.brief(), len(ls) > 0 && !slices.ContainsFunc(ls, func(l line) bool { return !slices.Contains(codes, l.Code) })
 	}
 }
 
