@@ -2,6 +2,7 @@ package egress_test
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"net/http"
 	"strings"
@@ -18,10 +19,9 @@ import (
 // never reaches the upstream whole.
 func TestUnreadableBody(t *testing.T) {
 	for name, c := range map[string]struct{ encoding, kind, body string }{
-		"not gzip":              {"gzip", "", "not gzip"},
-		"half of gzip":          {"gzip", "", "\x1f\x8b"},
-		"not br":                {"br", "", "\x00\xff\xff\xff"},
-		"multipart with no end": {"", "multipart/form-data; boundary=x", "--x\r\nfoo"},
+		"not gzip":     {"gzip", "", "not gzip"},
+		"half of gzip": {"gzip", "", "\x1f\x8b"},
+		"not br":       {"br", "", "\x00\xff\xff\xff"},
 	} {
 		for _, n := range []int{0, 400 << 10} {
 			r := newRig(t, setup{apis: map[string]string{"demo": bodyAPI}})
@@ -44,6 +44,52 @@ func TestUnreadableBody(t *testing.T) {
 			}
 			if e := end().Exchanges; len(e) != 1 || e[0].Outcome != "denied" || whole != nil {
 				t.Errorf("%s: %+v, arrived: %q", name, e, whole)
+			}
+		}
+	}
+}
+
+// TestAmbiguousBody: a form with parts that servers read in different ways is refused, also where most of it has left by
+// then, and never reaches the upstream whole: where a credential may be swapped in, and where methods are restricted.
+func TestAmbiguousBody(t *testing.T) {
+	const head = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n"
+	const restrictedAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem",
+		"allow_private": ["127.0.0.0/8"], "credentials": {}, "restricted_methods": ["DELETE"]}`
+	for name, c := range map[string]struct{ kind, end string }{
+		"two dispositions":   {"", "\r\n--x\r\nContent-Disposition: form-data; name=\"b\"\r\nContent-Disposition: form-data; name=\"c\"\r\n\r\n\r\n--x--"},
+		"an extended name":   {"", "\r\n--x\r\nContent-Disposition: form-data; name=\"b\"; name*=utf-8''c\r\n\r\n\r\n--x--"},
+		"a boundary with LF": {"", "\n--x\r\nContent-Disposition: form-data; name=\"b\"\r\n\r\n\r\n--x--"},
+		"no end":             {"", ""},
+		"an epilogue":        {"", "\r\n--x--\r\n" + head},
+		"two boundaries":     {"multipart/form-data; boundary=x; boundary=y", "\r\n--x--"},
+		"boundary*":          {"multipart/form-data; boundary*=utf-8''y; boundary=x", "\r\n--x--"},
+	} {
+		for api, config := range map[string]string{"body": bodyAPI, "restricted": restrictedAPI} {
+			for _, n := range []int{0, 400 << 10} {
+				for _, known := range []bool{true, false} {
+					r := newRig(t, setup{apis: map[string]string{"demo": config}})
+					whole := false
+					r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+						if _, err := io.Copy(io.Discard, q.Body); err == nil {
+							whole = true
+						}
+					}))
+					end := r.begin()
+					q, _ := http.NewRequest("POST", "https://"+demoHost+"/", strings.NewReader(head+strings.Repeat("x", n)+c.end))
+					if !known {
+						q.ContentLength = -1
+					}
+					q.Header.Set("Content-Type", cmp.Or(c.kind, "multipart/form-data; boundary=x"))
+					resp, err := r.client(false).Do(q)
+					check(t, err)
+					got := refusal(t, resp)
+					if resp.StatusCode != 400 || got.Code != policy.CodeBodyAmbiguous || strings.Contains(got.Hint, "%") {
+						t.Errorf("%s, %s, %d: status %d, %+v", name, api, n, resp.StatusCode, got)
+					}
+					if e := end().Exchanges; len(e) != 1 || e[0].Outcome != "denied" || whole {
+						t.Errorf("%s, %s, %d: %+v, whole: %t", name, api, n, e, whole)
+					}
+				}
 			}
 		}
 	}

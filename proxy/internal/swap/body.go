@@ -33,6 +33,11 @@ func (x *exchange) body() error {
 		x.audit(b, encodings)
 		return coding.Ahead(req, b, false)
 	}
+	if swaps && err == nil {
+		if err := x.types(); err != nil {
+			return err
+		}
+	}
 	x.chain(b, encodings, swaps && err == nil)
 	if len(encodings) > 0 {
 		req.Header.Del("Content-Encoding")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
 func gzipped(text string) string {
@@ -180,7 +181,7 @@ func TestBodyErrors(t *testing.T) {
 	broken := errors.New("client went away")
 	for _, kind := range []string{"text/plain", "application/json", "multipart/form-data; boundary=b"} {
 		req := post(t, "x", false, "Content-Type", kind)
-		req.Body = io.NopCloser(io.MultiReader(strings.NewReader("--b\r\n\r\n{"), iotest.ErrReader(broken)))
+		req.Body = io.NopCloser(io.MultiReader(strings.NewReader("--b\r\nContent-Disposition: form-data; name=a\r\n\r\n{"), iotest.ErrReader(broken)))
 		if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +198,8 @@ func TestBodyErrors(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	req = post(t, "--b\r\nno header", true, "Content-Type", "multipart/form-data; boundary=b")
-	if _, err := New(c).Request(req, Options{Allowed: c}); !errors.Is(err, ErrMalformed) {
+	var ambiguous *formdata.Error
+	if _, err := New(c).Request(req, Options{Allowed: c}); !errors.As(err, &ambiguous) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -209,6 +211,9 @@ func rewritten(x *exchange, kind, text string, size int) (string, error) {
 		src = &pieces{text, size}
 	}
 	x.req = &http.Request{Header: http.Header{"Content-Type": {kind}}}
+	if err := x.types(); err != nil {
+		return "", err
+	}
 	out, err := io.ReadAll(x.swapped(src))
 	return string(out), err
 }

@@ -20,7 +20,6 @@ const (
 	kindJSON
 	kindLines // JSON values, one a line
 	kindForm
-	kindMultipart
 	kindText // which many servers take as JSON if it looks like that
 	kindNone // no type at all: the same, or a form
 )
@@ -41,9 +40,6 @@ func bodyKind(h http.Header) (kind, *Ambiguity) {
 		return kindRaw, errTypes
 	}
 	k := kindOf(t)
-	if k == kindMultipart && params["boundary"] == "" {
-		k = kindRaw
-	}
 	if k == kindRaw || k == kindXML {
 		return k, nil // no field is known in these
 	}
@@ -60,8 +56,6 @@ func kindOf(t string) kind {
 	switch {
 	case t == "application/x-www-form-urlencoded":
 		return kindForm
-	case t == "multipart/form-data":
-		return kindMultipart
 	case strings.HasSuffix(t, "ndjson"):
 		return kindLines
 	case strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json"):
@@ -85,10 +79,10 @@ func isUTF8(charset string) bool {
 
 // swapped reads src with names swapped as the body's kind has them.
 func (x *exchange) swapped(src io.Reader) io.Reader {
-	k, bad := bodyKind(x.req.Header)
-	if k == kindMultipart {
-		return x.multipart(src, x.req.Header.Get("Content-Type"))
+	if x.from.FormData() {
+		return x.multipart(src)
 	}
+	k, bad := bodyKind(x.req.Header)
 	if n := x.req.ContentLength; n > 0 && n <= coding.ExactUpTo {
 		return &sparing{x: x, src: src, kind: k, bad: bad}
 	}

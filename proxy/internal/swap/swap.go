@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
 // ErrCarriesValue is for a request that has a credential's value in it. It is refused; where the value is met in a body
@@ -194,6 +195,8 @@ type exchange struct {
 	o      Options
 	req    *http.Request
 	report *Report
+	// from is the type of a body that is swapped into, to that of a form with parts as it leaves.
+	from, to formdata.Type
 }
 
 // carriesValue looks at everything but the body. Names of hosts and headers have no case.

@@ -205,7 +205,12 @@ func TestSurfaces(t *testing.T) {
 			}
 			if tc.body != "" {
 				got, err := io.ReadAll(req.Body)
-				if err != nil || string(got) != tc.wantBody {
+				_, boundary, _ := strings.Cut(req.Header.Get("Content-Type"), "boundary=")
+				if tc.kind == multi && boundary == "b" {
+					t.Errorf("%s: the boundary is the author's", name)
+				}
+				if old := tc.wantBody; err != nil || tc.kind != multi && string(got) != old ||
+					tc.kind == multi && string(got) != strings.ReplaceAll(old, "--b", "--"+boundary) {
 					t.Errorf("%s: the body became %q, %v, want %q", name, got, err, tc.wantBody)
 				}
 				if length == "known" && req.ContentLength != int64(len(got)) || length == "unknown" && req.ContentLength != -1 {
