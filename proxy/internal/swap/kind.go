@@ -209,6 +209,8 @@ type rewriteReader struct {
 	out []byte
 	pos int
 	err error
+	// full is true from when so much was held back that it left, until the writer holds nothing.
+	full bool
 }
 
 func (r *rewriteReader) Read(p []byte) (int, error) {
@@ -236,14 +238,17 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// waits reports whether a swap may still be held back. A source that broke off ends the body without it.
+// waits reports whether a swap is still held back. A source that broke off ends the body without it.
 func (r *rewriteReader) waits() bool {
 	if !r.w.holding() || r.err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		r.full = false
+		return false
+	}
+	if r.full = r.full || len(r.out)-r.pos >= coding.ExactUpTo; r.full {
 		return false
 	}
 	if r.err != nil {
 		r.pos = len(r.out)
-		return true
 	}
-	return len(r.out)-r.pos < coding.ExactUpTo
+	return true
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -249,6 +250,31 @@ func TestUnclearLate(t *testing.T) {
 	}
 	_ = pw.Close()
 }
+
+// TestHeldBound: what is held back is bounded, however long the body is, and nothing of it leaves when the client goes away.
+func TestHeldBound(t *testing.T) {
+	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
+	x := &exchange{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	for _, kind := range []kind{kindJSON, kindLines} {
+		src := io.MultiReader(strings.NewReader(`{"k":"API_KEY","x":"`), io.LimitReader(zeds{}, 16<<20), strings.NewReader(`"}`))
+		r := x.rewriter(src, kind, nil).(*rewriteReader)
+		n, err := io.Copy(io.Discard, r)
+		if err != nil || n < 16<<20 || cap(r.out) > 4*coding.ExactUpTo {
+			t.Errorf("%d bytes, %v, held in %d", n, err, cap(r.out))
+		}
+	}
+	broken := errors.New("client went away")
+	x = &exchange{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	got, err := io.ReadAll(x.rewriter(io.MultiReader(strings.NewReader(`{"k":"API_KEY","x":`), iotest.ErrReader(broken)), kindJSON, nil))
+	if !errors.Is(err, broken) || len(got) > 0 {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
+
+// zeds is an endless text.
+type zeds struct{}
+
+func (zeds) Read(p []byte) (int, error) { return copy(p, strings.Repeat("z", len(p))), nil }
 
 // TestAnywhere: a credential for any place in a body goes into text that only looks like JSON, and into no JSON that is
 // none.
