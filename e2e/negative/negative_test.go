@@ -49,8 +49,8 @@ func groups() []group {
 	return []group{
 		{controls: []control{
 			{defence: "host-agreement", attacks: []string{"second request on the connection names another API", ":authority of another API over HTTP/2"}},
-			{defence: "override", attacks: []string{"override header X-HTTP-Method-Override", "_method in the query"}},
-			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form"}},
+			{defence: "override", attacks: []string{"override header X-HTTP-Method-Override", "_method in the query", "overrides in the query", "overrides in a header"}},
+			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form", "overrides in JSON", "overrides in a form with parts"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
 			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
 			{defence: "surface", attacks: []string{"name in chat text of a query", "name of a header credential in the path"}},
@@ -69,6 +69,7 @@ func groups() []group {
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
 			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
 			{defence: "sink-headers", attacks: []string{"name in the header Cookie", "name in the header Referer", "name in the header User_Agent"}},
+			{defence: "multipart", attacks: []string{"multipart: an extended name", "multipart: two Content-Dispositions the other way", "multipart: the author's boundary", "overrides behind a boundary within a line"}},
 			{defence: "once", attacks: []string{"any-parameter credential twice", "header credential in two headers"}},
 			{defence: "scrub-headers", attacks: []string{"echo in the place location", "trailers read raw"}},
 			{defence: "forms", attacks: []string{"echo as base64-1 of HTTPBIN_TOKEN", "echo as hex-upper of HTTPBIN_TOKEN"}},

@@ -64,7 +64,7 @@ func TestWrittenAnew(t *testing.T) {
 		form("Content-Type: text/plain\r\n" + head + "\r\nx"):                                             form(head + "Content-Type: text/plain\r\n\r\nx"),
 		form(head + "Content-Length: 7\r\nMIME-Version: 1.0\r\nContent-Transfer-Encoding: 8BIT\r\n\r\nx"): form(head + "\r\nx"),
 		form("Content-Disposition: form-data; filename=\"f\"; name=\"a\";\r\n\r\nx"):                      form("Content-Disposition: form-data; name=\"a\"; filename=\"f\"\r\n\r\nx"),
-		form("Content-Disposition: form-data; name=\"user[é.x]\"; filename=\"\"\r\n\r\nx"):                "",
+		form("Content-Disposition: form-data; name=\"user[é.x][][0]\"; filename=\"\"\r\n\r\nx"):           "",
 	} {
 		for name, wrap := range wraps {
 			got, _, err := read(t, "multipart/form-data; boundary=b", body, wrap)
@@ -114,6 +114,12 @@ func ambiguous() map[string]string {
 		"name*0":                         field(`name*0="a"; name*1="b"`),
 		"name*0*":                        field(`name*0*=utf-8''a; name="a"`),
 		"filename*":                      field(`name="a"; filename="f"; filename*=utf-8''g`),
+		"blank name":                     field(`name=" "`),
+		"bracket first":                  field(`name="[a]"`),
+		"bracket that is not closed":     field(`name="a[b"`),
+		"bracket that is not opened":     field(`name="a]"`),
+		"bracket in brackets":            field(`name="a[[b]]"`),
+		"text behind brackets":           field(`name="a[b]c"`),
 		"two names":                      field(`name="a"; name="b"`),
 		"two names in two cases":         field(`name="a"; NAME="b"`),
 		"two filenames":                  field(`name="a"; filename="b"; filename="c"`),

