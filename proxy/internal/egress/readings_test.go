@@ -164,11 +164,12 @@ type arena struct {
 	peers *readings.Peers
 	wires chan *wire
 	apis  []readings.API
+	send  func(w *wire, host string, request []byte) (readings.Outcome, error)
 }
 
 func newArena(t *testing.T) *arena {
 	t.Helper()
-	a := &arena{peers: readings.StartPeers(t, readings.Modules(t)), wires: make(chan *wire, 4), apis: readings.APIs()}
+	a := &arena{peers: readings.StartPeers(t, readings.Modules(t)), wires: make(chan *wire, 4), apis: readings.APIs(), send: (*wire).send}
 	if missing := a.peers.Missing; len(missing) > 0 {
 		why := "no readings by " + strings.Join(missing, ", ")
 		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
@@ -195,7 +196,7 @@ func (a *arena) compare(c readings.Case, api readings.API) (finding, error) {
 	defer func() { a.wires <- w }()
 	f := finding{request: c.Request(api, api.Token)}
 	var err error
-	if f.outcome, err = w.send(api.Host, f.request); err != nil || f.outcome.Left == nil {
+	if f.outcome, err = a.send(w, api.Host, f.request); err != nil || f.outcome.Left == nil {
 		return f, err
 	}
 	read, err := a.peers.Ask(f.outcome.Left)
