@@ -76,6 +76,7 @@ func unclearHeads() []Attack {
 		{"Authorization: a star parameter", "/anything", `Authorization: X token*=HTTPBIN_TOKEN\r\n`, ""},
 		{"Authorization twice", "/anything", `Authorization: Bearer HTTPBIN_TOKEN\r\nAuthorization: X comment=\r\n`, ""},
 		{"a header twice, with an underscore", "/anything", `X-Api-Key: HTTPBIN_NAMED\r\nX_Api_Key: x\r\n`, ""},
+		{"query: a charset that some decode it in", "/anything/HTTPBIN_PATH", `Content-Type: text/plain; charset=cp037\r\n`, ""},
 		{"path: dot segments", "/anything/HTTPBIN_PATH/../x", "", ""},
 		{"path: dot segments, escaped twice", "/anything/HTTPBIN_PATH/%252e%252e/x", "", ""},
 		{"path: dot segments behind a parameter", "/anything/HTTPBIN_PATH/..;a=b/x", "", ""},

@@ -13,7 +13,7 @@ func (a *Ambiguity) Error() string { return "ambiguous request: " + a.Reason }
 // The reasons. Each completes a refusal that a model reads.
 var (
 	errTypes      = &Ambiguity{"The request has more than one Content-Type, or one that is malformed."}
-	errCharset    = &Ambiguity{"The body's charset is not UTF-8."}
+	errCharset    = &Ambiguity{"The Content-Type has a charset other than UTF-8."}
 	errUntyped    = &Ambiguity{"The body has no Content-Type, so that some servers read it as a form."}
 	errJSON       = &Ambiguity{"The body is not JSON as RFC 8259 has it: no comments, single quotes, bare keys, surplus commas, NaN, byte order mark or invalid UTF-8."}
 	errJSONMore   = &Ambiguity{"There is more than one JSON value in the body."}
@@ -22,7 +22,7 @@ var (
 	errJSONKeys   = &Ambiguity{"A declared key stands twice in one JSON object, perhaps in another case."}
 	errForm       = &Ambiguity{"The form has characters that are not percent-encoded, or a percent sign without two digits."}
 	errFormKeys   = &Ambiguity{"A declared field stands twice in the form, perhaps in another case or with brackets."}
-	errFormSet    = &Ambiguity{"The form has a _charset_ field."}
+	errFormSet    = &Ambiguity{"The form or query has a _charset_ field."}
 	errQueryKeys  = &Ambiguity{"A declared parameter stands twice in the query, perhaps in another case or with brackets."}
 	errPath       = &Ambiguity{"The path has dot segments, backslashes or control characters."}
 	errTwice      = &Ambiguity{"A header that has a token name stands twice."}

@@ -226,14 +226,20 @@ func (x *exchange) query() error {
 	if !w.swapped || disarm.Off("one-reading") {
 		return nil
 	}
-	for _, f := range w.fields {
-		n := 0
-		for pair := range strings.FieldsFuncSeq(before, func(r rune) bool { return r == '&' || r == ';' }) {
-			if key, _, _ := strings.Cut(pair, "="); alikeName(looseName(key), f) {
-				n++
+	times := make([]int, len(w.fields))
+	for pair := range strings.FieldsFuncSeq(before, func(r rune) bool { return r == '&' || r == ';' }) {
+		key, _, _ := strings.Cut(pair, "=")
+		if key = looseName(key); key == "_charset_" {
+			return errFormSet
+		}
+		for i, f := range w.fields {
+			if alikeName(key, f) {
+				times[i]++
 			}
 		}
-		if n > 1 && x.report.has(catalog.Surface{Kind: catalog.SurfaceQuery, Field: f}) {
+	}
+	for i, f := range w.fields {
+		if times[i] > 1 && x.report.has(catalog.Surface{Kind: catalog.SurfaceQuery, Field: f}) {
 			return errQueryKeys
 		}
 	}

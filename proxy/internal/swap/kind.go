@@ -40,12 +40,10 @@ func bodyKind(h http.Header) (kind, *Ambiguity) {
 		return kindRaw, errTypes
 	}
 	k := kindOf(t)
-	if k == kindRaw || k == kindXML {
-		return k, nil // no field is known in these
-	}
 	charset, named := params["charset"]
 	mentioned := strings.Count(strings.ToLower(values[0]), "charset")
-	if named && !isUTF8(charset) || mentioned > 1 || mentioned == 1 && !named {
+	known := isUTF8(charset) || (k == kindRaw || k == kindXML) && isLatin(charset) // no field is known in these
+	if named && !known || mentioned > 1 || mentioned == 1 && !named {
 		return kindRaw, errCharset
 	}
 	return k, nil
@@ -72,6 +70,15 @@ func kindOf(t string) kind {
 func isUTF8(charset string) bool {
 	switch strings.ToLower(charset) {
 	case "utf-8", "utf8", "us-ascii", "ascii":
+		return true
+	}
+	return false
+}
+
+// isLatin reports whether a charset is one of the usual ones that have ASCII in them and are not UTF-8.
+func isLatin(charset string) bool {
+	switch strings.ToLower(charset) {
+	case "iso-8859-1", "latin1", "iso-8859-15", "windows-1252":
 		return true
 	}
 	return false
@@ -117,7 +124,7 @@ func (x *exchange) writer(k kind) writer {
 	case kindForm:
 		return newFormWriter(x, catalog.SurfaceBody)
 	case kindXML:
-		return &textWriter{words: words{x: x}, coded: escapeXML, only: true}
+		return &xmlWriter{textWriter: textWriter{words: words{x: x}, coded: escapeXML, only: true}}
 	}
 	return &textWriter{words: words{x: x}, only: true}
 }

@@ -326,7 +326,7 @@ func oraclePairs(text string, body bool) (want string, clear bool) {
 		}
 		key, _, _ = strings.Cut(strings.ToLower(key), "\x00")
 		key = strings.NewReplacer(".", "_", " ", "_").Replace(strings.TrimLeft(key, " \t\r\n\v\f"))
-		clear = clear && (!body || key != "_charset_")
+		clear = clear && key != "_charset_"
 		key, _, _ = strings.Cut(key, "[")
 		count[key]++
 	}

@@ -156,11 +156,16 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	if err := x.headers(); err != nil {
 		return x.report, err
 	}
+	before := x.report.count()
 	if err := x.path(); err != nil {
 		return x.report, err
 	}
 	if err := x.query(); err != nil {
 		return x.report, err
+	}
+	// Some servers decode the URL as the type says that the body is.
+	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before && !disarm.Off("one-reading") {
+		return x.report, bad
 	}
 	if x.report.count() > 0 && !disarm.Off("range") {
 		dropRange(x.req.Header)

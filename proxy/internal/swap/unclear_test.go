@@ -287,6 +287,17 @@ func TestAnywhere(t *testing.T) {
 		{"text/csv", `{"x":"API_KEY"}`, `{"x":"first-"value"}`},
 		{"application/json", `[a](b) API_KEY`, ""},
 		{"application/json; charset=utf-16", `{"x":"API_KEY"}`, ""},
+		{"text/csv; charset=cp037", `API_KEY`, ""},
+		{"text/xml; charset=utf-7", `<a>API_KEY</a>`, ""},
+		{"text/xml", `<?xml version="1.0" encoding="cp037"?><a>API_KEY</a>`, ""},
+		{"text/xml", "\ufeff <?XML version='1.0' ENCODING = 'utf-7'?><a>API_KEY</a>", ""},
+		{"text/xml", `<?xml version="1.0" encoding=cp037?><a>API_KEY</a>`, ""},
+		{"application/soap+xml", `<?xml version="1.0"` + strings.Repeat(" ", 300) + `encoding="cp037"?><a>API_KEY</a>`, ""},
+		{"text/xml", `<?xml version="1.0" encoding="UTF-8"?><a>API_KEY</a>`, `<?xml version="1.0" encoding="UTF-8"?><a>first-&quot;value</a>`},
+		{"text/xml", "<?xml version='1.0' encoding='iso-8859-1' standalone='yes' ?><a>API_KEY</a>", "<?xml version='1.0' encoding='iso-8859-1' standalone='yes' ?><a>first-&quot;value</a>"},
+		{"text/xml", `<?xml version="1.0"?><a encoding="cp037">API_KEY</a>`, `<?xml version="1.0"?><a encoding="cp037">first-&quot;value</a>`},
+		{"text/xml", `<a>API_KEY</a>`, `<a>first-&quot;value</a>`},
+		{"text/csv; charset=latin1", `API_KEY`, `first-"value`},
 		{"application/x-www-form-urlencoded", "{'API_KEY'}", ""},
 	} {
 		for _, known := range []bool{true, false} {
@@ -340,6 +351,9 @@ func TestOneReadingHead(t *testing.T) {
 		{c, "/API_KEY/%252e%252e/x", nil}, {c, "/API_KEY/%25252e./x", nil}, {c, "/API_KEY/x%2f..%2fy", nil}, {c, "/a%5cb/API_KEY", nil}, {c, "/a%255cb/API_KEY", nil},
 		{c, "/API_KEY/%00", nil}, {c, "/API_KEY/a%0d%0ab", nil}, {c, "/API_KEY/%c0%ae%c0%ae/x", nil}, {c, "/API_KEY/%25u002e/x", nil},
 		{c, "/?key=API_KEY&key=x", nil}, {c, "/?key=x&key=API_KEY", nil}, {c, "/?key=API_KEY&KEY=x", nil}, {c, "/?key=API_KEY&%6bey[]=x", nil},
+		{c, "/?key=API_KEY", []string{"Content-Type", "text/plain; charset=cp037"}}, {c, "/API_KEY", []string{"Content-Type", "a/b; charset=utf-16"}},
+		{c, "/?key=API_KEY", []string{"Content-Type", "text/plain", "Content-Type", "text/plain; charset=cp037"}}, {c, "/?key=API_KEY", []string{"Content_Type", "text/plain; charset=cp037"}},
+		{c, "/?_charset_=cp037&key=API_KEY", nil}, {c, "/?key=API_KEY&_Charset_=utf-16", nil},
 		{c, "/?a=1;key=x&key=API_KEY", nil}, {c, "/?key=API_KEY&+key=x", nil}, {c, "/?key=API_KEY&key%00=x", nil}, {c, "/?key=API_KEY&key", nil},
 	} {
 		req := request(t, "GET", "https://h/", "")

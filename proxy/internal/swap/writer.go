@@ -168,6 +168,60 @@ func (w *textWriter) finish(dst []byte) []byte {
 // holding implements writer: text has no reading that could be another.
 func (w *textWriter) holding() bool { return false }
 
+// xmlWriter swaps in XML whose declaration, if it has one, names a usual charset: a parser reads what follows in it.
+type xmlWriter struct {
+	textWriter
+	head    []byte
+	decided bool
+}
+
+// maxDeclaration is how long an XML declaration may be, in bytes.
+const maxDeclaration = 256
+
+func (w *xmlWriter) push(dst, src []byte) []byte {
+	if !w.decided {
+		w.head = append(w.head, src[:min(len(src), maxDeclaration-len(w.head))]...)
+		w.decide()
+	}
+	if w.bad != nil {
+		return w.lax(dst, src)
+	}
+	return w.textWriter.push(dst, src)
+}
+
+func (w *xmlWriter) finish(dst []byte) []byte {
+	if w.bad != nil {
+		return w.endLax(dst)
+	}
+	return w.textWriter.finish(dst)
+}
+
+// decide looks at what is known of the declaration.
+func (w *xmlWriter) decide() {
+	const begin = "<?xml"
+	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(w.head), "\ufeff"), " \t\r\n"))
+	declaration, _, ended := strings.Cut(text, "?>")
+	full := len(w.head) == maxDeclaration
+	switch {
+	case !full && (len(text) < len(begin) || strings.HasPrefix(text, begin) && !ended):
+		return
+	case strings.HasPrefix(text, begin) && (!ended || !plainDeclaration(declaration)):
+		w.spoils(errCharset)
+	}
+	w.decided = true
+}
+
+// plainDeclaration reports whether an XML declaration names no charset but a usual one.
+func plainDeclaration(s string) bool {
+	_, s, named := strings.Cut(s, "encoding")
+	if !named {
+		return true
+	}
+	s = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(s), "="))
+	charset, _, _ := strings.Cut(strings.TrimLeft(s, `"'`), s[:min(len(s), 1)])
+	return isUTF8(charset) || isLatin(charset)
+}
+
 func escapeXML(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(s)
 }
