@@ -2,6 +2,7 @@ package formdata
 
 import (
 	"crypto/rand"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -19,14 +20,23 @@ type Type struct {
 // param is a parameter: its name in lower case, its value without quotes.
 type param struct{ name, value string }
 
-// RequestType is ParseType for the body of a request, in whose charset ASCII must be itself: a server that takes a charset
-// into account reads other names and values in any other.
-func RequestType(values []string) (Type, error) {
-	t, err := ParseType(values)
-	if err == nil && !isASCII(t.Param("charset")) {
-		err = &Error{"its Content-Type has a charset in which ASCII is not itself"}
+// RequestType is ParseType for a request.
+func RequestType(h http.Header) (Type, error) {
+	values := h["Content-Type"]
+	for name, more := range h {
+		if name != "Content-Type" && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") {
+			values = slices.Concat(values, more, []string{""}) // one beside the other to servers that speak CGI
+		}
 	}
-	return t, err
+	return ParseType(values)
+}
+
+// CheckCharset fails where a server that takes a charset into account would read other names and values than ASCII's.
+func (t Type) CheckCharset() error {
+	if !isASCII(t.Param("charset")) {
+		return &Error{"its Content-Type has a charset in which ASCII is not itself"}
+	}
+	return nil
 }
 
 // ParseType reads the values of Content-Type headers: none, or one that every server reads in the same way. A multipart

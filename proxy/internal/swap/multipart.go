@@ -13,7 +13,10 @@ import (
 // types reads the type of a body that is swapped into. A form with parts leaves with a boundary that its author could not
 // know.
 func (x *exchange) types() (err error) {
-	if x.from, err = formdata.RequestType(x.req.Header["Content-Type"]); err != nil || !x.from.FormData() {
+	if x.from, err = formdata.RequestType(x.req.Header); err == nil {
+		err = x.from.CheckCharset()
+	}
+	if err != nil || !x.from.FormData() {
 		return err
 	}
 	x.to = x.from.Fresh()
