@@ -77,7 +77,7 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 		}
 		f.seen = append(f.seen, p.Name)
 	}
-	if p.File {
+	if p.File || p.Type.Media == "application/octet-stream" { // which is a file to busboy, whatever it is called
 		return content, nil
 	}
 	return &rewriteReader{src: content, w: &textWriter{words: words{x: f.x}, field: p.Name, only: true}}, nil
