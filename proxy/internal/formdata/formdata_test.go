@@ -275,6 +275,13 @@ func TestTypes(t *testing.T) {
 		{"application/json; charset=utf-8; charset=utf-16"},
 		{"application/json, text/plain"},
 		{"text"},
+		{"text/plain; x=\"multipart/form-data; boundary=b\""},
+		{"text/plain; multipart=1"},
+		{"text/x-multipart; boundary=b"},
+		{"application/json; x=urlencoded"},
+		{"application/octet-stream; x=\"application/json\""},
+		{"application/json-urlencoded"},
+		{"multipart/form-data; boundary=b; x=\"application/x-www-form-urlencoded\""},
 	} {
 		var a *Error
 		if got, err := typeOf(values...); !errors.As(err, &a) {

@@ -28,7 +28,28 @@ func RequestType(h http.Header) (Type, error) {
 			values = slices.Concat(values, more, []string{""}) // one beside the other to servers that speak CGI
 		}
 	}
-	return ParseType(values)
+	t, err := ParseType(values)
+	if err == nil && t.seemsOther() {
+		err = &Error{"its Content-Type names a second type, in a parameter or as a part of the first"}
+	}
+	return t, err
+}
+
+// seemsOther reports whether a server that looks for a word anywhere in the type, as formidable does, takes the body for
+// another kind. A multipart type may name the type of its first part (RFC 2387).
+func (t Type) seemsOther() bool {
+	whole := strings.ToLower(t.raw)
+	found := 0
+	for _, word := range []string{"multipart", "urlencoded", "json"} {
+		switch {
+		case !strings.Contains(whole, word), word == "json" && t.Multipart():
+			continue
+		case !strings.Contains(t.Media, word), word == "multipart" && !t.Multipart():
+			return true
+		}
+		found++
+	}
+	return found > 1
 }
 
 // CheckCharset fails where a server that takes a charset into account would read other names and values than ASCII's.

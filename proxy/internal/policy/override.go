@@ -31,7 +31,7 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	form, inJSON := strings.Contains(kind.Media, "x-www-form-urlencoded"), isJSON(kind.Media)
+	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
 	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
 		guard(r, &quotedNames{})
 		return nil, nil
