@@ -39,6 +39,8 @@ const post = (type, body) => show(fetch(url, auth("SHARED_A_TOKEN", { method: "P
   'name="a";\r\n name="_method"', 'name="a"; filename="x; name=_method"', "name='_method", 'name="_method"\r\nContent-Transfer-Encoding: base64'])
   await post(`+multi+`, "--bbbb\r\nContent-Disposition: form-data; " + h + "\r\n\r\nDELETE\r\n--bbbb--\r\n");
 for (const e of ["\n", "\r"]) await post(`+multi+`, '--bbbb\r\nContent-Disposition: form-data; name="a"\r\n\r\nx' + e + '--bbbb\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--bbbb--\r\n');`, "request_body_ambiguous"),
+		row("in parts of what only seems another type", `for (const t of ['text/plain; x="multipart/form-data; boundary=bbbb"', "text/x-multipart; boundary=bbbb"])
+  await post(t, '--bbbb\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--bbbb--\r\n');`, "request_body_ambiguous"),
 		row("in a charset of its own", `await post("application/x-www-form-urlencoded; charset=cp037", "%6D%94%85%A3%88%96%84=DELETE"); await post("application/x-www-form-urlencoded; charset=utf-7", "+AF8-method=DELETE"); await post("application/json; charset=utf-16", "{}");`, "request_body_ambiguous"),
 		// Rack takes a boundary in the middle of a line for one.
 		{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"strings"
 	"testing"
@@ -91,6 +92,51 @@ func TestAmbiguousBody(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestFormData: a form as browsers write it arrives whole, with its credential, and a long one where nothing is swapped
+// keeps its length.
+func TestFormData(t *testing.T) {
+	const api = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
+		"restricted_methods": ["DELETE"], "credentials": {"` + tokenName + `": {"value": "` + secretValue + `", "in": [%s]}}}`
+	for surface, want := range map[string]string{`"header"`: tokenName, `"body:key"`: secretValue} {
+		for _, n := range []int{0, 400 << 10} {
+			r := newRig(t, setup{apis: map[string]string{"demo": strings.Replace(api, "%s", surface, 1)}})
+			var fields, problem string
+			var length int64
+			r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+				length = q.ContentLength
+				if err := q.ParseMultipartForm(1 << 20); err != nil {
+					problem = err.Error()
+					return
+				}
+				f := q.MultipartForm.File["file"]
+				fields = q.FormValue("key") + " " + q.FormValue("note") + " " + f[0].Filename
+				if f[0].Size != int64(n) || f[0].Header.Get("Content-Type") != "application/octet-stream" {
+					problem = "another file"
+				}
+			}))
+			end := r.begin()
+			var body bytes.Buffer
+			w := multipart.NewWriter(&body)
+			_ = w.WriteField("key", tokenName)
+			_ = w.WriteField("note", "x--"+w.Boundary()+"--")
+			f, _ := w.CreateFormFile("file", "it's ünusual.bin")
+			_, _ = f.Write(make([]byte, n))
+			_ = w.Close()
+			sent := int64(body.Len())
+			resp, err := r.client(true).Post("https://"+demoHost+"/", w.FormDataContentType(), &body)
+			check(t, err)
+			check(t, resp.Body.Close())
+			if fields != want+" x--"+w.Boundary()+"-- it's ünusual.bin" || problem != "" || resp.StatusCode != 200 {
+				t.Errorf("%s, %d: status %d, %q, %s", surface, n, resp.StatusCode, fields, problem)
+			}
+			if kept := surface == `"header"`; kept && length != sent || !kept && n > 0 && length != -1 {
+				t.Errorf("%s, %d: length %d of %d", surface, n, length, sent)
+			}
+			end()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -22,10 +23,19 @@ func form(parts ...string) string {
 	return s + "--b--\r\n"
 }
 
+// typeOf is the type of a request.
+func typeOf(values ...string) (Type, error) {
+	t, err := RequestType(http.Header{"Content-Type": values})
+	if err == nil {
+		err = t.CheckCharset()
+	}
+	return t, err
+}
+
 // read reads a body of a type, and gives its parts as "name|filename|type=content".
 func read(t testing.TB, kind, body string, wrap func(io.Reader) io.Reader) (written string, parts []string, err error) {
 	t.Helper()
-	from, err := RequestType([]string{kind})
+	from, err := typeOf(kind)
 	if err != nil {
 		return "", nil, err
 	}
@@ -227,7 +237,7 @@ func TestTypes(t *testing.T) {
 		"application/json;odata=verbose":                        "",
 		"":                                                      "",
 	} {
-		got, err := RequestType([]string{value})
+		got, err := typeOf(value)
 		if err != nil || fresh != "" && got.With("NEW").String() != fresh || got.String() != strings.TrimSpace(value) {
 			t.Errorf("%q: %+v, %v", value, got, err)
 		}
@@ -265,10 +275,28 @@ func TestTypes(t *testing.T) {
 		{"application/json; charset=utf-8; charset=utf-16"},
 		{"application/json, text/plain"},
 		{"text"},
+		{"text/plain; x=\"multipart/form-data; boundary=b\""},
+		{"text/plain; multipart=1"},
+		{"text/x-multipart; boundary=b"},
+		{"application/json; x=urlencoded"},
+		{"application/octet-stream; x=\"application/json\""},
+		{"application/json-urlencoded"},
+		{"multipart/form-data; boundary=b; x=\"application/x-www-form-urlencoded\""},
 	} {
 		var a *Error
-		if got, err := RequestType(values); !errors.As(err, &a) {
+		if got, err := typeOf(values...); !errors.As(err, &a) {
 			t.Errorf("%q: %+v, %v", values, got, err)
+		}
+	}
+}
+
+// TestTypeBySpelling: a header that CGI cannot tell from Content-Type is a second one.
+func TestTypeBySpelling(t *testing.T) {
+	for _, h := range []http.Header{
+		{"Content-Type": {"text/plain"}, "Content_type": {"multipart/form-data; boundary=b"}}, {"Content_Type": {"text/plain"}},
+	} {
+		if got, err := RequestType(h); err == nil {
+			t.Errorf("%v: %+v", h, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package formdata
 
 import (
 	"crypto/rand"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -19,14 +20,44 @@ type Type struct {
 // param is a parameter: its name in lower case, its value without quotes.
 type param struct{ name, value string }
 
-// RequestType is ParseType for the body of a request, in whose charset ASCII must be itself: a server that takes a charset
-// into account reads other names and values in any other.
-func RequestType(values []string) (Type, error) {
+// RequestType is ParseType for a request.
+func RequestType(h http.Header) (Type, error) {
+	values := h["Content-Type"]
+	for name, more := range h {
+		if name != "Content-Type" && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") {
+			values = slices.Concat(values, more, []string{""}) // one beside the other to servers that speak CGI
+		}
+	}
 	t, err := ParseType(values)
-	if err == nil && !isASCII(t.Param("charset")) {
-		err = &Error{"its Content-Type has a charset in which ASCII is not itself"}
+	if err == nil && t.seemsOther() {
+		err = &Error{"its Content-Type names a second type, in a parameter or as a part of the first"}
 	}
 	return t, err
+}
+
+// seemsOther reports whether a server that looks for a word anywhere in the type, as formidable does, takes the body for
+// another kind. A multipart type may name the type of its first part (RFC 2387).
+func (t Type) seemsOther() bool {
+	whole := strings.ToLower(t.raw)
+	found := 0
+	for _, word := range []string{"multipart", "urlencoded", "json"} {
+		switch {
+		case !strings.Contains(whole, word), word == "json" && t.Multipart():
+			continue
+		case !strings.Contains(t.Media, word), word == "multipart" && !t.Multipart():
+			return true
+		}
+		found++
+	}
+	return found > 1
+}
+
+// CheckCharset fails where a server that takes a charset into account would read other names and values than ASCII's.
+func (t Type) CheckCharset() error {
+	if !isASCII(t.Param("charset")) {
+		return &Error{"its Content-Type has a charset in which ASCII is not itself"}
+	}
+	return nil
 }
 
 // ParseType reads the values of Content-Type headers: none, or one that every server reads in the same way. A multipart

@@ -28,23 +28,28 @@ const (
 //
 // The rest are variations that servers and gateways in use know.
 var overrideNames = []string{
-	"xhttpmethodoverride", "httpmethodoverride", "xhttpmethod", "xmethodoverride", "methodoverride", "xmethod",
-	"xoriginalmethod", "xoriginalhttpmethod", "xforwardedmethod", "xrequestmethod", "xtunneledmethod", "tunneledmethod",
-	"xhttpverb", "xverb", "xhttpverboverride", "xverboverride", "verboverride", "xrestmethod", "alfmethod",
+	"xhttpmethodoverride", "httpmethodoverride", "xhttpmethod", "xmethodoverride", "methodoverride", "xoriginalmethod",
+	"xoriginalhttpmethod", "xforwardedmethod", "xtunneledmethod", "tunneledmethod", "xhttpverb", "xhttpverboverride",
+	"xverboverride", "verboverride", "alfmethod",
 }
 
 // verbNames are so too: as they stand (Facebook's Graph, Restlet) where the value is a standard method, and with a mark
 // before them whatever the value: _method (Rack, Rails, PHP's frameworks, Spring, Parse), _HttpMethod (Salesforce's Apex),
 // $httpMethod (Google).
-var verbNames = []string{"method", "httpmethod", "verb", "httpverb", "requestmethod", "restmethod"}
+// x_method is how a payment API calls a means of payment.
+var verbNames = []string{
+	"method", "httpmethod", "verb", "httpverb", "requestmethod", "restmethod", "xmethod", "xverb", "xrequestmethod", "xrestmethod",
+}
 
 // claimOf tells what a name claims, as the most lenient server reads it: decoded once or more often, cut at a NUL, in any
 // case, with any punctuation, as an element of a list or object.
 func claimOf(name string) claim {
 	best := noClaim
 	for range 3 {
-		cut, _, _ := strings.Cut(name, "\x00")
-		best = max(best, claimAsRead(cut), claimAsRead(name))
+		best = max(best, claimAsRead(name))
+		if cut, _, found := strings.Cut(name, "\x00"); found {
+			best = max(best, claimAsRead(cut))
+		}
 		next := decode(name)
 		if next == name {
 			break
@@ -88,6 +93,8 @@ func claimOfWord(word string) claim {
 		letters = append(letters, lower(word[i]))
 	}
 	switch {
+	case len(letters) == 0 || strings.IndexByte("deb", letters[len(letters)-1]) < 0: // method, override, verb
+		return noClaim
 	case slices.Contains(overrideNames, string(letters)):
 		return fullClaim
 	case !slices.Contains(verbNames, string(letters)):
@@ -137,17 +144,19 @@ func decode(s string) string {
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
-// verb is the standard method that a value names, or empty.
+// verb is the standard method that a value names, encoded or not, or empty.
 func verb(value string) string {
-	const longest = 32
-	if len(value) > longest {
-		return ""
+	const longest = 128
+	for range 3 {
+		if len(value) > longest {
+			return ""
+		}
+		if v := strings.ToUpper(strings.Trim(value, " \t\r\n\v\f\x00\"'")); slices.Contains(standard, v) {
+			return v
+		}
+		value = decode(value)
 	}
-	v := strings.ToUpper(strings.Trim(value, " \t\r\n\v\f\x00\"'"))
-	if !slices.Contains(standard, v) {
-		return ""
-	}
-	return v
+	return ""
 }
 
 // claimed appends what a field says of the method, if it says anything.

@@ -27,16 +27,16 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	kind, err := formdata.ParseType(r.Header["Content-Type"])
+	kind, err := formdata.RequestType(r.Header)
 	if err != nil {
 		return nil, err
 	}
-	form, inJSON := strings.Contains(kind.Media, "x-www-form-urlencoded"), strings.Contains(kind.Media, "json")
+	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
 	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
 		guard(r, &quotedNames{})
 		return nil, nil
 	}
-	if kind, err = formdata.RequestType(r.Header["Content-Type"]); err != nil {
+	if err := kind.CheckCharset(); err != nil {
 		return nil, err
 	}
 	if form {
@@ -62,6 +62,12 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack takes a body without a type for a form
 	}
 	return nil, nil
+}
+
+// isJSON reports whether a type is JSON. That of gRPC and Connect is in frames, and nobody looks for a method there.
+func isJSON(media string) bool {
+	return strings.Contains(media, "json") &&
+		!strings.HasPrefix(media, "application/grpc") && !strings.HasPrefix(media, "application/connect+")
 }
 
 // formOverrides reads a form and puts it back.

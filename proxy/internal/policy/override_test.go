@@ -23,9 +23,9 @@ var (
 		"_HttpMethod", "_httpmethod", "_http_method", ".http.method", "$httpMethod", "_http[method",
 		"X-HTTP-Method-Override", "x_http_method_override", "X.HTTP.Method.Override", "XHttpMethodOverride", "x http method override",
 		"X-HTTP-Method", "X-Method-Override", "X-HTTP-MethodOverride", "HTTP-Method-Override", "method-override", "methodOverride",
-		"__METHOD_OVERRIDE__", "X-Tunneled-Method", "alf_method", "X-Original-Method", "X_HTTP[Method_Override", "X-Method", "X-HTTP-Verb", "_verb",
+		"__METHOD_OVERRIDE__", "X-Tunneled-Method", "alf_method", "X-Original-Method", "X_HTTP[Method_Override", "X-HTTP-Verb", "_verb",
 	}
-	plainNames = []string{"method", "METHOD", " method", "method[]", "[method]", "method\x00x", "httpMethod", "http_method", "HTTP-Method", "verb", "requestMethod"}
+	plainNames = []string{"method", "METHOD", " method", "method[]", "[method]", "method\x00x", "httpMethod", "http_method", "HTTP-Method", "verb", "requestMethod", "X-Method", "x_method"}
 	innocent   = []string{
 		"", "a", "payment_method", "paymentMethod", "shipping[method]", "a[method]", "methods", "_methods", "_method_x", "x_method_y", "amethod",
 		"Access-Control-Request-Method", "Accept", "Authorization", "X-Api-Method-Name", "method_id", "auth_method", "grant_type", "x", "_m", "ethod",
@@ -100,7 +100,7 @@ func TestEveryPlace(t *testing.T) {
 			}
 		}
 		for _, name := range plainNames {
-			if !refused(name, "DELETE") || !refused(name, "delete") {
+			if !refused(name, "DELETE") || !refused(name, "delete") || !refused(name, "%2544elete") {
 				t.Errorf("%s: %q passed", place, name)
 			}
 			clean := !strings.ContainsAny(name, "\x00") && name[0] != '['
@@ -191,6 +191,7 @@ func TestBodies(t *testing.T) {
 
 		{form, "a=b&c=d", "passes"}, {form, "a=_method&method=x&b=\"_method\"", "passes"}, {form, `{"_method": "DELETE"}`, "override"},
 		{form + "; charset=utf-8", "a=b", "passes"}, {form + "; charset=cp037", "%6D%94%85%A3%88%96%84=DELETE", "ambiguous"}, {form + "; charset=utf-7", "+AF8-method=x", "ambiguous"},
+		{"application/connect+json", "\x00\x00\x00\x00\x02{}", "passes"}, {"application/grpc+json", "\x00\x00\x00\x00\x02{}", "passes"},
 		{"text/plain", `{"_method": "GET"}`, "override"}, {"text/plain", `{'_method' : "GET"}`, "override"}, {"text/plain", `{"a": "_method", "b": 1}`, "passes"},
 		{"text/plain", "{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00:\x00", "override"}, {"text/plain", `say "_method" or method: "DELETE"`, "passes"},
 		{"application/octet-stream", `x"\u005fmethod":`, "override"}, {"text/csv; charset=utf-16", "\x00x", "passes"},

@@ -16,7 +16,10 @@ func (x *exchange) types() (err error) {
 	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "multipart/form-data") {
 		return nil
 	}
-	if x.from, err = formdata.RequestType(values); err != nil || !x.from.FormData() {
+	if x.from, err = formdata.RequestType(x.req.Header); err == nil {
+		err = x.from.CheckCharset()
+	}
+	if err != nil || !x.from.FormData() {
 		return err
 	}
 	x.to = x.from.Fresh()
@@ -43,7 +46,7 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 		}
 		f.seen = append(f.seen, p.Name)
 	}
-	if p.File {
+	if p.File || p.Type.Media == "application/octet-stream" { // which is a file to busboy, whatever it is called
 		return content, nil
 	}
 	return &rewriteReader{src: content, w: &textWriter{words: words{x: f.x}, field: p.Name, only: true}}, nil
