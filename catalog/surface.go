@@ -85,9 +85,9 @@ func checkField(field string) error {
 }
 
 // SinkHeader reports whether a request header is one that is published, stored or handed on, into which no token name
-// is ever swapped. The name may be in any case.
+// is ever swapped. The name may be in any case, and in any spelling that servers make the same.
 func SinkHeader(name string) bool {
-	name = strings.ToLower(name)
+	name = foldHeader(name)
 	for _, p := range []string{
 		"content-", "if-", "x-forwarded", "proxy-", "sec-", "accept", "access-control-", "x-b3-", "x-datadog-",
 		"x-http-method", "x-method-override",
@@ -118,6 +118,19 @@ func SinkHeader(name string) bool {
 		return true
 	}
 	return false
+}
+
+// SameHeader reports whether servers may take two header names for one: CGI and what follows it has no case, and makes one
+// character of all that are no letter and no digit.
+func SameHeader(a, b string) bool { return len(a) == len(b) && foldHeader(a) == foldHeader(b) }
+
+func foldHeader(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
 }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2, as methods and header names are.

@@ -45,7 +45,10 @@ func TestParseSurface(t *testing.T) {
 }
 
 func TestSinkHeader(t *testing.T) {
-	for _, name := range []string{"Cookie", "cOOKIE", "X-Object-Meta-Note", "content-length", "IF-RANGE", "sec-websocket-protocol", "Accept-Language", "Baggage", "X-MS-Client-Request-Id", "Uber-Trace-Id", "X-Amzn-Trace-Id", "CF-Connecting-IP", "Title", "X-Message", "x-amz-tagging"} {
+	for _, name := range []string{
+		"Cookie", "cOOKIE", "X-Object-Meta-Note", "content-length", "IF-RANGE", "sec-websocket-protocol", "Accept-Language", "Baggage", "X-MS-Client-Request-Id", "Uber-Trace-Id", "X-Amzn-Trace-Id", "CF-Connecting-IP", "Title", "X-Message", "x-amz-tagging",
+		"User_Agent", "USER.AGENT", "x_forwarded_for", "If!None!Match", "Content_Type", "X_Amz_Meta_Note", "x~request~id",
+	} {
 		if !catalog.SinkHeader(name) {
 			t.Errorf("%s is no sink", name)
 		}

@@ -1,10 +1,13 @@
 #!/bin/sh
-# packages.sh COMMAND=PACKAGE...: installs with apt, as root on Debian or Ubuntu and after saying so, the packages
-# whose command is missing; anywhere else says what to install and fails.
+# packages.sh COMMAND=PACKAGE... PACKAGE...: installs with apt, as root on Debian or Ubuntu and after saying so, the
+# packages whose command is missing, or that are missing themselves; anywhere else says what to install and fails.
 set -eu
 missing=
 for pair in "$@"; do
-	command -v "${pair%%=*}" >/dev/null || [ -x "/usr/sbin/${pair%%=*}" ] || missing="$missing ${pair#*=}"
+	case $pair in
+	*=*) command -v "${pair%%=*}" >/dev/null || [ -x "/usr/sbin/${pair%%=*}" ] || missing="$missing ${pair#*=}" ;;
+	*) dpkg -s "$pair" >/dev/null 2>&1 || missing="$missing $pair" ;;
+	esac
 done
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

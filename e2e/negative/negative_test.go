@@ -50,12 +50,17 @@ func groups() []group {
 	return []group{
 		{controls: []control{
 			{defence: "host-agreement", attacks: []string{"second request on the connection names another API", ":authority of another API over HTTP/2"}},
-			{defence: "override", attacks: []string{"override header X-HTTP-Method-Override", "_method in the query"}},
-			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form"}},
+			{defence: "override", attacks: []string{"override header X-HTTP-Method-Override", "_method in the query", "overrides in the query", "overrides in a header"}},
+			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form", "overrides in JSON", "overrides in a form with parts"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
 			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
 			{defence: "surface", attacks: []string{"name in chat text of a query", "name of a header credential in the path"}},
 			{defence: "range", attacks: []string{"slices by Range"}},
+			{defence: "one-reading", attacks: []string{
+				"JSON: a comment around the declared key", "JSON: a key without quotes", "JSON: the declared key twice", "JSON: the declared key again, after 600 KiB",
+				"JSON without a type, which is a form to some", "form that is JSON to those who look at no type", "form: the declared field twice",
+				"the declared parameter twice", "Authorization: single quotes", "Authorization twice", "path: dot segments, escaped twice",
+			}},
 			{defence: "mcp-host", attacks: []string{"foreign Host", "Host of the machine's address"}},
 			{defence: "mcp-origin", attacks: []string{"foreign Origin", "Origin null"}},
 			{defence: "mcp-owner", attacks: []string{"another user of the machine"}},
@@ -67,7 +72,8 @@ func groups() []group {
 		}},
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
 			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
-			{defence: "sink-headers", attacks: []string{"name in the header Cookie", "name in the header Referer"}},
+			{defence: "sink-headers", attacks: []string{"name in the header Cookie", "name in the header Referer", "name in the header User_Agent"}},
+			{defence: "multipart", attacks: []string{"multipart: an extended name", "multipart: two Content-Dispositions the other way", "multipart: the author's boundary", "overrides behind a boundary within a line"}},
 			{defence: "once", attacks: []string{"any-parameter credential twice", "header credential in two headers"}},
 			{defence: "scrub-headers", attacks: []string{"echo in the place location", "trailers read raw"}},
 			{defence: "forms", attacks: []string{"echo as base64-1 of HTTPBIN_TOKEN", "echo as hex-upper of HTTPBIN_TOKEN"}},

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 )
 
 // mcpRemote is the pinned package that connects stdio clients to HTTP servers.
@@ -16,22 +15,7 @@ func npmDir(root string) string { return filepath.Join(root, ".tools", "npm") }
 // InstallMCPRemote fetches mcp-remote into .tools/npm unless it is there. What fails is said on stderr; the test that
 // needs it will find it missing.
 func InstallMCPRemote(root string) {
-	dir := npmDir(root)
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "mcp-remote")); err == nil {
-		return
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a cache of public packages
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		return
-	}
-	lock, err := os.Create(filepath.Join(dir, ".lock"))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		return
-	}
-	defer lock.Close()
-	_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
-	cmd := exec.Command("npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--no-save", mcpRemote) //nolint:noctx // npm has its own timeouts
+	cmd := exec.Command(filepath.Join(root, "make", "npm.sh"), npmDir(root), mcpRemote) //nolint:noctx // npm has its own timeouts
 	if out, err := cmd.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: installing %s: %v\n%s", mcpRemote, err, out)
 	}

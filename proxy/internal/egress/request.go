@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
@@ -102,8 +103,17 @@ func (x *exchange) decideBody(v policy.Verdict, q policy.Request, r *http.Reques
 	if !policy.Restricts(holders) || disarm.Off("body-override") {
 		return v, q
 	}
-	more, err := policy.BodyOverrides(r)
-	if err != nil {
+	permits := func(method string) bool {
+		judged := q
+		judged.Methods = []string{method}
+		return x.snap.Rules.Decide(x.lease, judged).Allow
+	}
+	more, err := policy.BodyOverrides(r, permits)
+	var ambiguous *formdata.Error
+	switch {
+	case errors.As(err, &ambiguous):
+		return policy.Ambiguous(ambiguous.Reason, q.Host), q
+	case err != nil:
 		return policy.Refuse(policy.CodeOverrideUnseen, q.Host, holders), q
 	}
 	if len(more) == 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -134,7 +135,14 @@ func (x *exchange) failed(err error) (int, controlapi.Refusal) {
 	x.note.Cause = err
 	x.cut = context.Cause(x.ctx)
 	var v policy.Verdict
+	var ambiguity *swap.Ambiguity
+	var ambiguous *formdata.Error
 	switch {
+	case errors.As(err, &ambiguity):
+		v = policy.Refuse(policy.CodeAmbiguous, host, nil)
+		v.Refusal.Hint = ambiguity.Reason + " " + v.Refusal.Hint
+	case errors.As(err, &ambiguous):
+		v = policy.Ambiguous(ambiguous.Reason, host)
 	case errors.Is(err, swap.ErrCarriesValue):
 		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
 	case errors.Is(err, policy.ErrOverrideUnseen):
@@ -164,8 +172,7 @@ func (x *exchange) failed(err error) (int, controlapi.Refusal) {
 // unreadable reports whether an error says that a body is not what its headers say. Before there is a response that is
 // the request's body.
 func unreadable(err error) bool {
-	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, swap.ErrMalformed) ||
-		errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
+	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
 }
 
 func refusalBody(r controlapi.Refusal) []byte {

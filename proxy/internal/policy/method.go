@@ -2,7 +2,6 @@ package policy
 
 import (
 	"net/http"
-	"net/textproto"
 	"slices"
 	"strings"
 
@@ -14,24 +13,6 @@ import (
 // standard are the methods whose meaning is known (RFC 9110, RFC 5789). An API that restricts methods passes no
 // other, unless it allows it by name.
 var standard = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
-
-// overrideHeaders are read by web frameworks as the request's real method.
-var overrideHeaders = []string{
-	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method", "X-Http-Methodoverride",
-	"X-Method", "X-Original-Http-Method",
-}
-
-// HeaderOverrides lists what the override headers of a request say. Header names with underscores count as those with
-// hyphens, as CGI makes them the same.
-func HeaderOverrides(h http.Header) []string {
-	var out []string
-	for name, values := range h {
-		if slices.Contains(overrideHeaders, textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))) {
-			out = append(out, values...)
-		}
-	}
-	return out
-}
 
 // Restricts reports whether any of the APIs says anything about methods.
 func Restricts(apis []*catalog.API) bool {

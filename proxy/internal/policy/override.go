@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
 // MaxForm is how many bytes of a form are looked at for an override. Longer forms to an API that restricts methods
@@ -21,64 +18,29 @@ const MaxForm = 1 << 20
 // ErrOverrideUnseen is for a body that overrides the method, or is too long to be looked at.
 var ErrOverrideUnseen = errors.New("the body overrides the method, or is too long to tell")
 
-// overrideParameters are read as the request's real method by web frameworks (_method) and by Salesforce (_HttpMethod).
-var overrideParameters = []string{"_method", "_httpmethod", "x_http_method_override", "x-http-method-override"}
-
-// verbParameters are so too by some APIs (Facebook's Graph), and mean something else in others. They count where they
-// name a standard method.
-var verbParameters = []string{"method", "httpmethod", "http_method"}
-
-// ParameterOverrides lists what the override parameters of a query or form say. Both separators in use count, and
-// pairs that do not decode count by what they look like.
-func ParameterOverrides(query string) []string {
-	var out []string
-	for _, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {
-		name, value, _ := strings.Cut(pair, "=")
-		if len(name) > 256 {
-			continue
-		}
-		value = unescape(value)
-		name = parameterName(name)
-		if slices.Contains(overrideParameters, name) ||
-			slices.Contains(verbParameters, name) && slices.Contains(standard, strings.ToUpper(strings.TrimSpace(value))) {
-			out = append(out, value)
-		}
-	}
-	return out
-}
-
-// parameterName is a parameter's name as the most lenient server reads it: PHP ends it at a NUL, takes spaces off its
-// beginning, and makes underscores of dots, spaces and a bracket.
-func parameterName(s string) string {
-	s, _, _ = strings.Cut(strings.ToLower(unescape(s)), "\x00")
-	s = strings.TrimSpace(s)
-	if i := strings.IndexByte(s, '['); i > 0 {
-		s = s[:i]
-	}
-	return strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(s)
-}
-
-func unescape(s string) string {
-	if u, err := url.QueryUnescape(s); err == nil {
-		return u
-	}
-	return s
-}
-
 // BodyOverrides looks for an override in the body of a request to an API that restricts methods. A form is read and
-// put back, and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen when it
-// has a field of that name. A body that a framework would look into leaves decoded.
-func BodyOverrides(r *http.Request) ([]string, error) {
+// put back, and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen when it has
+// such a field, or one that may be one and whose value is a method that permits refuses. It fails with a *formdata.Error
+// where servers differ in what the fields are. A body that a framework would look into leaves decoded, and one with parts
+// as package formdata writes it.
+func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	kind := mediaType(r.Header)
-	switch {
-	case strings.Contains(kind, "x-www-form-urlencoded"):
-		return formOverrides(r)
-	case kind != "" && !strings.Contains(kind, "json") && !strings.Contains(kind, "multipart"):
-		r.Body = newGuarded(r.Body, false)
+	kind, err := formdata.RequestType(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
+	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
+		guard(r, &quotedNames{})
 		return nil, nil
+	}
+	if err := kind.CheckCharset(); err != nil {
+		return nil, err
+	}
+	if form {
+		return formOverrides(r)
 	}
 	encodings, err := coding.Parse(r.Header)
 	if err != nil {
@@ -91,19 +53,21 @@ func BodyOverrides(r *http.Request) ([]string, error) {
 		r.Header.Del("Content-Encoding")
 		r.Header.Del("Content-Length")
 	}
-	r.Body = newGuarded(r.Body, kind == "") // Rack takes a body without a type for a form
+	switch {
+	case kind.Multipart():
+		return nil, guardParts(r, kind, permits)
+	case inJSON:
+		guard(r, &jsonLexer{permits: permits})
+	default:
+		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack takes a body without a type for a form
+	}
 	return nil, nil
 }
 
-// mediaType is what any of a request's types says, in lower case. Servers differ in which of several they believe.
-func mediaType(h http.Header) string {
-	values := h.Values("Content-Type")
-	if len(values) == 1 {
-		if t, _, err := mime.ParseMediaType(values[0]); err == nil {
-			return t
-		}
-	}
-	return strings.ToLower(strings.TrimSpace(strings.Join(values, ",")))
+// isJSON reports whether a type is JSON. That of gRPC and Connect is in frames, and nobody looks for a method there.
+func isJSON(media string) bool {
+	return strings.Contains(media, "json") &&
+		!strings.HasPrefix(media, "application/grpc") && !strings.HasPrefix(media, "application/connect+")
 }
 
 // formOverrides reads a form and puts it back.
@@ -115,7 +79,7 @@ func formOverrides(r *http.Request) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(form) > MaxForm || bytes.Contains(bytes.ToLower(form), []byte(`"_method"`)) { // JSON by another of its types
+	if len(form) > MaxForm || (&quotedNames{}).scan(form) != nil { // JSON by another of its types
 		return nil, ErrOverrideUnseen
 	}
 	r.Body = struct {
@@ -125,38 +89,65 @@ func formOverrides(r *http.Request) ([]string, error) {
 	return ParameterOverrides(string(form)), nil
 }
 
-// The ways in which multipart and JSON bodies name the override field, in lower case and in any escapes, and those in
-// which a form does.
-var (
-	inFields = fieldSet(`"_method"`, `'_method'`, `name=_method`, `''_method`)
-	inPairs  = fieldSet(`"_method"`, `'_method'`, `name=_method`, `''_method`, `&_method=`, `;_method=`)
-)
-
-func fieldSet(texts ...string) *engine.Set {
-	var out []engine.Pattern
-	for _, t := range texts {
-		out = append(out, engine.Pattern{Text: t, Escaped: true})
-	}
-	return engine.New(out)
+// guardParts looks at the names of parts as they leave.
+func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
+	to := kind.Fresh()
+	r.Header["Content-Type"] = []string{to.String()}
+	// A longer body streams, and the server is told its length before it is read.
+	exact := r.ContentLength > coding.ExactUpTo && len(to.Boundary()) == len(kind.Boundary())
+	body := coding.NewBody(r.Body)
+	body.Through(func(src io.Reader) io.Reader {
+		return formdata.NewReader(src, formdata.Config{From: kind, To: to, Exact: exact,
+			Open: func(p *formdata.Part, content io.Reader) (io.Reader, error) {
+				return openPart(kind, p, content, permits)
+			}})
+	})
+	return coding.Ahead(r, body, !exact)
 }
 
-// longest is more than a field takes when all of it is escaped: what must be kept of one read for the next.
-const longest = 128
+// openPart refuses a part that is an override. A part that is no form's field may be named by its file or its id.
+func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits func(string) bool) (io.Reader, error) {
+	c := claimOf(p.Name)
+	if !kind.FormData() {
+		c = max(c, claimOf(p.FileName), claimOf(p.ID))
+	}
+	switch c {
+	case fullClaim:
+		return nil, ErrOverrideUnseen
+	case verbClaim:
+		value := make([]byte, maxLexed)
+		n, err := io.ReadFull(content, value)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own values
+			return nil, err
+		}
+		if v := verb(string(value[:n])); v != "" && !permits(v) {
+			return nil, ErrOverrideUnseen
+		}
+		return io.MultiReader(bytes.NewReader(value[:n]), content), nil
+	}
+	return content, nil
+}
 
-// guarded is a body whose reading fails when it has an override field.
+// scanner looks at a body as it streams. An error breaks the body off.
+type scanner interface {
+	scan(text []byte) error
+	end() error
+}
+
+// guarded is a body whose reading fails when its scanner says so, before its last byte at the latest.
 type guarded struct {
 	io.ReadCloser
-	fields *engine.Set
-	tail   []byte // the end of what was read, cleaned
-	err    error
+	scanner scanner
+	left    int64 // bytes until the end, or negative where that is not known
+	err     error
 }
 
-// newGuarded guards a body, which may be a form.
-func newGuarded(body io.ReadCloser, form bool) *guarded {
-	if form {
-		return &guarded{ReadCloser: body, fields: inPairs, tail: []byte("&")}
+func guard(r *http.Request, s scanner) {
+	left := r.ContentLength
+	if left <= 0 {
+		left = -1
 	}
-	return &guarded{ReadCloser: body, fields: inFields}
+	r.Body = &guarded{ReadCloser: r.Body, scanner: s, left: left}
 }
 
 // Read implements io.Reader.
@@ -165,13 +156,113 @@ func (g *guarded) Read(p []byte) (int, error) {
 		return 0, g.err
 	}
 	n, err := g.ReadCloser.Read(p)
-	// Without its NULs UTF-16 reads as ASCII.
-	window := append(g.tail, bytes.ReplaceAll(bytes.ToLower(p[:n]), []byte{0}, nil)...)
-	plain := bytes.ReplaceAll(window, []byte{'\\'}, nil) // the quoted pairs of a multipart head
-	if g.fields.Contains(string(window)) || len(plain) < len(window) && g.fields.Contains(string(plain)) {
-		g.err = ErrOverrideUnseen
-		return 0, g.err
+	bad := g.scanner.scan(p[:n])
+	if g.left > 0 {
+		g.left -= int64(n)
 	}
-	g.tail = append(g.tail[:0], window[max(0, len(window)-longest):]...)
+	if bad == nil && (err == io.EOF || g.left == 0) { //nolint:errorlint // an io.Reader ends with this value itself
+		bad = g.scanner.end()
+	}
+	if bad != nil {
+		g.err = bad
+		return 0, bad
+	}
 	return n, err
+}
+
+// both is two scanners.
+type both [2]scanner
+
+func (b *both) scan(text []byte) error { return errors.Join(b[0].scan(text), b[1].scan(text)) }
+func (b *both) end() error             { return errors.Join(b[0].end(), b[1].end()) }
+
+// pairs looks for overrides in what may be a form.
+type pairs struct {
+	permits     func(method string) bool
+	name, value []byte
+	inValue     bool
+}
+
+// maxName is how much of a name is looked at, without spaces before it.
+const maxName = 512
+
+func (s *pairs) scan(text []byte) error {
+	for _, b := range text {
+		switch {
+		case b == '&' || b == ';' || b == '\n' || b == '\r':
+			if err := s.end(); err != nil {
+				return err
+			}
+		case s.inValue:
+			if len(s.value) < maxName {
+				s.value = append(s.value, b)
+			}
+		case b == '=':
+			if s.inValue = true; claimOf(string(s.name)) == fullClaim {
+				return ErrOverrideUnseen
+			}
+		case (b == ' ' || b == '+') && len(s.name) == 0, len(s.name) == maxName:
+		default:
+			s.name = append(s.name, b)
+		}
+	}
+	return nil
+}
+
+// end ends a pair.
+func (s *pairs) end() error {
+	v := ""
+	if s.inValue {
+		v = verb(decode(string(s.value)))
+	}
+	if v != "" && claimOf(string(s.name)) == verbClaim && !s.permits(v) {
+		return ErrOverrideUnseen
+	}
+	s.name, s.value, s.inValue = s.name[:0], s.value[:0], false
+	return nil
+}
+
+// quotedNames looks for a quoted name and a colon in text of any kind, which some servers read as JSON. It knows nothing of
+// the text's structure, and so cannot be led astray by it.
+type quotedNames struct {
+	word   []byte // since a quote, at most maxLexed
+	in     bool   // word may go on
+	closed bool   // word ended with a quote, and only spaces followed it
+}
+
+func (q *quotedNames) scan(text []byte) error {
+	for _, b := range text {
+		switch {
+		case b == 0: // without its NULs UTF-16 reads as ASCII
+		case b == '"' || b == '\'' || b == '`':
+			q.closed, q.in = q.in, true
+			if !q.closed {
+				q.word = q.word[:0]
+			}
+			if q.closed && claimOf(unescape(q.word)) != fullClaim {
+				q.closed, q.word = false, q.word[:0]
+			}
+		case q.closed && b == ':':
+			return ErrOverrideUnseen
+		case q.closed && strings.IndexByte(" \t\r\n\\", b) >= 0:
+		default:
+			if q.closed {
+				q.closed, q.word = false, q.word[:0]
+			}
+			if q.in = q.in && len(q.word) < maxLexed; q.in {
+				q.word = append(q.word, b)
+			}
+		}
+	}
+	return nil
+}
+
+func (q *quotedNames) end() error { return nil }
+
+// unescape takes the escapes of JSON off as decode does those of a form.
+func unescape(text []byte) string {
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text)
+	}
+	return decode(strings.NewReplacer(`\u`, "%u", `\U`, "%u", `\x`, "%", `\X`, "%", `\`, "").Replace(string(text)))
 }

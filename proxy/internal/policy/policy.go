@@ -28,6 +28,8 @@ const (
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
 	CodeRedactedHost     = "redacted_host"
 	CodeBodyUnreadable   = "request_body_unreadable"
+	CodeAmbiguous        = "ambiguous_request"
+	CodeBodyAmbiguous    = "request_body_ambiguous"
 	CodeTooMany          = "too_many_requests"
 	CodeRunEnded         = "run_ended"
 )

@@ -168,7 +168,7 @@ func TestParameterOverrides(t *testing.T) {
 	for query, want := range map[string]string{
 		"_method=DELETE": "DELETE", "a=b&_method=PUT": "PUT", "%5fmethod=PUT": "PUT", "_me%74hod=PUT": "PUT",
 		"_METHOD=x;_method=y": "x y", "_method": "", "+_method=PUT": "PUT", "_method=%zz": "%zz",
-		"_mEthod=PUT": "PUT", "_HttpMethod=PATCH": "PATCH", "method=delete": "delete", "_method[]=PUT": "PUT", ".method=PUT": "PUT",
+		"_mEthod=PUT": "PUT", "_HttpMethod=PATCH": "PATCH", "method=delete": "DELETE", "_method[]=PUT": "PUT", ".method=PUT": "PUT",
 		"_method%00x=PUT": "PUT", "X-HTTP-Method-Override=PUT": "PUT",
 	} {
 		got := ParameterOverrides(query)
@@ -183,19 +183,21 @@ func TestParameterOverrides(t *testing.T) {
 	}
 }
 
+// permits is the rule of an API that restricts DELETE.
+func permits(method string) bool { return method != "DELETE" }
+
 // TestGuardedBody: an override field is found wherever reads split it, and other bodies pass whole.
 func TestGuardedBody(t *testing.T) {
 	for text, bad := range map[string]bool{
 		`{"_method": "DELETE"}`: true, `{"\u005fmethod": "DELETE"}`: true, `{"\U005FMETHOD": 1}`: true,
-		"x; name=\"_method\"\r\n": true, "x; name=_method\r\n": true,
 		`{"_\u006dethod": "DELETE"}`: true, `{"\u005f\u006D\u0065\u0074\u0068\u006f\u0064": 1}`: true,
-		"x; name=\"_m\\ethod\"\r\n": true, "x; name*=utf-8''_method\r\n": true, "{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00": true,
-		`{"payment_method": "x"}`: false, `{"method": "DELETE"}`: false, "": false, strings.Repeat("_method", 1000): false,
+		"{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00": true,
+		`{"payment_method": "x"}`:                              false, `{"method": "DELETE"}`: true, "": false, `"` + strings.Repeat("_method", 1000) + `"`: false,
 	} {
 		for _, wrap := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
 			r, _ := http.NewRequest("POST", "https://a.test", io.NopCloser(wrap(strings.NewReader(text))))
 			r.Header.Set("Content-Type", "application/json")
-			if more, err := BodyOverrides(r); more != nil || err != nil {
+			if more, err := BodyOverrides(r, permits); more != nil || err != nil {
 				t.Fatal(more, err)
 			}
 			got, err := io.ReadAll(r.Body)
@@ -229,7 +231,7 @@ func TestBodyKinds(t *testing.T) {
 		r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(c.body))
 		r.Header["Content-Type"] = c.types
 		r.Header.Set("Content-Encoding", c.encoding)
-		more, err := BodyOverrides(r)
+		more, err := BodyOverrides(r, permits)
 		if err == nil {
 			_, err = io.ReadAll(r.Body)
 		}

@@ -46,7 +46,11 @@ var refusals = map[string]sentence{
 	CodeRedactedHost: {http.StatusForbidden, "The host's name has a redacted string in it.",
 		"What the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in the name of a host. Use another host."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body is not what its headers say.",
-		"Content-Encoding must name the encoding that the body has, and multipart/form-data end with its boundary; fetch() with FormData does."},
+		"Content-Encoding must name the encoding that the body has."},
+	CodeAmbiguous: {http.StatusBadRequest, "The request has a token name where servers could read it in different ways.",
+		"A credential is only put into what every server reads alike; JSON.stringify, URLSearchParams, FormData and one value per header make that."},
+	CodeBodyAmbiguous: {http.StatusBadRequest, "The request's body can be read in more than one way.",
+		"Servers would differ here: %REASON. Send strict JSON, or a FormData with fetch(), which writes its type and its parts itself."},
 	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
 	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is over."},
 }
@@ -64,6 +68,13 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	return Verdict{Status: s.status, Refusal: controlapi.Refusal{
 		Error: s.error, Code: code, Host: h.String(), Hint: strings.ReplaceAll(s.hint, "%API", apis),
 	}}
+}
+
+// Ambiguous is the verdict for a body that servers read in different ways. The reason is a constant.
+func Ambiguous(reason string, h catalog.Host) Verdict {
+	v := refuse(CodeBodyAmbiguous, h, "")
+	v.Refusal.Hint = strings.ReplaceAll(v.Refusal.Hint, "%REASON", reason)
+	return v
 }
 
 // Hint is the refusal as an entry of the receipt.

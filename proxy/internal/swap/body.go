@@ -33,6 +33,11 @@ func (x *exchange) body() error {
 		x.audit(b, encodings)
 		return coding.Ahead(req, b, false)
 	}
+	if swaps && err == nil {
+		if err := x.types(); err != nil {
+			return err
+		}
+	}
 	x.chain(b, encodings, swaps && err == nil)
 	if len(encodings) > 0 {
 		req.Header.Del("Content-Encoding")
@@ -57,7 +62,7 @@ func (x *exchange) chain(b *coding.Body, encodings []string, swaps bool) {
 		return x.s.values.NewReader(r, func(int) (string, error) { return "", ErrCarriesValue })
 	})
 	if swaps {
-		b.Through(func(r io.Reader) io.Reader { return x.rewriter(r, x.req.Header.Get("Content-Type")) })
+		b.Through(x.swapped)
 		return
 	}
 	b.Through(x.looker)

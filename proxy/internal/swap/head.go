@@ -1,19 +1,19 @@
 package swap
 
 import (
-	"encoding/base64"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 )
 
 // headers swaps in all headers, Authorization first.
-func (x *exchange) headers() {
+func (x *exchange) headers() error {
 	names := slices.Sorted(maps.Keys(x.req.Header))
 	if i := slices.Index(names, "Authorization"); i > 0 {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, "Authorization")
@@ -25,35 +25,57 @@ func (x *exchange) headers() {
 				x.look(v, CodeSink, spot{kind: catalog.SurfaceHeader, field: name})
 				continue
 			}
-			values[i] = x.header(name, v)
+			before := x.report.count()
+			text, err := x.header(name, v)
+			if err == nil && x.report.count() > before && x.twice(name) {
+				err = errTwice
+			}
+			if err != nil {
+				return err
+			}
+			values[i] = text
 		}
 	}
+	return nil
+}
+
+// twice reports whether a header has two values, which servers join or choose from, also under a name that servers take
+// for the same one.
+func (x *exchange) twice(name string) bool {
+	n := 0
+	for other, values := range x.req.Header {
+		if catalog.SameHeader(name, other) {
+			n += len(values)
+		}
+	}
+	return n > 1 && !disarm.Off("one-reading")
 }
 
 // header is one value after swapping.
-func (x *exchange) header(name, value string) string {
+func (x *exchange) header(name, value string) (string, error) {
 	trimmed := strings.TrimSpace(value)
 	scheme, rest, _ := strings.Cut(trimmed, " ")
 	rest = strings.TrimSpace(rest)
 	authorization := http.CanonicalHeaderKey(name) == "Authorization"
 	if authorization && strings.EqualFold(scheme, "basic") {
-		return scheme + " " + x.basic(rest)
+		text, err := x.basic(rest)
+		return scheme + " " + text, err
 	}
 	if !x.s.names.Contains(value) {
 		if x.expected(name) && (likeName(trimmed) || isScheme(scheme) && likeName(rest)) {
 			x.report.saw(Seen{"", "header", CodeUnknown})
 		}
-		return value
+		return value, nil
 	}
 	at := spot{catalog.SurfaceHeader, name, true}
 	switch {
 	case x.s.byName[trimmed]:
 		if v, ok := x.use(trimmed, at); ok {
-			return v
+			return v, nil
 		}
 	case x.s.byName[rest] && isScheme(scheme):
 		if v, ok := x.use(rest, at); ok {
-			return scheme + " " + v
+			return scheme + " " + v, nil
 		}
 	case authorization:
 		return x.parameters(value)
@@ -61,7 +83,7 @@ func (x *exchange) header(name, value string) string {
 		at.whole = false
 		x.look(value, CodeInside, at)
 	}
-	return value
+	return value, nil
 }
 
 // expected reports whether a header is one where a token name belongs.
@@ -85,105 +107,12 @@ func isScheme(s string) bool {
 	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:+") == ""
 }
 
-var (
-	inAuthorization    = spot{catalog.SurfaceHeader, "Authorization", false}
-	wholeAuthorization = spot{catalog.SurfaceHeader, "Authorization", true}
-)
-
-// basic swaps the user, the password, or the two when one name stands for both. What needs no swap stays as it is.
-func (x *exchange) basic(coded string) string {
-	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
-	if err != nil {
-		return coded
-	}
-	swapped := false
-	part := func(token string) string {
-		if !x.s.byName[token] {
-			x.look(token, CodeInside, inAuthorization)
-			return token
-		}
-		v, ok := x.use(token, wholeAuthorization)
-		if !ok {
-			return token
-		}
-		swapped = true
-		return v
-	}
-	user, password, colon := strings.Cut(string(plain), ":")
-	text := part(user)
-	if colon {
-		text += ":" + part(password)
-	}
-	if !swapped {
-		return coded
-	}
-	return base64.StdEncoding.EncodeToString([]byte(text))
-}
-
-// parameters swaps whole values of key=value parameters, quoted or not.
-func (x *exchange) parameters(value string) string {
-	var out strings.Builder
-	for value != "" {
-		eq := strings.IndexByte(value, '=')
-		if eq < 0 {
-			break
-		}
-		out.WriteString(value[:eq+1])
-		x.look(value[:eq], CodeInside, inAuthorization)
-		value = value[eq+1:]
-		n, text, quoted := parameter(value)
-		v, ok := "", false
-		if x.s.byName[text] {
-			v, ok = x.use(text, wholeAuthorization)
-		} else {
-			x.look(value[:n], CodeInside, inAuthorization)
-		}
-		if ok {
-			out.WriteString(renderParameter(v, quoted))
-		} else {
-			out.WriteString(value[:n])
-		}
-		value = value[n:]
-	}
-	x.look(value, CodeInside, inAuthorization)
-	out.WriteString(value)
-	return out.String()
-}
-
-// parameter reads one value: how long it is as written, and what it says.
-func parameter(s string) (n int, text string, quoted bool) {
-	if !strings.HasPrefix(s, `"`) {
-		n = strings.IndexAny(s, ", ;\t")
-		if n < 0 {
-			n = len(s)
-		}
-		return n, s[:n], false
-	}
-	for n = 1; n < len(s) && s[n] != '"'; n++ {
-		if s[n] == '\\' {
-			n++
-		}
-	}
-	if n >= len(s) {
-		return len(s), "", true
-	}
-	return n + 1, s[1:n], true
-}
-
-// renderParameter writes a value, in quotes where it had them or needs them.
-func renderParameter(v string, quoted bool) string {
-	if !quoted && !strings.ContainsAny(v, "\", ;\t\\") {
-		return v
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
-}
-
 // path swaps whole segments.
-func (x *exchange) path() {
+func (x *exchange) path() error {
 	u := x.req.URL
 	escaped := u.EscapedPath()
 	if !x.s.names.Contains(escaped) {
-		return
+		return nil
 	}
 	segments := strings.Split(escaped, "/")
 	changed := false
@@ -198,20 +127,46 @@ func (x *exchange) path() {
 		}
 	}
 	if !changed {
-		return
+		return nil
+	}
+	if !plainPath(escaped) && !disarm.Off("one-reading") {
+		return errPath
 	}
 	raw := strings.Join(segments, "/")
 	if path, err := url.PathUnescape(raw); err == nil {
 		u.Path, u.RawPath = path, raw
 	}
+	return nil
 }
 
-// query swaps parameters' values.
-func (x *exchange) query() {
-	u := x.req.URL
-	if !x.s.parts.Contains(u.RawQuery) {
-		return
+// plainPath reports whether no server takes a path for another one: by its dots, backslashes or control characters, however
+// often they are escaped.
+func plainPath(escaped string) bool {
+	for range 4 {
+		if !utf8.ValidString(escaped) || strings.Contains(escaped, `\`) || strings.ContainsFunc(escaped, isControl) ||
+			strings.Contains(strings.ToLower(escaped), "%u") {
+			return false
+		}
+		for segment := range strings.SplitSeq(escaped, "/") {
+			if segment, _, _ = strings.Cut(segment, ";"); segment == "." || segment == ".." {
+				return false
+			}
+		}
+		escaped = unescape(escaped)
 	}
-	w := &formWriter{words: words{x: x}, kind: catalog.SurfaceQuery}
-	u.RawQuery = string(w.finish(w.push(nil, []byte(u.RawQuery))))
+	return true
+}
+
+// unescape decodes the percent signs that have two digits, and leaves the others.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			b.WriteByte(unhex(s[i+1])<<4 | unhex(s[i+2]))
+			i += 2
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }

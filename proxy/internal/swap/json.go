@@ -1,95 +1,227 @@
 package swap
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
 // jsonWriter swaps in JSON strings that are values. A field is named by the keys that lead to it, joined by dots; arrays
 // do not count. Names outside of strings are taken as in plain text.
+//
+// What it swaps into is JSON by RFC 8259, where lenient parsers read what strict ones do, and has no declared key twice.
+// An ampersand or a semicolon in a string is written as an escape: a server that reads every body as a form finds one
+// field, whose name begins with a brace.
 type jsonWriter struct {
 	words
-	levels  []level
-	deep    int    // levels beyond maxLevels
-	text    []byte // of the key that is being read, at most maxKey
-	wantKey bool
-	in      bool // a string
-	key     bool // which is a key
-	only    bool // nothing but one run so far
+	lines      bool       // one value a line
+	guessed    bool       // by its first byte, not by its type
+	undeclared *Ambiguity // why no declared field is swapped, or nil
+	expect     expect
+	levels     []level
+	fields     [][]string
+	top        []match // what leads to a declared field from the top
+	scalar     scalar
+	text       []byte // of the key that is being read, decoded, at most maxKey
+	rune       runeState
+	in         bool // a string
+	key        bool // which is a key
+	only       bool // nothing but one run so far
 }
+
+// expect is what may come next outside of strings, besides space.
+type expect uint8
+
+const (
+	expectValue expect = iota
+	expectValueOrEnd
+	expectKey
+	expectKeyOrEnd
+	expectColon
+	expectMore    // a comma, or the end of the object or array
+	expectNothing // or the next line's value
+)
 
 // level is an object or array that is open.
 type level struct {
 	object bool
-	key    []byte // as it is written, at most maxKey+1 bytes
+	inner  []match // what leads to a declared field, here
+	seen   uint64  // the fields whose keys were here already
+	value  []match // what leads to a declared field from the value that comes
 }
 
-const maxLevels = 64
+// match is a declared field of which the first keys have been read.
+type match struct{ field, keys int }
+
+const (
+	maxLevels = 64
+	maxFields = 64 // of one exchange; seen has a bit for each
+)
+
+func newJSONWriter(x *exchange, lines bool) *jsonWriter {
+	w := &jsonWriter{words: words{x: x}, lines: lines, fields: x.fields()}
+	for i := range w.fields {
+		w.top = append(w.top, match{field: i})
+	}
+	return w
+}
+
+// fields lists the declared fields of bodies as the keys that lead to them. One with dots is both a path of keys and,
+// at the top, one key.
+func (x *exchange) fields() [][]string {
+	var out [][]string
+	for _, c := range x.o.Allowed {
+		for _, s := range c.Surfaces {
+			if s.Kind != catalog.SurfaceBody || s.Field == "" {
+				continue
+			}
+			out = append(out, []string{s.Field})
+			if path := strings.Split(s.Field, "."); len(path) > 1 {
+				out = append(out, path)
+			}
+		}
+	}
+	return out[:min(len(out), maxFields)]
+}
 
 func (w *jsonWriter) push(dst, src []byte) []byte {
-	for _, b := range src {
-		if w.in {
-			dst = w.inString(dst, b)
-		} else {
-			dst = w.outside(dst, b)
+	for i := 0; i < len(src); i++ {
+		switch {
+		case w.bad != nil:
+			return w.lax(dst, src[i:])
+		case !w.in:
+			dst = w.outside(dst, src[i])
+		default:
+			if n := w.plain(src[i:]); n > 0 {
+				dst = append(dst, src[i:i+n]...)
+				i += n - 1
+				continue
+			}
+			dst = w.inString(dst, src[i])
 		}
 	}
 	return dst
 }
 
-func (w *jsonWriter) finish(dst []byte) []byte {
-	if w.in {
-		dst = append(w.run(dst, false), w.escape...)
+// plain is how many bytes of a value's string pass as they are: those of a run that is no name, and no letters.
+func (w *jsonWriter) plain(src []byte) int {
+	if w.key || len(w.word) > 0 || len(w.escape) > 0 || w.rune.open() {
+		return 0
 	}
+	n := 0
+	for ; n < len(src); n++ {
+		b := src[n]
+		if isWord(b) {
+			if !w.long && isUpper(b) {
+				break
+			}
+			w.long = true
+			continue
+		}
+		if b < ' ' || b >= utf8.RuneSelf || b == '"' || b == '\\' || separates(b) {
+			break
+		}
+		w.long = false
+	}
+	if n > 0 {
+		w.only = false
+	}
+	return n
+}
+
+func (w *jsonWriter) finish(dst []byte) []byte {
+	if w.bad == nil && (w.in || !w.ended()) {
+		dst = w.spoilt(dst, errJSON)
+	}
+	if w.bad != nil {
+		return w.endLax(dst)
+	}
+	w.held = false
 	return w.end(dst, spot{kind: catalog.SurfaceBody}, nil)
+}
+
+// ended reports whether the end may come here.
+func (w *jsonWriter) ended() bool {
+	return len(w.levels) == 0 && (w.expect == expectNothing && w.scalar.whole() || w.expect == expectValue && w.lines)
+}
+
+// spoilt begins to pass the rest on as it is, or ends the body where something was swapped in already.
+func (w *jsonWriter) spoilt(dst []byte, why *Ambiguity) []byte {
+	w.spoils(why)
+	w.lenient = w.guessed
+	if w.bad == nil {
+		return dst
+	}
+	dst = append(w.endLax(dst), w.escape...)
+	w.escape = w.escape[:0]
+	return dst
 }
 
 // inString takes one byte of a string.
 func (w *jsonWriter) inString(dst []byte, b byte) []byte {
-	if w.key && len(w.text) <= maxKey && (b != '"' || len(w.escape) > 0) {
-		w.text = append(w.text, b)
+	if len(w.escape) > 0 {
+		return w.inEscape(dst, b)
+	}
+	if !w.rune.next(b) || b < ' ' {
+		if dst = w.spoilt(dst, errJSON); w.bad != nil {
+			return w.lax(dst, []byte{b})
+		}
 	}
 	switch {
-	case len(w.escape) > 0:
-		return w.inEscape(dst, b)
 	case b == '\\':
 		w.only, w.escape = false, append(w.escape, b)
 		return dst
 	case b == '"':
 		dst = w.run(dst, w.only)
-		w.closeString()
+		if dst = w.closeString(dst); w.bad != nil {
+			return append(dst, b)
+		}
 	case isWord(b):
+		w.note(b)
 		return w.add(dst, b)
 	default:
 		dst = w.run(dst, false)
 		w.only = false
+		w.note(b)
+		if separates(b) {
+			return fmt.Appendf(dst, `\u%04x`, b)
+		}
 	}
 	return append(dst, b)
 }
 
-// inEscape takes one byte after a backslash. One that cannot belong to the escape ends it.
-func (w *jsonWriter) inEscape(dst []byte, b byte) []byte {
-	short := len(w.escape) == 1
-	if !short && !isHex(b) {
-		dst = append(w.run(dst, false), w.escape...)
-		w.escape = w.escape[:0]
-		if w.key && len(w.text) > 0 {
-			w.text = w.text[:len(w.text)-1] // it comes again
-		}
-		return w.inString(dst, b)
+// separates reports whether parsers of forms may end a field at a byte.
+func separates(b byte) bool { return b == '&' || b == ';' }
+
+// note keeps what belongs to a key.
+func (w *jsonWriter) note(b ...byte) {
+	if w.key && len(w.text) <= maxKey {
+		w.text = append(w.text, b...)
 	}
+}
+
+// inEscape takes one byte after a backslash.
+func (w *jsonWriter) inEscape(dst []byte, b byte) []byte {
 	w.escape = append(w.escape, b)
-	if short && b == 'u' || !short && len(w.escape) < len(`\u0000`) {
+	r, done, ok := decodeEscape(w.escape)
+	if !done {
 		return dst
 	}
-	var text string
-	if json.Unmarshal([]byte(`"`+string(w.escape)+`"`), &text) == nil && isWord(text[0]) {
+	full, whole := w.rune.escaped(r)
+	if !ok || !whole {
+		if dst = w.spoilt(dst, errJSON); w.bad != nil {
+			return dst
+		}
+	}
+	if r < utf8.RuneSelf && isWord(byte(r)) {
 		dst = w.spoil(dst)
 	} else {
 		dst = w.run(dst, false)
+	}
+	if full >= 0 {
+		w.note(utf8.AppendRune(nil, full)...)
 	}
 	dst = append(dst, w.escape...)
 	w.escape = w.escape[:0]
@@ -103,81 +235,60 @@ func (w *jsonWriter) run(dst []byte, whole bool) []byte {
 	}
 	at := spot{catalog.SurfaceBody, "", whole}
 	if w.named() {
-		at.field = w.path()
+		at.field = w.field()
+		if w.undeclared != nil && at.field != "" && !w.x.inBody(string(w.word), true) && w.x.inBody(string(w.word), false) {
+			if w.spoils(w.undeclared); w.bad != nil {
+				return w.endLax(dst)
+			}
+		}
 	}
 	return w.end(dst, at, escapeJSON)
 }
 
-func (w *jsonWriter) closeString() {
-	w.in = false
-	if w.key && w.deep == 0 && len(w.levels) > 0 {
-		l := &w.levels[len(w.levels)-1]
-		l.key = append(l.key[:0], w.text...)
+// field names the value that is being read, or is empty where no declared field is.
+func (w *jsonWriter) field() string {
+	for _, m := range w.candidates() {
+		if path := w.fields[m.field]; m.keys == len(path) {
+			return strings.Join(path, ".")
+		}
 	}
+	return ""
 }
 
-// path names the value that is being read, or is empty where no field is that can be declared.
-func (w *jsonWriter) path() string {
-	if w.deep > 0 {
-		return ""
+func (w *jsonWriter) closeString(dst []byte) []byte {
+	w.in, w.only = false, false
+	if !w.key {
+		w.value()
+		return dst
 	}
-	var keys []string
-	for _, l := range w.levels {
-		if !l.object {
+	w.expect = expectColon
+	if len(w.levels) == 0 {
+		return dst
+	}
+	l := &w.levels[len(w.levels)-1]
+	l.value = l.value[:0]
+	for _, m := range l.inner {
+		path := w.fields[m.field]
+		if m.keys == len(path) || !alike(string(w.text), path[m.keys]) {
 			continue
 		}
-		var key string
-		if len(l.key) > maxKey || json.Unmarshal([]byte(`"`+string(l.key)+`"`), &key) != nil {
-			return ""
+		if l.seen&(1<<m.field) != 0 {
+			if dst = w.spoilt(dst, errJSONKeys); w.bad != nil {
+				return dst
+			}
 		}
-		keys = append(keys, key)
+		l.seen |= 1 << m.field
+		if string(w.text) == path[m.keys] {
+			l.value = append(l.value, match{m.field, m.keys + 1})
+		}
 	}
-	return strings.Join(keys, ".")
+	return dst
 }
 
-// outside takes one byte that is in no string.
-func (w *jsonWriter) outside(dst []byte, b byte) []byte {
-	if isWord(b) {
-		return w.add(dst, b)
-	}
-	dst = w.end(dst, spot{kind: catalog.SurfaceBody}, nil)
-	switch b {
-	case '"':
-		w.in, w.only, w.key, w.text = true, true, w.wantKey, w.text[:0]
-	case '{', '[':
-		w.open(b == '{')
-	case '}', ']':
-		w.shut()
-	case ',':
-		w.wantKey = w.deep == 0 && len(w.levels) > 0 && w.levels[len(w.levels)-1].object
-	case ':':
-		w.wantKey = false
-	}
-	return append(dst, b)
-}
-
-func (w *jsonWriter) open(object bool) {
-	w.wantKey = object && w.deep == 0 && len(w.levels) < maxLevels
-	if len(w.levels) == maxLevels {
-		w.deep++
-		return
-	}
-	if n := len(w.levels); n < cap(w.levels) {
-		w.levels = w.levels[:n+1] // with the space for its key
-		w.levels[n].object, w.levels[n].key = object, w.levels[n].key[:0]
-		return
-	}
-	w.levels = append(w.levels, level{object: object})
-}
-
-func (w *jsonWriter) shut() {
-	w.wantKey = false
-	switch {
-	case w.deep > 0:
-		w.deep--
-	case len(w.levels) > 0:
-		w.levels = w.levels[:len(w.levels)-1]
-	}
+// alike reports whether a parser may take two keys for one: some fold case, some end a string at a NUL.
+func alike(a, b string) bool {
+	a, _, _ = strings.Cut(a, "\x00")
+	return strings.EqualFold(a, b)
 }
 
 // escapeJSON writes a value as it stands within quotes.
@@ -188,7 +299,7 @@ func escapeJSON(s string) string {
 		case c == '"' || c == '\\':
 			b.WriteByte('\\')
 			b.WriteByte(c)
-		case c < 0x20:
+		case c < 0x20 || separates(c):
 			fmt.Fprintf(&b, `\u%04x`, c)
 		default:
 			b.WriteByte(c)

@@ -1,153 +1,60 @@
 package swap
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"io"
-	"mime"
-	"mime/multipart"
-	"net/textproto"
-	"sort"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// ErrMalformed is for a multipart body that is not well formed.
-var ErrMalformed = errors.New("the request's multipart body is malformed")
-
-// rewriter reads src with names swapped as the body's kind has them.
-func (x *exchange) rewriter(src io.Reader, contentType string) io.Reader {
-	k := kindOf(contentType, nil)
-	if k == kindMultipart {
-		_, params, _ := mime.ParseMediaType(contentType)
-		last := &lastError{src: src}
-		return &multipartReader{x: x, src: last, parts: multipart.NewReader(last, params["boundary"]), boundary: params["boundary"]}
+// types reads the type of a form with parts that is swapped into. It leaves with a boundary that its author could not know.
+func (x *exchange) types() (err error) {
+	values := x.req.Header["Content-Type"]
+	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "multipart/form-data") {
+		return nil
 	}
-	if k != kindRaw {
-		return &rewriteReader{src: src, w: x.writer(k)}
+	if x.from, err = formdata.RequestType(x.req.Header); err == nil {
+		err = x.from.CheckCharset()
 	}
-	return &rewriteReader{src: src, w: &sniffer{x: x, contentType: contentType}}
+	if err != nil || !x.from.FormData() {
+		return err
+	}
+	x.to = x.from.Fresh()
+	x.req.Header["Content-Type"] = []string{x.to.String()}
+	return nil
 }
 
-// sniffer decides on a kind by the first byte that is no space.
-type sniffer struct {
-	x           *exchange
-	contentType string
-	w           writer
+// multipart reads src with names swapped in its parts.
+func (x *exchange) multipart(src io.Reader) io.Reader {
+	return formdata.NewReader(src, formdata.Config{From: x.from, To: x.to, Open: (&fields{x: x}).open})
 }
 
-func (s *sniffer) push(dst, src []byte) []byte {
-	if s.w == nil {
-		if head := bytes.TrimLeft(src, " \t\r\n"); len(head) == 0 {
-			return append(dst, src...)
+// fields swaps in the fields of a multipart form. What is in files stays as it is.
+type fields struct {
+	x    *exchange
+	seen []string // the declared ones
+}
+
+// open begins a field.
+func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
+	if f.declared(p.Name) {
+		if slices.Contains(f.seen, p.Name) && !disarm.Off("multipart") {
+			return nil, &formdata.Error{Reason: "the field that a credential belongs in is there twice"}
 		}
-		s.w = s.x.writer(kindOf(s.contentType, src))
+		f.seen = append(f.seen, p.Name)
 	}
-	return s.w.push(dst, src)
+	if p.File || p.Type.Media == "application/octet-stream" { // which is a file to busboy, whatever it is called
+		return content, nil
+	}
+	return &rewriteReader{src: content, w: &textWriter{words: words{x: f.x}, field: p.Name, only: true}}, nil
 }
 
-func (s *sniffer) finish(dst []byte) []byte {
-	if s.w == nil {
-		return dst
-	}
-	return s.w.finish(dst)
-}
-
-// multipartReader writes a multipart body anew, part by part, as it was understood.
-type multipartReader struct {
-	x        *exchange
-	src      *lastError
-	parts    *multipart.Reader
-	boundary string
-	head     bytes.Buffer
-	part     io.Reader
-	began    bool
-	err      error
-}
-
-func (m *multipartReader) Read(p []byte) (int, error) {
-	for len(p) > 0 {
-		if m.head.Len() > 0 {
-			return m.head.Read(p)
-		}
-		if m.part != nil {
-			n, err := m.part.Read(p)
-			if err == io.EOF {
-				m.part, err = nil, nil
-			} else if err != nil {
-				m.finish(err)
-				err = m.err
-			}
-			if n > 0 || err != nil {
-				return n, err
-			}
-			continue
-		}
-		if m.err != nil {
-			return 0, m.err
-		}
-		m.next()
-	}
-	return 0, nil
-}
-
-// lastError remembers how a source ended; the library puts its own words around it.
-type lastError struct {
-	src io.Reader
-	err error
-}
-
-func (l *lastError) Read(p []byte) (int, error) {
-	n, err := l.src.Read(p)
-	if err != nil {
-		l.err = err
-	}
-	return n, err
-}
-
-// next begins the next part, or ends the body.
-func (m *multipartReader) next() {
-	part, err := m.parts.NextRawPart()
-	if m.began {
-		m.head.WriteString("\r\n")
-	}
-	m.began = true
-	if err != nil {
-		m.finish(err)
-		return
-	}
-	fmt.Fprintf(&m.head, "--%s\r\n", m.boundary)
-	writeHeader(&m.head, part.Header)
-	m.part = part
-	if part.FileName() == "" {
-		w := &textWriter{words: words{x: m.x}, field: part.FormName(), only: true}
-		m.part = &rewriteReader{src: part, w: w}
-	}
-}
-
-// finish ends the body, or breaks it off.
-func (m *multipartReader) finish(err error) {
-	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-		fmt.Fprintf(&m.head, "--%s--\r\n", m.boundary)
-		m.err = io.EOF
-		return
-	}
-	m.head.Reset()
-	m.err = ErrMalformed
-	if m.src.err != nil && m.src.err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-		m.err = m.src.err
-	}
-}
-
-func writeHeader(b *bytes.Buffer, h textproto.MIMEHeader) {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		for _, v := range h[name] {
-			fmt.Fprintf(b, "%s: %s\r\n", name, v)
-		}
-	}
-	b.WriteString("\r\n")
+// declared reports whether a field is the surface of a credential.
+func (f *fields) declared(name string) bool {
+	return slices.ContainsFunc(f.x.o.Allowed, func(c catalog.Credential) bool {
+		return slices.Contains(c.Surfaces, catalog.Surface{Kind: catalog.SurfaceBody, Field: name})
+	})
 }

@@ -1,8 +1,9 @@
 // Package swap puts credentials in the place of token names in a request that leaves, on declared surfaces only.
 //
-// Threat: code that writes a token name where its value would be published, or that has got hold of a value. A name is
-// swapped only for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each
-// surface; what is seen and not swapped is reported. A request that carries a value itself, in whatever form, is refused.
+// Threat: code that writes a token name where its value would be published, or that has got hold of a value; a request that
+// a server reads in another way than this package, and finds a name elsewhere. A name is swapped only for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each
+// surface; what is seen and not swapped is reported. A request that carries a value itself, in whatever
+// form, is refused, and one that could be read in two ways where a name is swapped.
 package swap
 
 import (
@@ -16,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
 // ErrCarriesValue is for a request that has a credential's value in it. It is refused; where the value is met in a body
@@ -110,6 +112,20 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
+// count is how many names were swapped so far.
+func (r *Report) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.swapped)
+}
+
+// has reports whether a name was swapped on a surface.
+func (r *Report) has(surface catalog.Surface) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.used, func(u use) bool { return u.surface == surface })
+}
+
 // New compiles the credentials of the whole catalog.
 func New(all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byName: map[string]bool{}}
@@ -137,10 +153,21 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	}
 	req.Header.Del("Grpc-Accept-Encoding") // messages that are compressed inside the body cannot be scrubbed
 	req.Header.Del("Connect-Accept-Encoding")
-	x.headers()
-	x.path()
-	x.query()
-	if len(x.report.Swapped()) > 0 && !disarm.Off("range") {
+	if err := x.headers(); err != nil {
+		return x.report, err
+	}
+	before := x.report.count()
+	if err := x.path(); err != nil {
+		return x.report, err
+	}
+	if err := x.query(); err != nil {
+		return x.report, err
+	}
+	// Some servers decode the URL as the type says that the body is.
+	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before && !disarm.Off("one-reading") {
+		return x.report, bad
+	}
+	if x.report.count() > 0 && !disarm.Off("range") {
 		dropRange(x.req.Header)
 	}
 	return x.report, x.body()
@@ -159,8 +186,12 @@ func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, e
 	if !text || !s.parts.Contains(data) {
 		return data, x.report, nil
 	}
-	w := x.writer(kindOf("", []byte(data)))
-	return string(w.finish(w.push(nil, []byte(data)))), x.report, nil
+	w := &sniffer{x: x, kind: kindText}
+	out := w.finish(w.push(nil, []byte(data)))
+	if err := w.fault(); err != nil {
+		return "", x.report, err
+	}
+	return string(out), x.report, nil
 }
 
 // exchange is one request on its way.
@@ -169,6 +200,8 @@ type exchange struct {
 	o      Options
 	req    *http.Request
 	report *Report
+	// from is the type of a body that is swapped into, to that of a form with parts as it leaves.
+	from, to formdata.Type
 }
 
 // carriesValue looks at everything but the body. Names of hosts and headers have no case.

@@ -1,62 +1,12 @@
 package swap
 
 import (
-	"io"
-	"mime"
-	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 )
-
-// kind is how a body writes strings.
-type kind uint8
-
-const (
-	kindRaw kind = iota
-	kindXML
-	kindJSON
-	kindForm
-	kindMultipart
-)
-
-// kindOf tells a body's kind by its type, and where that says nothing by how it begins.
-func kindOf(contentType string, head []byte) kind {
-	t, params, _ := mime.ParseMediaType(contentType)
-	switch {
-	case t == "application/x-www-form-urlencoded":
-		return kindForm
-	case t == "multipart/form-data" && params["boundary"] != "":
-		return kindMultipart
-	case strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "ndjson"):
-		return kindJSON
-	case strings.HasSuffix(t, "/xml") || strings.HasSuffix(t, "+xml"):
-		return kindXML
-	case t == "" || t == "text/plain":
-		if s := strings.TrimLeft(string(head), " \t\r\n"); s != "" && (s[0] == '{' || s[0] == '[') {
-			return kindJSON
-		}
-	}
-	return kindRaw
-}
-
-// writer rewrites text that comes in pieces. Both append to dst what is decided.
-type writer interface {
-	push(dst, src []byte) []byte
-	finish(dst []byte) []byte
-}
-
-func (x *exchange) writer(k kind) writer {
-	switch k {
-	case kindJSON:
-		return &jsonWriter{words: words{x: x}}
-	case kindForm:
-		return &formWriter{words: words{x: x}, kind: catalog.SurfaceBody, only: true}
-	case kindXML:
-		return &textWriter{words: words{x: x}, coded: escapeXML, only: true}
-	}
-	return &textWriter{words: words{x: x}, only: true}
-}
 
 // words holds back a run of letters, digits and underscores until its end is seen, at most as long as a name may be, and
 // the escape that follows it, which may stand for one more of them.
@@ -65,6 +15,72 @@ type words struct {
 	word   []byte
 	escape []byte // what is known of an escape
 	long   bool   // the run is no name and has left
+
+	bad     *Ambiguity // why nothing more is swapped; the rest passes as it is
+	err     *Ambiguity // why the body must not be sent
+	swapped bool
+	held    bool // what was swapped in may still turn out to be ambiguous
+	lenient bool // a body that is bad may be plain text
+}
+
+// fault implements writer.
+func (w *words) fault() error {
+	if w.err == nil {
+		return nil
+	}
+	return w.err
+}
+
+// holding implements writer.
+func (w *words) holding() bool { return w.held }
+
+// spoils ends swapping.
+func (w *words) spoils(why *Ambiguity) {
+	if disarm.Off("one-reading") || w.bad != nil {
+		return
+	}
+	if w.bad = why; w.swapped && w.err == nil {
+		w.err = why
+	}
+}
+
+// lax passes text on as it is, and looks for names.
+func (w *words) lax(dst, src []byte) []byte {
+	for _, b := range src {
+		if isWord(b) {
+			dst = w.add(dst, b)
+			continue
+		}
+		dst = append(w.endLax(dst), b)
+	}
+	return dst
+}
+
+// endLax ends a run in what is bad. A name that goes into bodies is why it must not be sent, unless it goes anywhere in
+// them and the body may be plain text.
+func (w *words) endLax(dst []byte) []byte {
+	if w.named() {
+		switch name := string(w.word); {
+		case w.lenient && w.x.inBody(name, true):
+			return w.end(dst, spot{kind: catalog.SurfaceBody}, nil)
+		case w.x.inBody(name, false):
+			w.err = w.bad
+		default:
+			w.x.look(name, CodeUndeclared, spot{kind: catalog.SurfaceBody})
+		}
+	}
+	dst = append(dst, w.word...)
+	w.word, w.long = w.word[:0], false
+	return dst
+}
+
+// inBody reports whether a token name is declared for bodies, or for any place in them.
+func (x *exchange) inBody(name string, anywhere bool) bool {
+	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
+		return c.Name == name && slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
+			return s.Kind == catalog.SurfaceBody && (s.Field == "" || !anywhere)
+		})
+	})
 }
 
 const maxName = 64
@@ -103,6 +119,7 @@ func (w *words) end(dst []byte, at spot, escape func(string) string) []byte {
 			if escape != nil {
 				v = escape(v)
 			}
+			w.swapped, w.held = true, true
 			return append(dst, v...)
 		}
 	}
@@ -148,131 +165,63 @@ func (w *textWriter) finish(dst []byte) []byte {
 	return w.end(dst, spot{catalog.SurfaceBody, w.field, w.only}, w.coded)
 }
 
+// holding implements writer: text has no reading that could be another.
+func (w *textWriter) holding() bool { return false }
+
+// xmlWriter swaps in XML whose declaration, if it has one, names a usual charset: a parser reads what follows in it.
+type xmlWriter struct {
+	textWriter
+	head    []byte
+	decided bool
+}
+
+// maxDeclaration is how long an XML declaration may be, in bytes.
+const maxDeclaration = 256
+
+func (w *xmlWriter) push(dst, src []byte) []byte {
+	if !w.decided {
+		w.head = append(w.head, src[:min(len(src), maxDeclaration-len(w.head))]...)
+		w.decide()
+	}
+	if w.bad != nil {
+		return w.lax(dst, src)
+	}
+	return w.textWriter.push(dst, src)
+}
+
+func (w *xmlWriter) finish(dst []byte) []byte {
+	if w.bad != nil {
+		return w.endLax(dst)
+	}
+	return w.textWriter.finish(dst)
+}
+
+// decide looks at what is known of the declaration.
+func (w *xmlWriter) decide() {
+	const begin = "<?xml"
+	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(w.head), "\ufeff"), " \t\r\n"))
+	declaration, _, ended := strings.Cut(text, "?>")
+	full := len(w.head) == maxDeclaration
+	switch {
+	case !full && (len(text) < len(begin) || strings.HasPrefix(text, begin) && !ended):
+		return
+	case strings.HasPrefix(text, begin) && (!ended || !plainDeclaration(declaration)):
+		w.spoils(errCharset)
+	}
+	w.decided = true
+}
+
+// plainDeclaration reports whether an XML declaration names no charset but a usual one.
+func plainDeclaration(s string) bool {
+	_, s, named := strings.Cut(s, "encoding")
+	if !named {
+		return true
+	}
+	s = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(s), "="))
+	charset, _, _ := strings.Cut(strings.TrimLeft(s, `"'`), s[:min(len(s), 1)])
+	return isUTF8(charset) || isLatin(charset)
+}
+
 func escapeXML(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(s)
-}
-
-// formWriter swaps in values of key=value pairs, in a query or a body.
-type formWriter struct {
-	words
-	kind  catalog.SurfaceKind
-	key   []byte
-	value bool // after the equals sign
-	only  bool // nothing but one run so far
-}
-
-// maxKey is the longest field name that can be declared, in bytes as written.
-const maxKey = 256
-
-func (w *formWriter) push(dst, src []byte) []byte {
-	for _, b := range src {
-		dst = w.byte(dst, b)
-	}
-	return dst
-}
-
-func (w *formWriter) byte(dst []byte, b byte) []byte {
-	if len(w.escape) > 0 {
-		if w.escape = append(w.escape, b); len(w.escape) < 3 && isHex(b) {
-			return dst
-		}
-		if !isHex(b) { // no escape
-			held := len(w.escape) - 1
-			dst = append(w.run(dst, false), w.escape[:held]...)
-			w.note(w.escape[:held]...)
-			w.escape = w.escape[:0]
-			return w.byte(dst, b)
-		}
-		if text, err := url.PathUnescape(string(w.escape)); err == nil && isWord(text[0]) {
-			dst = w.spoil(dst)
-		} else {
-			dst = w.run(dst, false)
-		}
-		dst = append(dst, w.escape...)
-		w.note(w.escape...)
-		w.escape = w.escape[:0]
-		return dst
-	}
-	switch {
-	case b == '&':
-		return append(w.pair(dst), b)
-	case b == '=' && !w.value:
-		dst = append(w.run(dst, false), b)
-		w.value, w.only = true, true
-		return dst
-	case b == '%':
-		w.only, w.escape = false, append(w.escape, b)
-		return dst
-	case isWord(b):
-		w.note(b)
-		return w.add(dst, b)
-	}
-	dst = w.run(dst, false)
-	w.only = false
-	w.note(b)
-	return append(dst, b)
-}
-
-// note keeps what belongs to a key.
-func (w *formWriter) note(b ...byte) {
-	if !w.value && len(w.key) <= maxKey {
-		w.key = append(w.key, b...)
-	}
-}
-
-// run ends a run.
-func (w *formWriter) run(dst []byte, whole bool) []byte {
-	if !w.value {
-		return w.endKey(dst, spot{kind: w.kind})
-	}
-	at := spot{w.kind, "", whole}
-	if w.named() {
-		if key, err := url.QueryUnescape(string(w.key)); err == nil && len(w.key) <= maxKey {
-			at.field = key
-		}
-	}
-	return w.end(dst, at, url.QueryEscape)
-}
-
-// pair ends a pair.
-func (w *formWriter) pair(dst []byte) []byte {
-	dst = append(w.run(dst, w.only), w.escape...)
-	w.escape = w.escape[:0]
-	w.value, w.key = false, w.key[:0]
-	return dst
-}
-
-func (w *formWriter) finish(dst []byte) []byte { return w.pair(dst) }
-
-func isHex(b byte) bool {
-	return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'f'
-}
-
-// rewriteReader reads through a writer.
-type rewriteReader struct {
-	src io.Reader
-	w   writer
-	in  [8 << 10]byte
-	out []byte
-	pos int
-	err error
-}
-
-func (r *rewriteReader) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	for r.pos == len(r.out) {
-		if r.err != nil {
-			return 0, r.err
-		}
-		n, err := r.src.Read(r.in[:])
-		r.out, r.pos = r.w.push(r.out[:0], r.in[:n]), 0
-		if r.err = err; err == io.EOF {
-			r.out = r.w.finish(r.out)
-		}
-	}
-	n := copy(p, r.out[r.pos:])
-	r.pos += n
-	return n, nil
 }

@@ -202,12 +202,13 @@ func (r *relay) stop(code uint16) {
 
 // closeCode is what the ends are told of an error.
 func closeCode(err error) uint16 {
+	var ambiguity *swap.Ambiguity
 	switch {
 	case errors.Is(err, ErrProtocol):
 		return closeProtocol
 	case errors.Is(err, ErrTooBig):
 		return closeTooBig
-	case errors.Is(err, swap.ErrCarriesValue):
+	case errors.Is(err, swap.ErrCarriesValue), errors.As(err, &ambiguity):
 		return closePolicy
 	}
 	return closeGoingAway

@@ -155,8 +155,9 @@ func TestRelayRefuses(t *testing.T) {
 		data string
 		code websocket.StatusCode
 	}{
-		"a value":   {"it is " + canary, closePolicy},
-		"too large": {strings.Repeat("x", 3000), closeTooBig},
+		"a value":      {"it is " + canary, closePolicy},
+		"two readings": {`{"x":/*1,"auth":*/{"token":"STRIPE_AUTH_TOKEN"}}`, closePolicy},
+		"too large":    {strings.Repeat("x", 3000), closeTooBig},
 	} {
 		o := options()
 		o.MaxUp = 2000
@@ -165,7 +166,7 @@ func TestRelayRefuses(t *testing.T) {
 				t.Errorf("%s: the upstream got %q", name, data)
 			}
 		})
-		if err := c.Write(t.Context(), websocket.MessageBinary, []byte(tc.data)); err != nil {
+		if err := c.Write(t.Context(), websocket.MessageText, []byte(tc.data)); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != tc.code {

@@ -1,0 +1,231 @@
+// Package formdata reads multipart bodies in the one way in which every server reads them, and writes them anew.
+//
+// Threat: a body that the proxy reads in one way and the server in another, so that a credential goes into a field that
+// is published, or an override of the method passes unseen. Servers differ in what they take for a boundary, in which of
+// two headers or parameters they believe, and in escapes, folding, encodings and charsets. Contract: a Reader gives out
+// what it understood and nothing of what was there: a boundary that the body's author could not know, and heads written
+// from the parsed ones. What has no single reading ends in an *Error. Bodies stream in constant memory.
+package formdata
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+)
+
+// Error is for a body, or its type, that servers read in different ways. Reason is a constant: no text of the request is
+// in it.
+type Error struct{ Reason string }
+
+// Error implements error.
+func (e *Error) Error() string { return "the request's body is ambiguous: " + e.Reason }
+
+// Reader reads a multipart body as it leaves. Make one with NewReader.
+type Reader struct {
+	conf  Config
+	src   *bufio.Reader
+	delim []byte // the line that separates parts, without what follows the boundary
+	out   bytes.Buffer
+	part  io.Reader // of what is in the part that is being read
+	began bool
+	err   error
+}
+
+// Config is what a Reader needs.
+type Config struct {
+	// From is the type of the body as it comes, To the one it leaves with: Fresh of the first.
+	From, To Type
+	// Exact says that no byte may be won or lost: the length of the body is known to the server already.
+	Exact bool
+	// Open is asked at the beginning of each part. It gives what leaves in place of the content, or refuses the body.
+	Open func(p *Part, content io.Reader) (io.Reader, error)
+}
+
+// window is more than the longest boundary, and than the longest line of a head.
+const window = 8 << 10
+
+// NewReader reads a body whose types were parsed.
+func NewReader(src io.Reader, c Config) *Reader {
+	return &Reader{conf: c, src: bufio.NewReaderSize(src, window), delim: []byte("\r\n--" + c.From.Boundary())}
+}
+
+// Read implements io.Reader.
+func (r *Reader) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		switch {
+		case r.out.Len() > 0:
+			return r.out.Read(p)
+		case r.err != nil:
+			return 0, r.err
+		case r.part == nil:
+			r.err = r.next()
+			continue
+		}
+		n, err := r.part.Read(p)
+		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+			r.part, err = nil, nil
+		}
+		r.err = err
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return 0, nil
+}
+
+// next writes what is between two parts: the rest of a boundary's line and the head of the next part, or the end.
+func (r *Reader) next() error {
+	read, err := r.boundary()
+	if err != nil {
+		return err
+	}
+	last, err := r.src.Peek(2)
+	switch {
+	case string(last) == "\r\n":
+	case string(last) == "--":
+		return r.end(read)
+	case err != nil:
+		return noEnd(err)
+	default:
+		return &Error{"a line begins with the boundary and goes on"}
+	}
+	_, _ = r.src.Discard(2)
+	part, n, err := readHead(r.src, r.conf.From)
+	if err != nil {
+		return err
+	}
+	r.separate()
+	r.out.WriteString("\r\n")
+	part.write(&r.out)
+	if r.conf.Exact && r.out.Len() != read+2+n {
+		r.out.Reset()
+		return &Error{"a part's head is not written as browsers write it, in a body of more than 256 KiB"}
+	}
+	r.part, err = r.conf.Open(part, &content{r: r, last: '\n'})
+	if err != nil {
+		r.out.Reset()
+	}
+	return err
+}
+
+// boundary reads a boundary and tells how long it is. A blank line may precede the first.
+func (r *Reader) boundary() (int, error) {
+	n := len(r.delim)
+	if !r.began {
+		if first, _ := r.src.Peek(2); string(first) != "\r\n" {
+			n -= len("\r\n")
+		}
+	}
+	line, err := r.src.Peek(n)
+	switch {
+	case bytes.Equal(line, r.delim[len(r.delim)-n:]):
+	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+		return 0, err
+	default:
+		return 0, &Error{"it does not begin with its boundary"} // where one part ended there is one
+	}
+	_, _ = r.src.Discard(n)
+	return n, nil
+}
+
+// separate writes a boundary.
+func (r *Reader) separate() {
+	if r.began {
+		r.out.WriteString("\r\n")
+	}
+	r.began = true
+	r.out.WriteString("--")
+	r.out.WriteString(r.conf.To.Boundary())
+}
+
+// end writes the last boundary, when nothing but a line's end follows it.
+func (r *Reader) end(read int) error {
+	rest, err := r.src.Peek(len("--\r\n") + 1)
+	switch {
+	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+		return err
+	case err == nil || string(rest) != "--" && string(rest) != "--\r\n":
+		return &Error{"something follows the last boundary"}
+	}
+	r.separate()
+	r.out.Write(rest)
+	if r.conf.Exact && r.out.Len() != read+len(rest) {
+		r.out.Reset()
+		return &Error{"a blank line precedes the first boundary, in a body of more than 256 KiB"}
+	}
+	return io.EOF
+}
+
+// noEnd is the error for a body that ends too early.
+func noEnd(err error) error {
+	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		return &Error{"it does not end with its boundary"}
+	}
+	return err
+}
+
+// content is what is in one part.
+type content struct {
+	r    *Reader
+	last byte // that was read
+	done bool
+}
+
+// Read implements io.Reader.
+func (c *content) Read(p []byte) (int, error) {
+	if c.done {
+		return 0, io.EOF
+	}
+	src := c.r.src
+	for want := 1; ; {
+		if _, err := src.Peek(want); err != nil {
+			return 0, noEnd(err)
+		}
+		held, _ := src.Peek(src.Buffered())
+		n, err := c.plain(held)
+		if err != nil || c.done {
+			return 0, err
+		}
+		if n = min(n, len(p)); n > 0 {
+			copy(p, held[:n])
+			c.last = held[n-1]
+			_, _ = src.Discard(n)
+			return n, nil
+		}
+		want = len(held) + 1
+	}
+}
+
+// plain tells how many bytes are content beyond doubt. None may mean that the content is at its end.
+func (c *content) plain(held []byte) (int, error) {
+	delim := c.r.delim
+	dashes := delim[len("\r\n"):]
+	i := bytes.Index(held, dashes)
+	if i < 0 {
+		return len(held) - max(overlap(held, delim), overlap(held, dashes)), nil
+	}
+	if i >= 2 && string(held[i-2:i]) == "\r\n" {
+		c.done = i == 2
+		return i - 2, nil
+	}
+	last := c.last
+	if i > 0 {
+		last = held[i-1]
+	}
+	if (last == '\n' || last == '\r') && !disarm.Off("multipart") {
+		return 0, &Error{"a line begins with the boundary after something else than CRLF"}
+	}
+	return i + 1, nil
+}
+
+// overlap is the length of the longest end of s that text begins with.
+func overlap(s, text []byte) int {
+	for n := min(len(s), len(text)-1); n > 0; n-- {
+		if s[len(s)-n] == text[0] && bytes.HasPrefix(text, s[len(s)-n:]) {
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,173 @@
+package formdata
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+)
+
+// Part is the head of a part.
+type Part struct {
+	// Name is the field's, empty in a part of another multipart type that has none.
+	Name string
+	// FileName is the file's; File says that there is one, which may be empty.
+	FileName string
+	File     bool
+	// ID is the Content-ID, which some servers take for a name.
+	ID string
+	// Type is the content's own.
+	Type Type
+
+	form  bool
+	lines []string // of a part that is no form's field
+}
+
+// maxHead is how long a head may be, in bytes. PHP reads a line of more than 5 KiB as two.
+const maxHead = 4 << 10
+
+// readHead reads a part's head to the blank line that ends it, and tells how long it is.
+func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
+	p := &Part{form: t.FormData()}
+	var seen []string
+	for n := 0; ; {
+		line, err := src.ReadSlice('\n')
+		if n += len(line); err != nil && err != bufio.ErrBufferFull { //nolint:errorlint // the reader's own value
+			return nil, n, noEnd(err)
+		}
+		if n > maxHead || err != nil {
+			return nil, n, &Error{"a part's head is longer than 4 KiB"}
+		}
+		text, ok := strings.CutSuffix(string(line), "\r\n")
+		switch {
+		case !ok || !isText(text):
+			return nil, n, &Error{"a part's head has a line that does not end with CRLF, or a control character"}
+		case text == "" && p.form && !slices.Contains(seen, "content-disposition"):
+			return nil, n, &Error{"a part has no Content-Disposition: form-data with a name"}
+		case text == "":
+			return p, n, p.check()
+		}
+		name, err := p.header(text)
+		if err != nil {
+			return nil, n, err
+		}
+		if slices.Contains(seen, name) && !disarm.Off("multipart") {
+			return nil, n, &Error{"a part has a header twice"}
+		}
+		seen = append(seen, name)
+	}
+}
+
+// header takes one line of a head and gives the header's name in lower case.
+func (p *Part) header(line string) (name string, err error) {
+	name, value, found := strings.Cut(line, ":")
+	if !found || !isToken(name) {
+		return "", &Error{"a part's head has a folded line, or one that is no header"}
+	}
+	value = strings.Trim(value, " \t")
+	p.lines = append(p.lines, name+": "+value)
+	switch name = strings.ToLower(name); name {
+	case "content-disposition":
+		err = p.disposition(value)
+	case "content-type":
+		p.Type, err = ParseType([]string{value})
+	case "content-id":
+		p.ID = strings.Trim(value, "<> \t")
+	case "content-transfer-encoding":
+		if !slices.Contains([]string{"7bit", "8bit", "binary"}, strings.ToLower(value)) {
+			err = &Error{"a part has a Content-Transfer-Encoding, which some servers take off and others do not"}
+		}
+	case "content-length", "mime-version":
+	default:
+		if p.form {
+			err = &Error{"a part has a header other than Content-Disposition and Content-Type"}
+		}
+	}
+	return name, err
+}
+
+// disposition reads Content-Disposition.
+func (p *Part) disposition(value string) error {
+	word, list, err := parameters(value)
+	if err != nil {
+		return err
+	}
+	if !isToken(word) || p.form && !strings.EqualFold(word, "form-data") {
+		return &Error{"a part has no Content-Disposition: form-data with a name"}
+	}
+	for _, q := range list {
+		switch {
+		case q.name == "name":
+			p.Name = q.value
+		case q.name == "filename":
+			p.FileName, p.File = q.value, true
+		case p.form && !disarm.Off("multipart"):
+			return &Error{"a part has a parameter other than name and filename"}
+		}
+	}
+	switch {
+	case p.form && (strings.TrimSpace(p.Name) == "" || !slices.ContainsFunc(list, func(q param) bool { return q.name == "name" })):
+		return &Error{"a part has no Content-Disposition: form-data with a name"}
+	case strings.ContainsAny(p.Name, `;=,<>`) || p.form && !bracketed(p.Name) || strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
+		return &Error{"a part's name, or its file's, has characters that servers read in different ways"}
+	case strings.EqualFold(p.Name, "_charset_"):
+		return &Error{"a field chooses the charset of the others"}
+	}
+	return nil
+}
+
+// check looks at the head as a whole.
+func (p *Part) check() error {
+	major, _, _ := strings.Cut(p.Type.Media, "/")
+	switch {
+	case !p.form:
+	case major == "multipart" || major == "message":
+		return &Error{"a field of a form has parts of its own"}
+	case !p.File && !isASCII(p.Type.Param("charset")):
+		return &Error{"a part has a charset in which ASCII is not itself"}
+	}
+	return nil
+}
+
+// write writes the head and the blank line. A field's has nothing in it that was not understood.
+func (p *Part) write(out *bytes.Buffer) {
+	lines := p.lines
+	if p.form && !disarm.Off("multipart") {
+		lines = []string{`Content-Disposition: form-data; name="` + p.Name + `"`}
+		if p.File {
+			lines[0] += `; filename="` + p.FileName + `"`
+		}
+		if p.Type.Media != "" {
+			lines = append(lines, "Content-Type: "+p.Type.String())
+		}
+	}
+	for _, l := range lines {
+		_, _ = io.WriteString(out, l+"\r\n")
+	}
+	out.WriteString("\r\n")
+}
+
+// bracketed reports whether brackets in a name come as name[key][key], if there are any: PHP and Rack give others other names.
+func bracketed(name string) bool {
+	i := strings.IndexAny(name, "[]")
+	if i < 0 {
+		return true
+	}
+	for name = name[i:]; i > 0 && name != ""; {
+		key, rest, closed := strings.Cut(name[1:], "]")
+		if name[0] != '[' || !closed || strings.Contains(key, "[") {
+			return false
+		}
+		name = rest
+	}
+	return i > 0
+}
+
+// isText reports whether a text is UTF-8 without control characters.
+func isText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c >= 0x7f && c < 0xa0 })
+}

@@ -1,0 +1,226 @@
+package formdata
+
+import (
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+)
+
+// Type is a Content-Type with one reading.
+type Type struct {
+	// Media is the type itself in lower case, as "multipart/form-data". It is empty where there is no Content-Type.
+	Media  string
+	params []param
+	raw    string
+}
+
+// param is a parameter: its name in lower case, its value without quotes.
+type param struct{ name, value string }
+
+// RequestType is ParseType for a request.
+func RequestType(h http.Header) (Type, error) {
+	values := h["Content-Type"]
+	for name, more := range h {
+		if name != "Content-Type" && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") {
+			values = slices.Concat(values, more, []string{""}) // one beside the other to servers that speak CGI
+		}
+	}
+	t, err := ParseType(values)
+	if err == nil && t.seemsOther() {
+		err = &Error{"its Content-Type names a second type, in a parameter or as a part of the first"}
+	}
+	return t, err
+}
+
+// seemsOther reports whether a server that looks for a word anywhere in the type, as formidable does, takes the body for
+// another kind. A multipart type may name the type of its first part (RFC 2387).
+func (t Type) seemsOther() bool {
+	whole := strings.ToLower(t.raw)
+	found := 0
+	for _, word := range []string{"multipart", "urlencoded", "json"} {
+		switch {
+		case !strings.Contains(whole, word), word == "json" && t.Multipart():
+			continue
+		case !strings.Contains(t.Media, word), word == "multipart" && !t.Multipart():
+			return true
+		}
+		found++
+	}
+	return found > 1
+}
+
+// CheckCharset fails where a server that takes a charset into account would read other names and values than ASCII's.
+func (t Type) CheckCharset() error {
+	if !isASCII(t.Param("charset")) {
+		return &Error{"its Content-Type has a charset in which ASCII is not itself"}
+	}
+	return nil
+}
+
+// ParseType reads the values of Content-Type headers: none, or one that every server reads in the same way. A multipart
+// type needs a boundary.
+func ParseType(values []string) (Type, error) {
+	switch {
+	case len(values) > 1:
+		return Type{}, &Error{"it has two Content-Type headers"}
+	case len(values) == 0 || strings.Trim(values[0], " \t") == "":
+		return Type{}, nil
+	}
+	media, params, err := parameters(strings.Trim(values[0], " \t"))
+	if err != nil {
+		return Type{}, err
+	}
+	t := Type{strings.ToLower(media), params, strings.Trim(values[0], " \t")}
+	major, minor, _ := strings.Cut(t.Media, "/")
+	if !isToken(major) || !isToken(minor) {
+		return Type{}, &Error{"its Content-Type is not of the form type/subtype"}
+	}
+	if t.Multipart() && !isBoundary(t.Boundary()) {
+		return Type{}, &Error{"its Content-Type has no boundary, or one with unusual characters"}
+	}
+	return t, nil
+}
+
+// Multipart reports whether the body has parts.
+func (t Type) Multipart() bool { return strings.HasPrefix(t.Media, "multipart/") }
+
+// FormData reports whether the parts are the fields of a form.
+func (t Type) FormData() bool { return t.Media == "multipart/form-data" }
+
+// Boundary is what separates the parts.
+func (t Type) Boundary() string { return t.Param("boundary") }
+
+// Param is a parameter's value, or empty.
+func (t Type) Param(name string) string {
+	for _, p := range t.params {
+		if p.name == name {
+			return p.value
+		}
+	}
+	return ""
+}
+
+// guessless is how long a boundary must be to be beyond guessing: five bits a letter.
+const guessless = 26
+
+// Fresh is the type with a new boundary, which nobody can know before the body leaves. It is as long as the old one, where
+// that is long enough. A form's type has no other parameter.
+func (t Type) Fresh() Type {
+	if disarm.Off("multipart") {
+		return t
+	}
+	n := len(t.Boundary())
+	if n < guessless {
+		n = guessless
+	}
+	b := ""
+	for len(b) < n {
+		b += rand.Text()
+	}
+	return t.With(b[:n])
+}
+
+// With is the type with a boundary.
+func (t Type) With(boundary string) Type {
+	fresh := Type{Media: t.Media, params: []param{{"boundary", boundary}}}
+	if !t.FormData() {
+		for _, p := range t.params {
+			if p.name != "boundary" {
+				fresh.params = append(fresh.params, p)
+			}
+		}
+	}
+	return fresh
+}
+
+// String is the type as a header says it.
+func (t Type) String() string {
+	if t.raw != "" {
+		return t.raw
+	}
+	s := t.Media
+	for _, p := range t.params {
+		if isToken(p.value) {
+			s += "; " + p.name + "=" + p.value
+		} else {
+			s += "; " + p.name + `="` + p.value + `"` // which has no quotes or backslashes in it
+		}
+	}
+	return s
+}
+
+// isASCII reports whether ASCII is itself in a charset, or in the default where none is named.
+func isASCII(charset string) bool {
+	return slices.Contains([]string{
+		"", "utf-8", "utf8", "us-ascii", "ascii", "latin1", "iso-8859-1", "iso-8859-2", "iso-8859-15", "koi8-r", "windows-1250",
+		"windows-1251", "windows-1252", "euc-jp", "euc-kr",
+	}, strings.ToLower(charset))
+}
+
+// parameters splits a header's value into its first word and its parameters (RFC 9110, 5.6.6), no two of one name, none
+// continued or encoded (RFC 2231), no value with an escape.
+func parameters(s string) (word string, list []param, err error) {
+	word, rest, more := strings.Cut(s, ";")
+	word = strings.TrimRight(word, " \t")
+	for more && err == nil {
+		if rest = strings.TrimLeft(rest, " \t"); rest == "" {
+			break // a semicolon at the end, as some write it
+		}
+		var p param
+		if p, rest, more, err = parameter(rest); err != nil {
+			break
+		}
+		if slices.ContainsFunc(list, func(q param) bool { return q.name == p.name }) {
+			err = &Error{"a header has a parameter twice"}
+		}
+		list = append(list, p)
+	}
+	return word, list, err
+}
+
+// parameter reads the first parameter of a text. more says that a semicolon follows it.
+func parameter(s string) (p param, rest string, more bool, err error) {
+	name, s, found := strings.Cut(s, "=")
+	if !found || !isToken(name) || strings.ContainsAny(name, "*%'") && !disarm.Off("multipart") {
+		return p, "", false, &Error{"a header has a parameter with an unusual name, or none"}
+	}
+	p.name = strings.ToLower(name)
+	if quoted, ok := strings.CutPrefix(s, `"`); ok {
+		if p.value, rest, ok = strings.Cut(quoted, `"`); !ok || !isText(p.value) || strings.Contains(p.value, `\`) {
+			return p, "", false, &Error{"a header has a parameter with an escape, or with a quote that is not closed"}
+		}
+	} else {
+		n := strings.IndexAny(s, "; \t")
+		if n < 0 {
+			n = len(s)
+		}
+		if p.value, rest = s[:n], s[n:]; !isToken(p.value) || strings.ContainsAny(p.value, "'%*") && !disarm.Off("multipart") {
+			return p, "", false, &Error{"a header has a parameter whose value needs quotes"}
+		}
+	}
+	rest = strings.TrimLeft(rest, " \t")
+	if rest == "" {
+		return p, "", false, nil
+	}
+	if rest, more = strings.CutPrefix(rest, ";"); !more {
+		return p, "", false, &Error{"a header has something behind a parameter"}
+	}
+	return p, rest, true, nil
+}
+
+// isToken reports whether a text is a token (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
+
+// isBoundary reports whether a text is a boundary (RFC 2046, 5.1.1) that needs no thought.
+func isBoundary(s string) bool {
+	return s != "" && len(s) <= 70 && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("'()+_,-./:=?", c)
+	})
+}

@@ -1,0 +1,187 @@
+package policy
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+)
+
+// errNotJSON is for a body that parsers which take more than JSON read in their own way.
+var errNotJSON = &formdata.Error{Reason: "its Content-Type is JSON and the body is not strictly so: " +
+	"a comment, a name or string without double quotes, an unknown word or escape, a control character, or another charset"}
+
+// jsonLexer looks at the keys of JSON. It knows words and strings, not their order: what it accepts is the same words and
+// strings to every parser, and what follows a key is its value.
+type jsonLexer struct {
+	permits func(method string) bool
+	state   lexState
+	word    []byte // of a number or literal, or of a string, decoded, at most maxLexed
+	escape  []byte // that is being read
+	read    int    // bytes so far, as far as a byte order mark goes
+	after   bool   // a string is the last token
+	verb    bool   // the next string is the value of a field that may name a method
+}
+
+type lexState uint8
+
+const (
+	lexOutside lexState = iota
+	lexWord
+	lexString
+	lexEscape
+)
+
+// maxLexed is how much of a string is kept: more than any name.
+const maxLexed = 256
+
+func (l *jsonLexer) scan(text []byte) error {
+	for i := 0; i < len(text); i++ {
+		if l.state == lexString {
+			n := plain(text[i:])
+			l.keep(text[i : i+n]...)
+			if i += n; i == len(text) {
+				return nil
+			}
+		}
+		if err := l.byte(text[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain is how much of a text stands for itself in a string.
+func plain(text []byte) int {
+	for i, b := range text {
+		if b < ' ' || b == '"' || b == '\\' {
+			return i
+		}
+	}
+	return len(text)
+}
+
+func (l *jsonLexer) end() error {
+	switch l.state {
+	case lexWord:
+		return l.endWord()
+	case lexOutside:
+		return nil
+	}
+	return errNotJSON
+}
+
+func (l *jsonLexer) byte(b byte) error {
+	if l.read < len(bom) {
+		l.read++
+		if b == bom[l.read-1] {
+			return nil
+		}
+		l.read = len(bom)
+	}
+	switch l.state {
+	case lexString:
+		return l.inString(b)
+	case lexEscape:
+		return l.inEscape(b)
+	case lexWord:
+		if isAlphanumeric(b) || strings.IndexByte("+-.", b) >= 0 {
+			l.keep(b)
+			return nil
+		}
+		if err := l.endWord(); err != nil {
+			return err
+		}
+	}
+	return l.outside(b)
+}
+
+// bom may precede JSON.
+const bom = "\xef\xbb\xbf"
+
+// outside takes a byte that is in no string and no word.
+func (l *jsonLexer) outside(b byte) error {
+	switch {
+	case strings.IndexByte(" \t\r\n\x1e", b) >= 0: // a record separator (RFC 7464) too
+		return nil
+	case b == '"':
+		l.state, l.word = lexString, l.word[:0]
+		return nil
+	case b == ':':
+		return l.key()
+	case b == '[':
+	case strings.IndexByte("{}],", b) >= 0:
+		l.verb = false
+	case isAlphanumeric(b) || b == '-':
+		l.state, l.word = lexWord, append(l.word[:0], b)
+		l.verb = false
+	default:
+		return errNotJSON
+	}
+	l.after = false
+	return nil
+}
+
+// key looks at the string before a colon.
+func (l *jsonLexer) key() error {
+	if !l.after {
+		return errNotJSON
+	}
+	l.after = false
+	switch claimOf(string(l.word)) {
+	case fullClaim:
+		return ErrOverrideUnseen
+	case verbClaim:
+		l.verb = true
+	}
+	return nil
+}
+
+func (l *jsonLexer) endWord() error {
+	l.state = lexOutside
+	if len(l.word) < maxLexed && !json.Valid(l.word) || len(l.word) == maxLexed && strings.Trim(string(l.word), "+-.eE0123456789") != "" {
+		return errNotJSON
+	}
+	return nil
+}
+
+// inString takes a byte of a string that does not stand for itself.
+func (l *jsonLexer) inString(b byte) error {
+	switch {
+	case b < ' ':
+		return errNotJSON
+	case b == '\\':
+		l.state, l.escape = lexEscape, l.escape[:0]
+	case b == '"':
+		l.state, l.after = lexOutside, true
+		if v := verb(string(l.word)); l.verb && v != "" && !l.permits(v) {
+			return ErrOverrideUnseen
+		}
+	}
+	return nil
+}
+
+// inEscape takes a byte after a backslash.
+func (l *jsonLexer) inEscape(b byte) error {
+	l.escape = append(l.escape, b)
+	if l.escape[0] == 'u' && len(l.escape) < len("u0000") {
+		return nil
+	}
+	l.state = lexString
+	if i := strings.IndexByte(`"\/bfnrt`, l.escape[0]); i >= 0 {
+		l.keep("\"\\/\b\f\n\r\t"[i])
+		return nil
+	}
+	c, err := strconv.ParseUint(string(l.escape[1:]), 16, 16)
+	if err != nil || l.escape[0] != 'u' {
+		return errNotJSON
+	}
+	l.keep(utf8.AppendRune(nil, rune(c))...)
+	return nil
+}
+
+func (l *jsonLexer) keep(b ...byte) {
+	l.word = append(l.word, b[:min(len(b), maxLexed-len(l.word))]...)
+}

@@ -1,0 +1,194 @@
+package policy
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// claim is what a field's name says of its value.
+type claim int
+
+const (
+	noClaim   claim = iota
+	verbClaim       // the request's real method, where the value is a standard one: "method" means much else
+	fullClaim       // the request's real method, whatever the value
+)
+
+// overrideNames are read as the request's real method, by letters and digits alone. They count in headers, queries, forms,
+// JSON and multipart bodies alike:
+//
+//	X-HTTP-Method-Override   Rack, Rails, Symfony, Laravel, Django, WordPress, ASP.NET, Express, Firebase, Google's APIs
+//	X-HTTP-Method            OData, SharePoint, SAP, Express
+//	X-Method-Override        IBM's servers, Express
+//	X-Tunneled-Method        Catalyst, Plack
+//	alf_method               Alfresco
+//	__METHOD_OVERRIDE__      Flask
+//
+// The rest are variations that servers and gateways in use know.
+var overrideNames = []string{
+	"xhttpmethodoverride", "httpmethodoverride", "xhttpmethod", "xmethodoverride", "methodoverride", "xoriginalmethod",
+	"xoriginalhttpmethod", "xforwardedmethod", "xtunneledmethod", "tunneledmethod", "xhttpverb", "xhttpverboverride",
+	"xverboverride", "verboverride", "alfmethod",
+}
+
+// verbNames are so too: as they stand (Facebook's Graph, Restlet) where the value is a standard method, and with a mark
+// before them whatever the value: _method (Rack, Rails, PHP's frameworks, Spring, Parse), _HttpMethod (Salesforce's Apex),
+// $httpMethod (Google).
+// x_method is how a payment API calls a means of payment.
+var verbNames = []string{
+	"method", "httpmethod", "verb", "httpverb", "requestmethod", "restmethod", "xmethod", "xverb", "xrequestmethod", "xrestmethod",
+}
+
+// claimOf tells what a name claims, as the most lenient server reads it: decoded once or more often, cut at a NUL, in any
+// case, with any punctuation, as an element of a list or object.
+func claimOf(name string) claim {
+	best := noClaim
+	for range 3 {
+		best = max(best, claimAsRead(name))
+		if cut, _, found := strings.Cut(name, "\x00"); found {
+			best = max(best, claimAsRead(cut))
+		}
+		next := decode(name)
+		if next == name {
+			break
+		}
+		name = next
+	}
+	return best
+}
+
+// claimAsRead is claimOf of a decoded name.
+func claimAsRead(name string) claim {
+	best, first := noClaim, true
+	for name != "" {
+		part := name
+		if i := strings.IndexAny(name, "[]"); i < 0 {
+			name = ""
+		} else if part, name = name[:i], name[i+1:]; name != "" && !strings.Contains(name, "]") && i > 0 {
+			best = max(best, claimOfWord(part+"_"+name)) // PHP makes an underscore of a bracket that is not closed
+		}
+		c := claimOfWord(part)
+		if c == verbClaim && !first {
+			c = noClaim // shipping[method]
+		}
+		best, first = max(best, c), first && part == ""
+	}
+	return best
+}
+
+// claimOfWord is claimOf of a name without brackets. A mark is anything but spaces before the letters.
+func claimOfWord(word string) claim {
+	word = strings.TrimLeft(word, " \t\r\n\v\f\u00a0")
+	var buf [24]byte // more than any of the names
+	letters := buf[:0]
+	for i := range len(word) {
+		if !isAlphanumeric(word[i]) {
+			continue
+		}
+		if len(letters) == len(buf) {
+			return noClaim
+		}
+		letters = append(letters, lower(word[i]))
+	}
+	switch {
+	case len(letters) == 0 || strings.IndexByte("deb", letters[len(letters)-1]) < 0: // method, override, verb
+		return noClaim
+	case slices.Contains(overrideNames, string(letters)):
+		return fullClaim
+	case !slices.Contains(verbNames, string(letters)):
+		return noClaim
+	case isAlphanumeric(word[0]):
+		return verbClaim
+	}
+	return fullClaim
+}
+
+func isAlphanumeric(b byte) bool { return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z' }
+
+func lower(b byte) byte {
+	if 'A' <= b && b <= 'Z' {
+		b |= 0x20
+	}
+	return b
+}
+
+// decode takes one layer of percent-encoding off, that of IIS (%u005f) too. What is no escape stays: servers decode the
+// rest all the same.
+func decode(s string) string {
+	if !strings.ContainsAny(s, "%+") {
+		return s
+	}
+	var b strings.Builder
+	for s != "" {
+		n := 1
+		switch {
+		case s[0] == '+':
+			b.WriteByte(' ')
+		case s[0] == '%' && len(s) >= 6 && s[1]|0x20 == 'u' && isHex(s[2:6]):
+			c, _ := strconv.ParseUint(s[2:6], 16, 16)
+			b.WriteRune(rune(c))
+			n = 6
+		case s[0] == '%' && len(s) >= 3 && isHex(s[1:3]):
+			c, _ := strconv.ParseUint(s[1:3], 16, 8)
+			b.WriteByte(byte(c))
+			n = 3
+		default:
+			b.WriteByte(s[0])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
+
+// verb is the standard method that a value names, encoded or not, or empty.
+func verb(value string) string {
+	const longest = 128
+	for range 3 {
+		if len(value) > longest {
+			return ""
+		}
+		if v := strings.ToUpper(strings.Trim(value, " \t\r\n\v\f\x00\"'")); slices.Contains(standard, v) {
+			return v
+		}
+		value = decode(value)
+	}
+	return ""
+}
+
+// claimed appends what a field says of the method, if it says anything.
+func claimed(list []string, name, value string) []string {
+	switch claimOf(name) {
+	case fullClaim:
+		list = append(list, value)
+	case verbClaim:
+		if v := verb(value); v != "" {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// HeaderOverrides lists what the override headers of a request say.
+func HeaderOverrides(h http.Header) []string {
+	var out []string
+	for name, values := range h {
+		for _, v := range values {
+			out = claimed(out, name, v)
+		}
+	}
+	return out
+}
+
+// ParameterOverrides lists what the override parameters of a query or form say. Both separators in use count.
+func ParameterOverrides(query string) []string {
+	var out []string
+	for _, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, value, _ := strings.Cut(pair, "=")
+		out = claimed(out, name, decode(value))
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package readings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Classes of a Disagreement.
+const (
+	// Misplaced: a peer finds the credential where the API does not declare it.
+	Misplaced = "misplaced"
+	// Overridden: a peer finds a restricted method.
+	Overridden = "overridden"
+	// Garbled: a peer finds another text than the credential in its field.
+	Garbled = "garbled"
+	// Unequal: thorough readers do not agree whether the credential is there.
+	Unequal = "unequal"
+)
+
+// Disagreement is a peer that reads a request otherwise than the proxy.
+type Disagreement struct {
+	Class, Reader, Kind string
+	Field               Field
+}
+
+func (d Disagreement) String() string {
+	return fmt.Sprintf("%s: %s (%s) reads %s", d.Class, d.Reader, d.Kind, d.Field)
+}
+
+// overrides are the names under which web frameworks take the method from a field, in lower case with hyphens for
+// underscores. They are this package's own: it does not ask the proxy what an override is.
+var overrides = []string{
+	"-method", "x-http-method-override", "x-http-method", "x-method-override", "-httpmethod", "x-original-method",
+	"x-original-http-method", "x-http-methodoverride", "x-method",
+}
+
+// verbs are names that some APIs take for the method.
+var verbs = []string{"method", "httpmethod", "http-method"}
+
+// Judge compares what peers read with what the API declares.
+func Judge(a API, readings []Reading) []Disagreement {
+	var out []Disagreement
+	for _, r := range readings {
+		for _, f := range r.Fields {
+			switch {
+			case strings.Contains(f.Name, Mark):
+				out = append(out, Disagreement{Misplaced, r.Reader, r.Kind, f})
+			case strings.Contains(f.Value, Mark) && !a.declares(f):
+				out = append(out, Disagreement{Misplaced, r.Reader, r.Kind, f})
+			case strings.Contains(f.Value, Mark) && f.Place != InHeader && f.Place != InPath && f.Value != a.Value && a.Surface != "body":
+				out = append(out, Disagreement{Garbled, r.Reader, r.Kind, f})
+			}
+			if overriding(r.Kind, f) {
+				out = append(out, Disagreement{Overridden, r.Reader, r.Kind, f})
+			}
+		}
+		if slices.Contains(Restricted, strings.ToUpper(strings.TrimSpace(r.Method))) {
+			out = append(out, Disagreement{Overridden, r.Reader, r.Kind, Field{Place: InMethod, Value: r.Method}})
+		}
+	}
+	return append(out, unequal(readings)...)
+}
+
+// declares reports whether a field is the API's surface.
+func (a API) declares(f Field) bool {
+	kind, name, named := strings.Cut(a.Surface, ":")
+	switch kind {
+	case "header":
+		if f.Place == InAuth {
+			return !named
+		}
+		return f.Place == InHeader && (!named || strings.EqualFold(f.Name, name))
+	case "body":
+		return f.Place == InBody && (!named || f.Name == name) || !named && (f.Place == InFile || f.Place == InFilename)
+	case "query":
+		return f.Place == InQuery && f.Name == name
+	}
+	return f.Place == kind
+}
+
+// overriding reports whether a server that knows overrides would take a restricted method from a field.
+func overriding(kind string, f Field) bool {
+	name := strings.ReplaceAll(strings.ToLower(f.Name), "_", "-")
+	method := strings.ToUpper(strings.TrimSpace(f.Value))
+	switch f.Place {
+	case InHeader, InQuery, InBody:
+	default:
+		return false
+	}
+	if !slices.Contains(Restricted, method) || kind == KindUntyped {
+		return false
+	}
+	if f.Place != InHeader && kind != KindJSON && slices.Contains(verbs, name) {
+		return true
+	}
+	return slices.Contains(overrides, name)
+}
+
+// thorough are the readers that read JSON as RFC 8259 has it, and all of it. What one of them finds all of them must find.
+// Other readers may know less (of a type, of lists, of a thousandth field): who does not find the credential leaks none.
+var thorough = []string{"node-json", "python-json", "php-json", "ruby-json", "perl-json", "go-json"}
+
+// unequal compares the thorough readers that did not refuse.
+func unequal(readings []Reading) []Disagreement {
+	isThorough := func(r Reading) bool {
+		return r.Kind == KindJSON && slices.Contains(thorough, r.Reader) && r.Error == ""
+	}
+	if !slices.ContainsFunc(readings, func(r Reading) bool { return isThorough(r) && r.holds() }) {
+		return nil
+	}
+	var out []Disagreement
+	for _, r := range readings {
+		if isThorough(r) && !r.holds() {
+			out = append(out, Disagreement{Class: Unequal, Reader: r.Reader, Kind: r.Kind})
+		}
+	}
+	return out
+}
+
+func (r Reading) holds() bool {
+	return slices.ContainsFunc(r.Fields, func(f Field) bool { return strings.Contains(f.Value, Mark) })
+}
+
+// Finds reports whether the reader found the credential where the API declares it.
+func (r Reading) Finds(a API) bool {
+	return slices.ContainsFunc(r.Fields, func(f Field) bool { return f.Value == a.Value && a.declares(f) })
+}

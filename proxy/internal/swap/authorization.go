@@ -1,0 +1,159 @@
+package swap
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+)
+
+var (
+	inAuthorization    = spot{catalog.SurfaceHeader, "Authorization", false}
+	wholeAuthorization = spot{catalog.SurfaceHeader, "Authorization", true}
+)
+
+// basic swaps the user, the password, or the two when one name stands for both. What needs no swap stays as it is; what is
+// swapped into is written anew, and has one colon that divides it (RFC 7617).
+func (x *exchange) basic(coded string) (string, error) {
+	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
+	if err != nil {
+		return coded, nil
+	}
+	user, password, colon := strings.Cut(string(plain), ":")
+	newUser, swappedUser := x.basicPart(user)
+	newPassword, swappedPassword := "", false
+	if colon {
+		newPassword, swappedPassword = x.basicPart(password)
+	}
+	if !swappedUser && !swappedPassword {
+		return coded, nil
+	}
+	text := newUser
+	if colon {
+		text += ":" + newPassword
+	}
+	divided := !colon || !strings.Contains(newUser, ":") && (swappedPassword || !strings.Contains(password, ":"))
+	if (!divided || !utf8.Valid(plain) || strings.ContainsFunc(string(plain), isControl)) && !disarm.Off("one-reading") {
+		return "", errBasic
+	}
+	return base64.StdEncoding.EncodeToString([]byte(text)), nil
+}
+
+// basicPart is a user or a password after swapping.
+func (x *exchange) basicPart(token string) (string, bool) {
+	if !x.s.byName[token] {
+		x.look(token, CodeInside, inAuthorization)
+		return token, false
+	}
+	if v, ok := x.use(token, wholeAuthorization); ok {
+		return v, true
+	}
+	return token, false
+}
+
+func isControl(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xA0 }
+
+// parameters swaps whole values of key=value parameters, quoted or not. What it swaps into is a list as RFC 9110, section
+// 11.2, has it, with the characters of base64 and of addresses in unquoted values too.
+func (x *exchange) parameters(value string) (string, error) {
+	var out strings.Builder
+	swapped := false
+	rest := value
+	for rest != "" {
+		eq := strings.IndexByte(rest, '=')
+		if eq < 0 {
+			break
+		}
+		out.WriteString(rest[:eq+1])
+		x.look(rest[:eq], CodeInside, inAuthorization)
+		rest = rest[eq+1:]
+		n, text, quoted := parameter(rest)
+		v, ok := "", false
+		if x.s.byName[text] {
+			v, ok = x.use(text, wholeAuthorization)
+		} else {
+			x.look(rest[:n], CodeInside, inAuthorization)
+		}
+		if ok {
+			out.WriteString(renderParameter(v, quoted))
+			swapped = true
+		} else {
+			out.WriteString(rest[:n])
+		}
+		rest = rest[n:]
+	}
+	x.look(rest, CodeInside, inAuthorization)
+	out.WriteString(rest)
+	if swapped && !isParameters(value) && !disarm.Off("one-reading") {
+		return "", errParameters
+	}
+	return out.String(), nil
+}
+
+// parameter reads one value: how long it is as written, and what it says.
+func parameter(s string) (n int, text string, quoted bool) {
+	if !strings.HasPrefix(s, `"`) {
+		n = strings.IndexAny(s, ", ;\t")
+		if n < 0 {
+			n = len(s)
+		}
+		return n, s[:n], false
+	}
+	for n = 1; n < len(s) && s[n] != '"'; n++ {
+		if s[n] == '\\' {
+			n++
+		}
+	}
+	if n >= len(s) {
+		return len(s), "", true
+	}
+	return n + 1, s[1:n], true
+}
+
+// isParameters reports whether a value is a scheme, or none, and then a list of parameters, each once, that all parsers
+// take apart in the same way.
+func isParameters(s string) bool {
+	if scheme, rest, ok := strings.Cut(strings.TrimSpace(s), " "); ok && isToken(scheme) {
+		s = rest
+	}
+	seen := map[string]bool{}
+	for s = strings.Trim(s, " \t"); ; s = strings.Trim(s[1:], " \t") {
+		key, rest, ok := strings.Cut(s, "=")
+		key = strings.ToLower(key)
+		if !ok || !isToken(key) || strings.Contains(key, "*") || strings.Contains(key, "'") || seen[key] {
+			return false
+		}
+		seen[key] = true
+		n, text, quoted := parameter(rest)
+		switch {
+		case quoted && (n < 2 || rest[n-1] != '"' || strings.Contains(text, `\`)):
+			return false
+		case !quoted && (text == "" || strings.Trim(text, bareParameter) != ""):
+			return false
+		}
+		if s = strings.Trim(rest[n:], " \t"); s == "" {
+			return true
+		}
+		if s[0] != ',' {
+			return false
+		}
+	}
+}
+
+const (
+	alphanumeric  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	bareParameter = alphanumeric + "-._~+/=:@!#$%&*^|"
+)
+
+// isToken reports whether a word is a token (RFC 9110, 5.6.2).
+func isToken(s string) bool { return s != "" && strings.Trim(s, alphanumeric+"!#$%&'*+-.^_`|~") == "" }
+
+// renderParameter writes a value, in quotes where it had them or needs them.
+func renderParameter(v string, quoted bool) string {
+	if !quoted && v != "" && strings.Trim(v, bareParameter) == "" {
+		return v
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
+}

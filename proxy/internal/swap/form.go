@@ -1,0 +1,247 @@
+package swap
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+)
+
+// formWriter swaps in values of key=value pairs, in a query or a body. The only separator is the ampersand.
+//
+// A body that it swaps into has nothing in it that a serializer of forms escapes, so that it is no JSON and no XML to a
+// server that looks at no type, and has no declared field twice.
+type formWriter struct {
+	words
+	kind   catalog.SurfaceKind
+	key    []byte
+	fields []string // the declared ones
+	seen   []bool   // those that were there already
+	value  bool     // after the equals sign
+	only   bool     // nothing but one run so far
+}
+
+// maxKey is the longest field name that can be declared, in bytes as written.
+const maxKey = 3 * 128
+
+func newFormWriter(x *exchange, kind catalog.SurfaceKind) *formWriter {
+	fields := x.names(kind)
+	return &formWriter{words: words{x: x}, kind: kind, fields: fields, seen: make([]bool, len(fields)), only: true}
+}
+
+func (w *formWriter) push(dst, src []byte) []byte {
+	for i, b := range src {
+		if w.bad != nil {
+			return w.lax(dst, src[i:])
+		}
+		dst = w.byte(dst, b)
+	}
+	return dst
+}
+
+func (w *formWriter) byte(dst []byte, b byte) []byte {
+	if len(w.escape) > 0 {
+		if w.escape = append(w.escape, b); len(w.escape) < 3 && isHex(b) {
+			return dst
+		}
+		if !isHex(b) { // no escape
+			held := len(w.escape) - 1
+			dst = append(w.run(dst, false), w.escape[:held]...)
+			w.note(w.escape[:held]...)
+			w.escape = w.escape[:0]
+			if dst = w.spoilt(dst, errForm); w.bad != nil {
+				return w.lax(dst, []byte{b})
+			}
+			return w.byte(dst, b)
+		}
+		if text, err := url.PathUnescape(string(w.escape)); err == nil && isWord(text[0]) {
+			dst = w.spoil(dst)
+		} else {
+			dst = w.run(dst, false)
+		}
+		dst = append(dst, w.escape...)
+		w.note(w.escape...)
+		w.escape = w.escape[:0]
+		return dst
+	}
+	switch {
+	case b == '&':
+		return append(w.pair(dst), b)
+	case b == '=' && !w.value:
+		dst = append(w.endOfKey(w.run(dst, false)), b)
+		w.value, w.only = true, true
+		return dst
+	case b == '%':
+		w.only, w.escape = false, append(w.escape, b)
+		return dst
+	case isWord(b):
+		w.note(b)
+		return w.add(dst, b)
+	case !bare(b):
+		if dst = w.spoilt(dst, errForm); w.bad != nil {
+			return w.lax(dst, []byte{b})
+		}
+	}
+	dst = w.run(dst, false)
+	w.only = false
+	w.note(b)
+	return append(dst, b)
+}
+
+// bare reports whether a character that is no letter, digit or underscore may stand in a form as it is. What JSON, XML,
+// lines or another separator are made of may not.
+func bare(b byte) bool { return strings.IndexByte("*-.+~!$(),:/?@=[]|^", b) >= 0 }
+
+// spoilt begins to pass the rest of a body on as it is, or ends the body where something was swapped in already.
+func (w *formWriter) spoilt(dst []byte, why *Ambiguity) []byte {
+	if w.kind == catalog.SurfaceQuery {
+		return dst // other parameters may be what they are: they cannot be taken for the declared one
+	}
+	if w.spoils(why); w.bad == nil {
+		return dst
+	}
+	return w.endLax(dst)
+}
+
+// endOfKey looks at the name of a body's field.
+func (w *formWriter) endOfKey(dst []byte) []byte {
+	if w.kind != catalog.SurfaceBody {
+		return dst
+	}
+	key := looseName(string(w.key))
+	switch {
+	case len(w.key) > maxKey:
+		return w.spoilt(dst, errForm)
+	case key == "_charset_":
+		return w.spoilt(dst, errFormSet)
+	}
+	for i, f := range w.fields {
+		if !alikeName(key, f) {
+			continue
+		}
+		if w.seen[i] {
+			return w.spoilt(dst, errFormKeys)
+		}
+		w.seen[i] = true
+	}
+	return dst
+}
+
+// note keeps what belongs to a key.
+func (w *formWriter) note(b ...byte) {
+	if !w.value && len(w.key) <= maxKey {
+		w.key = append(w.key, b...)
+	}
+}
+
+// run ends a run.
+func (w *formWriter) run(dst []byte, whole bool) []byte {
+	if !w.value {
+		return w.endKey(dst, spot{kind: w.kind})
+	}
+	at := spot{w.kind, "", whole}
+	if w.named() {
+		if key, err := url.QueryUnescape(string(w.key)); err == nil && len(w.key) <= maxKey {
+			at.field = key
+		}
+	}
+	return w.end(dst, at, escapeForm)
+}
+
+// pair ends a pair.
+func (w *formWriter) pair(dst []byte) []byte {
+	dst = append(w.run(dst, w.only), w.escape...)
+	if len(w.escape) > 0 {
+		w.escape = w.escape[:0]
+		dst = w.spoilt(dst, errForm)
+	}
+	if !w.value && w.bad == nil {
+		dst = w.endOfKey(dst)
+	}
+	w.value, w.key = false, w.key[:0]
+	return dst
+}
+
+func (w *formWriter) finish(dst []byte) []byte {
+	if w.bad == nil {
+		dst = w.pair(dst)
+	}
+	if w.bad != nil {
+		return w.endLax(dst)
+	}
+	w.held = false
+	return dst
+}
+
+// escapeForm writes a value. Its spaces are no plus signs, which not every parser reads as spaces.
+func escapeForm(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
+
+// names lists the fields of a kind of surface that the exchange's credentials declare.
+func (x *exchange) names(kind catalog.SurfaceKind) []string {
+	var out []string
+	for _, c := range x.o.Allowed {
+		for _, s := range c.Surfaces {
+			if s.Kind == kind && s.Field != "" {
+				out = append(out, s.Field)
+			}
+		}
+	}
+	return out
+}
+
+// looseName is a field's name as lenient parsers read it: without case, ended by a NUL, without spaces before it, and with
+// underscores for dots and spaces.
+func looseName(raw string) string {
+	s := raw
+	if plain, err := url.QueryUnescape(raw); err == nil {
+		s = plain
+	}
+	s, _, _ = strings.Cut(strings.ToLower(s), "\x00")
+	return strings.NewReplacer(".", "_", " ", "_").Replace(strings.TrimLeft(s, " \t\r\n\v\f"))
+}
+
+// alikeName reports whether a parser may take a loose name for a declared one. Brackets make a list or a map of it.
+func alikeName(loose, declared string) bool {
+	name := looseName(url.QueryEscape(declared))
+	if !strings.Contains(name, "[") {
+		loose, _, _ = strings.Cut(loose, "[")
+	}
+	return loose == name
+}
+
+func isHex(b byte) bool {
+	return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'f'
+}
+
+// query swaps parameters' values.
+func (x *exchange) query() error {
+	u := x.req.URL
+	if !x.s.parts.Contains(u.RawQuery) {
+		return nil
+	}
+	before := u.RawQuery
+	w := newFormWriter(x, catalog.SurfaceQuery)
+	u.RawQuery = string(w.finish(w.push(nil, []byte(before))))
+	if !w.swapped || disarm.Off("one-reading") {
+		return nil
+	}
+	times := make([]int, len(w.fields))
+	for pair := range strings.FieldsFuncSeq(before, func(r rune) bool { return r == '&' || r == ';' }) {
+		key, _, _ := strings.Cut(pair, "=")
+		if key = looseName(key); key == "_charset_" {
+			return errFormSet
+		}
+		for i, f := range w.fields {
+			if alikeName(key, f) {
+				times[i]++
+			}
+		}
+	}
+	for i, f := range w.fields {
+		if times[i] > 1 && x.report.has(catalog.Surface{Kind: catalog.SurfaceQuery, Field: f}) {
+			return errQueryKeys
+		}
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package swap
+
+import (
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// outside takes one byte that is in no string.
+func (w *jsonWriter) outside(dst []byte, b byte) []byte {
+	if why := w.misplaced(b); why != nil {
+		if dst = w.spoilt(dst, why); w.bad != nil {
+			return w.lax(dst, []byte{b})
+		}
+	}
+	if isWord(b) {
+		return w.add(dst, b)
+	}
+	if dst = w.end(dst, spot{kind: catalog.SurfaceBody}, nil); w.err != nil {
+		return dst
+	}
+	switch b {
+	case '"':
+		w.key = w.expect == expectKey || w.expect == expectKeyOrEnd
+		w.in, w.only, w.text, w.rune = true, true, w.text[:0], runeState{}
+	case '{', '[':
+		w.open(b == '{')
+	case '}', ']':
+		w.shut()
+	case ',':
+		w.next()
+	case ':':
+		w.expect = expectValue
+	case '\n':
+		if w.lines && w.expect == expectNothing {
+			w.expect, w.held = expectValue, false
+		}
+	}
+	return append(dst, b)
+}
+
+// misplaced is why a byte may not stand where it does, or nil. It follows numbers and words.
+func (w *jsonWriter) misplaced(b byte) *Ambiguity {
+	if w.scalar.on {
+		switch {
+		case w.scalar.next(b):
+			return nil
+		case !w.scalar.whole():
+			return errJSON
+		}
+	}
+	value := w.expect == expectValue || w.expect == expectValueOrEnd
+	allowed := false
+	switch b {
+	case ' ', '\t':
+		return nil
+	case '\n', '\r':
+		if w.lines && (len(w.levels) > 0 || b == '\r' && w.expect == expectValue) {
+			return errJSONLines
+		}
+		return nil
+	case '{', '[':
+		if value && len(w.levels) == maxLevels {
+			return errJSONDeep
+		}
+		allowed = value
+	case '"':
+		allowed = value || w.expect == expectKey || w.expect == expectKeyOrEnd
+	case '}':
+		allowed = w.expect == expectKeyOrEnd || w.expect == expectMore && w.inObject()
+	case ']':
+		allowed = w.expect == expectValueOrEnd || w.expect == expectMore && !w.inObject()
+	case ',':
+		allowed = w.expect == expectMore
+	case ':':
+		allowed = w.expect == expectColon
+	default:
+		if allowed = value && w.scalar.begin(b); allowed {
+			w.value()
+		}
+	}
+	switch {
+	case allowed:
+		return nil
+	case w.expect == expectNothing && w.lines:
+		return errJSONLines
+	case w.expect == expectNothing:
+		return errJSONMore
+	}
+	return errJSON
+}
+
+func (w *jsonWriter) inObject() bool { return len(w.levels) > 0 && w.levels[len(w.levels)-1].object }
+
+// candidates are what leads to a declared field from the value that comes.
+func (w *jsonWriter) candidates() []match {
+	if n := len(w.levels); n > 0 {
+		return w.levels[n-1].value
+	}
+	return w.top
+}
+
+func (w *jsonWriter) open(object bool) {
+	matches, n := w.candidates(), len(w.levels)
+	if n < cap(w.levels) {
+		w.levels = w.levels[:n+1] // with the space for its matches
+	} else {
+		w.levels = append(w.levels, level{})
+	}
+	l := &w.levels[n]
+	l.object, l.seen, l.inner, l.value = object, 0, append(l.inner[:0], matches...), l.value[:0]
+	w.expect = expectKeyOrEnd
+	if !object {
+		w.expect = expectValueOrEnd
+		l.value = append(l.value, matches...) // arrays do not count
+	}
+}
+
+// next is behind a comma.
+func (w *jsonWriter) next() {
+	w.expect = expectValue
+	if w.inObject() {
+		w.expect = expectKey
+	}
+}
+
+func (w *jsonWriter) shut() {
+	if n := len(w.levels); n > 0 {
+		w.levels = w.levels[:n-1]
+	}
+	w.value()
+}
+
+// value is behind a value.
+func (w *jsonWriter) value() {
+	w.expect = expectMore
+	if len(w.levels) == 0 {
+		w.expect = expectNothing
+	}
+}
+
+// scalar is a number or one of the three words that is being read, as far as it goes.
+type scalar struct {
+	rest  string // of a word
+	state number
+	on    bool
+}
+
+// number is where in a number one is.
+type number uint8
+
+const (
+	numNone number = iota
+	numMinus
+	numZero
+	numInt
+	numPoint
+	numFraction
+	numE
+	numSign
+	numExponent
+)
+
+// begin reports whether a number or a word begins with a byte.
+func (s *scalar) begin(b byte) bool {
+	*s = scalar{on: true}
+	switch {
+	case b == 't':
+		s.rest = "true"[1:]
+	case b == 'f':
+		s.rest = "false"[1:]
+	case b == 'n':
+		s.rest = "null"[1:]
+	case b == '-':
+		s.state = numMinus
+	case b == '0':
+		s.state = numZero
+	case '1' <= b && b <= '9':
+		s.state = numInt
+	default:
+		s.on = false
+	}
+	return s.on
+}
+
+// next takes a byte that goes on with it.
+func (s *scalar) next(b byte) bool {
+	if s.state == numNone {
+		if s.rest == "" || s.rest[0] != b {
+			return false
+		}
+		s.rest = s.rest[1:]
+		return true
+	}
+	to := numNone
+	switch digit := '0' <= b && b <= '9'; {
+	case digit && s.state == numMinus && b == '0':
+		to = numZero
+	case digit && (s.state == numMinus || s.state == numInt):
+		to = numInt
+	case digit && (s.state == numPoint || s.state == numFraction):
+		to = numFraction
+	case digit && s.state >= numE:
+		to = numExponent
+	case b == '.' && (s.state == numZero || s.state == numInt):
+		to = numPoint
+	case b|0x20 == 'e' && (s.state == numZero || s.state == numInt || s.state == numFraction):
+		to = numE
+	case (b == '+' || b == '-') && s.state == numE:
+		to = numSign
+	}
+	if to == numNone {
+		return false
+	}
+	s.state = to
+	return true
+}
+
+// whole reports whether it may end here. It does, then.
+func (s *scalar) whole() bool {
+	if s.rest != "" || s.state == numMinus || s.state == numPoint || s.state == numE || s.state == numSign {
+		return false
+	}
+	s.on = false
+	return true
+}
+
+// decodeEscape reads what is known of an escape. A surrogate is given as it is.
+func decodeEscape(escape []byte) (r rune, done, ok bool) {
+	if len(escape) < 2 {
+		return 0, false, true
+	}
+	if escape[1] != 'u' {
+		at := strings.IndexByte(`"\/bfnrt`, escape[1])
+		if at < 0 {
+			return utf8.RuneError, true, false
+		}
+		return rune("\"\\/\b\f\n\r\t"[at]), true, true
+	}
+	for _, b := range escape[2:] {
+		if !isHex(b) {
+			return utf8.RuneError, true, false
+		}
+		r = r<<4 | rune(unhex(b))
+	}
+	return r, len(escape) == len(`\u0000`), true
+}
+
+func unhex(b byte) byte {
+	if b <= '9' {
+		return b - '0'
+	}
+	return b | 0x20 - 'a' + 10
+}
+
+// runeState checks that a string is valid UTF-8 and has no half of a surrogate pair.
+type runeState struct {
+	need   int  // bytes that the character still needs
+	lo, hi byte // what the next of them may be
+	high   rune // a high surrogate that was escaped
+}
+
+// open reports whether a character is not whole.
+func (s *runeState) open() bool { return s.need > 0 || s.high != 0 }
+
+// next takes a byte as it is written.
+func (s *runeState) next(b byte) bool {
+	if s.need > 0 {
+		ok := s.lo <= b && b <= s.hi
+		s.need, s.lo, s.hi = s.need-1, 0x80, 0xBF
+		return ok
+	}
+	if s.high != 0 && b != '\\' {
+		return false
+	}
+	s.lo, s.hi = 0x80, 0xBF
+	switch {
+	case b < utf8.RuneSelf:
+		return true
+	case b < 0xC2, b > 0xF4:
+		return false
+	case b < 0xE0:
+		s.need = 1
+	case b < 0xF0:
+		s.need = 2
+	default:
+		s.need = 3
+	}
+	switch b {
+	case 0xE0:
+		s.lo = 0xA0
+	case 0xED:
+		s.hi = 0x9F
+	case 0xF0:
+		s.lo = 0x90
+	case 0xF4:
+		s.hi = 0x8F
+	}
+	return true
+}
+
+// escaped takes a character that was escaped, or half of one. It gives the whole, or -1.
+func (s *runeState) escaped(r rune) (rune, bool) {
+	high := s.high
+	s.high = 0
+	switch {
+	case high != 0:
+		full := utf16.DecodeRune(high, r)
+		return full, full != utf8.RuneError
+	case 0xD800 <= r && r < 0xDC00:
+		s.high = r
+		return -1, true
+	}
+	return r, !utf16.IsSurrogate(r)
+}

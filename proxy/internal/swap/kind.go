@@ -1,0 +1,261 @@
+package swap
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+)
+
+// kind is how a body writes strings.
+type kind uint8
+
+const (
+	kindRaw kind = iota
+	kindXML
+	kindJSON
+	kindLines // JSON values, one a line
+	kindForm
+	kindText // which many servers take as JSON if it looks like that
+	kindNone // no type at all: the same, or a form
+)
+
+// bodyKind tells a body's kind by its type. The Ambiguity is nil if every server reads the type the same way.
+func bodyKind(h http.Header) (kind, *Ambiguity) {
+	values := h["Content-Type"]
+	for name := range h {
+		if name != "Content-Type" && catalog.SameHeader(name, "Content-Type") {
+			return kindRaw, errTypes
+		}
+	}
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+		return kindNone, nil
+	}
+	t, params, err := mime.ParseMediaType(values[0])
+	if err != nil || len(values) > 1 || strings.Contains(values[0], "*") {
+		return kindRaw, errTypes
+	}
+	k := kindOf(t)
+	charset, named := params["charset"]
+	mentioned := strings.Count(strings.ToLower(values[0]), "charset")
+	known := isUTF8(charset) || (k == kindRaw || k == kindXML) && isLatin(charset) // no field is known in these
+	if named && !known || mentioned > 1 || mentioned == 1 && !named {
+		return kindRaw, errCharset
+	}
+	return k, nil
+}
+
+// kindOf tells the kind of a media type.
+func kindOf(t string) kind {
+	switch {
+	case t == "application/x-www-form-urlencoded":
+		return kindForm
+	case strings.HasSuffix(t, "ndjson"):
+		return kindLines
+	case strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json"):
+		return kindJSON
+	case strings.HasSuffix(t, "/xml") || strings.HasSuffix(t, "+xml"):
+		return kindXML
+	case t == "text/plain":
+		return kindText
+	}
+	return kindRaw
+}
+
+// isUTF8 reports whether a charset is UTF-8, or ASCII, which is a part of it.
+func isUTF8(charset string) bool {
+	switch strings.ToLower(charset) {
+	case "utf-8", "utf8", "us-ascii", "ascii":
+		return true
+	}
+	return false
+}
+
+// isLatin reports whether a charset is one of the usual ones that have ASCII in them and are not UTF-8.
+func isLatin(charset string) bool {
+	switch strings.ToLower(charset) {
+	case "iso-8859-1", "latin1", "iso-8859-15", "windows-1252":
+		return true
+	}
+	return false
+}
+
+// swapped reads src with names swapped as the body's kind has them.
+func (x *exchange) swapped(src io.Reader) io.Reader {
+	if x.from.FormData() {
+		return x.multipart(src)
+	}
+	k, bad := bodyKind(x.req.Header)
+	if n := x.req.ContentLength; n > 0 && n <= coding.ExactUpTo {
+		return &sparing{x: x, src: src, kind: k, bad: bad}
+	}
+	return x.rewriter(src, k, bad)
+}
+
+// rewriter reads src through the kind's writer.
+func (x *exchange) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
+	if bad != nil {
+		return &rewriteReader{src: src, w: &refuser{words{x: x, bad: bad}}}
+	}
+	if k == kindText || k == kindNone {
+		return &rewriteReader{src: src, w: &sniffer{x: x, kind: k}}
+	}
+	return &rewriteReader{src: src, w: x.writer(k)}
+}
+
+// writer rewrites text that comes in pieces. Both append to dst what is decided.
+type writer interface {
+	push(dst, src []byte) []byte
+	finish(dst []byte) []byte
+	// fault is why what was pushed must not be sent, or nil.
+	fault() error
+	// holding reports whether what was swapped in should wait for what comes: it may turn out to be ambiguous.
+	holding() bool
+}
+
+func (x *exchange) writer(k kind) writer {
+	switch k {
+	case kindJSON, kindLines:
+		return newJSONWriter(x, k == kindLines)
+	case kindForm:
+		return newFormWriter(x, catalog.SurfaceBody)
+	case kindXML:
+		return &xmlWriter{textWriter: textWriter{words: words{x: x}, coded: escapeXML, only: true}}
+	}
+	return &textWriter{words: words{x: x}, only: true}
+}
+
+// sniffer decides on a kind by the first byte that is no space.
+type sniffer struct {
+	x    *exchange
+	kind kind
+	w    writer
+}
+
+func (s *sniffer) push(dst, src []byte) []byte {
+	if s.w == nil {
+		head := bytes.TrimLeft(src, " \t\r\n")
+		if len(head) == 0 {
+			return append(dst, src...)
+		}
+		s.w = s.choose(head[0])
+	}
+	return s.w.push(dst, src)
+}
+
+func (s *sniffer) choose(first byte) writer {
+	if first != '{' && first != '[' {
+		return s.x.writer(kindRaw)
+	}
+	w := newJSONWriter(s.x, false)
+	w.guessed = true
+	if s.kind == kindNone {
+		w.undeclared = errUntyped
+	}
+	return w
+}
+
+func (s *sniffer) finish(dst []byte) []byte {
+	if s.w == nil {
+		return dst
+	}
+	return s.w.finish(dst)
+}
+
+func (s *sniffer) fault() error {
+	if s.w == nil {
+		return nil
+	}
+	return s.w.fault()
+}
+
+func (s *sniffer) holding() bool { return s.w != nil && s.w.holding() }
+
+// refuser passes on a body that is ambiguous from the beginning, and fails at the first name that belongs in a body.
+type refuser struct{ words }
+
+func (w *refuser) push(dst, src []byte) []byte { return w.lax(dst, src) }
+
+func (w *refuser) finish(dst []byte) []byte { return w.endLax(dst) }
+
+// sparing reads a short body whole. One without a token name leaves as it came.
+type sparing struct {
+	x    *exchange
+	src  io.Reader
+	kind kind
+	bad  *Ambiguity
+	r    io.Reader
+}
+
+func (s *sparing) Read(p []byte) (int, error) {
+	if s.r == nil {
+		text, err := io.ReadAll(io.LimitReader(s.src, coding.ExactUpTo+1))
+		switch {
+		case err != nil:
+			return 0, err
+		case len(text) > coding.ExactUpTo: // it was encoded
+			s.r = s.x.rewriter(io.MultiReader(bytes.NewReader(text), s.src), s.kind, s.bad)
+		case s.x.s.parts.Contains(string(text)):
+			s.r = s.x.rewriter(bytes.NewReader(text), s.kind, s.bad)
+		default:
+			s.r = bytes.NewReader(text)
+		}
+	}
+	return s.r.Read(p)
+}
+
+// rewriteReader reads through a writer.
+type rewriteReader struct {
+	src io.Reader
+	w   writer
+	in  [8 << 10]byte
+	out []byte
+	pos int
+	err error
+	// full is true from when so much was held back that it left, until the writer holds nothing.
+	full bool
+}
+
+func (r *rewriteReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for r.pos == len(r.out) || r.waits() {
+		if r.err != nil {
+			return 0, r.err
+		}
+		if r.pos == len(r.out) {
+			r.out, r.pos = r.out[:0], 0
+		}
+		n, err := r.src.Read(r.in[:])
+		r.out = r.w.push(r.out, r.in[:n])
+		if r.err = err; err == io.EOF {
+			r.out = r.w.finish(r.out)
+		}
+		if f := r.w.fault(); f != nil {
+			r.out, r.pos, r.err = nil, 0, f
+		}
+	}
+	n := copy(p, r.out[r.pos:])
+	r.pos += n
+	return n, nil
+}
+
+// waits reports whether a swap is still held back. A source that broke off ends the body without it.
+func (r *rewriteReader) waits() bool {
+	if !r.w.holding() || r.err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		r.full = false
+		return false
+	}
+	if r.full = r.full || len(r.out)-r.pos >= coding.ExactUpTo; r.full {
+		return false
+	}
+	if r.err != nil {
+		r.pos = len(r.out)
+	}
+	return true
+}
