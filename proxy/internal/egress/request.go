@@ -143,9 +143,6 @@ func (x *exchange) outgoing(r *http.Request) *http.Request {
 	}
 	x.up = &counted{}
 	if out.Body != nil && out.Body != http.NoBody {
-		// A server that expects no body would take it for the next request on the connection, perhaps another run's.
-		out.Close = r.ContentLength != 0 &&
-			(r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
 		x.up.ReadCloser = out.Body
 		out.Body = x.up
 	}
@@ -229,7 +226,6 @@ func (x *exchange) dress(out *http.Request) {
 	if x.want(out).HTTP2 {
 		out.Header.Set("Te", "trailers") // how a gRPC server knows that nobody on the way drops them
 	}
-	out.Close = out.Close || logsIn(out.Header)
 }
 
 // logsIn reports whether a request may log the connection in and not only itself. A server may read a second value, or a
@@ -258,11 +254,12 @@ func accepts(h http.Header, coding string) bool {
 	return false
 }
 
-// want is the transport that a request needs.
+// want is the connection that a request needs.
 func (x *exchange) want(out *http.Request) upstream.Want {
 	return upstream.Want{
-		APIs: x.verdict.APIs, Version: x.snap.Public.Version,
-		HTTP2: !x.insecure && isGRPC(out.Header.Get("Content-Type")),
+		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.lease,
+		HTTP2:   !x.insecure && isGRPC(out.Header.Get("Content-Type")),
+		Upgrade: out.Header.Get("Upgrade") != "", Login: logsIn(out.Header),
 	}
 }
 
