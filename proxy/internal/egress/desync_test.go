@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 )
@@ -121,15 +122,16 @@ func TestDesync(t *testing.T) {
 // TestAnswersStay: what a server sends behind an answer, which code may have chosen, is no other run's answer.
 func TestAnswersStay(t *testing.T) {
 	const chosen = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nchosen"
-	for name, first := range map[string]*http.Request{
-		"behind a body of the length said": {Method: "GET"},
-		"as the body of a HEAD":            {Method: "HEAD"},
-		"behind a POST without a body":     {Method: "POST"},
+	for name, first := range map[string]struct{ Method, after string }{
+		"nothing":                          {"GET", ""},
+		"behind a body of the length said": {"GET", chosen},
+		"as the body of a HEAD":            {"HEAD", chosen},
+		"behind a POST without a body":     {"POST", chosen},
 	} {
 		for _, h2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/h2=%t", name, h2), func(t *testing.T) {
 				r := newRig(t, setup{})
-				d := &deaf{after: map[string]string{"/first": chosen}}
+				d := &deaf{after: map[string]string{"/first": first.after}}
 				r.upstreams.raw(d.serve)
 				r.beginIn(0, 1)
 				r.beginIn(1, 1)
@@ -178,6 +180,10 @@ func TestConnectionsOfRuns(t *testing.T) {
 			}
 		}
 		end()
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("the connection of run %d is open after its end", generation)
+		}
 	}
 }
