@@ -141,7 +141,7 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	x.path()
 	x.query()
 	if len(x.report.Swapped()) > 0 && !disarm.Off("range") {
-		dropRange(x.req.Header)
+		dropRange(x.req)
 	}
 	return x.report, x.body()
 }
