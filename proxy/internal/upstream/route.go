@@ -142,8 +142,8 @@ func refusesHTTP2(err error) bool {
 		errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == "tls: no application protocol"
 }
 
-// kept is a body that stays open when a connection cannot be had, so that another may carry it. It is closed for good
-// once it was asked to be and the attempt is settled.
+// kept is a body that stays open when a connection cannot be had, so that another may carry it: Close waits until the
+// attempt is settled, unless the body was read by then.
 type kept struct {
 	io.ReadCloser // nil: no body
 
@@ -154,6 +154,10 @@ type kept struct {
 // Read implements io.Reader.
 func (b *kept) Read(p []byte) (int, error) {
 	b.mu.Lock()
+	if b.asked && !b.settled {
+		b.mu.Unlock()
+		return 0, io.ErrClosedPipe
+	}
 	b.read = true
 	b.mu.Unlock()
 	return b.ReadCloser.Read(p)
@@ -163,7 +167,7 @@ func (b *kept) Read(p []byte) (int, error) {
 func (b *kept) Close() error {
 	b.mu.Lock()
 	b.asked = true
-	now := b.settled
+	now := b.settled || b.read
 	b.mu.Unlock()
 	if !now {
 		return nil
@@ -185,8 +189,8 @@ func (b *kept) again() bool {
 // settle lets Close through.
 func (b *kept) settle() {
 	b.mu.Lock()
+	now := b.asked && !b.read && !b.settled && b.ReadCloser != nil
 	b.settled = true
-	now := b.asked && b.ReadCloser != nil
 	b.mu.Unlock()
 	if now {
 		_ = b.ReadCloser.Close()
