@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -76,6 +77,10 @@ func (p *Pool) over(k kind, req *http.Request, w Want) (*http.Response, error) {
 	var reset http2.StreamError
 	if errors.As(err, &reset) && reset.Code == http2.ErrCodeHTTP11Required {
 		p.learn(req.URL.Hostname(), wants1)
+	}
+	if err == nil && resp.ProtoMajor == 2 && hasBody(req) {
+		// While a body waits for more of itself, Go's HTTP/2 does not see that its request is cancelled.
+		context.AfterFunc(req.Context(), func() { _ = resp.Body.Close() })
 	}
 	return resp, err
 }
