@@ -34,7 +34,7 @@ func met(s *Set, text string) (n int) {
 	for p := range buf {
 		w := x.word(p) & s.esc.spelling.mask
 		for _, pl := range s.esc.spelling.at.get(w) {
-			if strings.HasPrefix(s.pats[pl.pat].Text[pl.off:], fmt.Sprintf("%s", unword(w, s.esc.spelling.n))) {
+			if strings.HasPrefix(s.pats[pl.pat].Text[pl.off:], unword(w, s.esc.spelling.n)) {
 				n++
 			}
 		}

@@ -2,7 +2,7 @@
 //
 // Threat: an upstream that echoes a credential, in whatever place, framing, encoding or escape, to code that must never
 // hold it. All credentials are looked for in all responses. Bodies stream in constant memory and leave decoded, so that
-// what is sent is what was looked at; an encoding that cannot be taken off is refused.
+// what is sent is what was looked at; an encoding or a character set that cannot be taken off is refused.
 //
 // What cannot be found: a credential that the upstream transforms in another way than engine.Forms lists, slices, or
 // breaks over lines.
