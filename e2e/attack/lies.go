@@ -25,10 +25,10 @@ func lies() []Attack {
 		list = append(list, lie(mode, broken, "no leak, never a complete answer"))
 	}
 	for _, mode := range []string{"endless-headers", "endless-status", "endless-trailers", "informational-flood", "mute"} {
-		list = append(list, lie(mode, survives, "bounded, an error"))
+		list = append(list, lie(mode, broken, "bounded, an error"))
 	}
 	return append(list,
-		Attack{Section: "B", Name: "answer to the next request on a connection", Expected: "no mix-up", Judge: scrubbed(token, false),
+		Attack{Section: "B", Name: "answer to the next request on a connection", Expected: "no mix-up", Judge: both(scrubbed(token, false), verdicts()),
 			Code: `await show(fetch("https://httpbin.test/x/raw?t=TRIAL&mode=two-answers", auth("HTTPBIN_TOKEN"))); const text = await (await fetch("https://httpbin.test/x/ok?t=TRIAL")).text(); out({ status: 200, text, held: text === "ok" });`},
 		Attack{Section: "B", Name: "abort in the middle, seen raw", Expected: "cut, not ended", Judge: verdicts(),
 			Code: `const got = await raw("httpbin.test", "httpbin.test", "GET /x/raw?t=TRIAL&mode=reset HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\n\r\n", { ms: 4000 }); const [head, body = ""] = got.split("\r\n\r\n"); const len = /content-length: (\d+)/i.exec(head)?.[1]; const bad = head.startsWith("HTTP/1.1 502"); const complete = len !== undefined ? body.length >= Number(len) : /\r\n0\r\n/.test("\r\n" + body) || body.endsWith("0\r\n\r\n"); out({ held: bad || !complete, seen: bad ? "502" : complete ? "complete: " + got.slice(-80) : "cut" });`},

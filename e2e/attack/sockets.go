@@ -29,7 +29,7 @@ async function speak(query, frames, ms = 2500) {
     while (!got.includes("\r\n\r\n")) { const n = await conn.read(b); if (n === null) break; got += String.fromCharCode(...b.subarray(0, n)); }
     try { for (const f of frames) await write(f); } catch { /* cut */ }
     const timer = setTimeout(() => { try { conn.close(); } catch { /* closed */ } }, ms);
-    try { for (let n; (n = await conn.read(b)) !== null && got.length < 100000;) got += String.fromCharCode(...b.subarray(0, n)); } catch { /* cut */ }
+    try { for (let n; got.length < 100000 && (n = await conn.read(b)) !== null;) got += String.fromCharCode(...b.subarray(0, n)); } catch { /* cut */ }
     clearTimeout(timer);
     try { conn.close(); } catch { /* closed */ }
     out({ status: Number(got.slice(9, 12)), text: got.slice(0, 3000) });
