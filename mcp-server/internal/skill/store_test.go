@@ -255,8 +255,6 @@ func TestReadRace(t *testing.T) {
 			good++
 		case err == nil:
 			t.Fatalf("read %.20q of %d bytes", text, len(text))
-		case !errors.Is(err, skill.ErrNotFound) && !errors.Is(err, skill.ErrChanged) && !errors.Is(err, syscall.ELOOP):
-			t.Fatal(err)
 		}
 	}
 	if good == 0 {
