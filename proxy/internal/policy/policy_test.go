@@ -287,10 +287,15 @@ func TestGuardedBody(t *testing.T) {
 
 // TestBodyKinds: what a body is depends on all that its types say, on none too, and on what it is inside its encoding.
 func TestBodyKinds(t *testing.T) {
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	_, _ = io.WriteString(w, `{"_method": "DELETE"}`)
-	_ = w.Close()
+	pack := func(text string) string {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, _ = io.WriteString(w, text)
+		_ = w.Close()
+		return packed.String()
+	}
+	packed := pack(`{"_method": "DELETE"}`)
+	part := "--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nDELETE\r\n--b--\r\n"
 	for name, c := range map[string]struct {
 		types          []string
 		encoding, body string
@@ -301,9 +306,13 @@ func TestBodyKinds(t *testing.T) {
 		"no type, binary":      {nil, "", "\x00\xff a_method=b", false},
 		"two types":            {[]string{"text/plain", "application/x-www-form-urlencoded"}, "", "_method=DELETE", true},
 		"form, but JSON":       {[]string{"application/x-www-form-urlencoded", "application/json"}, "", `{"_method": "DELETE"}`, true},
-		"JSON in gzip":         {[]string{"application/json"}, "gzip", packed.String(), true},
+		"JSON in gzip":         {[]string{"application/json"}, "gzip", packed, true},
+		"multipart in gzip":    {[]string{"multipart/form-data; boundary=b"}, "gzip", pack(part), true},
+		"multipart":            {[]string{"multipart/form-data; boundary=b"}, "", part, true},
+		"text that is JSON":    {[]string{"text/plain"}, "", `{"_method": "DELETE"}`, true},
+		"bytes that are parts": {[]string{"application/octet-stream"}, "", part, true},
 		"JSON, unknown coding": {[]string{"application/json"}, "rot13", "{}", true},
-		"an archive":           {[]string{"application/octet-stream"}, "gzip", packed.String(), false},
+		"an archive":           {[]string{"application/octet-stream"}, "gzip", packed, false},
 	} {
 		r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(c.body))
 		r.Header["Content-Type"] = c.types
