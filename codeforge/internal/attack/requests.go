@@ -96,13 +96,18 @@ func imports() []Attack {
 
 // unread: the module did not load, or what it imported is empty.
 func unread(r server.Result) (string, bool) {
+	const nothing = "nothing read"
 	if strings.Contains(r.Output, `"held"`) {
-		return verdicts(r)
+		seen, held := verdicts(r)
+		if held {
+			seen = nothing
+		}
+		return seen, held
 	}
 	if r.Exit == nil || r.Exit.Reason != runapi.Exited || !r.Failed {
 		return "could not be tried: " + clip(r.Output), false
 	}
-	return "not loaded", true
+	return nothing, true
 }
 
 // memories take twice what a run may, outside of the heap that the interpreter bounds by itself.
