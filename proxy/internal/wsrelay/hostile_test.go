@@ -280,3 +280,38 @@ func TestPanic(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// FuzzUp feeds anything as the client's frames: it ends, what goes on is masked frames that RFC 6455 allows, and the
+// credential is in it only where the client wrote its name into the declared field of a text message.
+func FuzzUp(f *testing.F) {
+	field := `{"auth":{"token":"STRIPE_AUTH_TOKEN"}}`
+	f.Add([]byte(frame(0, opText, true, field[:20]) + frame(fin, opPing, true, "p") + frame(fin, 0, true, field[20:])))
+	f.Add([]byte(frame(fin, opBinary, true, field) + frame(fin, opPong, true, field)))
+	f.Add([]byte(frame(fin, opText, true, "it is "+canary)))
+	f.Add([]byte(frame(fin, opClose, true, "\x03\xe8"+canary)))
+	f.Add([]byte("\x81\x85\x00\x00\x00\x00hello"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var out strings.Builder
+		r := &relay{o: options(), client: newPeer(rwc{strings.NewReader(string(data)), io.Discard}, false), upstream: newPeer(rwc{strings.NewReader(""), &out}, true), over: make(chan struct{})}
+		r.o.MaxUp = 1 << 16
+		_ = r.pump(r.client, r.upstream, r.up)
+		br := bufio.NewReader(strings.NewReader(out.String()))
+		for {
+			h, err := readHead(br, true)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("wrote %q: %v", out.String(), err)
+			}
+			payload := make([]byte, h.length)
+			if _, err := io.ReadFull(br, payload); err != nil {
+				t.Fatal(err)
+			}
+			unmask(payload, h.mask, 0)
+			if strings.Contains(string(payload), canary) && (h.op != opText || len(r.o.Report.Swapped()) == 0) {
+				t.Fatalf("%q in a frame of opcode %d", payload, h.op)
+			}
+		}
+	})
+}
