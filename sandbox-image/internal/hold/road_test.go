@@ -6,14 +6,17 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/slot"
 )
 
-// everywhere makes the proxy's end answer at every address and port, as a network outside would.
-func (w *wire) everywhere(t *testing.T) {
+// everywhere makes the proxy's end answer at every address and port, as a network outside would, and counts the datagrams
+// that come: what leaves and is not answered has left all the same.
+func (w *wire) everywhere(t *testing.T) *atomic.Int64 {
+	heard := new(atomic.Int64)
 	w.in(t, w.proxy, 0, func() error {
 		for _, rule := range []string{"-p tcp -j REDIRECT --to-ports 8000", "-p udp -j REDIRECT --to-ports 5354"} {
 			out, err := exec.Command("iptables", append(strings.Fields("-t nat -A PREROUTING -i eth1"), strings.Fields(rule)...)...).CombinedOutput() //nolint:gosec // constants
@@ -33,11 +36,13 @@ func (w *wire) everywhere(t *testing.T) {
 				if err != nil {
 					return
 				}
+				heard.Add(1)
 				_, _ = u.WriteTo(b[:n], a)
 			}
 		}()
 		return nil
 	})
+	return heard
 }
 
 // reaches reports whether something answers there.
@@ -71,8 +76,23 @@ func TestNoOtherRoad(t *testing.T) {
 			}
 		}
 	}()
-	w.everywhere(t)
+	heard, inside := w.everywhere(t), new(atomic.Int64)
 	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	w.in(t, w.sandbox, 0, func() error {
+		u, err := net.ListenPacket("udp4", "0.0.0.0:8081")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = u.Close() })
+		go func() {
+			for b := make([]byte, 10); ; inside.Add(1) {
+				if _, _, err := u.ReadFrom(b); err != nil {
+					return
+				}
+			}
+		}()
+		return nil
+	})
 	w.in(t, w.sandbox, 0, func() error {
 		l, err := net.Listen("tcp4", "0.0.0.0:8080")
 		if err != nil {
@@ -103,6 +123,9 @@ func TestNoOtherRoad(t *testing.T) {
 		{false, 0, "tcp4", "10.77.0.2:443"}, {false, 0, "udp4", "10.77.0.2:53"}, {false, slot.ServiceUID, "tcp4", "10.77.0.2:443"}, {false, slot.ServiceUID, "udp4", "10.77.0.2:443"},
 		{true, 0, "tcp4", "10.77.0.3:8080"},
 	}
+	knock := func() {
+		w.in(t, w.proxy, 0, func() error { reaches("udp4", "10.77.0.3:8081"); return nil })
+	}
 	ask := func(q question) (answered bool) {
 		ns := w.sandbox
 		if q.outside {
@@ -117,10 +140,15 @@ func TestNoOtherRoad(t *testing.T) {
 			t.Errorf("%+v does not reach the proxy", q)
 		}
 	}
+	heard.Store(0)
 	for _, q := range closed {
 		if ask(q) {
 			t.Errorf("%+v is answered", q)
 		}
+	}
+	knock()
+	if heard.Load() > 0 || inside.Load() > 0 {
+		t.Errorf("%d datagrams left, %d came in", heard.Load(), inside.Load())
 	}
 	w.in(t, w.sandbox, 0, func() error {
 		var errs []error
@@ -136,5 +164,8 @@ func TestNoOtherRoad(t *testing.T) {
 		if !ask(q) {
 			t.Errorf("%+v is not answered without the filter either: nothing was shown", q)
 		}
+	}
+	if knock(); heard.Load() == 0 || inside.Load() == 0 {
+		t.Errorf("without the filter %d datagrams left and %d came in: nothing was shown", heard.Load(), inside.Load())
 	}
 }
