@@ -44,13 +44,26 @@ func TestParseSurface(t *testing.T) {
 	}
 }
 
+// TestSinkHeader goes through every header that publishes, in the cases in which code may write it.
 func TestSinkHeader(t *testing.T) {
-	for _, name := range []string{
-		"Cookie", "cOOKIE", "X-Object-Meta-Note", "content-length", "IF-RANGE", "sec-websocket-protocol", "Accept-Language", "Baggage", "X-MS-Client-Request-Id", "Uber-Trace-Id", "X-Amzn-Trace-Id", "CF-Connecting-IP", "Title", "X-Message", "x-amz-tagging",
-		"User_Agent", "USER.AGENT", "x_forwarded_for", "If!None!Match", "Content_Type", "X_Amz_Meta_Note", "x~request~id",
-	} {
-		if !catalog.SinkHeader(name) {
-			t.Errorf("%s is no sink", name)
+	for name := range strings.FieldsSeq(`
+		Cookie Cookie2 Set-Cookie Host Referer Referrer Origin User-Agent Forwarded Via From Link Idempotency-Key
+		X-Idempotency-Key X-Real-Ip X-Client-Ip Client-Ip True-Client-Ip CF-Connecting-IP
+		Traceparent Tracestate Baggage B3 Sentry-Trace X-Cloud-Trace-Context X-Amzn-RequestId X-Amzn-Trace-Id Uber-Trace-Id
+		X-B3-TraceId X-Datadog-Trace-Id X-Request-Id X-MS-Client-Request-Id X-Correlation-Id
+		Http-Referer X-Original-URL X-Rewrite-URL X-Forwarded-For X-Forwarded-Host X-Forwarded
+		Connection Keep-Alive TE Trailer Transfer-Encoding Upgrade Expect Max-Forwards Range Date Cache-Control Pragma
+		Destination Proxy-Authorization Sec-WebSocket-Protocol Sec-Fetch-Site Accept Accept-Language
+		Access-Control-Request-Headers If-Match If-None-Match If-Range
+		Content-Length Content-Type Content-Disposition Content-Language X-HTTP-Method-Override X-Method-Override
+		Title X-Title Message X-Message Subject X-Subject Tags X-Tags Slug Description X-Description
+		X-Amz-Meta-Note X-Goog-Meta-Note X-Ms-Meta-Note X-Object-Meta-Note
+		X-Amz-Tagging X-Ms-Tags X-Amz-Website-Redirect-Location
+		User_Agent USER.AGENT x_forwarded_for If!None!Match Content_Type X_Amz_Meta_Note x~request~id`) {
+		for _, written := range []string{name, strings.ToLower(name), strings.ToUpper(name)} {
+			if !catalog.SinkHeader(written) {
+				t.Errorf("%s is no sink", written)
+			}
 		}
 	}
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "Private-Token", "X-Auth-Token", "Apikey", "X-Shopify-Access-Token", "DD-API-KEY", "Metadata-Key", "X-Vault-Token", "Ocp-Apim-Subscription-Key", "X-Content-Key", "Linkkey", ""} {

@@ -31,12 +31,20 @@ func TestNeverPrinted(t *testing.T) {
 	v := New(canary)
 	hidden := unexported{name: "x", value: v}
 	hidden.inner.value = v
+	text, _ := v.MarshalText()
+	for name, out := range map[string]string{
+		"String": v.String(), "GoString": v.GoString(), "LogValue": v.LogValue().String(), "MarshalText": string(text),
+	} {
+		refuse(t, name, out)
+	}
 	values := []any{v, &v, []Value{v}, map[string]Value{"k": v}, exported{"n", v, map[string]Value{"k": v}, []*Value{&v}}, hidden, &hidden, fmt.Errorf("wrapped %v", v)}
 	for _, x := range values {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%p", "%T", "%U", "%t", "%c", "%10.3s"} {
 			refuse(t, fmt.Sprintf("%T with %s", x, verb), fmt.Sprintf(verb, x))
 		}
 		refuse(t, "Sprint", fmt.Sprint(x))
+		refuse(t, "Sprintln", fmt.Sprintln(x))
+		refuse(t, "Append", string(fmt.Appendf(nil, "%v", x)))
 		var text, js bytes.Buffer
 		slog.New(slog.NewTextHandler(&text, nil)).Info("m", "k", x)
 		slog.New(slog.NewJSONHandler(&js, nil)).Info("m", "k", x)

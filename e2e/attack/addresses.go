@@ -6,7 +6,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
@@ -32,7 +34,8 @@ func addresses() []Attack {
 	}
 	return append(list,
 		Attack{Section: "A", Name: "name that resolves elsewhere the second time", Expected: "never to loopback", Judge: undialled(upstream.Rebind),
-			Code: `for (let i = 0; i < 6; i++) await show(fetch("https://rebind.test/anything?t=TRIAL", auth("FORBIDDEN_TOKEN")));`},
+			// A login is sent on a connection of its own, so that the name is asked for each time.
+			Code: `for (let i = 0; i < 6; i++) await show(fetch("https://rebind.test/anything?t=TRIAL", { headers: { Authorization: "Negotiate YII" } }));`},
 		Attack{Section: "A", Name: "domains that are public suffixes", Expected: "refused at load", Do: suffixes},
 	)
 }
@@ -51,7 +54,8 @@ func undialled(name string) Judge {
 				return e.brief(), false
 			}
 		}
-		return e.brief(), len(e.lines()) > 0
+		refused := slices.ContainsFunc(e.lines(), func(l line) bool { return l.Code == "address_refused" })
+		return e.brief(), refused && (name != upstream.Rebind || len(e.Arrived) > 0)
 	}
 }
 
@@ -59,6 +63,10 @@ func undialled(name string) Judge {
 func unsent(name string) Judge {
 	return func(e *Evidence) (string, bool) {
 		wires := e.World.Upstream.Wires(name)
+		for i := 0; i < 50 && len(wires) == 0; i++ { // the upstream may notice a failed handshake after the code does
+			time.Sleep(20 * time.Millisecond)
+			wires = e.World.Upstream.Wires(name)
+		}
 		for _, w := range wires {
 			if len(w.Bytes) > 0 {
 				return fmt.Sprintf("%d bytes were sent", len(w.Bytes)), false

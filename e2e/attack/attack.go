@@ -144,8 +144,11 @@ func judge(a Attack, e *Evidence) (string, bool) {
 	if where := misplaced(e.World, e.Arrived); where != "" {
 		return "SENT: " + where, false
 	}
+	if why := e.misfired(); why != "" && !a.Escaped {
+		return "MISFIRED: " + why, false
+	}
 	if a.Judge == nil {
-		return "no leak", e.Failed == nil
+		return "no judge", false
 	}
 	return a.Judge(e)
 }

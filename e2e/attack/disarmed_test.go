@@ -93,5 +93,9 @@ func unknown() []Attack {
 	for _, f := range strings.Fields("chunk1 chunk7 sse ndjson split:9") {
 		add("framed by "+f, "OFF_TOKEN", "frame="+f)
 	}
+	for _, s := range knownSockets {
+		list = append(list, Attack{Section: "B", Name: "unknown to the proxy: WebSocket: " + s.name, Judge: notEchoed("OFF_TOKEN"),
+			Code: speak + fmt.Sprintf(`await speak("what=known:OFF_TOKEN&%s", []);`, s.query)})
+	}
 	return list
 }

@@ -73,14 +73,22 @@ func docker() []Attack {
 			Section: "D", Name: "docker-shim: " + r.name, Expected: "refused, the engine never asked",
 			Do: func(ctx context.Context, _ *world.World) (string, bool) {
 				text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", r.method, r.path, len(r.body), r.body)
-				return throughShim(ctx, text)
+				return refusedByShim(ctx, text)
 			},
 		})
 	}
 	raw := func(name, text string) Attack {
-		return Attack{Section: "D", Name: "docker-shim: " + name, Expected: "refused, the engine never asked", Do: func(ctx context.Context, _ *world.World) (string, bool) { return throughShim(ctx, text) }}
+		return Attack{Section: "D", Name: "docker-shim: " + name, Expected: "refused, the engine never asked", Do: func(ctx context.Context, _ *world.World) (string, bool) { return refusedByShim(ctx, text) }}
 	}
 	return append(list,
+		// Without it a shim that refuses everything, or a body here that is wrong, would hold all of these.
+		Attack{Section: "D", Name: "docker-shim: control: the one exec", Expected: "created, in the shim's own words", Do: func(ctx context.Context, _ *world.World) (string, bool) {
+			answer, asked, err := throughShim(ctx, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", create, len(goodExec), goodExec))
+			if err != nil {
+				return err.Error(), false
+			}
+			return answer + ", asked for " + asked, strings.HasPrefix(answer, "HTTP/1.1 201") && asked == "POST /v1.41/containers/codeforge-sandbox/exec"
+		}},
 		raw("chunked body", "POST "+create+" HTTP/1.1\r\nHost: docker\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"+fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(goodExec), goodExec)),
 		raw("two Content-Lengths", "POST "+create+" HTTP/1.1\r\nHost: docker\r\nContent-Length: 2\r\nContent-Length: 40\r\n\r\n{}POST /v1.41/containers/create HTTP/1.1\r\n\r\n"),
 		raw("a second request behind an upgrade", "POST /v1.41/exec/"+id+"/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 2\r\n\r\n{}POST /v1.41/containers/create HTTP/1.1\r\nHost: docker\r\nContent-Length: 2\r\n\r\n{}"),
@@ -89,16 +97,28 @@ func docker() []Attack {
 	)
 }
 
-// throughShim sends bytes to a docker-shim whose engine is a listener that must never hear anything but a ping.
-func throughShim(ctx context.Context, text string) (string, bool) {
+// refusedByShim: the shim answered with a refusal, and its engine heard nothing but a ping.
+func refusedByShim(ctx context.Context, text string) (string, bool) {
+	answer, asked, err := throughShim(ctx, text)
+	switch {
+	case err != nil:
+		return err.Error(), false
+	case asked != "":
+		return "the engine was asked: " + clip(asked, 60), false
+	}
+	return answer, strings.HasPrefix(answer, "HTTP/1.1 4")
+}
+
+// throughShim sends bytes to a docker-shim, and gives the first line of its answer and what its engine was asked.
+func throughShim(ctx context.Context, text string) (line, asked string, err error) {
 	dir, err := os.MkdirTemp("", "e2e-shim-")
 	if err != nil {
-		return err.Error(), false
+		return "", "", err
 	}
 	defer os.RemoveAll(dir)
 	engine, err := net.Listen("unix", filepath.Join(dir, "engine.sock"))
 	if err != nil {
-		return err.Error(), false
+		return "", "", err
 	}
 	defer engine.Close()
 	heard := make(chan string, 16)
@@ -106,27 +126,23 @@ func throughShim(ctx context.Context, text string) (string, bool) {
 	socket := filepath.Join(dir, "shim.sock")
 	program, err := world.Program("docker-shim")
 	if err != nil {
-		return err.Error(), false
+		return "", "", err
 	}
 	cmd := exec.CommandContext(ctx, program, "--listen", socket, "--engine", "unix://"+filepath.Join(dir, "engine.sock"))
 	if err := cmd.Start(); err != nil {
-		return err.Error(), false
+		return "", "", err
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	answer, err := exchange(socket, text)
 	if err != nil {
-		return err.Error(), false
+		return "", "", err
 	}
 	select {
-	case asked := <-heard:
-		return "the engine was asked: " + clip(asked, 60), false
+	case asked = <-heard:
 	case <-time.After(50 * time.Millisecond):
 	}
-	first, _, _ := strings.Cut(answer, "\r\n")
-	if strings.HasPrefix(first, "HTTP/1.1 2") || strings.HasPrefix(first, "HTTP/1.1 1") {
-		return first, false
-	}
-	return first, true
+	line, _, _ = strings.Cut(answer, "\r\n")
+	return line, asked, nil
 }
 
 // recorder is an engine that answers a ping, and tells what else it was asked.

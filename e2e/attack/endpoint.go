@@ -280,7 +280,11 @@ func strangers() []Attack {
 			other := *w
 			other.As = 12345
 			status, _, _, err := call{}.send(ctx, &other)
-			return fmt.Sprint(status, " ", err), err != nil
+			if err == nil {
+				return fmt.Sprint(status), false
+			}
+			ours, _, _, again := call{}.send(ctx, w) // the endpoint is there, for the user whose it is
+			return fmt.Sprintf("%v; to its owner: %d %v", err, ours, again), ours == http.StatusOK
 		}},
 	}
 }

@@ -32,7 +32,7 @@ func hosts() []Attack {
 		rawTo("SNI and Host of a host in no API on an API's address", upstream.HTTPBin, `"evil.test"`, upstream.Evil),
 		{Section: "A", Name: "Host header in fetch", Expected: "the URL's host is used, or refused", Judge: unswapped("OTHER_TOKEN", false),
 			Code: `await show(fetch("https://httpbin.test/anything?t=TRIAL", auth("OTHER_TOKEN", { headers: { Host: "other.test" } })));`},
-		{Section: "A", Name: "Host header in node:https", Expected: "one host throughout, or refused",
+		{Section: "A", Name: "Host header in node:https", Expected: "one host throughout, or refused", Judge: oneHost,
 			Code: `import https from "node:https";
 await new Promise((done) => https.get("https://httpbin.test/anything?t=TRIAL", { headers: { Host: "other.test", Authorization: "Bearer OTHER_TOKEN" } },
   (r) => { let t = ""; r.on("data", (d) => t += d); r.on("end", () => { out({ status: r.statusCode, text: t }); done(); }); }).on("error", (e) => { why(e); done(); }));`},
@@ -109,6 +109,16 @@ func refusedOr(lenient bool) Judge {
 		return unswapped("OTHER_TOKEN", false)
 	}
 	return refused()
+}
+
+// oneHost: at most one request arrived, under one name in the handshake and in Host.
+func oneHost(e *Evidence) (string, bool) {
+	for _, s := range e.Arrived {
+		if s.Name != s.Host {
+			return fmt.Sprintf("Host %s over a connection to %s", s.Host, s.Name), false
+		}
+	}
+	return fmt.Sprintf("%s; %d arrived", e.brief(), len(e.Arrived)), len(e.Arrived) == 1 || e.failed()
 }
 
 // literally: the request arrived with the name itself.

@@ -3,6 +3,7 @@ package attack
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type line struct {
 	Code     string `json:"code"`
 	Text     string `json:"text"`
 	Error    string `json:"error"`
+	Kind     string `json:"kind"`
 	Length   int    `json:"length"`
 	Held     *bool  `json:"held"` // a verdict of the code itself
 	Seen     string `json:"seen"`
@@ -32,6 +34,23 @@ func (e *Evidence) lines() []line {
 		}
 	}
 	return all
+}
+
+// mistakes are what the interpreter says of code that is wrong in itself.
+var mistakes = regexp.MustCompile(`(ReferenceError|SyntaxError): |is not a (function|constructor)|is not (defined|iterable)|Cannot (read|set) propert`)
+
+// misfired says what was wrong with the code of an attack itself, or nothing: such an attack was never mounted, and what
+// it prints of its failure must not pass for a refusal.
+func (e *Evidence) misfired() string {
+	for _, l := range e.lines() {
+		if l.Kind == "ReferenceError" || l.Kind == "SyntaxError" || l.Kind == "TypeError" && mistakes.MatchString(l.Error) {
+			return l.Kind + ": " + clip(l.Error, 80)
+		}
+	}
+	if _, thrown, ok := strings.Cut(e.Result.Out, "Uncaught"); ok && mistakes.MatchString(thrown) {
+		return clip(strings.ReplaceAll(thrown, "\n", " "), 100)
+	}
+	return ""
 }
 
 // wall is how long the code ran, or how long was waited for a run that did not end.
@@ -206,14 +225,24 @@ func swapped(token string) Judge {
 	}
 }
 
-// never: no request of the trial whose path has this word arrived.
+// both: two judges hold.
+func both(a, b Judge) Judge {
+	return func(e *Evidence) (string, bool) {
+		if seen, held := a(e); !held {
+			return seen, false
+		}
+		return b(e)
+	}
+}
+
+// never: a request of the trial arrived, and none whose path has this word.
 func never(word string) Judge {
 	return func(e *Evidence) (string, bool) {
 		hit := slices.ContainsFunc(e.Arrived, func(s upstream.Seen) bool {
 			path, _, _ := strings.Cut(s.Target, "?")
 			return strings.Contains(path, word)
 		})
-		if hit || len(e.lines()) == 0 {
+		if hit || len(e.lines()) == 0 || len(e.Arrived) == 0 {
 			return fmt.Sprintf("%s; %d arrived", e.brief(), len(e.Arrived)), false
 		}
 		return e.brief(), true

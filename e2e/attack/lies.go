@@ -25,10 +25,10 @@ func lies() []Attack {
 		list = append(list, lie(mode, broken, "no leak, never a complete answer"))
 	}
 	for _, mode := range []string{"endless-headers", "endless-status", "endless-trailers", "informational-flood", "mute"} {
-		list = append(list, lie(mode, survives, "bounded, an error"))
+		list = append(list, lie(mode, broken, "bounded, an error"))
 	}
 	return append(list,
-		Attack{Section: "B", Name: "answer to the next request on a connection", Expected: "no mix-up", Judge: scrubbed(token, false),
+		Attack{Section: "B", Name: "answer to the next request on a connection", Expected: "no mix-up", Judge: both(scrubbed(token, false), verdicts()),
 			Code: `await show(fetch("https://httpbin.test/x/raw?t=TRIAL&mode=two-answers", auth("HTTPBIN_TOKEN"))); const text = await (await fetch("https://httpbin.test/x/ok?t=TRIAL")).text(); out({ status: 200, text, held: text === "ok" });`},
 		Attack{Section: "B", Name: "abort in the middle, seen raw", Expected: "cut, not ended", Judge: verdicts(),
 			Code: `const got = await raw("httpbin.test", "httpbin.test", "GET /x/raw?t=TRIAL&mode=reset HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\n\r\n", { ms: 4000 }); const [head, body = ""] = got.split("\r\n\r\n"); const len = /content-length: (\d+)/i.exec(head)?.[1]; const bad = head.startsWith("HTTP/1.1 502"); const complete = len !== undefined ? body.length >= Number(len) : /\r\n0\r\n/.test("\r\n" + body) || body.endsWith("0\r\n\r\n"); out({ held: bad || !complete, seen: bad ? "502" : complete ? "complete: " + got.slice(-80) : "cut" });`},
@@ -46,55 +46,6 @@ func broken(e *Evidence) (string, bool) {
 		}
 	}
 	return e.brief(), true
-}
-
-// sockets are WebSockets that carry the credential.
-func sockets() []Attack {
-	var list []Attack
-	ws := func(name, query, message string, named bool) Attack {
-		return Attack{
-			Section: "B", Name: "WebSocket: " + name, Expected: "scrubbed, or refused", Judge: socketJudge(named), Seconds: 25,
-			Code: fmt.Sprintf(`
-const { WebSocket: WS } = { WebSocket };
-const s = new WS("wss://httpbin.test/x/ws?t=TRIAL&what=known:HTTPBIN_TOKEN&%s"); s.binaryType = "arraybuffer"; const got = [];
-await new Promise((d) => { s.onopen = () => { %s }; s.onmessage = (m) => { const t = typeof m.data === "string" ? m.data : new TextDecoder("latin1").decode(m.data); got.push(t); if (t === "done" || got.length > 20) s.close(); };
-  s.onerror = (e) => { got.push("error " + (e.message ?? "")); d(); }; s.onclose = (e) => { got.push("closed " + e.code + " " + e.reason); d(); }; setTimeout(() => { s.close(); d(); }, 4000); });
-out({ status: 101, text: got.join("|") });`, query, message),
-		}
-	}
-	list = append(list,
-		ws("a text message", "mode=echo", `setTimeout(() => s.close(), 800);`, true),
-		ws("permessage-deflate", "mode=deflate", `setTimeout(() => s.close(), 800);`, true),
-		ws("a message in one-byte frames", "mode=frames&cut=1", "", true),
-		ws("a message in seven-byte frames", "mode=frames&cut=7", "", true),
-		ws("a frame sent byte by byte", "mode=drip", "", true),
-		ws("a binary message", "mode=binary", "", true),
-		ws("a ping between two fragments", "mode=interleaved", "", true),
-		ws("the reason of a close", "mode=close", "", false),
-		ws("the payload of a ping", "mode=ping", "", false),
-		ws("a reserved bit", "mode=reserved", "", false),
-		ws("a masked frame from the server", "mode=masked", "", false),
-		ws("a frame of 2^63 bytes", "mode=huge", "", false),
-		ws("a JSON-escaped message", "mode=frames&cut=3&form=json-u", "", false),
-		ws("a base64 message", "mode=binary&form=base64-2", "", false),
-	)
-	return append(list, Attack{
-		Section: "B", Name: "WebSocket: credential in the handshake, echoed raw", Expected: "scrubbed", Judge: scrubbed("HTTPBIN_TOKEN", false),
-		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/ws?mode=frames&cut=2&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 4000 });`,
-	}, Attack{
-		Section: "B", Name: "WebSocket: false accept key", Expected: "refused", Judge: scrubbed("HTTPBIN_TOKEN", false),
-		Code: `await raw("httpbin.test", "httpbin.test", "GET /x/raw?mode=switch-ws&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", { ms: 4000 });`,
-	})
-}
-
-// socketJudge: the request arrived and, with named, the name came in place of the credential.
-func socketJudge(named bool) Judge {
-	return func(e *Evidence) (string, bool) {
-		if !named {
-			return e.brief(), len(e.Arrived) > 0 && len(e.lines()) > 0
-		}
-		return notEchoed("HTTPBIN_TOKEN")(e)
-	}
 }
 
 // elsewhere are credentials that come back through another host than they were sent to.

@@ -64,7 +64,14 @@ func methods() []Attack {
 // refusedMethod: methods are case-sensitive, but a lower-case "get" may be taken as GET.
 func refusedMethod(m string) Judge {
 	if m == "get" {
-		return func(e *Evidence) (string, bool) { return e.brief(), len(e.lines()) > 0 }
+		return func(e *Evidence) (string, bool) {
+			for _, s := range e.Arrived {
+				if s.Method != "GET" && s.Method != m {
+					return "arrived as " + s.Method, false
+				}
+			}
+			return e.brief(), len(e.lines()) == 1
+		}
 	}
 	return refused()
 }

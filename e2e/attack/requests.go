@@ -2,10 +2,12 @@ package attack
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // requests are ambiguous or malformed requests: what could be read in two ways is refused, or forwarded in one way.
@@ -98,9 +100,12 @@ func lastOfItsWire(words string) Judge {
 // ambiguous are the rows that net/http by itself would take and send in another form.
 var ambiguous = []string{"Content-Length and chunked", "folded header", "bare line feeds"}
 
-// unsmuggled: what arrived is one request per request, with one framing, and OTHER_TOKEN's value with none. A request
-// behind a well-framed first one is an ordinary second request.
+// unsmuggled: each request that arrived is one that the proxy read, judged and wrote down, and has one framing; with none
+// is OTHER_TOKEN's value, which judge looks for. A request behind a well-framed first one is an ordinary second request.
 func unsmuggled(e *Evidence) (string, bool) {
+	if seen := e.unaccounted(); seen != "" {
+		return seen, false
+	}
 	for _, s := range e.Arrived {
 		framing := s.Header["Content-Length"]
 		if len(framing) > 1 || len(framing) == 1 && strings.ContainsAny(framing[0], ",+-x") {
@@ -122,7 +127,7 @@ func unsmuggled(e *Evidence) (string, bool) {
 			}
 		}
 	}
-	if len(e.lines()) == 0 && len(e.Arrived) == 0 && e.Result.IsError {
+	if len(e.lines()) == 0 && len(e.Arrived) == 0 && strings.Contains(e.Result.Out, "Connection specific headers are forbidden") {
 		return "the interpreter refuses to send it", true
 	}
 	if len(e.lines()) == 0 {
@@ -131,5 +136,23 @@ func unsmuggled(e *Evidence) (string, bool) {
 	if slices.ContainsFunc(e.Arrived, func(s upstream.Seen) bool { return strings.Contains(s.Target, "smuggled") }) {
 		return e.brief() + ", as a request of its own", true
 	}
-	return e.brief(), true
+	return e.brief(), len(e.Result.Receipt.Exchanges) > 0 || e.failed()
+}
+
+// unaccounted names a request that arrived and is no exchange of the run's receipt: what the upstream took for a request
+// and the proxy did not. Each exchange accounts for one.
+func (e *Evidence) unaccounted() string {
+	left := slices.Clone(e.Result.Receipt.Exchanges)
+	for _, s := range e.Arrived {
+		path, _, _ := strings.Cut(s.Target, "?")
+		i := slices.IndexFunc(left, func(x controlapi.Exchange) bool {
+			u, err := url.Parse(x.URL)
+			return err == nil && x.Outcome != controlapi.OutcomeDenied && x.Method == s.Method && u.Host == s.Host && u.EscapedPath() == path
+		})
+		if i < 0 {
+			return fmt.Sprintf("a request arrived that the proxy never read as one: %s %s", s.Method, clip(s.Target, 60))
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return ""
 }

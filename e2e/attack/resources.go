@@ -16,6 +16,12 @@ func resources() []Attack {
 	f := func(name, expected string, seconds int, code string, words ...string) Attack {
 		return Attack{Section: "F", Name: name, Expected: expected, Seconds: seconds, Code: code, Judge: ends(seconds, words...)}
 	}
+	// turned away: nothing of it reached the upstream, and the code was told.
+	turned := func(name, expected string, seconds int, code string) Attack {
+		a := f(name, expected, seconds, code)
+		a.Judge = both(refused(), a.Judge)
+		return a
+	}
 	alone := func(a Attack) Attack { a.Alone = true; return a }
 	return []Attack{
 		f("endless loop", "ends at its time", 2, `for (;;);`, "time"),
@@ -45,9 +51,9 @@ func resources() []Attack {
 		f("a slow upstream", "ends at its time", 3, `await show(fetch("https://httpbin.test/x/slow?t=TRIAL&ms=60000"));`, "time"),
 		f("a slow body", "ends at its time", 3, `await show(fetch("https://httpbin.test/x/slow?t=TRIAL&ms=60000&body=1"));`, "time"),
 		f("an endless upload", "ends at its time", 3, `await show(fetch("https://httpbin.test/x/sink?t=TRIAL", { method: "POST", body: new ReadableStream({ pull(c) { c.enqueue(new Uint8Array(65536)); } }) }));`),
-		f("headers of 10 MB", "refused", 10, `await show(fetch("https://httpbin.test/x/ok?t=TRIAL", { headers: { "X-Big": "x".repeat(10 << 20) } }));`),
-		f("a URL of 5 MB", "refused", 10, `await show(fetch("https://httpbin.test/x/ok?t=TRIAL&a=" + "x".repeat(5 << 20)));`),
-		f("100,000 headers", "refused", 10, `await raw("httpbin.test", "httpbin.test", "GET /x/ok?t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\n" + "X-A: b\r\n".repeat(100000) + "\r\n");`),
+		turned("headers of 10 MB", "refused", 10, `await show(fetch("https://httpbin.test/x/ok?t=TRIAL", { headers: { "X-Big": "x".repeat(10 << 20) } }));`),
+		turned("a URL of 5 MB", "refused", 10, `await raw("httpbin.test", "httpbin.test", "GET /x/ok?t=TRIAL&a=" + "x".repeat(5 << 20) + " HTTP/1.1\r\nHost: httpbin.test\r\n\r\n");`),
+		turned("100,000 headers", "refused", 10, `await raw("httpbin.test", "httpbin.test", "GET /x/ok?t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\n" + "X-A: b\r\n".repeat(100000) + "\r\n");`),
 		f("HTTP/2 rapid reset", "bounded", 10, `import h2 from "node:http2"; let n = 0; await new Promise((d) => { const c = h2.connect("https://httpbin.test"); c.on("error", () => d()); c.on("close", () => d()); c.on("connect", () => { const t = setInterval(() => { for (let i = 0; i < 100; i++) { try { const r = c.request({ ":path": "/x/ok?t=TRIAL" }); r.on("error", () => {}); r.close(8); n++; } catch { /* closed */ } } if (n > 20000) { clearInterval(t); c.destroy(); d(); } }, 1); setTimeout(() => { clearInterval(t); c.destroy(); d(); }, 5000); }); }); out({ seen: n + " streams" });`),
 		f("code of 5 MB", "refused or run", 10, `/*`+strings.Repeat("x", 5<<20)+`*/ console.log("big");`),
 		{Section: "F", Name: "more runs than slots", Expected: "queued or a clear busy", Alone: true, Do: crowd},

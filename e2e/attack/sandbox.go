@@ -15,7 +15,10 @@ func attempts(expressions ...string) string {
 	}
 	b.WriteString(`};
 for (const [name, f] of Object.entries(tries)) {
-  let r; try { r = await f(); } catch (e) { out({ held: true, seen: String(e?.name ?? e) }); continue; }
+  let r; try { r = await f(); } catch (e) {
+    const typo = e instanceof ReferenceError || e instanceof SyntaxError || e instanceof TypeError && /is not a (function|constructor)|is not defined|Cannot read/.test(e.message);
+    out({ held: !typo, seen: typo ? name + " was not tried: " + e.message : String(e?.name ?? e) }); continue;
+  }
   out({ held: false, seen: name + " gave " + String(r).slice(0, 60) });
 }`)
 	return b.String()
@@ -92,6 +95,16 @@ func permissions() []Attack {
 		return out
 	}
 	return []Attack{
+		// What code may do, without which a sandbox that can do nothing would hold all of these.
+		{Section: "C", Name: "control: what code may do", Expected: "works", Judge: verdicts(), Code: `const tries = {
+  read: async () => { await Deno.writeTextFile("/tmp/TRIAL-mine", "mine"); const t = await Deno.readTextFile("/tmp/TRIAL-mine"); await Deno.remove("/tmp/TRIAL-mine"); return t === "mine"; },
+  skills: () => [...Deno.readDirSync("/skills")].length >= 0,
+  connect: async () => { const c = await Deno.connect({ hostname: "httpbin.test", port: 443 }); c.close(); return true; },
+  resolve: async () => (await Deno.resolveDns("httpbin.test", "A").catch(() => ["refused too"])).length > 0,
+  fetch: async () => (await (await fetch("https://httpbin.test/x/ok?t=TRIAL")).text()) === "ok",
+  worker: () => new Promise((ok) => { const w = new Worker("data:application/javascript,self.postMessage(1)", { type: "module" }); w.onmessage = () => { w.terminate(); ok(true); }; w.onerror = () => ok(false); }),
+};
+for (const [name, f] of Object.entries(tries)) { let r; try { r = await f(); } catch (e) { r = e.message; } out({ held: r === true, seen: name + " " + r }); }`},
 		p("reading /etc", read("/etc/passwd", "/etc/shadow", "/etc/hosts", "/etc/resolv.conf", "/etc/codeforge/ca/ca.key")...),
 		p("reading /proc", read("/proc/1/environ", "/proc/self/environ", "/proc/self/maps", "/proc/self/mountinfo", "/proc/net/tcp", "/proc/1/cmdline", "/proc/self/status")...),
 		p("reading the proxy's files", read("/apis/httpbin/config.json", "/var/lib/codeforge/ca-private/ca.key", "/dev/shm/run/control.sock", "/dev/shm/ca/ca.key", "/run/secrets/x")...),

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"bufio"
+	"bytes"
+	"compress/flate"
 	"context"
 	"crypto/sha1" //nolint:gosec // RFC 6455 asks for it
 	"crypto/tls"
@@ -10,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -35,8 +38,9 @@ func reset(c net.Conn) {
 }
 
 // socket is a WebSocket server. mode: echo (sends every message back, after one with the credential), deflate (the
-// same with permessage-deflate), frames (the credential in frames of cut bytes), split (a header byte apart),
-// binary, close (the credential as the reason), ping (as a ping's payload), bad (an invalid frame).
+// same with permessage-deflate), frames (the credential in frames of cut bytes), pinged (in frames of one byte with pings
+// and empty frames between), drip (a frame byte by byte), binary, interleaved (a ping between two halves), close (the
+// credential as the reason), ping and pong (as the payload), listen (says nothing), or what hostile knows.
 func socket(w http.ResponseWriter, r *http.Request) {
 	mode := r.URL.Query().Get("mode")
 	if mode == "" || mode == "echo" || mode == "deflate" {
@@ -77,18 +81,81 @@ func socket(w http.ResponseWriter, r *http.Request) {
 		_, _ = c.Write(frame(8, true, append([]byte{0x03, 0xe8}, secret[:min(len(secret), 120)]...)))
 	case "ping":
 		_, _ = c.Write(frame(9, true, []byte(secret[:min(len(secret), 120)])))
-	case "reserved":
-		f := frame(1, true, []byte(secret))
-		f[0] |= 0x40
-		_, _ = c.Write(f)
-	case "masked":
-		_, _ = c.Write([]byte{0x81, 0x80 | byte(min(len(secret), 120)), 0, 0, 0, 0})
-		_, _ = io.WriteString(c, secret[:min(len(secret), 120)])
-	case "huge":
-		_, _ = c.Write([]byte{0x81, 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	case "pong":
+		_, _ = c.Write(frame(10, true, []byte(secret[:min(len(secret), 120)])))
+	case "pinged":
+		first := func(i int) byte {
+			if i == 0 {
+				return 1
+			}
+			return 0
+		}
+		for i := range len(secret) {
+			_, _ = c.Write(append(frame(9, true, []byte("p")), frame(first(i), i == len(secret)-1, []byte(secret[i:i+1]))...))
+			if i < len(secret)-1 {
+				_, _ = c.Write(frame(0, false, nil))
+			}
+		}
+	case "listen":
+	default:
+		_, _ = c.Write(hostile(mode, secret))
 	}
-	_, _ = c.Write(frame(1, true, []byte("done")))
+	if mode != "listen" {
+		_, _ = c.Write(frame(1, true, []byte("done")))
+	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(rw, 1<<20))
+}
+
+// hostile are frames that RFC 6455 forbids, with the credential where there is room.
+func hostile(mode, secret string) []byte {
+	short := []byte(secret[:min(len(secret), 120)])
+	flagged := func(bits byte, f []byte) []byte { f[0] |= bits; return f }
+	switch mode {
+	case "rsv1":
+		return flagged(0x40, frame(1, true, []byte(secret)))
+	case "rsv2":
+		return flagged(0x20, frame(1, true, []byte(secret)))
+	case "rsv3":
+		return flagged(0x10, frame(2, true, []byte(secret)))
+	case "rsv1-later":
+		return append(frame(1, false, nil), flagged(0x40, frame(0, true, []byte(secret)))...)
+	case "rsv1-ping":
+		return flagged(0x40, frame(9, true, short))
+	case "context":
+		var b bytes.Buffer
+		z, _ := flate.NewWriter(&b, flate.BestCompression)
+		var out []byte
+		for range 2 { // the second one refers to the first
+			_, _ = io.WriteString(z, secret)
+			_ = z.Flush()
+			out = append(out, flagged(0x40, frame(1, true, bytes.TrimSuffix(b.Bytes(), []byte{0, 0, 0xff, 0xff})))...)
+			b.Reset()
+		}
+		return out
+	case "masked":
+		return append([]byte{0x81, 0x80 | byte(len(short)), 0, 0, 0, 0}, short...)
+	case "opcode":
+		return frame(3, true, []byte(secret))
+	case "control":
+		return frame(11, true, short)
+	case "continuation":
+		return frame(0, true, []byte(secret))
+	case "within":
+		return append(frame(1, false, nil), frame(1, true, []byte(secret))...)
+	case "split-ping":
+		return append(frame(9, false, short[:4]), frame(0, true, short[4:])...)
+	case "long-ping":
+		return frame(9, true, []byte(secret+strings.Repeat("x", 126)))
+	case "wasteful":
+		return append([]byte{0x81, 126, 0, byte(len(short))}, short...)
+	case "huge":
+		return append([]byte{0x81, 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, secret...)
+	case "negative":
+		return append([]byte{0x81, 127, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, secret...)
+	case "bad-close":
+		return frame(8, true, append([]byte{0x03, 0xee}, short...))
+	}
+	return nil
 }
 
 // honest echoes messages through a real WebSocket implementation.

@@ -32,7 +32,10 @@ const tries = {
 for (const [name, f] of Object.entries(tries)) {
   let timer; const silence = new Promise((_, no) => { timer = setTimeout(() => no(new Error("silence")), 2500); });
   try { const r = await Promise.race([f(), silence]); console.log(JSON.stringify({ held: false, seen: name + " gave " + String(r).slice(0, 60) })); }
-  catch (e) { console.log(JSON.stringify({ held: true, seen: String(e?.name ?? e) })); }
+  catch (e) {
+    const typo = e instanceof ReferenceError || e instanceof SyntaxError || e instanceof TypeError && /is not a (function|constructor)|Cannot read/.test(e.message);
+    console.log(JSON.stringify({ held: !typo, seen: typo ? name + " was not tried: " + e.message : String(e?.name ?? e) }));
+  }
   clearTimeout(timer);
 }
 `)
@@ -86,7 +89,10 @@ func All(t Target) []Attack {
 	if !t.Open { // else code may listen, inside its own slot
 		list = append(list, tries("listening for another slot", "denied", `Deno.listen({ hostname: "0.0.0.0", port: 18080 })`, `Deno.listen({ transport: "unix", path: "/tmp/codeforge-doctor.sock" })`, `Deno.serve({ port: 18082 }, () => new Response("x"))`))
 	}
-	return append(append(list, forged(t)...), outside(t)...)
+	for _, more := range [][]Attack{imports(), memories(t), forged(t), requests(t), outside(t)} {
+		list = append(list, more...)
+	}
+	return list
 }
 
 // forged are attacks on the proxy itself: names in the handshake and in Host that do not belong together.

@@ -39,6 +39,8 @@ type Target struct {
 	Token secret.Value
 	// Host is one of an active API, where there is one: connections to it lead to the proxy, and no request goes on.
 	Host string
+	// Memory is what a run may take, in bytes. Zero: unknown.
+	Memory int64
 	// Open says that YOLO_MODE is on: code has the network permission for every host.
 	Open bool
 }

@@ -22,8 +22,9 @@ code and ends. To each host of an active API goes one HEAD request without any c
 
 --attack mounts attacks on the running CodeForge instead, from inside its sandbox and on its MCP endpoint, and prints a
 table of them. They reach no API and use no credential. They cover what needs no hostile server: other ways out than the
-proxy, false names, permissions, links, limits, and who may call. Swapping, scrubbing, redirects, smuggling, bad
-certificates and code that has escaped from Deno are tried by make attack alone, against servers of its own.
+proxy, false names, requests that two servers read in two ways, overridden methods, permissions, links, limits, and who
+may call. Swapping, scrubbing, redirects, bodies, bad certificates and code that has escaped from Deno are tried by make
+attack alone, against servers of its own.
 
 Exit codes: 0 nothing failed (there may be warnings), every attack was held; 1 something failed, or was not held.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {

@@ -32,7 +32,7 @@ func besiege(ctx context.Context, e *Env, t target, apis string, asJSON bool) er
 	if err != nil {
 		return err
 	}
-	to := attack.Target{Session: s, URL: c.Fallback, Token: c.Token, Host: anyHost(w.getenv, apis), Open: set.YOLO}
+	to := attack.Target{Session: s, URL: c.Fallback, Token: c.Token, Host: anyHost(w.getenv, apis), Open: set.YOLO, Memory: set.Memory}
 	if c.URL != "" {
 		to.URL = c.URL
 	} else if up, err := c.State.Running(); err == nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -24,9 +25,9 @@ var attempts = []attempt{
 	{name: "who am I", try: identity},
 	{name: "no new privileges, seccomp", try: status},
 	{name: "setuid", try: each(map[string]func() error{
-		"setuid 0": func() error { return rawCall(unix.SYS_SETUID, 0, 0, 0) }, "setgid 0": func() error { return rawCall(unix.SYS_SETGID, 0, 0, 0) },
-		"setresuid": func() error { return rawCall(unix.SYS_SETRESUID, 0, 0, 0) }, "setuid of a neighbour": func() error { return rawCall(unix.SYS_SETUID, uintptr(os.Getuid()+1), 0, 0) },
-		"setgroups": func() error { return rawCall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&[]uint32{0}[0])), 0) },
+		"setuid 0": func() error { return become(unix.SYS_SETUID, 0, 0, 0) }, "setgid 0": func() error { return become(unix.SYS_SETGID, 0, 0, 0) },
+		"setresuid": func() error { return become(unix.SYS_SETRESUID, 0, 0, 0) }, "setuid of a neighbour": func() error { return become(unix.SYS_SETUID, uintptr(os.Getuid()+1), 0, 0) },
+		"setgroups": func() error { return become(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&[]uint32{0}[0])), 0) },
 	})},
 	{name: "namespaces", try: each(map[string]func() error{
 		"unshare user": func() error { return rawCall(unix.SYS_UNSHARE, unix.CLONE_NEWUSER, 0, 0) }, "unshare net": func() error { return rawCall(unix.SYS_UNSHARE, unix.CLONE_NEWNET, 0, 0) },
@@ -119,17 +120,22 @@ var kernel = map[string]func() error{
 	"move_pages of 1": func() error { return rawCall(unix.SYS_MOVE_PAGES, 1, 0, 0) },
 }
 
-// each tries calls that must all fail.
+// refusals are the errors of a call that is not allowed. Another error is the kernel's answer to what it was asked: the
+// call was let through, and only its arguments were wrong.
+var refusals = []syscall.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT}
+
+// each tries calls that must all be refused.
 func each(calls map[string]func() error) func(task) (bool, string) {
 	return func(task) (bool, string) {
 		var worked []string
 		for name, call := range calls {
-			if err := call(); err == nil {
-				worked = append(worked, name)
+			err := call()
+			if !slices.ContainsFunc(refusals, func(e syscall.Errno) bool { return errors.Is(err, e) }) {
+				worked = append(worked, fmt.Sprintf("%s (%v)", name, err))
 			}
 		}
 		if len(worked) > 0 {
-			return false, "worked: " + strings.Join(worked, ", ")
+			return false, "not refused: " + strings.Join(worked, ", ")
 		}
 		return true, fmt.Sprintf("%d refused", len(calls))
 	}
@@ -141,6 +147,15 @@ func rawCall(nr, a, b, c uintptr) error {
 		return errno
 	}
 	return nil
+}
+
+// become is rawCall for a change of identity. A user that the namespace does not have is as good as one that is forbidden.
+func become(nr, a, b, c uintptr) error {
+	err := rawCall(nr, a, b, c)
+	if errors.Is(err, unix.EINVAL) {
+		return unix.EPERM
+	}
+	return err
 }
 
 func socket(family, kind, protocol int) func() error {

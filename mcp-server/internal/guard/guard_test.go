@@ -198,3 +198,51 @@ func TestOtherUser(t *testing.T) {
 		t.Errorf("root got %q", got)
 	}
 }
+
+// queue is a listener of connections that were made already.
+type queue chan net.Conn
+
+func (q queue) Accept() (net.Conn, error) {
+	c, ok := <-q
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (q queue) Close() error   { return nil }
+func (q queue) Addr() net.Addr { return &net.UnixAddr{Name: "queue"} }
+
+// TestUnknownUser: a connection of nobody that can be found is one of another user, though the number 0, -1 or that of
+// this process would be let in.
+func TestUnknownUser(t *testing.T) {
+	far, near := net.Pipe()
+	defer far.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gone.Close()
+	client, err := net.Dial("tcp", gone.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := gone.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Close() // its socket has no owner any more
+	conns := make(queue, 2)
+	conns <- near
+	conns <- left
+	close(conns)
+	l := &guard.Listener{Listener: conns, UIDs: []int{-1, 0, os.Getuid()}, Log: slog.New(slog.DiscardHandler)}
+	if c, err := l.Accept(); err == nil {
+		t.Errorf("accepted %v", c.RemoteAddr())
+	}
+	for _, c := range []net.Conn{near, left} {
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a pipe that is open waits for its reader
+		if _, err := c.Write([]byte("x")); err == nil {
+			t.Errorf("%v is still open", c.RemoteAddr())
+		}
+	}
+}

@@ -215,6 +215,53 @@ func TestPatchRace(t *testing.T) {
 	}
 }
 
+// TestReadRace: while code puts one thing after another in a skill's place, a read gives the skill or fails; never what a
+// link leads to, inside the directory or out of it, and never more than a skill may have.
+func TestReadRace(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(outside, []byte("outside"), 0o600))
+	s, dir := open(t, map[string]string{"a.ts": "good", ".inner": "inside", ".large": strings.Repeat("l", skill.MaxSize+1)})
+	var stop atomic.Bool
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		path := filepath.Join(dir, "a.ts")
+		tmp := filepath.Join(dir, ".w")
+		for i := 0; !stop.Load(); i++ {
+			_ = os.Remove(tmp)
+			switch i % 8 {
+			case 1:
+				_ = os.Symlink(outside, tmp)
+			case 3:
+				_ = os.Symlink(".inner", tmp)
+			case 5:
+				_ = os.Link(filepath.Join(dir, ".inner"), tmp)
+			case 7:
+				_ = os.WriteFile(tmp, []byte(strings.Repeat("l", skill.MaxSize+1)), 0o600)
+			default:
+				_ = os.WriteFile(tmp, []byte("good"), 0o600)
+			}
+			_ = os.Rename(tmp, path)
+		}
+	})
+	defer func() {
+		stop.Store(true)
+		writer.Wait()
+	}()
+	good := 0
+	for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); {
+		_, text, err := s.Read("a")
+		switch {
+		case err == nil && (text == "good" || text == ""): // a file that is being written is empty first
+			good++
+		case err == nil:
+			t.Fatalf("read %.20q of %d bytes", text, len(text))
+		}
+	}
+	if good == 0 {
+		t.Error("the skill was never read")
+	}
+}
+
 func TestReadOnly(t *testing.T) {
 	_, dir := open(t, map[string]string{"a.ts": hello})
 	s, err := skill.Open(dir, true)

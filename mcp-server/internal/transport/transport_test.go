@@ -348,6 +348,22 @@ func TestForgedHeaders(t *testing.T) {
 	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), "slept") {
 		t.Errorf("%s", body)
 	}
+	// Nor does a forged name keep a call alive when its client has gone.
+	ctx, cancel := context.WithCancel(t.Context())
+	again := req.Clone(ctx)
+	again.Body = io.NopCloser(strings.NewReader(call(3, "wait")))
+	again.ContentLength = int64(len(call(3, "wait")))
+	go func() {
+		if resp, err := http.DefaultClient.Do(again); err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	}()
+	receive(t, f.began, "the call")
+	cancel()
+	if how := receive(t, f.ended, "its end"); how != "cancelled" {
+		t.Errorf("the call with a forged name %s", how)
+	}
 }
 
 // TestStuckClient: a client that stops reading loses its connection after a while; others are not held up.

@@ -54,6 +54,7 @@ func TestCheck(t *testing.T) {
 		{"169.254.1.1", everything, false},
 		{"fe80::1", everything, false},
 		{"fe80::1%eth0", everything, false},
+		{"2606:4700::1111%eth0", everything, false},
 		{"fec0::1", everything, false},
 		{"fd00:ec2::254", everything, false},
 		{"fd20:ce::254", everything, false},

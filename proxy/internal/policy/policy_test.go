@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"mime"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -164,12 +165,54 @@ func TestSentences(t *testing.T) {
 	}
 }
 
+// TestHeaderOverrides: each header that a framework takes for the method counts, in any case and with underscores.
+func TestHeaderOverrides(t *testing.T) {
+	for _, name := range []string{
+		"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-Method", "X-HTTP-MethodOverride", "X-Method",
+		"X-Original-HTTP-Method",
+	} {
+		for _, written := range []string{name, strings.ToLower(name), strings.ToUpper(name), strings.ReplaceAll(name, "-", "_")} {
+			if got := HeaderOverrides(http.Header{written: {"GET", "DELETE"}}); strings.Join(got, " ") != "GET DELETE" {
+				t.Errorf("%s: %q", written, got)
+			}
+		}
+	}
+	for _, name := range []string{"Authorization", "X-Methods", "X-Payment-Method", "Allow"} {
+		if got := HeaderOverrides(http.Header{name: {"DELETE"}}); len(got) != 0 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestKnown: only a host that a request could go to has an address in the sandbox.
+func TestKnown(t *testing.T) {
+	c := testCatalog(t)
+	for _, row := range []struct {
+		host string
+		yolo bool
+		want bool
+	}{
+		{"open.test", false, true}, {"a.wild.test", false, true}, {"shared.test", true, true},
+		{"other.test", false, false}, {"wild.test", false, false}, {"b.a.wild.test", false, false}, {"off.test", false, false},
+		{"other.test", true, true}, {"off.test", true, false},
+	} {
+		h, err := catalog.ParseHost(row.host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Rules{Catalog: c, YOLO: row.yolo}).Known(h); got != row.want {
+			t.Errorf("%s, open %t: %t", row.host, row.yolo, got)
+		}
+	}
+}
+
 func TestParameterOverrides(t *testing.T) {
 	for query, want := range map[string]string{
 		"_method=DELETE": "DELETE", "a=b&_method=PUT": "PUT", "%5fmethod=PUT": "PUT", "_me%74hod=PUT": "PUT",
 		"_METHOD=x;_method=y": "x y", "_method": "", "+_method=PUT": "PUT", "_method=%zz": "%zz",
 		"_mEthod=PUT": "PUT", "_HttpMethod=PATCH": "PATCH", "method=delete": "DELETE", "_method[]=PUT": "PUT", ".method=PUT": "PUT",
-		"_method%00x=PUT": "PUT", "X-HTTP-Method-Override=PUT": "PUT",
+		"_method%00x=PUT": "PUT", "X-HTTP-Method-Override=PUT": "PUT", "x_http_method_override=PUT": "PUT",
+		"httpMethod=put": "PUT", "http_method=DELETE": "DELETE", "http.method=DELETE": "DELETE", "[method=PUT": "PUT",
 	} {
 		got := ParameterOverrides(query)
 		if len(got) == 0 || strings.Join(got, " ") != want {
@@ -186,23 +229,66 @@ func TestParameterOverrides(t *testing.T) {
 // permits is the rule of an API that restricts DELETE.
 func permits(method string) bool { return method != "DELETE" }
 
-// TestGuardedBody: an override field is found wherever reads split it, and other bodies pass whole.
+// TestGuardedBody: an override field is found in each kind of body that is guarded while it streams, wherever reads split
+// it, and other bodies of that kind pass whole.
 func TestGuardedBody(t *testing.T) {
-	for text, bad := range map[string]bool{
-		`{"_method": "DELETE"}`: true, `{"\u005fmethod": "DELETE"}`: true, `{"\U005FMETHOD": 1}`: true,
-		`{"_\u006dethod": "DELETE"}`: true, `{"\u005f\u006D\u0065\u0074\u0068\u006f\u0064": 1}`: true,
-		"{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00": true,
-		`{"payment_method": "x"}`:                              false, `{"method": "DELETE"}`: true, "": false, `"` + strings.Repeat("_method", 1000) + `"`: false,
+	const js, multi = "application/json", "multipart/form-data; boundary=b"
+	part := func(disposition string) string {
+		return "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n" +
+			"--b\r\nContent-Disposition: form-data; " + disposition + "\r\n\r\nDELETE\r\n--b--\r\n"
+	}
+	for _, c := range []struct {
+		kind, text string
+		bad        bool
+	}{
+		{js, `{"_method": "DELETE"}`, true},
+		{js, `{"a": 1, "_METHOD" : "DELETE"}`, true},
+		{js, `{"\u005fmethod": "DELETE"}`, true},
+		{js, `{"\U005FMETHOD": 1}`, true},
+		{js, `{"_\u006dethod": "DELETE"}`, true},
+		{js, `{"\u005f\u006D\u0065\u0074\u0068\u006f\u0064": 1}`, true},
+		{js, `{'_method': 'DELETE'}`, true},
+		{js, "{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00:\x001\x00}\x00", true},
+		{"application/vnd.api+json", `{"_method": "DELETE"}`, true},
+		{multi, part(`name="_method"`), true},
+		{multi, part(`NAME="_METHOD"`), true},
+		{multi, part(`name=_method`), true},
+		{multi, part(`name='_method'`), true},
+		{multi, part(`name="_m\ethod"`), true},
+		{multi, part(`name*=utf-8''_method`), true},
+		{multi, part(`name="x"; name="_method"`), true},
+		{"multipart/mixed; boundary=b", part(`name="_method"`), true},
+		{"", "_method=DELETE", true},
+		{"", "a=b&_method=DELETE", true},
+		{"", "a=b;%5Fmethod=DELETE", true},
+		{"", `{"_method": "DELETE"}`, true},
+
+		{js, `{"payment_method": "x"}`, false},
+		{js, `{"method": "paypal"}`, false},
+		{js, `["_methods"]`, false},
+		{multi, part(`name="payment_method"`), false},
+		{multi, part(`name="c"; filename="d"`), false},
+		{"", "a=b&payment_method=c", false},
+		{"", strings.Repeat("_method", 1000), false},
+		{"", "", false},
 	} {
 		for _, wrap := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
-			r, _ := http.NewRequest("POST", "https://a.test", io.NopCloser(wrap(strings.NewReader(text))))
-			r.Header.Set("Content-Type", "application/json")
-			if more, err := BodyOverrides(r, permits); more != nil || err != nil {
-				t.Fatal(more, err)
+			r, _ := http.NewRequest("POST", "https://a.test", io.NopCloser(wrap(strings.NewReader(c.text))))
+			if c.kind != "" {
+				r.Header.Set("Content-Type", c.kind)
 			}
-			got, err := io.ReadAll(r.Body)
-			if (err != nil) != bad || !bad && string(got) != text {
-				t.Errorf("%.40q: %v", text, err)
+			more, err := BodyOverrides(r, permits)
+			var got []byte
+			if err == nil {
+				got, err = io.ReadAll(r.Body)
+			}
+			want := c.text
+			if _, params, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && params["boundary"] != "" {
+				want = strings.ReplaceAll(want, "--b\r\n", "--"+params["boundary"]+"\r\n") // parts leave with a boundary of their own
+				want = strings.ReplaceAll(want, "--b--\r\n", "--"+params["boundary"]+"--\r\n")
+			}
+			if bad := err != nil || len(more) > 0; bad != c.bad || !bad && string(got) != want {
+				t.Errorf("%q %.90q: %v %v, passed on %.90q", c.kind, c.text, more, err, got)
 			}
 		}
 	}
@@ -210,10 +296,15 @@ func TestGuardedBody(t *testing.T) {
 
 // TestBodyKinds: what a body is depends on all that its types say, on none too, and on what it is inside its encoding.
 func TestBodyKinds(t *testing.T) {
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	_, _ = io.WriteString(w, `{"_method": "DELETE"}`)
-	_ = w.Close()
+	pack := func(text string) string {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, _ = io.WriteString(w, text)
+		_ = w.Close()
+		return packed.String()
+	}
+	packed := pack(`{"_method": "DELETE"}`)
+	part := "--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nDELETE\r\n--b--\r\n"
 	for name, c := range map[string]struct {
 		types          []string
 		encoding, body string
@@ -224,9 +315,13 @@ func TestBodyKinds(t *testing.T) {
 		"no type, binary":      {nil, "", "\x00\xff a_method=b", false},
 		"two types":            {[]string{"text/plain", "application/x-www-form-urlencoded"}, "", "_method=DELETE", true},
 		"form, but JSON":       {[]string{"application/x-www-form-urlencoded", "application/json"}, "", `{"_method": "DELETE"}`, true},
-		"JSON in gzip":         {[]string{"application/json"}, "gzip", packed.String(), true},
+		"JSON in gzip":         {[]string{"application/json"}, "gzip", packed, true},
+		"multipart in gzip":    {[]string{"multipart/form-data; boundary=b"}, "gzip", pack(part), true},
+		"multipart":            {[]string{"multipart/form-data; boundary=b"}, "", part, true},
+		"text that is JSON":    {[]string{"text/plain"}, "", `{"_method": "DELETE"}`, true},
+		"parts, but no type":   {nil, "", part, false}, // no server takes them for parts
 		"JSON, unknown coding": {[]string{"application/json"}, "rot13", "{}", true},
-		"an archive":           {[]string{"application/octet-stream"}, "gzip", packed.String(), false},
+		"an archive":           {[]string{"application/octet-stream"}, "gzip", packed, false},
 	} {
 		r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(c.body))
 		r.Header["Content-Type"] = c.types

@@ -258,6 +258,17 @@ func TestAbort(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	// What was held back of a credential when the body broke off is lost with it.
+	for _, n := range []int{1, 6, len(canary) - 1} {
+		text := strings.Repeat("x\n", 1000) + canary[:n]
+		resp := respond(-1, io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)))
+		if _, err := New(creds()).Response(resp, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(resp.Body); !errors.Is(err, broken) || strings.HasSuffix(string(got), canary[:n]) {
+			t.Errorf("of %d bytes of the credential: %d of %d bytes left, %v", n, len(got), len(text), err)
+		}
+	}
 	resp := respond(100, io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	if _, err := New(creds()).Response(resp, Options{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)

@@ -320,6 +320,9 @@ func FuzzBody(f *testing.F) {
 		if want := s.String(text); err != nil || string(got) != want {
 			t.Fatalf("%q in %s in %s: got %q, %v, want %q", text, a, b, got, err, want)
 		}
+		if strings.Contains(string(got), canary) { // what String misses too
+			t.Fatalf("%q in %s in %s: the credential came through", text, a, b)
+		}
 		if known && resp.ContentLength != int64(len(got)) {
 			t.Fatalf("length is %d, not %d", resp.ContentLength, len(got))
 		}
@@ -338,7 +341,16 @@ func FuzzBroken(f *testing.F) {
 		if _, err := s.Response(resp, Options{}); err != nil {
 			t.Fatal(err)
 		}
-		n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<20))
+		var begin bytes.Buffer
+		n, err := io.Copy(&begin, io.LimitReader(resp.Body, 1<<20))
+		if err == nil {
+			var more int64
+			more, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 63<<20))
+			n += more
+		}
+		if bytes.Contains(begin.Bytes(), []byte(canary)) {
+			t.Fatal("the credential came through")
+		}
 		if err != nil && !errors.Is(err, coding.ErrBroken) && !errors.Is(err, coding.ErrRatio) || n > int64(len(data)+1)*coding.Ratio+coding.RatioFrom {
 			t.Fatalf("%d bytes, %v", n, err)
 		}

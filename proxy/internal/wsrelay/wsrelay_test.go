@@ -219,6 +219,7 @@ func TestLarge(t *testing.T) {
 	if err := client.Write(t.Context(), websocket.MessageText, []byte(long)); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(200 * time.Millisecond) // until the relay has it, and waits for a place
 	close(leave)
 	select {
 	case <-end:

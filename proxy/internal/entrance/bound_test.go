@@ -1,0 +1,55 @@
+package entrance_test
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+)
+
+// TestHTTP2Bounds: what one HTTP/2 connection may have unread, and how many streams, is said to the client at its beginning,
+// which is what the server holds it to.
+func TestHTTP2Bounds(t *testing.T) {
+	t.Parallel()
+	const most = 256 << 10
+	d := newDoor(t)
+	raw, err := net.Dial("tcp", d.https[0])
+	must(t, err)
+	defer raw.Close()
+	c, err := d.over(raw, "h2")
+	must(t, err)
+	must(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err = io.WriteString(c, http2.ClientPreface)
+	must(t, err)
+	f := http2.NewFramer(c, c)
+	must(t, f.WriteSettings())
+	must(t, f.WritePing(false, [8]byte{1}))
+	stream, connection, streams, settings := uint32(65535), uint32(65535), uint32(1<<31), false
+	for {
+		frame, err := f.ReadFrame()
+		must(t, err)
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			settings = settings || !frame.IsAck()
+			if v, ok := frame.Value(http2.SettingInitialWindowSize); ok {
+				stream = v
+			}
+			if v, ok := frame.Value(http2.SettingMaxConcurrentStreams); ok {
+				streams = v
+			}
+		case *http2.WindowUpdateFrame:
+			if frame.StreamID == 0 {
+				connection += frame.Increment
+			}
+		case *http2.PingFrame:
+			if !settings || stream > most || connection > most || streams > lease.MaxExchanges {
+				t.Errorf("settings came: %t; a stream may have %d bytes unread, the connection %d, and %d streams", settings, stream, connection, streams)
+			}
+			return
+		}
+	}
+}
