@@ -82,7 +82,7 @@ type Outcome struct {
 func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
-		hosts(), requests(), surfaces(), multipart(), unclearRequests(), addresses(), methods(), overrides(),
+		hosts(), requests(), desync(), surfaces(), multipart(), unclearRequests(), addresses(), methods(), overrides(),
 		values(), forms(), places(), codings(), framings(), lies(), sockets(), elsewhere(),
 		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), neighbours(), skills(),
 	} {

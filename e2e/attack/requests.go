@@ -75,8 +75,6 @@ func requests() []Attack {
 			Code: http2("httpbin.test", "httpbin.test", "/anything?t=TRIAL", "POST", `"content-length": "400"`)},
 		Attack{Section: "A", Name: "login of a connection, for whoever uses it next", Expected: "used by nobody", Judge: lastOfItsWire("Negotiate YII"),
 			Code: `await show(fetch("https://other.test/anything?t=TRIAL", { headers: { Authorization: "Negotiate YII" } })); for (let i = 0; i < 4; i++) await show(fetch("https://other.test/x/ok?t=TRIAL"));`},
-		Attack{Section: "A", Name: "GET with a body that a server takes for the next request", Expected: "nothing behind it", Judge: lastOfItsWire("X-Body: unread"),
-			Code: `await raw("other.test", "other.test", "GET /anything?t=TRIAL HTTP/1.1\r\nHost: other.test\r\nX-Body: unread\r\nContent-Length: 41\r\nConnection: close\r\n\r\nGET /anything/smuggled HTTP/1.1\r\nX-A: bcd"); for (let i = 0; i < 4; i++) await show(fetch("https://other.test/x/ok?t=TRIAL"));`},
 	)
 }
 

@@ -201,7 +201,7 @@ func (s *Server) recording(next http.Handler) http.Handler {
 			At: time.Now(), Trial: r.URL.Query().Get("t"), Name: from.name, Local: from.local, Host: r.Host, Proto: r.Proto, Method: r.Method,
 			Target: r.RequestURI, Header: r.Header.Clone(),
 		}
-		if !strings.HasPrefix(r.URL.Path, "/x/duplex") {
+		if !strings.HasPrefix(r.URL.Path, "/x/duplex") && r.URL.Path != "/x/deaf" {
 			head, err := io.ReadAll(io.LimitReader(r.Body, maxSeenBody))
 			seen.Body = head
 			if err != nil {
@@ -229,6 +229,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/ranges", ranges)
 	mux.HandleFunc("/x/ws", socket)
 	mux.HandleFunc("/x/sink", sink)
+	mux.HandleFunc("/x/deaf", s.deaf)
 	mux.HandleFunc("/x/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc(GitHub+"/user/repos", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `[{"full_name":"octocat/hello-world"},{"full_name":"octocat/spoon-knife"}]`)

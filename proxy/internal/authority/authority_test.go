@@ -185,6 +185,25 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// TestClockJumps: whatever the clock is set to, the leaf that a client is shown is valid then.
+func TestClockJumps(t *testing.T) {
+	start := time.Now()
+	now := start
+	a := open2(t, t.TempDir(), t.TempDir(), func() time.Time { return now })
+	for _, jump := range []time.Duration{0, 400 * 24 * time.Hour, time.Minute, 3 * 24 * time.Hour, 24 * time.Hour, -30 * time.Minute, 5 * 365 * 24 * time.Hour, 0} {
+		now = start.Add(jump)
+		c, err := a.Leaf(host(t, "h.test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(a.Certificate())
+		if _, err := c.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "h.test", CurrentTime: now}); err != nil {
+			t.Errorf("after a jump to %v: %v", jump, err)
+		}
+	}
+}
+
 func TestNoHost(t *testing.T) {
 	a := open2(t, t.TempDir(), t.TempDir(), nil)
 	for _, name := range []string{"", "127.0.0.1", "a..b", "a b", "*.test", "[::1]"} {

@@ -72,7 +72,7 @@ func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
 	return c.(*tls.Certificate), nil
 }
 
-// cached finds a leaf that is not about to expire.
+// cached finds a leaf that is not about to expire, nor of a future that a clock set back has undone.
 func (a *Authority) cached(name string) *tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,7 +81,7 @@ func (a *Authority) cached(name string) *tls.Certificate {
 		return nil
 	}
 	c := el.Value.(*entry).cert
-	if a.now().Add(leafRenewal).After(c.Leaf.NotAfter) {
+	if now := a.now(); now.Add(leafRenewal).After(c.Leaf.NotAfter) || now.Before(c.Leaf.NotBefore) {
 		return nil
 	}
 	a.order.MoveToFront(el)

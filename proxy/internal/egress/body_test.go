@@ -197,24 +197,6 @@ func TestAmbiguous(t *testing.T) {
 	}
 }
 
-// TestBodyOfGET: a server that ignores the body of a GET would take it for the next request on its connection, so there
-// is no next one.
-func TestBodyOfGET(t *testing.T) {
-	r := newRig(t, setup{})
-	var closed []bool
-	r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { closed = append(closed, q.Close) }))
-	r.begin()
-	for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST"} {
-		q, _ := http.NewRequest(method, "https://"+demoHost+"/", strings.NewReader("GET /next HTTP/1.1\r\n\r\n"))
-		resp, err := r.client(true).Do(q)
-		check(t, err)
-		check(t, resp.Body.Close())
-	}
-	if len(closed) != 4 || !closed[0] || !closed[1] || !closed[2] || closed[3] {
-		t.Errorf("closed after the request: %v", closed)
-	}
-}
-
 // TestLargeWindows: bodies whose decoding takes megabytes are bounded for each run, in both directions.
 func TestLargeWindows(t *testing.T) {
 	var packed bytes.Buffer

@@ -213,7 +213,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	if !ok {
 		return
 	}
-	v := x.snap.Rules.Decide(x.lease, q)
+	v := x.snap.Rules.Decide(x.lease, q) // what is refused now needs no more work
 	if v.Allow && !x.mayDecode(r.Header) {
 		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
 	}
@@ -221,21 +221,21 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		v = policy.Refuse(policy.CodeRedactedHost, catalog.Host{}, nil)
 		x.note.Host = redact.Mark // the string may be in another case there
 	}
+	out := r
 	if v.Allow {
-		v, q = x.decideBody(v, q, r)
+		out = x.outgoing(r, q.Upgrade)
+		x.redacted = x.conf.Redact.Request(out)
+		v = x.judgeFinal(q, out)
 	}
 	x.decided(v)
+	x.describe(out)
 	if !v.Allow {
-		x.describe(r)
 		x.refuse(v, nil)
 		return
 	}
 	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
 		x.cancel(errReloaded)
 	}
-	out := x.outgoing(r)
-	x.redacted = x.conf.Redact.Request(out)
-	x.describe(out)
 	x.debugRequest(out)
 	if !x.swap(out) {
 		return

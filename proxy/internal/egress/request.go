@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -18,16 +16,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// hopByHop are the headers of one connection (RFC 9110, section 7.6.1), besides those that Connection lists.
-var hopByHop = []string{
-	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Http2-Settings",
-}
-
 // parse makes of a request what policy judges, or refuses it.
 func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 	x.insecure = !x.conn.TLS()
-	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") && (r.RequestURI != "*" || r.Method != http.MethodOptions) {
+	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") {
 		bad = errors.New("the target is not a path")
 	}
 	if bad == nil && strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
@@ -35,6 +27,10 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 	}
 	if e := r.Header["Expect"]; bad == nil && len(e) > 0 && (len(e) > 1 || !strings.EqualFold(e[0], "100-continue")) {
 		bad = errors.New("an Expect other than 100-continue")
+	}
+	protocol := ""
+	if bad == nil {
+		protocol, bad = bare(r.Header)
 	}
 	if bad != nil {
 		x.note.Method, x.note.URL = "", ""
@@ -49,12 +45,17 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 		x.refuse(policy.Refuse(code, host, nil), nil)
 		return policy.Request{}, false
 	}
-	q := policy.Request{Host: host, TLS: x.conn.TLS(), Methods: []string{r.Method}, Upgrade: upgrade(r)}
+	return policy.Request{Host: host, TLS: x.conn.TLS(), Methods: methods(r), Upgrade: protocol}, true
+}
+
+// methods are the method of a request and the overrides in its head.
+func methods(r *http.Request) []string {
+	out := []string{r.Method}
 	if !disarm.Off("override") {
-		q.Methods = append(q.Methods, policy.HeaderOverrides(r.Header)...)
-		q.Methods = append(q.Methods, policy.ParameterOverrides(r.URL.RawQuery)...)
+		out = append(out, policy.HeaderOverrides(r.Header)...)
+		out = append(out, policy.ParameterOverrides(r.URL.RawQuery)...)
 	}
-	return q, true
+	return out
 }
 
 // host is the one host that handshake and request agree on.
@@ -82,50 +83,33 @@ func (x *exchange) host(r *http.Request) (catalog.Host, string) {
 	return host, ""
 }
 
-// upgrade is the protocol that a request asks to change to, or empty.
-func upgrade(r *http.Request) string {
-	switch {
-	case r.Header.Get("Upgrade") != "":
-		return strings.Join(r.Header["Upgrade"], ",")
-	case httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
-		return "unnamed"
-	case r.Header.Get("Http2-Settings") != "":
-		return "h2c"
-	case r.Header.Get(":protocol") != "":
-		return "extended CONNECT"
-	}
-	return ""
-}
-
-// decideBody looks for an override in the body where an API restricts methods, and decides again with it.
-func (x *exchange) decideBody(v policy.Verdict, q policy.Request, r *http.Request) (policy.Verdict, policy.Request) {
+// judgeFinal decides on the request that leaves, once it is what it will be but for credentials: redaction may have
+// changed names and values. Where an API restricts methods it looks for an override in the body too.
+func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
+	q.Methods = methods(out)
 	holders := x.snap.Rules.Catalog.Match(q.Host)
-	if !policy.Restricts(holders) || disarm.Off("body-override") {
-		return v, q
+	if policy.Restricts(holders) && !disarm.Off("body-override") {
+		permits := func(method string) bool {
+			judged := q
+			judged.Methods = []string{method}
+			return x.snap.Rules.Decide(x.lease, judged).Allow
+		}
+		more, err := policy.BodyOverrides(out, permits)
+		var ambiguous *formdata.Error
+		switch {
+		case errors.As(err, &ambiguous):
+			return policy.Ambiguous(ambiguous.Reason, q.Host)
+		case err != nil:
+			return policy.Refuse(policy.CodeOverrideUnseen, q.Host, holders)
+		}
+		q.Methods = append(q.Methods, more...)
 	}
-	permits := func(method string) bool {
-		judged := q
-		judged.Methods = []string{method}
-		return x.snap.Rules.Decide(x.lease, judged).Allow
-	}
-	more, err := policy.BodyOverrides(r, permits)
-	var ambiguous *formdata.Error
-	switch {
-	case errors.As(err, &ambiguous):
-		return policy.Ambiguous(ambiguous.Reason, q.Host), q
-	case err != nil:
-		return policy.Refuse(policy.CodeOverrideUnseen, q.Host, holders), q
-	}
-	if len(more) == 0 {
-		return v, q
-	}
-	q.Methods = append(q.Methods, more...)
-	return x.snap.Rules.Decide(x.lease, q), q
+	return x.snap.Rules.Decide(x.lease, q)
 }
 
-// outgoing is the request as it leaves, before anything is swapped: absolute URL, no header of the connection, no
-// trailers.
-func (x *exchange) outgoing(r *http.Request) *http.Request {
+// outgoing is the request as it leaves, before anything is swapped: absolute URL, no header of the client's connection,
+// no trailers.
+func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	out := r.WithContext(x.ctx)
 	scheme := "https"
 	if x.insecure {
@@ -135,16 +119,10 @@ func (x *exchange) outgoing(r *http.Request) *http.Request {
 	u.Scheme, u.Host, u.User, u.Fragment = scheme, x.note.Host, nil, ""
 	out.URL, out.Host, out.RequestURI = &u, x.note.Host, ""
 	out.Close, out.Trailer, out.TransferEncoding, out.GetBody = false, nil, nil, nil
-	ws := upgrade(r) != ""
-	for _, v := range r.Header["Connection"] {
-		for _, name := range strings.Split(v, ",") {
-			out.Header.Del(strings.TrimSpace(name))
-		}
+	if disarm.Off("final-headers") {
+		named(out.Header)
 	}
-	for _, name := range hopByHop {
-		delete(out.Header, name)
-	}
-	if ws {
+	if protocol != "" {
 		out.Header.Set("Connection", "Upgrade")
 		out.Header.Set("Upgrade", "websocket")
 	}
@@ -153,9 +131,6 @@ func (x *exchange) outgoing(r *http.Request) *http.Request {
 	}
 	x.up = &counted{}
 	if out.Body != nil && out.Body != http.NoBody {
-		// A server that expects no body would take it for the next request on the connection, perhaps another run's.
-		out.Close = r.ContentLength != 0 &&
-			(r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
 		x.up.ReadCloser = out.Body
 		out.Body = x.up
 	}
@@ -239,7 +214,6 @@ func (x *exchange) dress(out *http.Request) {
 	if x.want(out).HTTP2 {
 		out.Header.Set("Te", "trailers") // how a gRPC server knows that nobody on the way drops them
 	}
-	out.Close = out.Close || logsIn(out.Header)
 }
 
 // logsIn reports whether a request may log the connection in and not only itself. A server may read a second value, or a
@@ -268,11 +242,12 @@ func accepts(h http.Header, coding string) bool {
 	return false
 }
 
-// want is the transport that a request needs.
+// want is the connection that a request needs.
 func (x *exchange) want(out *http.Request) upstream.Want {
 	return upstream.Want{
-		APIs: x.verdict.APIs, Version: x.snap.Public.Version,
-		HTTP2: !x.insecure && isGRPC(out.Header.Get("Content-Type")),
+		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.lease,
+		HTTP2:   !x.insecure && isGRPC(out.Header.Get("Content-Type")),
+		Upgrade: out.Header.Get("Upgrade") != "", Login: logsIn(out.Header),
 	}
 }
 

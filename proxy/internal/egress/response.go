@@ -40,7 +40,7 @@ var (
 // because goproxy would show its text to the client.
 func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(out.Context())
-	resp, err := x.conf.Pool.Transport(x.want(out)).RoundTrip(out)
+	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
 	if err != nil {
 		return x.failure(err), nil
 	}

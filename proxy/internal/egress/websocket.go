@@ -32,7 +32,7 @@ func (x *exchange) websocket(out *http.Request) {
 		return
 	}
 	wsrelay.Offer(out.Header)
-	resp, err := x.conf.Pool.Transport(x.want(out)).RoundTrip(out)
+	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
 	if err != nil {
 		x.fail(err)
 		return

@@ -104,6 +104,8 @@ func New(c Config) (*Entrance, error) {
 		MaxHeaderBytes:    strict.MaxHead,
 		ConnContext:       withConn,
 		ErrorLog:          log.New(io.Discard, "", 0),
+		// OPTIONS * would be answered without the handler.
+		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
 		},

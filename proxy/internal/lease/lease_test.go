@@ -63,6 +63,42 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
+// TestClockJumps: once a run is registered, a clock that is set forward or back neither frees its slot nor holds it, and
+// the next registration goes by the clock as it is then.
+func TestClockJumps(t *testing.T) {
+	for _, jump := range []time.Duration{-30 * 24 * time.Hour, -time.Minute, time.Hour, 30 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var set time.Duration
+			now := func() time.Time { return time.Now().Round(0).Add(set) } // without the monotonic clock, as from JSON
+			b := NewBook(Config{Now: now})
+			l, err := b.Begin(0, controlapi.Registration{Generation: 1, Run: "run", Deadline: now().Add(time.Minute)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			set = jump
+			time.Sleep(time.Minute + Grace - time.Second)
+			synctest.Wait()
+			if _, err := b.Attach(0, &conn{}); err != nil || l.Context().Err() != nil {
+				t.Errorf("after a jump of %v the run ended early: %v", jump, err)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if l.Context().Err() == nil {
+				t.Errorf("after a jump of %v the run does not end", jump)
+			}
+			l, err = b.Begin(0, controlapi.Registration{Generation: 2, Run: "run", Deadline: now().Add(time.Minute)})
+			if err != nil {
+				t.Fatalf("the next run, after a jump of %v: %v", jump, err)
+			}
+			time.Sleep(time.Minute + Grace + time.Second)
+			synctest.Wait()
+			if l.Context().Err() == nil {
+				t.Errorf("the next run, after a jump of %v, does not end", jump)
+			}
+		})
+	}
+}
+
 // TestEndWaits: an end aborts what is in flight and returns when it is recorded; what never stops is waited for only
 // so long.
 func TestEndWaits(t *testing.T) {

@@ -3,6 +3,7 @@ package strict
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -73,6 +74,10 @@ func parseHead(raw []byte) (head, error) {
 				return head{}, errCoding
 			}
 			h.chunked = true
+		case strings.EqualFold(name, "Trailer"):
+			if err := parseTrailerNames(value); err != nil {
+				return head{}, err
+			}
 		case strings.EqualFold(name, "Expect"):
 			if !strings.EqualFold(value, "100-continue") {
 				return head{}, errExpectation
@@ -123,9 +128,6 @@ func parseRequestLine(line string) (minor int, err error) {
 	default:
 		return 0, errRequestLine
 	}
-	if target == "*" && method == "OPTIONS" {
-		return minor, nil
-	}
 	if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, "#") || !visible(target) {
 		return 0, errTarget
 	}
@@ -165,6 +167,16 @@ func parseLength(s string) (int64, error) {
 		return 0, errLength
 	}
 	return strconv.ParseInt(s, 10, 64)
+}
+
+// parseTrailerNames checks the names of trailers that are announced.
+func parseTrailerNames(list string) error {
+	for _, name := range strings.Split(list, ",") {
+		if !httpguts.ValidTrailerHeader(http.CanonicalHeaderKey(strings.Trim(name, " \t"))) {
+			return errTrailerField
+		}
+	}
+	return nil
 }
 
 // parseTrailer checks the fields behind a chunked body. Fields that frame, route or authorise a message are refused

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/disarm"
@@ -43,15 +44,25 @@ func (x *exchange) body() error {
 		req.Header.Del("Content-Encoding")
 	}
 	if swaps && !disarm.Off("range") {
-		dropRange(req.Header)
+		dropRange(req)
 	}
 	return coding.Ahead(req, b, swaps)
 }
 
-// dropRange makes the answer a whole one: slices of an answer could have a credential in pieces.
-func dropRange(h http.Header) {
-	h.Del("Range")
-	h.Del("If-Range")
+// dropRange makes the answer a whole one: slices of an answer could have a credential in pieces. Servers have names of
+// their own for Range, as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and has no such
+// answer; so may Content-Range and the ranges of a source.
+func dropRange(req *http.Request) {
+	for name := range req.Header {
+		words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+		switch {
+		case !slices.Contains(words, "range") && !slices.Contains(words, "ranges"):
+		case slices.Contains(words, "source"), words[0] == "content":
+		case req.Method == http.MethodPut && len(words) > 2:
+		default:
+			delete(req.Header, name)
+		}
+	}
 }
 
 // chain takes encodings off, looks for values, and swaps names or reports them.

@@ -168,7 +168,7 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 		return x.report, bad
 	}
 	if x.report.count() > 0 && !disarm.Off("range") {
-		dropRange(x.req.Header)
+		dropRange(x.req)
 	}
 	return x.report, x.body()
 }

@@ -326,6 +326,28 @@ func TestRangeIsDropped(t *testing.T) {
 	}
 }
 
+// TestRangeNames: the names that servers have besides Range, in their spellings.
+func TestRangeNames(t *testing.T) {
+	c := []catalog.Credential{credential("API_KEY", "first-value", "header")}
+	for name, kept := range map[string]string{ // by which methods it is kept
+		"Request-Range": "", "X-Range": "", "X_Range": "", "X-Ms-Range": "PUT", "x_ms_range": "PUT", "X-Ms-Range-Get-Content-Md5": "PUT",
+		"Range-Unit": "", "X-Goog-Range": "PUT", "X-Amz-Range": "PUT", "Ranges": "", "If.Range": "", "RANGE": "",
+		"Content-Range": "GET POST PUT", "X-Ms-Source-Range": "GET POST PUT", "X-Amz-Copy-Source-Range": "GET POST PUT",
+		"X-Arrange": "GET POST PUT", "X-Orange": "GET POST PUT",
+	} {
+		for _, method := range []string{"GET", "POST", "PUT"} {
+			req := request(t, method, "https://h/", "", "Authorization", "API_KEY")
+			req.Header[name] = []string{"bytes=0-3"}
+			if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+				t.Fatal(err)
+			}
+			if _, left := req.Header[name]; left != strings.Contains(kept, method) {
+				t.Errorf("%s %s: left %t", method, name, left)
+			}
+		}
+	}
+}
+
 func TestMessage(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", value, "header", "body:auth.token")}
 	s := New(c)

@@ -3,6 +3,10 @@
 // Contract: the proxy dials the name it was asked for at addresses it resolved itself, past dialguard, over verified
 // TLS. Connections are pooled per set of APIs, certificate authorities, open ranges and catalog version, so that none
 // is reused under other rules than those it was dialled under. Nothing is retried that is not safe to repeat.
+//
+// Threat: request and response desync. On HTTP/1 only the two ends' reading of each length says where a message ends,
+// and a server may read it wrongly, or not read a body at all. So an HTTP/1 connection serves one Owner, and carries at
+// most one body, as the last thing. Owners share HTTP/2 connections, whose frames name the stream of every byte.
 package upstream
 
 import (
@@ -15,7 +19,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +34,13 @@ const (
 	idleTime      = 90 * time.Second
 	idlePerHost   = 64
 	maxHead       = 256 << 10 // bytes of a response's head
-	maxPools      = 256       // pools kept; the least recently made goes first
+	maxPools      = 256       // pools of HTTP/2 kept; the least recently made goes first
+	maxOwned      = 64        // pools of one owner
+	maxSessions   = 64        // TLS sessions of one pool
+	maxHosts      = 4096      // hosts of which the protocol is remembered
+	streamWindow  = 1 << 20   // bytes of a response over HTTP/2 that nobody has read yet
+	pingAfter     = 30 * time.Second
+	pingTime      = 15 * time.Second
 )
 
 // Config is what a Pool needs.
@@ -52,9 +61,12 @@ type Pool struct {
 	conf  Config
 	roots *x509.CertPool
 
-	mu    sync.Mutex
-	pools map[string]*http.Transport // by appendKey
-	order []string
+	mu       sync.Mutex
+	pools    map[string]*http.Transport // of HTTP/2, by appendKey
+	order    []string
+	owned    map[Owner]map[string]*http.Transport // by appendKey
+	sessions map[string]tls.ClientSessionCache    // by appendKey
+	speaks   map[string]protocol                  // by host
 }
 
 // New makes a pool.
@@ -72,7 +84,15 @@ func New(c Config) (*Pool, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", rooted(host))
 		}
 	}
-	return &Pool{conf: c, roots: roots, pools: map[string]*http.Transport{}}, nil
+	p := &Pool{conf: c, roots: roots}
+	p.forget()
+	return p, nil
+}
+
+// forget makes the maps anew. The caller holds mu, or is alone.
+func (p *Pool) forget() {
+	p.pools, p.order = map[string]*http.Transport{}, nil
+	p.owned, p.sessions, p.speaks = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}, map[string]protocol{}
 }
 
 // rooted makes a name with dots absolute. Single labels stay, for /etc/hosts.
@@ -83,29 +103,45 @@ func rooted(host string) string {
 	return host
 }
 
-// Want is what a transport is needed for.
+// Owner is who alone may use an HTTP/1 connection. The end of its context closes what is idle of its connections.
+type Owner interface{ Context() context.Context }
+
+// Want is what a connection is needed for.
 type Want struct {
 	// APIs are those whose credentials may go over it.
 	APIs []*catalog.API
 	// Version is the catalog's.
 	Version string
-	// HTTP2 asks for HTTP/2, which only gRPC needs.
+	// Owner is whose HTTP/1 connections may be used. It must be comparable.
+	Owner Owner
+	// HTTP2 asks for HTTP/2 and nothing else, as gRPC needs.
 	HTTP2 bool
+	// Upgrade asks for an HTTP/1 connection that is new and used for nothing afterwards.
+	Upgrade bool
+	// Login says that the request may log its connection in: it goes over HTTP/1, as the last one of its connection.
+	Login bool
 }
 
-// Transport is the one for these APIs. The strictest of them decides: a private range is open, and an own authority
+// transport is the one for these APIs. The strictest of them decides: a private range is open, and an own authority
 // trusted, only if every one of them says so.
-func (p *Pool) Transport(w Want) *http.Transport {
+func (p *Pool) transport(w Want, k kind) *http.Transport {
 	private, cas := common(w.APIs)
 	var space [1 << 10]byte
-	text := appendKey(space[:0], w, private, cas)
+	text := appendKey(space[:0], w, k, private, cas)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.pools[string(text)]; t != nil {
+	pools := p.pools
+	if !k.shared() {
+		pools = p.ownedBy(w.Owner)
+	}
+	if t := pools[string(text)]; t != nil {
 		return t
 	}
-	t, key := p.transport(w, private, cas), string(text)
-	p.pools[key] = t
+	t, key := p.make(k, private, cas, p.session(string(text[1:]))), string(text)
+	pools[key] = t
+	if !k.shared() {
+		return t
+	}
 	p.order = append(p.order, key)
 	if len(p.order) > maxPools {
 		p.pools[p.order[0]].CloseIdleConnections()
@@ -115,17 +151,66 @@ func (p *Pool) Transport(w Want) *http.Transport {
 	return t
 }
 
+// ownedBy is where the transports of an owner are kept until it ends. The caller holds mu.
+func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
+	if disarm.Off("run-connections") {
+		o = nil
+	}
+	pools := p.owned[o]
+	if len(pools) >= maxOwned { // an owner with that many sets of APIs starts again
+		closeIdle(pools)
+		clear(pools)
+	}
+	if pools == nil {
+		pools = map[string]*http.Transport{}
+		p.owned[o] = pools
+		if o != nil {
+			context.AfterFunc(o.Context(), func() { p.release(o) })
+		}
+	}
+	return pools
+}
+
+// release closes what an owner that has ended leaves.
+func (p *Pool) release(o Owner) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	closeIdle(p.owned[o])
+	delete(p.owned, o)
+}
+
+func closeIdle(pools map[string]*http.Transport) {
+	for _, t := range pools {
+		t.CloseIdleConnections()
+	}
+}
+
+// session is the cache of TLS sessions for connections under the same rules, which all owners share: it makes new
+// connections cheaper, and holds nothing that code can choose. The caller holds mu.
+func (p *Pool) session(key string) tls.ClientSessionCache {
+	c := p.sessions[key]
+	if c == nil {
+		if len(p.sessions) >= maxPools {
+			clear(p.sessions)
+		}
+		c = tls.NewLRUClientSessionCache(maxSessions)
+		p.sessions[key] = c
+	}
+	return c
+}
+
 // Retire forgets every transport, after a reload: what is in flight ends, nothing idle is used again.
 func (p *Pool) Retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, t := range p.pools {
-		t.CloseIdleConnections()
+	closeIdle(p.pools)
+	for _, pools := range p.owned {
+		closeIdle(pools)
 	}
-	p.pools, p.order = map[string]*http.Transport{}, nil
+	p.forget()
 }
 
-func (p *Pool) transport(w Want, private []netip.Prefix, cas []byte) *http.Transport {
+func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.ClientSessionCache) *http.Transport {
 	roots := p.roots
 	if len(cas) > 0 {
 		roots = roots.Clone()
@@ -133,8 +218,12 @@ func (p *Pool) transport(w Want, private []netip.Prefix, cas []byte) *http.Trans
 	}
 	d := &dialer{pool: p, guard: dialguard.Guard{AllowPrivate: private}}
 	t := &http.Transport{
-		DialContext:            d.dial,
-		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, InsecureSkipVerify: disarm.Off("upstream-tls")}, //nolint:gosec // false in what is shipped
+		DialContext: d.dial,
+		TLSClientConfig: &tls.Config{
+			RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
+			VerifyConnection:   func(s tls.ConnectionState) error { return p.agreed(k, s) },
+			InsecureSkipVerify: disarm.Off("upstream-tls"), //nolint:gosec // false in what is shipped
+		},
 		TLSHandshakeTimeout:    handshakeTime,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    idlePerHost,
@@ -144,9 +233,15 @@ func (p *Pool) transport(w Want, private []netip.Prefix, cas []byte) *http.Trans
 		ReadBufferSize:         16 << 10,
 		WriteBufferSize:        16 << 10,
 		Protocols:              new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingTime,
+		},
 	}
-	t.Protocols.SetHTTP1(!w.HTTP2)
-	t.Protocols.SetHTTP2(w.HTTP2)
+	t.Protocols.SetHTTP1(k.http1())
+	t.Protocols.SetHTTP2(k.http2())
+	if k == single {
+		t.MaxIdleConnsPerHost = -1 // nothing is idle; DisableKeepAlives would write over Connection: Upgrade
+	}
 	if p.conf.Proxy != nil {
 		t.Proxy = http.ProxyURL(p.conf.Proxy)
 	}
@@ -172,8 +267,8 @@ func common(apis []*catalog.API) (private []netip.Prefix, cas []byte) {
 
 // appendKey appends what a connection must have in common with a request to be used for it. What may have any byte is
 // last, so no two keys of different things are equal.
-func appendKey(b []byte, w Want, private []netip.Prefix, cas []byte) []byte {
-	b = strconv.AppendBool(b, w.HTTP2)
+func appendKey(b []byte, w Want, k kind, private []netip.Prefix, cas []byte) []byte {
+	b = append(b, byte(k))
 	b = append(append(b, w.Version...), 0)
 	for _, a := range w.APIs {
 		b = append(append(b, a.Name...), ' ')

@@ -43,13 +43,21 @@ func to(addr string, n *atomic.Int32) func(context.Context, netip.AddrPort) (net
 	}
 }
 
-func get(t *testing.T, tr *http.Transport, target string) (string, error) {
+// owner is a run that does not end.
+type owner struct{ n int }
+
+func (*owner) Context() context.Context { return context.Background() }
+
+var someone = &owner{}
+
+func get(t *testing.T, p *Pool, target string, w Want) (string, error) {
 	t.Helper()
 	req, err := http.NewRequest("GET", target, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := tr.RoundTrip(req)
+	w.Owner = someone
+	resp, err := p.RoundTrip(req, w)
 	if err != nil {
 		return "", err
 	}
@@ -63,8 +71,8 @@ func TestKeys(t *testing.T) {
 	p := newPool(t, Config{Resolve: at127})
 	a := &catalog.API{Name: "a"}
 	base := Want{APIs: []*catalog.API{a}, Version: "1"}
-	same := p.Transport(base)
-	if p.Transport(Want{APIs: []*catalog.API{{Name: "a"}}, Version: "1"}) != same {
+	same := p.transport(base, shared2)
+	if p.transport(Want{APIs: []*catalog.API{{Name: "a"}}, Version: "1"}, shared2) != same {
 		t.Error("equal rules have two pools")
 	}
 	for name, w := range map[string]Want{
@@ -74,18 +82,17 @@ func TestKeys(t *testing.T) {
 		"another version": {APIs: []*catalog.API{a}, Version: "2"},
 		"an open range":   {APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Version: "1"},
 		"an authority":    {APIs: []*catalog.API{{Name: "a", CAs: []byte("x")}}, Version: "1"},
-		"HTTP/2":          {APIs: []*catalog.API{a}, Version: "1", HTTP2: true},
 	} {
-		if p.Transport(w) == same {
+		if p.transport(w, shared2) == same {
 			t.Errorf("%s shares the pool", name)
 		}
 	}
 	p.Retire()
-	if p.Transport(base) == same {
+	if p.transport(base, shared2) == same {
 		t.Error("a retired pool is used again")
 	}
 	for i := range maxPools + 10 {
-		p.Transport(Want{Version: strings.Repeat("v", i)})
+		p.transport(Want{Version: strings.Repeat("v", i)}, shared2)
 	}
 	if len(p.pools) > maxPools || len(p.order) != len(p.pools) {
 		t.Errorf("%d pools, %d in order", len(p.pools), len(p.order))
@@ -120,13 +127,13 @@ func TestStrictest(t *testing.T) {
 func TestGuardIsAlwaysThere(t *testing.T) {
 	var dials atomic.Int32
 	p := newPool(t, Config{Resolve: at127, Connect: to("127.0.0.1:1", &dials)})
-	_, err := get(t, p.Transport(Want{}), "http://api.test/")
+	_, err := get(t, p, "http://api.test/", Want{})
 	if !errors.Is(err, dialguard.ErrRefused) || Classify(err) != CodeAddress || dials.Load() != 0 {
 		t.Errorf("%v after %d dials", err, dials.Load())
 	}
 	// Without one, the socket is guarded too.
 	p = newPool(t, Config{Resolve: at127})
-	if _, err = get(t, p.Transport(Want{}), "http://api.test/"); !errors.Is(err, dialguard.ErrRefused) {
+	if _, err = get(t, p, "http://api.test/", Want{}); !errors.Is(err, dialguard.ErrRefused) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -143,7 +150,7 @@ func TestMixedAnswers(t *testing.T) {
 			return nil, errors.New("no")
 		},
 	})
-	_, err := get(t, p.Transport(Want{}), "https://api.test/")
+	_, err := get(t, p, "https://api.test/", Want{})
 	if got := strings.Join(dialled, " "); got != "8.8.8.8:443 9.9.9.9:443" || Classify(err) != CodeConnect {
 		t.Errorf("dialled %s, %v", got, err)
 	}
@@ -155,7 +162,7 @@ func TestUnresolved(t *testing.T) {
 		func(context.Context, string) ([]netip.Addr, error) { return nil, nil },
 	} {
 		p := newPool(t, Config{Resolve: resolve})
-		if _, err := get(t, p.Transport(Want{}), "https://api.test/"); Classify(err) != CodeResolve {
+		if _, err := get(t, p, "https://api.test/", Want{}); Classify(err) != CodeResolve {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -188,7 +195,7 @@ func TestUpstreamProxy(t *testing.T) {
 		}
 		return nil, errors.New("only the proxy can resolve it")
 	}})
-	body, err := get(t, p.Transport(Want{}), "https://example.com/") // a name in httptest's certificate
+	body, err := get(t, p, "https://example.com/", Want{}) // a name in httptest's certificate
 	if err != nil || body != "hello" {
 		t.Fatalf("%q, %v", body, err)
 	}
@@ -256,12 +263,12 @@ func TestNoRetry(t *testing.T) {
 		}
 	}()
 	p := newPool(t, Config{Resolve: at127, Connect: to(l.Addr().String(), &dials)})
-	tr := p.Transport(Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}})
-	if _, err := get(t, tr, "http://api.test/"); err != nil {
+	w := Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Owner: someone}
+	if _, err := get(t, p, "http://api.test/", w); err != nil {
 		t.Fatal(err)
 	}
 	req, _ := http.NewRequest("POST", "http://api.test/", io.NopCloser(strings.NewReader("pay once")))
-	if resp, err := tr.RoundTrip(req); err == nil {
+	if resp, err := p.RoundTrip(req, w); err == nil {
 		resp.Body.Close()
 		t.Errorf("got %d", resp.StatusCode)
 	}

@@ -1,0 +1,350 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// site is a server whose protocols can change, and what it saw.
+type site struct {
+	*httptest.Server
+	speaks  atomic.Pointer[[]string]
+	resumed atomic.Int32
+	mu      sync.Mutex
+	seen    []string // protocol, method, what the connection does next
+	from    []string
+	bodies  []string
+}
+
+func newSite(t *testing.T, protocols ...string) *site {
+	s := &site{}
+	s.speaks.Store(&protocols)
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		word := r.Proto + " " + r.Method
+		if r.Close {
+			word += " close"
+		}
+		if r.TLS.DidResume {
+			s.resumed.Add(1)
+		}
+		s.seen, s.from, s.bodies = append(s.seen, word), append(s.from, r.RemoteAddr), append(s.bodies, string(b))
+	}))
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{}
+	s.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c := s.TLS.Clone()
+		c.NextProtos, c.GetConfigForClient = *s.speaks.Load(), nil
+		return c, nil
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// pool leads to the site under a name of its certificate.
+func (s *site) pool(t *testing.T) (*Pool, Want) {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	p := newPool(t, Config{Resolve: at127, Connect: to(s.Listener.Addr().String(), new(atomic.Int32))})
+	return p, Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback, CAs: ca}}}
+}
+
+func (s *site) last() (word, from, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.seen) - 1
+	return s.seen[n], s.from[n], s.bodies[n]
+}
+
+// run is an owner that can end.
+type run struct{ ctx context.Context }
+
+func (r *run) Context() context.Context { return r.ctx }
+
+// send sends one request for an owner; a body streams.
+func send(t *testing.T, p *Pool, w Want, o Owner, method, body string) error {
+	t.Helper()
+	var up io.Reader
+	if body != "" {
+		up = struct{ io.Reader }{strings.NewReader(body)}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, "https://example.com/", up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Owner = o
+	resp, err := p.RoundTrip(req, w)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return err
+}
+
+// TestHTTP2: owners share connections of HTTP/2, with bodies and without; logins and changes of protocol stay off them.
+func TestHTTP2(t *testing.T) {
+	s := newSite(t, "h2", "http/1.1")
+	p, w := s.pool(t)
+	one, two := &run{t.Context()}, &run{t.Context()}
+	login, upgrade := w, w
+	login.Login, upgrade.Upgrade = true, true
+	var shared string
+	for i, c := range []struct {
+		want   Want
+		owner  *run
+		method string
+		body   string
+		seen   string
+		shared bool
+	}{
+		{w, one, "POST", "first", "HTTP/2.0 POST", false}, // nobody knows yet what the host speaks
+		{w, one, "POST", "second", "HTTP/2.0 POST", true},
+		{w, two, "DELETE", "third", "HTTP/2.0 DELETE", true},
+		{w, two, "GET", "", "HTTP/2.0 GET", true},
+		{login, one, "GET", "", "HTTP/1.1 GET close", false},
+		{upgrade, one, "GET", "", "HTTP/1.1 GET", false},
+		{w, one, "GET", "", "HTTP/2.0 GET", true},
+	} {
+		if err := send(t, p, c.want, c.owner, c.method, c.body); err != nil {
+			t.Fatal(i, err)
+		}
+		seen, from, body := s.last()
+		if c.shared && shared == "" {
+			shared = from
+		}
+		if seen != c.seen || body != c.body || (from == shared) != c.shared {
+			t.Errorf("%d: %s from %s with %q; shared is %s", i, seen, from, body, shared)
+		}
+	}
+	if s.resumed.Load() == 0 {
+		t.Error("no TLS session was resumed")
+	}
+}
+
+// TestHTTP2Ends: a host that speaks HTTP/2 no more is asked by HTTP/1, and what it is asked is sent once.
+func TestHTTP2Ends(t *testing.T) {
+	for name, left := range map[string][]string{"another protocol": {"http/1.1"}, "no protocols": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, "h2", "http/1.1")
+			p, w := s.pool(t)
+			one := &run{t.Context()}
+			if err := send(t, p, w, one, "GET", ""); err != nil {
+				t.Fatal(err)
+			}
+			s.speaks.Store(&left)
+			grpc := w
+			grpc.HTTP2 = true
+			if err := send(t, p, grpc, one, "POST", "a call"); err == nil {
+				t.Error("HTTP/1 where nothing but HTTP/2 will do")
+			}
+			p.learn("example.com", speaks2)
+			if err := send(t, p, w, &run{t.Context()}, "POST", "a body"); err != nil {
+				t.Fatal(err)
+			}
+			if seen, _, body := s.last(); seen != "HTTP/1.1 POST close" || body != "a body" || len(s.seen) != 2 {
+				t.Errorf("%q, %q", s.seen, body)
+			}
+		})
+	}
+}
+
+// TestHTTP11Required: a host that refuses a request over HTTP/2 gets the next one over HTTP/1.
+func TestHTTP11Required(t *testing.T) {
+	s := newSite(t, "h2", "http/1.1")
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go refuseHTTP2(c.(*tls.Conn))
+		}
+	}()
+	p, w := s.pool(t)
+	p.conf.Connect = to(l.Addr().String(), new(atomic.Int32))
+	one := &run{t.Context()}
+	if err := send(t, p, w, one, "GET", ""); err == nil {
+		t.Error("answered over HTTP/2")
+	}
+	if err := send(t, p, w, one, "GET", ""); err != nil {
+		t.Errorf("over HTTP/1: %v", err)
+	}
+}
+
+// refuseHTTP2 resets each stream with HTTP_1_1_REQUIRED, and answers HTTP/1.
+func refuseHTTP2(c *tls.Conn) {
+	defer c.Close()
+	if c.Handshake() != nil {
+		return
+	}
+	if c.ConnectionState().NegotiatedProtocol != "h2" {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c, int64(len(http2.ClientPreface)))
+	f := http2.NewFramer(c, c)
+	_ = f.WriteSettings()
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return
+		}
+		if h, ok := frame.(*http2.HeadersFrame); ok {
+			_ = f.WriteRSTStream(h.StreamID, http2.ErrCodeHTTP11Required)
+		}
+	}
+}
+
+// TestOwners: HTTP/1 connections are used by one owner and closed at its end, and a body is the last thing on one.
+func TestOwners(t *testing.T) {
+	s := newSite(t, "http/1.1")
+	p, w := s.pool(t)
+	ctx, end := context.WithCancel(t.Context())
+	one, two := &run{ctx}, &run{t.Context()}
+	var from []string
+	for _, c := range []struct {
+		owner        *run
+		method, body string
+	}{{one, "GET", ""}, {two, "GET", ""}, {one, "GET", ""}, {one, "POST", "x"}, {one, "GET", ""}, {two, "POST", ""}, {two, "GET", ""}} {
+		if err := send(t, p, w, c.owner, c.method, c.body); err != nil {
+			t.Fatal(err)
+		}
+		_, f, _ := s.last()
+		from = append(from, f)
+	}
+	if from[0] == from[1] || from[2] != from[0] || from[3] != from[0] || from[4] == from[0] || from[5] != from[1] || from[6] != from[1] {
+		t.Errorf("requests came from %q", from)
+	}
+	if s.seen[3] != "HTTP/1.1 POST close" {
+		t.Errorf("the server saw %q", s.seen)
+	}
+	end()
+	for until := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		n := len(p.owned)
+		p.mu.Unlock()
+		if n == 1 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d owners are kept", n)
+		}
+	}
+	if err := send(t, p, w, nil, "GET", ""); !errors.Is(err, errNoOwner) {
+		t.Errorf("a request of nobody: %v", err)
+	}
+	for i := range maxOwned + 10 {
+		w.Version, w.Owner = strings.Repeat("v", i), two
+		p.transport(w, only1)
+	}
+	if n := len(p.owned[two]); n > maxOwned {
+		t.Errorf("one owner has %d pools", n)
+	}
+	for i := range maxHosts + 10 {
+		p.learn(strings.Repeat("h", i), speaks2)
+	}
+	if n := len(p.speaks); n > maxHosts {
+		t.Errorf("%d hosts are remembered", n)
+	}
+}
+
+// TestEarlyAnswer: an answer before the body was sent, or in place of one that was asked for by 100-continue, and
+// one behind a flood of interim answers.
+func TestEarlyAnswer(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	for name, c := range map[string]struct {
+		answer string
+		expect bool
+		fails  bool
+	}{
+		"before the body":                  {ok, false, false},
+		"in place of 100":                  {ok, true, false},
+		"100 and then":                     {"HTTP/1.1 100 Continue\r\n\r\n" + ok, true, false},
+		"100 that nobody asked for":        {"HTTP/1.1 100 Continue\r\n\r\n" + ok, false, false},
+		"two answers":                      {ok + ok, false, false},
+		"both lengths":                     {"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + ok, false, false},
+		"204 with a body":                  {"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nok" + ok, false, false},
+		"304 with a body":                  {"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\nok" + ok, false, false},
+		"HTTP/1.0 that is kept":            {"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok" + ok, false, false},
+		"a flood of interim answers":       {strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 20000), false, true},
+		"101 that nobody asked for, first": {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + ok, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var conns atomic.Int32
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() {
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					conns.Add(1)
+					go func() {
+						in := bufio.NewReader(conn)
+						for {
+							if _, err := http.ReadRequest(in); err != nil {
+								return
+							}
+							_, _ = io.WriteString(conn, c.answer)
+						}
+					}()
+				}
+			}()
+			p := newPool(t, Config{Resolve: at127, Connect: to(l.Addr().String(), new(atomic.Int32))})
+			w := Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Owner: &run{t.Context()}}
+			for n := int32(1); n <= 3; n++ {
+				pr, pw := io.Pipe() // a body that does not end
+				go func() { _, _ = io.WriteString(pw, "GET / HTTP/1.1\r\n\r\n") }()
+				req, _ := http.NewRequestWithContext(t.Context(), "DELETE", "http://api.test/", pr)
+				if c.fails { // net/http tells of an answer that is none when the body has ended too
+					time.AfterFunc(50*time.Millisecond, func() { _ = pw.Close() })
+				}
+				if c.expect {
+					req.Header.Set("Expect", "100-continue")
+				}
+				resp, err := p.RoundTrip(req, w)
+				if fails := err != nil || resp.StatusCode < 200; fails != c.fails {
+					t.Errorf("request %d: %v, %v", n, resp, err)
+				}
+				if err == nil {
+					_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 2))
+					_ = resp.Body.Close()
+				}
+				_ = pw.Close()
+				if conns.Load() != n {
+					t.Errorf("request %d came on %d connections", n, conns.Load())
+				}
+			}
+		})
+	}
+}
