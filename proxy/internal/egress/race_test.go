@@ -21,7 +21,7 @@ func TestReloadWhileStreaming(t *testing.T) {
 			r := newRig(t, setup{apis: map[string]string{"demo": inBody(secretValue)}})
 			var mu sync.Mutex
 			from := map[string]string{}
-			arrived := make(chan string, 64)
+			arrived := make(chan string, 1024)
 			h := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				mu.Lock()
 				from[q.URL.Path] = q.RemoteAddr
@@ -66,7 +66,8 @@ func TestReloadWhileStreaming(t *testing.T) {
 			pr, pw := io.Pipe()
 			q, _ := http.NewRequest(http.MethodPost, "https://"+demoHost+"/stream", pr)
 			q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			go func() { _, _ = io.WriteString(pw, "client_secret="+tokenName+"&a="+strings.Repeat("x", 8192)+"\n") }()
+			// more than is held back behind a swap
+			go func() { _, _ = io.WriteString(pw, "client_secret="+tokenName+"&a="+strings.Repeat("x", 400<<10)) }()
 			resp, err := client.Do(q)
 			check(t, err)
 			sent := ""

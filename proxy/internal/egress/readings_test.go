@@ -200,7 +200,9 @@ func (a *arena) compare(c readings.Case, api readings.API) (finding, error) {
 		return f, err
 	}
 	read, err := a.peers.Ask(f.outcome.Left)
-	f.differ = readings.Judge(api, read)
+	f.differ = slices.DeleteFunc(readings.Judge(api, read), func(d readings.Disagreement) bool {
+		return slices.Contains(c.Differs, d.Reader)
+	})
 	return f, err
 }
 

@@ -88,12 +88,12 @@ func (x *exchange) host(r *http.Request) (catalog.Host, string) {
 func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
 	q.Methods = methods(out)
 	holders := x.snap.Rules.Catalog.Match(q.Host)
-	permits := func(method string) bool {
-		judged := q
-		judged.Methods = []string{method}
-		return x.snap.Rules.Decide(x.lease, judged).Allow
-	}
 	if policy.Restricts(holders) && !disarm.Off("body-override") {
+		permits := func(method string) bool {
+			judged := q
+			judged.Methods = []string{method}
+			return x.snap.Rules.Decide(x.lease, judged).Allow
+		}
 		more, err := policy.BodyOverrides(out, permits)
 		var ambiguous *formdata.Error
 		switch {

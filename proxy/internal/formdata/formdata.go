@@ -39,7 +39,8 @@ type Config struct {
 	From, To Type
 	// Exact says that no byte may be won or lost: the length of the body is known to the server already.
 	Exact bool
-	// Open is asked at the beginning of each part. It gives what leaves in place of the content, or refuses the body.
+	// Open is asked at the beginning of each part, before it reads any content. It gives what leaves in place of the
+	// content, or refuses the body; what it changes of the part leaves so.
 	Open func(p *Part, content io.Reader) (io.Reader, error)
 }
 
@@ -96,6 +97,10 @@ func (r *Reader) next() error {
 	if err != nil {
 		return err
 	}
+	inner, err := r.conf.Open(part, &content{r: r, last: '\n'})
+	if err != nil {
+		return err
+	}
 	r.separate()
 	r.out.WriteString("\r\n")
 	part.write(&r.out)
@@ -103,11 +108,8 @@ func (r *Reader) next() error {
 		r.out.Reset()
 		return &Error{"a part's head is not written as browsers write it, in a body of more than 256 KiB"}
 	}
-	r.part, err = r.conf.Open(part, &content{r: r, last: '\n'})
-	if err != nil {
-		r.out.Reset()
-	}
-	return err
+	r.part = inner
+	return nil
 }
 
 // boundary reads a boundary and tells how long it is. A blank line may precede the first.

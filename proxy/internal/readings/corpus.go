@@ -32,8 +32,8 @@ type Case struct {
 	API string
 	// Want is "swap", "pass" or "refuse"; empty: whatever, so long as all read the same.
 	Want string
-	// Differs is the promise that covers a case whose peers do not all find the credential.
-	Differs string
+	// Differs are readers that are known to read the case in another way. SECURITY.md says so.
+	Differs []string
 	head    []byte // request line and fields, each with its CR LF
 	body    []byte
 }
@@ -121,7 +121,7 @@ func parseCase(common map[string]string, head, text string) (Case, error) {
 	if _, ok := set["crlf"]; ok {
 		body = strings.ReplaceAll(body, "\n", "\r\n")
 	}
-	c := Case{API: set["api"], Want: set["want"], Differs: set["differs"]}
+	c := Case{API: set["api"], Want: set["want"], Differs: strings.Fields(set["differs"])}
 	if surfaces[c.API] == "" {
 		return Case{}, fmt.Errorf("no API %q", c.API)
 	}

@@ -48,7 +48,7 @@ func Judge(a API, readings []Reading) []Disagreement {
 				out = append(out, Disagreement{Misplaced, r.Reader, r.Kind, f})
 			case strings.Contains(f.Value, Mark) && !a.declares(f):
 				out = append(out, Disagreement{Misplaced, r.Reader, r.Kind, f})
-			case strings.Contains(f.Value, Mark) && f.Place != InHeader && f.Place != InPath && f.Value != a.Value && a.Surface != "body":
+			case strings.Contains(f.Value, Mark) && a.named(f) && f.Value != a.Value:
 				out = append(out, Disagreement{Garbled, r.Reader, r.Kind, f})
 			}
 			if overriding(r.Kind, f) {
@@ -77,6 +77,12 @@ func (a API) declares(f Field) bool {
 		return f.Place == InQuery && f.Name == name
 	}
 	return f.Place == kind
+}
+
+// named reports whether a declared field has the credential and nothing else for its value: not a header, which has a
+// scheme, nor a path.
+func (a API) named(f Field) bool {
+	return (f.Place == InBody || f.Place == InQuery) && strings.Contains(a.Surface, ":")
 }
 
 // overriding reports whether a server that knows overrides would take a restricted method from a field.

@@ -64,7 +64,7 @@ func Mutate(rng *rand.Rand, cases []Case) Case {
 			c.body = change(rng, c.body, dictionary(c.Group))
 		}
 	}
-	return Case{Group: "mutated", Name: from, API: c.API, head: c.head, body: c.body}
+	return Case{Group: "mutated", Name: from, API: c.API, Differs: c.Differs, head: c.head, body: c.body}
 }
 
 // mutateHead leaves method, version and the end of the head as they are.

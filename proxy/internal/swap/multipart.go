@@ -2,6 +2,7 @@ package swap
 
 import (
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -35,26 +36,28 @@ func (x *exchange) multipart(src io.Reader) io.Reader {
 // fields swaps in the fields of a multipart form. What is in files stays as it is.
 type fields struct {
 	x    *exchange
-	seen []string // the declared ones
+	seen []string // the declared ones, also in another spelling
 }
 
 // open begins a field.
 func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
-	if f.declared(p.Name) {
-		if slices.Contains(f.seen, p.Name) && !disarm.Off("multipart") {
-			return nil, &formdata.Error{Reason: "the field that a credential belongs in is there twice"}
+	for _, name := range f.x.names(catalog.SurfaceBody) {
+		if !alikeName(looseName(url.QueryEscape(p.Name)), name) {
+			continue
 		}
-		f.seen = append(f.seen, p.Name)
+		if slices.Contains(f.seen, name) && !disarm.Off("multipart") {
+			return nil, &formdata.Error{Reason: "the field that a credential belongs in is there twice, perhaps in another case or with brackets"}
+		}
+		f.seen = append(f.seen, name)
 	}
-	if p.File || p.Type.Media == "application/octet-stream" { // which is a file to busboy, whatever it is called
+	switch p.Type.Media {
+	case "", "text/plain": // as it is without saying so
+	default: // a file to formidable, some to busboy
 		return content, nil
 	}
+	if p.File {
+		return content, nil
+	}
+	p.Type = formdata.Type{}
 	return &rewriteReader{src: content, w: &textWriter{words: words{x: f.x}, field: p.Name, only: true}}, nil
-}
-
-// declared reports whether a field is the surface of a credential.
-func (f *fields) declared(name string) bool {
-	return slices.ContainsFunc(f.x.o.Allowed, func(c catalog.Credential) bool {
-		return slices.Contains(c.Surfaces, catalog.Surface{Kind: catalog.SurfaceBody, Field: name})
-	})
 }

@@ -170,7 +170,6 @@ func TestHTTP2Ends(t *testing.T) {
 // TestHTTP11Required: a host that refuses a request over HTTP/2 gets the next one over HTTP/1.
 func TestHTTP11Required(t *testing.T) {
 	s := newSite(t, "h2", "http/1.1")
-	s.Config.TLSNextProto = nil
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}})
 	if err != nil {
 		t.Fatal(err)
