@@ -5,7 +5,7 @@ BIN     := bin
 DENO    := .tools/deno
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 MODULE  := github.com/codeforge-mcp/codeforge
-LDFLAGS := -s -w -X $(MODULE)/catalog/version.Version=$(VERSION)
+LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 
 # One line per binary: its name, and the folder of its main package.
 BINARIES := codeforge egress-proxy sandboxd mcp-server docker-shim

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog/growth"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 )
 
 // folder writes apis/<name>/ with these files, by name.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
 // rows are the first cells of a document's tables that are code, by the heading they stand under.

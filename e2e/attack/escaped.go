@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

@@ -18,10 +18,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )

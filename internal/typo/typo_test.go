@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog/growth"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 )
 
 func TestDistance(t *testing.T) {

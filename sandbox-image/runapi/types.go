@@ -13,7 +13,7 @@
 // restarts of sandboxd, so that a message of an older lease never acts on a newer one.
 package runapi
 
-import "github.com/codeforge-mcp/codeforge/catalog/slot"
+import "github.com/codeforge-mcp/codeforge/internal/slot"
 
 // LeaseRequest is the body of POST /v1/leases.
 type LeaseRequest struct {

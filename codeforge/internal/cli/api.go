@@ -11,9 +11,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"golang.org/x/term"
 )
 

@@ -8,9 +8,9 @@ import (
 	"os"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // finding is one thing that check found.

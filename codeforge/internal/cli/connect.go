@@ -7,9 +7,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

@@ -5,12 +5,12 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 func doctorCommand() command {

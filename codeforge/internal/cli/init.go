@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
 // exampleConfig is what init puts into apis/example: a template that is never loaded.

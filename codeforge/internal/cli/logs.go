@@ -9,10 +9,10 @@ import (
 	"os"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

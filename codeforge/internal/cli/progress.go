@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // progressAfter is how long something may take before it is worth a line.

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/attack"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // besiege mounts the attacks of doctor --attack and prints their table.

@@ -10,8 +10,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 func skillsCommand() command {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

@@ -10,9 +10,9 @@ import (
 	"os/exec"
 	"strconv"
 
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
 // upOptions are the flags of up.

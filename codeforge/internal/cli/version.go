@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/codeforge-mcp/codeforge/catalog/version"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
 func versionCommand() command {

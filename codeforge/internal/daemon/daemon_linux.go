@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // Config says what to start.

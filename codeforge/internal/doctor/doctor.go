@@ -8,10 +8,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
-	"github.com/codeforge-mcp/codeforge/catalog/version"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
 // Status is how a check ended.

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

@@ -9,9 +9,9 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/version"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
 // versions looks at this program, the ones beside it, and Deno.

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
 // trialTime bounds the trial: longer than a start may take, so that what stood in its way is told.

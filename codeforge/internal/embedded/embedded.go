@@ -11,8 +11,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

@@ -4,10 +4,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
 // plan is what the supervisor is to run. It travels from the outer to the inner process.

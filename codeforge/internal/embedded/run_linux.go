@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/version"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
 // innerGrace is how long the inner process may take to stop three daemons.

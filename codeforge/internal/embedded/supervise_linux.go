@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/daemon"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/logfile"
@@ -22,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"golang.org/x/sys/unix"

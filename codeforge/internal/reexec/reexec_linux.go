@@ -15,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"golang.org/x/sys/unix"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // Colour is an SGR parameter.

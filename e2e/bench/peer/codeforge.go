@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

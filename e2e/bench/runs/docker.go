@@ -33,7 +33,7 @@ func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 // a warm interpreter again.
 const engineSettle = 500 * time.Millisecond
 
-// youth is for how long the engine starts a healthcheck in each container every second (catalog/linger).
+// youth is for how long the engine starts a healthcheck in each container every second (internal/health).
 const youth = 22 * time.Second
 
 // missingError says why there is no Docker mode here.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/conformance"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"

@@ -19,8 +19,8 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/codeforge-mcp/codeforge/catalog/linger"
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 )
@@ -80,7 +80,7 @@ func checkHealth(ctx context.Context, socket string, stay time.Duration) error {
 		return err
 	}
 	defer api.Close()
-	return linger.Check(ctx, stay, func(ctx context.Context) error {
+	return health.Check(ctx, stay, func(ctx context.Context) error {
 		if _, err := api.Ping(ctx, client.PingOptions{}); err != nil {
 			return fmt.Errorf("no answer from the engine through %s: %w", socket, err)
 		}

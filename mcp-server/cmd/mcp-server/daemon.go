@@ -10,17 +10,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
-	"github.com/codeforge-mcp/codeforge/catalog/version"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apis"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -42,10 +42,10 @@ type daemon struct {
 
 	sandbox  *runapi.Client
 	control  *controlapi.Client
-	queue    *lease.Queue
-	catalog  *apis.Watcher
+	queue    *queue.Queue
+	catalog  *published.Watcher
 	skills   *skill.Store
-	surface  *surface.Surface
+	surface  *tools.Surface
 	mcp      *transport.Handler
 	endpoint *endpoint.Endpoint
 }
@@ -67,14 +67,14 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	}
 	d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 	d.control = controlapi.NewClient(f.control)
-	d.queue = lease.New(lease.Config{Sandbox: d.sandbox})
-	d.catalog = apis.New(apis.Config{Control: d.control, Sandbox: d.sandbox, Log: d.log})
+	d.queue = queue.New(queue.Config{Sandbox: d.sandbox})
+	d.catalog = published.New(published.Config{Control: d.control, Sandbox: d.sandbox, Log: d.log})
 	m := meter.New(meter.Gauges{
 		Sessions: func() int { return d.mcp.Sessions() },
 		Calls:    func() int { return d.mcp.Calls() },
 		Waiting:  d.queue.Waiting,
 	})
-	d.surface = surface.New(surface.Config{
+	d.surface = tools.New(tools.Config{
 		Executor: execution.New(execution.Config{Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Log: d.log}),
 		Catalog:  d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax, Called: m.Called,

@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/linger"
+	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/dockerexec"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 )
@@ -81,8 +81,8 @@ func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET or docker:SOCKET", sandbox)
 }
 
-// health is `mcp-server health`.
-func health(ctx context.Context, args []string, stderr io.Writer) error {
+// checkHealth is `mcp-server health`.
+func checkHealth(ctx context.Context, args []string, stderr io.Writer) error {
 	set := flag.NewFlagSet("mcp-server health", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	listen := set.String("listen", "127.0.0.1:8080", "address of the MCP endpoint")
@@ -90,5 +90,5 @@ func health(ctx context.Context, args []string, stderr io.Writer) error {
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	return linger.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.Health(ctx, *listen) })
+	return health.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.Health(ctx, *listen) })
 }

@@ -4,7 +4,7 @@
 //	           [--also-listen ADDR] [--socket SOCKET] [--owner-uid N]
 //	mcp-server health --listen ADDR [--linger TIME]
 //
-// Settings come from the environment (package catalog/settings). It also reads CODEFORGE_CONTAINER: 1 says that it runs
+// Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it runs
 // in a container whose port is published on the host's loopback address only.
 package main
 
@@ -41,7 +41,7 @@ func main() {
 // run is the whole program but for the process: signals, environment and exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "health" {
-		return health(ctx, args[1:], stderr)
+		return checkHealth(ctx, args[1:], stderr)
 	}
 	f, err := parseFlags(args, stderr)
 	if err != nil {

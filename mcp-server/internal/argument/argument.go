@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog/growth"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 )
 

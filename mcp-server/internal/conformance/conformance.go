@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
 
 // watched is the resource that changes by itself.
@@ -19,7 +19,7 @@ const watched = "test://watched-resource"
 
 // New makes the server with all fixtures. The watched resource changes until ctx ends.
 func New(ctx context.Context, log *slog.Logger) *mcp.Server {
-	server := surface.NewServer(surface.ServerConfig{
+	server := tools.NewServer(tools.ServerConfig{
 		Version:      "1.0.0",
 		Instructions: "Fixtures of the conformance suite.",
 		Log:          log,

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/conformance"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apis"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -39,8 +39,8 @@ const (
 type Config struct {
 	Sandbox *runapi.Client
 	Control *controlapi.Client
-	Queue   *lease.Queue
-	Catalog *apis.Watcher
+	Queue   *queue.Queue
+	Catalog *published.Watcher
 	Log     *slog.Logger
 }
 

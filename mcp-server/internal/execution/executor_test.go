@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apis"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/lease"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -21,8 +21,8 @@ import (
 type world struct {
 	sandbox *peertest.Sandbox
 	proxy   *peertest.Proxy
-	watcher *apis.Watcher
-	queue   *lease.Queue
+	watcher *published.Watcher
+	queue   *queue.Queue
 	*execution.Executor
 }
 
@@ -31,8 +31,8 @@ func newWorld(t *testing.T, slots int) *world {
 	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
 	log := logline.New(t.Output(), "text", nil)
 	sandbox, control := runapi.NewClient(runapi.ClientConfig{Dial: w.sandbox.Dial}), controlapi.NewClient(w.proxy.Socket)
-	w.queue = lease.New(lease.Config{Sandbox: sandbox, MaxWait: time.Second})
-	w.watcher = apis.New(apis.Config{Control: control, Sandbox: sandbox, Log: log})
+	w.queue = queue.New(queue.Config{Sandbox: sandbox, MaxWait: time.Second})
+	w.watcher = published.New(published.Config{Control: control, Sandbox: sandbox, Log: log})
 	w.Executor = execution.New(execution.Config{Sandbox: sandbox, Control: control, Queue: w.queue, Catalog: w.watcher, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -286,7 +286,7 @@ func TestBusy(t *testing.T) {
 	for w.sandbox.Leased() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	var busy *lease.BusyError
+	var busy *queue.BusyError
 	if o, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.As(err, &busy) || o.Waited < 900*time.Millisecond {
 		t.Errorf("got %+v, %v", o, err)
 	}

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
 // Listener accepts TCP connections of certain users of this machine only.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/growth"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 )
 

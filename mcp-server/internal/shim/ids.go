@@ -3,7 +3,7 @@ package shim
 import (
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // maxIDs is how many execs are remembered. mcp-server keeps one at a time; older ones are only inspected.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Config configures a Server.

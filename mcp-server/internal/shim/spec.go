@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // Spec is the one exec that the shim lets through. It is the same on both sides: dockerexec asks for exactly this,

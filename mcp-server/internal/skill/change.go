@@ -8,7 +8,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
 // Snapshot is the state of all skills at one moment, for telling later what changed.

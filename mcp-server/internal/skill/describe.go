@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/catalog/visible"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // maxDescription is how long a description may be, in characters.

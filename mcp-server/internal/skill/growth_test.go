@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog/growth"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 )
 
 // TestDescribeLinear: a description is found in time in proportion to the source.

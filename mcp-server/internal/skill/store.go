@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/skills"

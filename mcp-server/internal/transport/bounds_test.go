@@ -9,15 +9,15 @@ import (
 
 	"log/slog"
 
-	"github.com/codeforge-mcp/codeforge/catalog/growth"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
 
 // TestMessageBounds: nothing in a message is long but the arguments of a tool, whatever keeps it: a session keeps what
 // initialize says, and a subscription the id of its request.
 func TestMessageBounds(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	h := New(Config{Server: surface.NewServer(surface.ServerConfig{Log: log}), Log: log})
+	h := New(Config{Server: tools.NewServer(tools.ServerConfig{Log: log}), Log: log})
 	t.Cleanup(func() { h.Close(t.Context()) })
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -76,7 +76,7 @@ func TestMessageBounds(t *testing.T) {
 // TestLinear: what a body costs before the SDK sees it grows with its size, whatever is in it.
 func TestLinear(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	h := New(Config{Server: surface.NewServer(surface.ServerConfig{Log: log}), Log: log})
+	h := New(Config{Server: tools.NewServer(tools.ServerConfig{Log: log}), Log: log})
 	t.Cleanup(func() { h.Close(t.Context()) })
 	for name, shape := range map[string]func(n int) string{
 		"brackets":      func(n int) string { return strings.Repeat("[", n) },

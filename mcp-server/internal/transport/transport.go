@@ -23,9 +23,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
 
 const (
@@ -133,7 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	r.Header.Set(surface.CallerHeader, host) // empty on a unix socket
+	r.Header.Set(tools.CallerHeader, host) // empty on a unix socket
 	h.posts.Store(id, ctx)
 	defer h.posts.Delete(id)
 
@@ -212,7 +212,7 @@ func (h *Handler) refuse(body []byte) string {
 	if batch && messages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
 		return "the batch has more messages than are allowed"
 	}
-	if len(body) <= surface.MaxParams || disarm.Off("message-bounds") {
+	if len(body) <= tools.MaxParams || disarm.Off("message-bounds") {
 		return ""
 	}
 	all := []json.RawMessage{first}
@@ -228,7 +228,7 @@ func (h *Handler) refuse(body []byte) string {
 		if r, ok := m.(*jsonrpc.Request); ok && r.Method == "tools/call" {
 			rest -= len(r.Params)
 		}
-		if rest > 2*surface.MaxParams {
+		if rest > 2*tools.MaxParams {
 			return "the message has more bytes than are allowed"
 		}
 	}

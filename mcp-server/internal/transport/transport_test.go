@@ -15,8 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/surface"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 )
 
@@ -33,7 +33,7 @@ func serve(t *testing.T, cfg transport.Config) *fixture {
 	t.Helper()
 	f := &fixture{began: make(chan string, 100), ended: make(chan string, 100)}
 	cfg.Log = logline.New(t.Output(), "text", nil)
-	cfg.Server = surface.NewServer(surface.ServerConfig{Version: "1", Log: cfg.Log})
+	cfg.Server = tools.NewServer(tools.ServerConfig{Version: "1", Log: cfg.Log})
 	object := json.RawMessage(`{"type":"object"}`)
 	cfg.Server.AddTool(&mcp.Tool{Name: "wait", InputSchema: object}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		f.began <- req.Session.ID()

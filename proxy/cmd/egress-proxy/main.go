@@ -5,7 +5,7 @@
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
 // firewall of its container and listens itself; a connection's slot is its source address. Settings come from the
-// environment (catalog/settings). SIGHUP reads apis/ again, SIGTERM and SIGINT stop cleanly.
+// environment (internal/settings). SIGHUP reads apis/ again, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"github.com/codeforge-mcp/codeforge/catalog/linger"
+	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -41,7 +41,7 @@ func main() {
 // run is the whole command. It returns nil after a clean stop.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "health" {
-		return health(ctx, args[1:], stdout, stderr)
+		return checkHealth(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -86,8 +86,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// health is the healthcheck: nil when the proxy is ready.
-func health(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// checkHealth is the healthcheck: nil when the proxy is ready.
+func checkHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("egress-proxy health", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	socket := fs.String("control", "", "unix `socket` of the control API")
@@ -97,7 +97,7 @@ func health(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	c := controlapi.NewClient(*socket)
 	defer c.Close()
-	err := linger.Check(ctx, *stay, func(ctx context.Context) error {
+	err := health.Check(ctx, *stay, func(ctx context.Context) error {
 		h, err := c.Health(ctx)
 		if err == nil && !h.Ready {
 			err = errors.New("not ready: " + h.Problem)

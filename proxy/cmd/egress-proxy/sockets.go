@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 )
 

@@ -17,8 +17,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
-	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // ErrRefused is why an address is not dialled.

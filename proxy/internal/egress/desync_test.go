@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // deaf is a server that answers heads and reads no body: what follows a head is the next request to it, as it is to

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // hopByHop are the headers of one connection (RFC 9110, section 7.6.1).

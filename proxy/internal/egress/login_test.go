@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // TestConnectionLogin: NTLM and Negotiate log a connection in, not a request. Whoever used that connection next would be

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Reader replaces the patterns of a Set in what it reads, in constant memory. Its error is sticky. When the source ends

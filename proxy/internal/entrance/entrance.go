@@ -22,7 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/strict"

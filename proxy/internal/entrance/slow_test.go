@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"

@@ -3,7 +3,7 @@ package firewall
 import (
 	"strconv"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // The ports that connections to 80 and 443 are redirected to.

@@ -12,7 +12,7 @@ import (
 	"bytes"
 	"io"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Error is for a body, or its type, that servers read in different ways. Reason is a constant: no text of the request is

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Type is a Content-Type with one reading.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 

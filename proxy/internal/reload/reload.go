@@ -19,7 +19,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"

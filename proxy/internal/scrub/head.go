@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // exchange is one response on its way.

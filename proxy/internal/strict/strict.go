@@ -11,7 +11,7 @@ import (
 	"net"
 	"sync/atomic"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // The bounds of HTTP/1 requests, in bytes.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // formWriter swaps in values of key=value pairs, in a query or a body. The only separator is the ampersand.

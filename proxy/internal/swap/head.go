@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // headers swaps in all headers, Authorization first.

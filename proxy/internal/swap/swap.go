@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )

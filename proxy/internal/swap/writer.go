@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // words holds back a run of letters, digits and underscores until its end is seen, at most as long as a name may be, and

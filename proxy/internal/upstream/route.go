@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // kind is what the connections of a transport speak, and who uses them.

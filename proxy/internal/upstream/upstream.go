@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 

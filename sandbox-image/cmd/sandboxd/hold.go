@@ -7,10 +7,10 @@ import (
 	"io"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/linger"
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/hold"
+	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/network"
 )
 
 // holdNetwork sets up the network namespace, gives up the capability for that, and waits. With --check, as another
@@ -36,14 +36,14 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 		return checkNetwork(ctx, *slots, *stay)
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
-	if err := hold.SetUp(*slots); err != nil {
+	if err := network.SetUp(*slots); err != nil {
 		return err
 	}
-	if err := hold.DropCapabilities(); err != nil {
+	if err := network.DropCapabilities(); err != nil {
 		return err
 	}
 	if *announce != "" {
-		if err := hold.Announce(*announce); err != nil {
+		if err := network.Announce(*announce); err != nil {
 			return fmt.Errorf("announcing the network: %w", err)
 		}
 	}
@@ -54,11 +54,11 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 
 // checkNetwork looks at everything once, and then, for what only the engine can change, at the interface.
 func checkNetwork(ctx context.Context, slots int, stay time.Duration) error {
-	if err := hold.VerifyDropped(1); err != nil {
+	if err := network.VerifyDropped(1); err != nil {
 		return err
 	}
-	if err := hold.Look(slots); err != nil {
+	if err := network.Look(slots); err != nil {
 		return err
 	}
-	return linger.Check(ctx, stay, func(context.Context) error { return hold.Present() })
+	return health.Check(ctx, stay, func(context.Context) error { return network.Present() })
 }

@@ -10,14 +10,15 @@ import (
 var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/sandbox-image/",
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket", // the endpoint
-	"github.com/codeforge-mcp/codeforge/catalog/slot",        // slot arithmetic
-	"github.com/codeforge-mcp/codeforge/catalog/settings",    // the environment
+	"github.com/codeforge-mcp/codeforge/internal/slot",        // slot arithmetic
+	"github.com/codeforge-mcp/codeforge/internal/settings",    // the environment
 	"github.com/codeforge-mcp/codeforge/catalog/secret",      // of settings
 	"github.com/codeforge-mcp/codeforge/catalog/hostname",    // of settings
-	"github.com/codeforge-mcp/codeforge/catalog/linger",      // of health
-	"github.com/codeforge-mcp/codeforge/catalog/logline",
-	"github.com/codeforge-mcp/codeforge/catalog/disarm", // constantly false
-	"github.com/codeforge-mcp/codeforge/catalog/version",
+	"github.com/codeforge-mcp/codeforge/internal/health",      // of health
+	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/visible",
+	"github.com/codeforge-mcp/codeforge/internal/proc",
+	"github.com/codeforge-mcp/codeforge/internal/disarm", // constantly false
+	"github.com/codeforge-mcp/codeforge/internal/version",
 	"github.com/vishvananda/", "github.com/coreos/go-iptables/", // hold
 	"golang.org/x/sys/", "golang.org/x/net/", "golang.org/x/text/",
 }

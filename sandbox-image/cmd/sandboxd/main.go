@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 	case "attach":
 		return attachStdio(ctx, args, stdin, stdout)
 	case "health":
-		return health(ctx, args, stdout)
+		return checkHealth(ctx, args, stdout)
 	case "hold":
 		return holdNetwork(ctx, args, getenv, stderr)
 	case "enter":

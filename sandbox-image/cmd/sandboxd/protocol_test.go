@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )

@@ -16,16 +16,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/catalog/logline"
-	"github.com/codeforge-mcp/codeforge/catalog/settings"
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
-	"github.com/codeforge-mcp/codeforge/catalog/version"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/hold"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/network"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
@@ -187,7 +187,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
 	if f.mode == container {
-		go func() { lost <- hold.Lost(ctx) }()
+		go func() { lost <- network.Lost(ctx) }()
 	}
 	select {
 	case err = <-served:
@@ -195,9 +195,9 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	case err = <-lost:
 	}
 	err = errors.Join(err, shutdown(p, server, j, log))
-	if errors.Is(err, hold.ErrLost) && f.owner != "" {
+	if errors.Is(err, network.ErrLost) && f.owner != "" {
 		log.Error("waiting for sandbox-net to come back", "error", err)
-		hold.Successor(ctx, f.owner)
+		network.Successor(ctx, f.owner)
 	}
 	return err
 }

@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/codeforge-mcp/codeforge/catalog/linger"
+	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -50,7 +50,7 @@ func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) err
 	return err
 }
 
-func health(ctx context.Context, args []string, stdout io.Writer) error {
+func checkHealth(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("health", flag.ContinueOnError)
 	stay := flags.Duration("linger", 0, "")
 	conn, err := dial(ctx, flags, args)
@@ -60,7 +60,7 @@ func health(ctx context.Context, args []string, stdout io.Writer) error {
 	client := runapi.NewClient(runapi.ClientConfig{Dial: func(context.Context) (net.Conn, error) { return conn, nil }})
 	defer client.Close()
 	var h runapi.Health
-	err = linger.Check(ctx, *stay, func(ctx context.Context) error {
+	err = health.Check(ctx, *stay, func(ctx context.Context) error {
 		if h, err = client.Health(ctx); err != nil {
 			return err
 		}

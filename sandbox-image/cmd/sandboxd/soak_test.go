@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 )
 
 // The test's program enters, and is what it execs then: it says what it has become.

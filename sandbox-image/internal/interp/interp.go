@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // boxed is one bubblewrap sandbox: bwrap outside, bwrap as process 1 of the pid namespace, and the interpreter.

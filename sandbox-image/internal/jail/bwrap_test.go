@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 

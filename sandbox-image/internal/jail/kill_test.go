@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
 )
 
 // This test's program is also what it jails: code without --allow-run can start no process, so what escapes from an

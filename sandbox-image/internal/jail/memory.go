@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/disarm"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 )
 
 // listEvery is how often the processes of a slot are listed while it is watched. Nobody but an interpreter that got out of

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )

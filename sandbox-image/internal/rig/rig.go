@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 

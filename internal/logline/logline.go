@@ -1,0 +1,272 @@
+// Package logline renders log records the way all daemons write them:
+//
+//	[2026-11-20T09:00:00.000Z] [req] message key=value
+//
+// Threat: text from outside (hosts, paths, upstream errors) that forges lines or escape codes, or carries a credential.
+// Every string is cleaned, and control characters are quoted, last of all.
+package logline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+const (
+	tagKey     = "tag"
+	timeLayout = "2006-01-02T15:04:05.000Z"
+)
+
+// Tag is the attribute that a line carries in brackets, e.g. Tag("req").
+func Tag(name string) slog.Attr { return slog.String(tagKey, name) }
+
+// New makes a logger that writes to w. Format is LOG_FORMAT: "json" gives slog's JSON, anything else text. Every
+// string of a record goes through clean, in both formats; nil cleans nothing. The logger passes every level: whether
+// debug lines are wanted is for the caller to know.
+func New(w io.Writer, format string, clean func(string) string) *slog.Logger {
+	if clean == nil {
+		clean = func(s string) string { return s }
+	}
+	if format == "json" {
+		return slog.New(newJSON(w, clean))
+	}
+	return slog.New(&handler{w: w, mu: new(sync.Mutex), clean: clean})
+}
+
+// handler renders text lines. It is immutable; mu guards w.
+type handler struct {
+	w     io.Writer
+	mu    *sync.Mutex
+	clean func(string) string
+	tag   string
+	attrs string // rendered, each with a leading space
+	group string // "a.b."
+}
+
+// Enabled passes every level.
+func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
+
+// space is the memory in which lines are made.
+type space struct{ text, attrs []byte }
+
+var spaces = sync.Pool{New: func() any { return new(space) }}
+
+// maxKept is how large lines may be for their memory to be used again.
+const maxKept = 16 << 10
+
+// Handle writes one line. A record without a tag carries its level: [info], [warn], [error], [debug].
+func (h *handler) Handle(_ context.Context, r slog.Record) error { return h.write(r) }
+
+// Together writes records that belong together. Text lines leave in one piece, with no other line between them.
+func Together(ctx context.Context, l *slog.Logger, records ...slog.Record) error {
+	if h, ok := l.Handler().(*handler); ok {
+		return h.write(records...)
+	}
+	for _, r := range records {
+		if err := l.Handler().Handle(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *handler) write(records ...slog.Record) error {
+	s := spaces.Get().(*space)
+	s.text = s.text[:0]
+	for _, r := range records {
+		h.line(s, r)
+	}
+	h.mu.Lock()
+	_, err := h.w.Write(s.text)
+	h.mu.Unlock()
+	if cap(s.text)+cap(s.attrs) <= maxKept {
+		spaces.Put(s)
+	}
+	return err
+}
+
+// line appends a line.
+func (h *handler) line(s *space, r slog.Record) {
+	tag := h.tag
+	s.attrs = append(s.attrs[:0], h.attrs...)
+	r.Attrs(func(a slog.Attr) bool {
+		s.attrs = h.render(s.attrs, h.group, a, &tag)
+		return true
+	})
+	if tag == "" {
+		tag = strings.ToLower(r.Level.String())
+	}
+	at := r.Time
+	if at.IsZero() {
+		at = time.Now()
+	}
+	b := at.UTC().AppendFormat(append(s.text, '['), timeLayout)
+	b = h.appendSafe(append(b, "] ["...), tag)
+	b = h.appendSafe(append(b, "] "...), r.Message)
+	s.text = append(append(b, s.attrs...), '\n')
+}
+
+// WithAttrs implements slog.Handler.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	next, b := *h, []byte(h.attrs)
+	for _, a := range attrs {
+		b = h.render(b, h.group, a, &next.tag)
+	}
+	next.attrs = string(b)
+	return &next
+}
+
+// WithGroup implements slog.Handler.
+func (h *handler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	next := *h
+	next.group += name + "."
+	return &next
+}
+
+// render appends an attribute, or sets the tag.
+func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byte {
+	v := a.Value.Resolve()
+	if a.Equal(slog.Attr{}) {
+		return b
+	}
+	if v.Kind() == slog.KindGroup {
+		if a.Key != "" {
+			group += a.Key + "."
+		}
+		for _, sub := range v.Group() {
+			b = h.render(b, group, sub, tag)
+		}
+		return b
+	}
+	if group == "" && a.Key == tagKey {
+		*tag = v.String()
+		return b
+	}
+	b = appendQuoted(append(b, ' '), h.clean(group+a.Key))
+	return appendQuoted(append(b, '='), h.clean(text(v)))
+}
+
+// appendSafe cleans text that is written bare: only what could break the line is escaped.
+func (h *handler) appendSafe(b []byte, s string) []byte {
+	s = h.clean(s)
+	if printable(s) {
+		return append(b, s...)
+	}
+	q := visible.Quote(s)
+	return append(b, q[1:len(q)-1]...)
+}
+
+func text(v slog.Value) string {
+	if v.Kind() == slog.KindTime {
+		return v.Time().UTC().Format(timeLayout)
+	}
+	if v.Kind() == slog.KindAny {
+		return fmt.Sprint(v.Any())
+	}
+	return v.String()
+}
+
+// appendQuoted quotes a key or value that would be ambiguous bare.
+func appendQuoted(b []byte, s string) []byte {
+	if s != "" && !strings.ContainsAny(s, ` "=`) && printable(s) {
+		return append(b, s...)
+	}
+	return append(b, visible.Quote(s)...)
+}
+
+// printable reports whether nothing in text needs an escape.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' { // rare
+			return visible.Plain(s)
+		}
+	}
+	return true
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || visible.Odd(r) }
+
+// newJSON is slog's JSON handler behind one that cleans every string.
+func newJSON(w io.Writer, clean func(string) string) slog.Handler {
+	return cleaner{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug - 4}), clean}
+}
+
+type cleaner struct {
+	next  slog.Handler
+	clean func(string) string
+}
+
+// Enabled implements slog.Handler.
+func (c cleaner) Enabled(ctx context.Context, l slog.Level) bool { return c.next.Enabled(ctx, l) }
+
+// Handle implements slog.Handler.
+func (c cleaner) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, r.Level, c.text(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(c.attr(a))
+		return true
+	})
+	return c.next.Handle(ctx, out)
+}
+
+// WithAttrs implements slog.Handler.
+func (c cleaner) WithAttrs(attrs []slog.Attr) slog.Handler {
+	attrs = slices.Clone(attrs)
+	for i := range attrs {
+		attrs[i] = c.attr(attrs[i])
+	}
+	return cleaner{c.next.WithAttrs(attrs), c.clean}
+}
+
+// WithGroup implements slog.Handler.
+func (c cleaner) WithGroup(name string) slog.Handler { return cleaner{c.next.WithGroup(name), c.clean} }
+
+// attr cleans a value. A number, boolean or time stays what it is unless cleaning changes its text.
+func (c cleaner) attr(a slog.Attr) slog.Attr {
+	v, key := a.Value.Resolve(), c.text(a.Key)
+	switch v.Kind() {
+	case slog.KindGroup:
+		subs := slices.Clone(v.Group())
+		for i := range subs {
+			subs[i] = c.attr(subs[i])
+		}
+		return slog.Attr{Key: key, Value: slog.GroupValue(subs...)}
+	case slog.KindString, slog.KindAny:
+		return slog.String(key, c.text(text(v)))
+	}
+	if plain := text(v); c.clean(plain) != plain {
+		return slog.String(key, c.clean(plain))
+	}
+	return slog.Attr{Key: key, Value: v}
+}
+
+// text cleans a string. JSON escapes what is below a space; the other characters that move a terminal's cursor or turn
+// its direction are escaped here.
+func (c cleaner) text(s string) string {
+	s = c.clean(s)
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x7f && unprintable(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if r >= 0x7f && unprintable(r) {
+			q := strconv.QuoteToASCII(string(r))
+			b.WriteString(q[1 : len(q)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

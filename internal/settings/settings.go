@@ -1,0 +1,124 @@
+// Package settings is what .env and the environment say, typed and checked.
+//
+//	YOLO_MODE=false            open hosts that are in no API too
+//	USER_AGENT=CodeForge/<v>   the User-Agent of every request that leaves
+//	REDACTING_STRINGS=         comma separated: replaced in every request
+//	REDACTING_STRINGS_FILE=    a file that holds them instead, one per line
+//	DEBUG_MODE=false           log payloads and more
+//	MCP_PORT=8080              port of the MCP endpoint
+//	MCP_AUTH_TOKEN=            bearer token a client must send; empty: none
+//	MCP_AUTH_TOKEN_FILE=       a file that holds it instead
+//	MCP_ALLOWED_HOSTS=         comma separated: Host values besides localhost
+//	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
+//	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
+//	SANDBOX_MEMORY=1g          memory of one run: a number and k, m or g
+//	SKILLS_READONLY=false      code cannot write /skills
+//	OUTPUT_LIMIT=40000         characters of output shown to the model
+//	TIMEOUT_DEFAULT=60         seconds a run may take
+//	TIMEOUT_MAX=300            seconds a run may ask for
+//	UPSTREAM_PROXY=            http, https or socks5 URL that requests leave through
+//	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
+//	TZ=UTC                     time zone in the sandbox
+//	LOG_FORMAT=text            text or json
+package settings
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/version"
+)
+
+// Settings is every variable of .env. Parse makes it; it is immutable afterwards.
+type Settings struct {
+	YOLO             bool
+	UserAgent        string
+	RedactingStrings []string
+	Debug            bool
+	MCPPort          int
+	MCPAuthToken     secret.Value
+	MCPAllowedHosts  []string
+	Slots            int
+	Warm             int
+	// Memory of one run, in bytes.
+	Memory         int64
+	SkillsReadonly bool
+	// OutputLimit is in characters.
+	OutputLimit    int
+	TimeoutDefault time.Duration
+	TimeoutMax     time.Duration
+	// UpstreamProxy is nil when requests leave directly.
+	UpstreamProxy  *url.URL
+	UpstreamCAFile string
+	TZ             string
+	// LogFormat is "text" or "json".
+	LogFormat string
+}
+
+// Format writes no setting: what is to be redacted, and the proxy's password, would be among them.
+func (s Settings) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[settings]") }
+
+// LogValue writes no setting either.
+func (s Settings) LogValue() slog.Value { return slog.StringValue("[settings]") }
+
+// MarshalJSON writes no setting either.
+func (s Settings) MarshalJSON() ([]byte, error) { return []byte(`"[settings]"`), nil }
+
+// Names lists every variable, in the order of .env.example.
+func Names() []string {
+	names := make([]string, 0, 20)
+	for _, v := range variables() {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// Default is the value a variable has when it is not set, as .env.example writes it. Unknown names have none.
+func Default(name string) string {
+	for _, v := range variables() {
+		if v.name == name {
+			return v.def
+		}
+	}
+	return ""
+}
+
+// variable is one line of .env: its default, and how its text becomes a setting. read answers what would be right.
+type variable struct {
+	name, def string
+	read      func(s *Settings, text string) (want string)
+}
+
+func variables() []variable {
+	return []variable{
+		{"YOLO_MODE", "false", func(s *Settings, t string) string { return boolean(t, &s.YOLO) }},
+		{"USER_AGENT", "CodeForge/" + version.Version, func(s *Settings, t string) string { return header(t, &s.UserAgent) }},
+		{"REDACTING_STRINGS", "", func(s *Settings, t string) string { return redacting(t, &s.RedactingStrings) }},
+		{"REDACTING_STRINGS_FILE", "", func(s *Settings, t string) string {
+			return file(t, s.RedactingStrings != nil, func(text string) string { return redacting(text, &s.RedactingStrings) })
+		}},
+		{"DEBUG_MODE", "false", func(s *Settings, t string) string { return boolean(t, &s.Debug) }},
+		{"MCP_PORT", "8080", func(s *Settings, t string) string { return integer(t, 1, 65535, &s.MCPPort) }},
+		{"MCP_AUTH_TOKEN", "", func(s *Settings, t string) string { return bearer(t, &s.MCPAuthToken) }},
+		{"MCP_AUTH_TOKEN_FILE", "", func(s *Settings, t string) string {
+			return file(t, !s.MCPAuthToken.Empty(), func(text string) string { return bearer(text, &s.MCPAuthToken) })
+		}},
+		{"MCP_ALLOWED_HOSTS", "", func(s *Settings, t string) string { return hosts(t, &s.MCPAllowedHosts) }},
+		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return integer(t, 1, slot.Max, &s.Slots) }},
+		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return integer(t, 0, slot.Max, &s.Warm) }},
+		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return size(t, &s.Memory) }},
+		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return boolean(t, &s.SkillsReadonly) }},
+		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string { return integer(t, 1000, 10_000_000, &s.OutputLimit) }},
+		{"TIMEOUT_DEFAULT", "60", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},
+		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return seconds(t, &s.TimeoutMax) }},
+		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return proxyURL(t, &s.UpstreamProxy) }},
+		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string { return path(t, &s.UpstreamCAFile) }},
+		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
+		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
+	}
+}

@@ -1,0 +1,88 @@
+// Package excerpt keeps what a run printed, in bounded memory: all of a short output, head and tail of a long one.
+//
+// Lengths are counted in characters (Unicode code points), since that is the unit of OUTPUT_LIMIT.
+package excerpt
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Buffer collects one stream of valid UTF-8. Make it with New; it is not safe for concurrent use.
+type Buffer struct {
+	limit int
+	head  strings.Builder // the first limit characters
+	heads int             // characters in head
+	tail  []byte          // what followed, at least its last limit characters
+	tails int             // characters in tail
+	total int             // characters written
+}
+
+// New makes a buffer from which up to limit characters can be shown. A limit below 1 shows nothing.
+func New(limit int) *Buffer { return &Buffer{limit: max(limit, 0)} }
+
+// WriteString adds to the end.
+func (b *Buffer) WriteString(s string) {
+	n := utf8.RuneCountInString(s)
+	b.total += n
+	if room := b.limit - b.heads; room > 0 {
+		cut := prefix(s, room)
+		b.head.WriteString(s[:cut])
+		b.heads += min(n, room)
+		n -= min(n, room)
+		s = s[cut:]
+	}
+	if s == "" {
+		return
+	}
+	b.tail = append(b.tail, s...)
+	b.tails += n
+	if b.tails > 2*b.limit+4096 {
+		drop := prefix(string(b.tail), b.tails-b.limit)
+		b.tail = append(b.tail[:0], b.tail[drop:]...)
+		b.tails = b.limit
+	}
+}
+
+// Len is how many characters were written in all.
+func (b *Buffer) Len() int { return b.total }
+
+// Text is what was written when that is at most limit characters; else its head and tail with a line between them that
+// counts what was left out. The parts shown sum to limit, which may not exceed the one given to New. The second result is
+// how many characters were left out.
+func (b *Buffer) Text(limit int) (string, int) {
+	limit = min(max(limit, 0), b.limit)
+	if b.total <= limit {
+		return b.head.String(), 0
+	}
+	heads := limit * 2 / 3
+	tails := limit - heads
+	head := b.head.String()
+	tail := string(b.tail)
+	if b.tails < tails { // the tail begins in the head's part
+		tail = head[prefix(head, b.heads-(tails-b.tails)):] + tail
+	} else {
+		tail = tail[prefix(tail, b.tails-tails):]
+	}
+	head = head[:prefix(head, heads)]
+	left := b.total - limit
+	return fmt.Sprintf("%s\n[... %d characters left out ...]\n%s", head, left, tail), left
+}
+
+// prefix is the length in bytes of the first n characters of s.
+func prefix(s string, n int) int {
+	if n <= 0 {
+		return 0
+	}
+	if n >= len(s) {
+		return len(s)
+	}
+	for i := range s {
+		if n == 0 {
+			return i
+		}
+		n--
+	}
+	return len(s)
+}

@@ -1,0 +1,194 @@
+// Package published keeps mcp-server's view of the catalog: the public one, without credentials, as the proxy last published it,
+// and the permission set that sandboxd made of it.
+package published
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Config configures a Watcher.
+type Config struct {
+	Control *controlapi.Client
+	Sandbox *runapi.Client
+	Log     *slog.Logger
+}
+
+// Watcher follows the catalog. Make it with New and let Run run; all methods are safe for concurrent use.
+type Watcher struct {
+	cfg Config
+
+	renewing sync.Mutex // one renewal at a time, so that an older catalog cannot overwrite a newer one
+
+	mu      sync.Mutex
+	catalog controlapi.Catalog
+	hash    string
+	known   bool // there is a catalog and a permission set
+	problem error
+	ready   chan struct{} // closed when known becomes true
+}
+
+// errStarting is the problem before the first catalog.
+var errStarting = errors.New("the proxy and the sandbox have not answered yet")
+
+// errEnded is the problem when the proxy ends its stream of events.
+var errEnded = errors.New("the stream of events ended")
+
+// New makes a watcher that knows nothing yet.
+func New(cfg Config) *Watcher {
+	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{})}
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// Run fetches the catalog, tells sandboxd the permission set, and does so again on every change, until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := w.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.fail(err)
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// follow does so over one stream of events, and says why that ended.
+func (w *Watcher) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	changed, done := make(chan string, 1), make(chan struct{})
+	var ended error
+	// Subscribing comes first, so that no change falls between the fetch and the subscription.
+	go func() {
+		defer close(done)
+		ended = w.cfg.Control.Events(ctx, func(e controlapi.Event) { note(changed, e) })
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	for err := w.Renew(ctx); ; {
+		if err != nil {
+			return err
+		}
+		select {
+		case version := <-changed:
+			if version != w.Catalog().Version {
+				err = w.Renew(ctx)
+			}
+		case <-done:
+			return fmt.Errorf("following the catalog: %w", errors.Join(errEnded, ended))
+		}
+	}
+}
+
+// note keeps the latest catalog version of the events in a channel of one.
+func note(changed chan string, e controlapi.Event) {
+	if e.Catalog == "" {
+		return
+	}
+	for {
+		select {
+		case changed <- e.Catalog:
+			return
+		default:
+		}
+		select {
+		case <-changed:
+		default:
+		}
+	}
+}
+
+// Renew fetches the catalog and tells sandboxd its permission set. It is called from outside when sandboxd says that it
+// knows another set, for instance after a restart.
+func (w *Watcher) Renew(ctx context.Context) error {
+	w.renewing.Lock()
+	defer w.renewing.Unlock()
+	cat, err := w.cfg.Control.Catalog(ctx)
+	if err != nil {
+		return fmt.Errorf("fetching the catalog: %w", err)
+	}
+	set, err := w.cfg.Sandbox.SetPermissions(ctx, runapi.Permissions{AllowNet: AllowNet(cat)})
+	if err != nil {
+		return fmt.Errorf("telling the sandbox its permissions: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.known {
+		close(w.ready)
+	}
+	if !w.known || w.catalog.Version != cat.Version || w.problem != nil {
+		w.cfg.Log.Info("catalog in use", logline.Tag("mcp"), slog.Int("apis", len(cat.APIs)), slog.Int("problems", len(cat.Problems)), slog.Bool("yolo", cat.YOLO))
+	}
+	w.catalog, w.hash, w.problem, w.known = cat, set.Hash, nil, true
+	return nil
+}
+
+// fail remembers why the last catalog may be out of date.
+func (w *Watcher) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.problem == nil || w.problem.Error() != err.Error() {
+		w.cfg.Log.Warn("no connection to the proxy or the sandbox, trying again", logline.Tag("mcp"), slog.String("error", err.Error()))
+	}
+	w.problem = err
+}
+
+// Catalog is the last catalog fetched; an empty one before the first.
+func (w *Watcher) Catalog() controlapi.Catalog {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.catalog
+}
+
+// Problem says why the catalog may be out of date, or is nil.
+func (w *Watcher) Problem() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.problem
+}
+
+// Permissions waits for the first permission set and gives the hash of the current one.
+func (w *Watcher) Permissions(ctx context.Context) (string, error) {
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		return "", fmt.Errorf("waiting for the first catalog: %w: %w", ctx.Err(), w.Problem())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hash, nil
+}
+
+// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, or everything under YOLO_MODE. It is never nil.
+func AllowNet(cat controlapi.Catalog) []string {
+	if cat.YOLO {
+		return []string{"*"}
+	}
+	hosts := []string{}
+	for _, a := range cat.APIs {
+		hosts = append(hosts, a.Domains...)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}

@@ -1,0 +1,333 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// newQueue makes a queue on a sandbox with so many slots.
+func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *peertest.Sandbox) {
+	t.Helper()
+	s := peertest.NewSandbox(t, slots)
+	cfg.Sandbox = runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	q := queue.New(cfg)
+	t.Cleanup(func() {
+		q.Close()
+		_ = cfg.Sandbox.Close()
+	})
+	return q, s
+}
+
+func acquire(t *testing.T, q *queue.Queue, session string) runapi.Lease {
+	t.Helper()
+	l, _, err := q.Acquire(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// waiting waits until so many runs wait.
+func waiting(t *testing.T, q *queue.Queue, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); q.Waiting() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d wait, want %d", q.Waiting(), n)
+		}
+	}
+}
+
+func TestAcquireAtOnce(t *testing.T) {
+	q, s := newQueue(t, 2, queue.Config{})
+	a, b := acquire(t, q, "x"), acquire(t, q, "x")
+	if a.Slot == b.Slot || b.Generation <= a.Generation {
+		t.Errorf("leases %+v and %+v", a, b)
+	}
+	q.Release(a.Generation)
+	q.Release(b.Generation)
+	if n := s.Left(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+}
+
+// TestCloseReleases: what was released before Close is free after it.
+func TestCloseReleases(t *testing.T) {
+	q, s := newQueue(t, 4, queue.Config{})
+	var leases []runapi.Lease
+	for range 4 {
+		leases = append(leases, acquire(t, q, "x"))
+	}
+	for _, l := range leases[:3] {
+		q.Release(l.Generation)
+	}
+	q.Close()
+	if n := s.Leased(); n != 1 {
+		t.Errorf("%d leases after Close, want the one that was not released", n)
+	}
+	q.Release(leases[3].Generation)
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases after a release behind Close", n)
+	}
+}
+
+// TestFairness: a session with many waiting runs does not delay another session's run by more than one.
+func TestFairness(t *testing.T) {
+	q, _ := newQueue(t, 1, queue.Config{Poll: time.Hour})
+	first := acquire(t, q, "holder")
+	var mu sync.Mutex
+	var order []string
+	var done sync.WaitGroup
+	enter := func(session string) {
+		n := q.Waiting()
+		done.Go(func() {
+			l, _, err := q.Acquire(t.Context(), session)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, session)
+			mu.Unlock()
+			q.Release(l.Generation)
+		})
+		waiting(t, q, n+1)
+	}
+	for range 10 {
+		enter("greedy")
+	}
+	enter("modest")
+	enter("late")
+	q.Release(first.Generation)
+	done.Wait()
+	if at := slices.Index(order, "modest"); at > 2 {
+		t.Errorf("the modest session was served as number %d of %v", at+1, order)
+	}
+	if at := slices.Index(order, "late"); at > 3 {
+		t.Errorf("the late session was served as number %d of %v", at+1, order)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	q, _ := newQueue(t, 1, queue.Config{MaxWaiting: 3, MaxPerSession: 2, MaxWait: 300 * time.Millisecond})
+	held := acquire(t, q, "holder")
+	defer q.Release(held.Generation)
+	results := make(chan error, 3)
+	for i := range 3 {
+		session := fmt.Sprint("s", i/2)
+		go func() {
+			_, _, err := q.Acquire(t.Context(), session)
+			results <- err
+		}()
+		waiting(t, q, i+1)
+	}
+	var busy *queue.BusyError
+	if _, _, err := q.Acquire(t.Context(), "s0"); !errors.As(err, &busy) || busy.Waited != 0 {
+		t.Errorf("a third run of a session: %v, want busy without waiting", err)
+	}
+	if _, _, err := q.Acquire(t.Context(), "s9"); !errors.As(err, &busy) || busy.Waiting != 3 {
+		t.Errorf("a fourth run: %v, want busy with 3 waiting", err)
+	}
+	for range 3 {
+		if err := <-results; !errors.As(err, &busy) || busy.Waited < 250*time.Millisecond {
+			t.Errorf("after the wait: %v, want busy with how long was waited", err)
+		}
+	}
+	if n := q.Waiting(); n != 0 {
+		t.Errorf("%d still wait", n)
+	}
+}
+
+// TestGivingUp: who gives up leaves neither a place in the queue nor a lease behind.
+func TestGivingUp(t *testing.T) {
+	q, s := newQueue(t, 1, queue.Config{Poll: time.Millisecond})
+	for range 50 {
+		held := acquire(t, q, "holder")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			l, _, err := q.Acquire(ctx, "other")
+			if err == nil {
+				q.Release(l.Generation)
+			}
+			ended <- err
+		}()
+		waiting(t, q, 1)
+		go cancel()
+		go q.Release(held.Generation)
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		cancel()
+		for deadline := time.Now().Add(5 * time.Second); s.Leased() != 0 || q.Waiting() != 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d leases and %d waiting are left", s.Leased(), q.Waiting())
+			}
+		}
+	}
+}
+
+func TestCloseRefusesWaiting(t *testing.T) {
+	q, _ := newQueue(t, 1, queue.Config{})
+	acquire(t, q, "holder")
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := q.Acquire(t.Context(), "other")
+		ended <- err
+	}()
+	waiting(t, q, 1)
+	q.Close()
+	if err := <-ended; err == nil {
+		t.Error("a waiting run got a lease of a closed queue")
+	}
+	if _, _, err := q.Acquire(t.Context(), "other"); err == nil {
+		t.Error("a closed queue gave a lease")
+	}
+}
+
+// TestRestart: a sandboxd that restarts is waited for.
+func TestRestart(t *testing.T) {
+	q, s := newQueue(t, 1, queue.Config{})
+	acquire(t, q, "x")
+	s.Stop()
+	time.AfterFunc(300*time.Millisecond, s.Start)
+	acquire(t, q, "x")
+}
+
+// newAhead makes a queue on a sandbox that gives leases ahead.
+func newAhead(t *testing.T, slots int) (*queue.Queue, *peertest.Sandbox) {
+	t.Helper()
+	q, s := newQueue(t, slots, queue.Config{})
+	s.Ahead = true
+	return q, s
+}
+
+// leased waits until so many leases are held.
+func leased(t *testing.T, s *peertest.Sandbox, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); s.Leased() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d leases, want %d: %v", s.Leased(), n, s.Journal())
+		}
+	}
+}
+
+// TestAhead: after a run there is a lease for the next one, which then asks for none. The last slot is not held.
+func TestAhead(t *testing.T) {
+	q, s := newAhead(t, 2)
+	l := acquire(t, q, "x")
+	for range 20 {
+		for deadline := time.Now().Add(5 * time.Second); ; {
+			q.Release(l.Generation)
+			time.Sleep(time.Millisecond)
+			before := s.Journal()
+			l = acquire(t, q, "y")
+			if now := s.Journal(); len(now) == len(before) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("no lease was held: %v", s.Journal())
+			}
+		}
+		other := acquire(t, q, "z")
+		if other.Slot == l.Slot {
+			t.Fatalf("slot %d twice", l.Slot)
+		}
+		q.Release(other.Generation)
+		leased(t, s, 1)
+	}
+	q.Release(l.Generation)
+	leased(t, s, 1)
+	q.Close()
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases after Close", n)
+	}
+}
+
+// TestAheadRestart: a lease that is held is of no use on another connection, and is not used.
+func TestAheadRestart(t *testing.T) {
+	s := peertest.NewSandbox(t, 2)
+	s.Ahead = true
+	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	defer client.Close()
+	q := queue.New(queue.Config{Sandbox: client})
+	defer q.Close()
+	q.Release(acquire(t, q, "x").Generation)
+	for deadline := time.Now().Add(5 * time.Second); !slices.Contains(s.Journal(), "lease 2"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no lease is held")
+		}
+	}
+	s.Stop()
+	for client.Stream() != 0 { // it notices
+		time.Sleep(time.Millisecond)
+	}
+	s.Forget()
+	s.Start()
+	if l := acquire(t, q, "x"); !slices.Contains(s.Journal(), fmt.Sprint("lease ", l.Generation)) {
+		t.Errorf("lease %d is not of this sandbox: %v", l.Generation, s.Journal())
+	}
+}
+
+// TestAheadGivenBack: a lease for a run that does not come is given back, and none is taken in its place.
+func TestAheadGivenBack(t *testing.T) {
+	q, s := newQueue(t, 2, queue.Config{Hold: 50 * time.Millisecond})
+	s.Ahead = true
+	q.Release(acquire(t, q, "x").Generation)
+	for deadline := time.Now().Add(5 * time.Second); !slices.Contains(s.Journal(), "release 2"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is still held: %v", s.Journal())
+		}
+	}
+	time.Sleep(20 * time.Millisecond)
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases: %v", n, s.Journal())
+	}
+	if l := acquire(t, q, "x"); l.Generation != 3 {
+		t.Errorf("lease %+v, want a new one", l)
+	}
+}
+
+// TestAheadCrowd: many runs at once on few slots, each slot always with one run only, and no lease is left over.
+func TestAheadCrowd(t *testing.T) {
+	q, s := newAhead(t, 3)
+	var mu sync.Mutex
+	taken := map[any]bool{}
+	var done sync.WaitGroup
+	for n := range 12 {
+		done.Go(func() {
+			for range 50 {
+				l, _, err := q.Acquire(t.Context(), fmt.Sprint(n%4))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if taken[l.Slot] {
+					t.Errorf("slot %d has two runs", l.Slot)
+				}
+				taken[l.Slot] = true
+				mu.Unlock()
+				time.Sleep(100 * time.Microsecond)
+				mu.Lock()
+				taken[l.Slot] = false
+				mu.Unlock()
+				q.Release(l.Generation)
+			}
+		})
+	}
+	done.Wait()
+	leased(t, s, 1)
+	q.Close()
+	if n := s.Leased(); n != 0 {
+		t.Errorf("%d leases after Close", n)
+	}
+}

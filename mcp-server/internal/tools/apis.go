@@ -1,0 +1,162 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// maxTypes is how much of an API's types.d.ts is shown, in bytes.
+const maxTypes = 100 << 10
+
+// listed is one API in the answer of list_apis: what a model needs to call it, and nothing that goes without saying.
+type listed struct {
+	Name              string              `json:"name"`
+	Description       string              `json:"description"`
+	Domains           []string            `json:"domains"`
+	Credentials       []string            `json:"credentials"`
+	CredentialsIn     map[string][]string `json:"credentials_in,omitempty"`
+	Reference         string              `json:"reference,omitempty"`
+	RestrictedMethods []string            `json:"restricted_methods"`
+	AllowedMethods    []string            `json:"allowed_methods,omitempty"`
+	AllowHTTP         bool                `json:"allow_http,omitempty"`
+	Types             bool                `json:"types,omitempty"`
+	Stale             bool                `json:"stale,omitempty"`
+}
+
+func (s *Surface) addAPIs() {
+	s.addTool(&mcp.Tool{
+		Name:        "list_apis",
+		Title:       "List APIs",
+		Description: listDescription,
+		Annotations: hints(true, false, true, false),
+		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"api":{"type":"string"}}}`),
+	}, s.listAPIs)
+	s.addTool(&mcp.Tool{
+		Name:        "get_instructions",
+		Title:       "How to use CodeForge",
+		Description: instructionsDescription,
+		Annotations: hints(true, false, true, false),
+		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{}}`),
+	}, s.getInstructions)
+}
+
+// firstCatalog is how long a call waits for the proxy when the server has only just started.
+const firstCatalog = 5 * time.Second
+
+// catalog is the catalog; an empty one when the proxy has never answered.
+func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
+	if c := s.cfg.Catalog.Catalog(); c.Version != "" {
+		return c
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
+	defer cancel()
+	_, _ = s.cfg.Catalog.Permissions(ctx) // returns when there is a catalog
+	return s.cfg.Catalog.Catalog()
+}
+
+// listAPIs answers a JSON array in content[0]; after it only what the model must know.
+func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "list_apis", Names: []string{"api"}, Example: `{} or {"api": "stripe"}`})
+	only := a.Text("api", "the name of one API as a string", false)
+	cat := s.catalog(ctx)
+	list, names := []listed{}, []string{}
+	for _, api := range cat.APIs {
+		names = append(names, api.Name)
+		if only == "" || api.Name == only {
+			list = append(list, listing(api))
+		}
+	}
+	if only != "" && len(list) == 0 {
+		a.Mistake(noSuchAPI("api", only, names))
+	}
+	if err := a.Err(); err != nil {
+		return failure(err.Error()), nil
+	}
+	if cat.Version == "" {
+		return failure("The proxy has not answered yet. Try again in a moment."), nil
+	}
+	res := text(arrayOfLines(list))
+	for _, note := range s.listNotes(ctx, cat, list, only) {
+		res.Content = append(res.Content, &mcp.TextContent{Text: note})
+	}
+	return res, nil
+}
+
+// listNotes are the blocks after the array.
+func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listed, only string) []string {
+	var notes []string
+	if only != "" && list[0].Types {
+		types, err := s.cfg.Control.Types(ctx, only)
+		switch {
+		case err == nil && len(types) > maxTypes:
+			notes = append(notes, fmt.Sprintf("types.d.ts has %d bytes, too many to show.", len(types)))
+		case err == nil:
+			notes = append(notes, types)
+		case !errors.Is(err, controlapi.ErrNotFound):
+			notes = append(notes, "types.d.ts could not be read.")
+		}
+	}
+	if cat.YOLO {
+		notes = append(notes, "YOLO_MODE is on: hosts in no API are open too, without credentials.")
+	}
+	if len(cat.APIs) == 0 && !cat.YOLO {
+		notes = append(notes, "No API is configured, so code can reach no host. The user can add one as apis/<name>/config.json.")
+	}
+	if len(cat.Problems) > 0 {
+		notes = append(notes, fmt.Sprintf("%d mistakes in the user's apis/ folder keep APIs away or out of date; `codeforge check` shows them to the user.", len(cat.Problems)))
+	}
+	return notes
+}
+
+// listing is one API as the model sees it.
+func listing(api controlapi.API) listed {
+	l := listed{
+		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{}, Reference: api.Reference,
+		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods, AllowHTTP: api.AllowHTTP, Types: api.HasTypes, Stale: api.Stale,
+	}
+	for _, t := range api.Credentials {
+		l.Credentials = append(l.Credentials, t.Name)
+		if !slices.Equal(t.In, []string{"header"}) {
+			if l.CredentialsIn == nil {
+				l.CredentialsIn = map[string][]string{}
+			}
+			l.CredentialsIn[t.Name] = notNil(t.In)
+		}
+	}
+	return l
+}
+
+func notNil(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// arrayOfLines is a JSON array with one element a line.
+func arrayOfLines(list []listed) string {
+	lines := make([]string, len(list))
+	for i, l := range list {
+		lines[i] = jsonText(l)
+	}
+	return "[" + strings.Join(lines, ",\n") + "]"
+}
+
+// getInstructions answers the guide.
+func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "get_instructions", Example: "{}"})
+	if err := a.Err(); err != nil {
+		return failure(err.Error()), nil
+	}
+	return text(guide(s.cfg.Catalog.Catalog().YOLO, s.cfg.Skills.ReadOnly(), s.cfg.OutputLimit, s.cfg.TimeoutDefault, s.cfg.TimeoutMax)), nil
+}

@@ -1,0 +1,97 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+)
+
+// MaxParams is how long everything in a message may be but the arguments of a tool, in bytes of JSON: names, URIs, cursors,
+// progress tokens, _meta, and what initialize says of a client, which is kept as long as its session.
+const MaxParams = 16 << 10
+
+// What bounds subscriptions, which are kept as long as their sessions.
+const (
+	maxSubscribed    = 64
+	maxSubscriptions = 4096 // of all sessions
+)
+
+// bounded refuses messages whose params are longer than MaxParams. What a tool takes as arguments is package argument's.
+func bounded(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		var params any = req.GetParams()
+		if call, ok := params.(*mcp.CallToolParamsRaw); ok && call != nil {
+			rest := *call
+			rest.Arguments = nil
+			params = &rest
+		}
+		text, err := json.Marshal(params)
+		if (err != nil || len(text) > MaxParams) && !disarm.Off("message-bounds") {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the params of %.40q have more than %d bytes", method, MaxParams)}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// subscriptions counts what sessions are subscribed to.
+type subscriptions struct {
+	mu  sync.Mutex
+	all int
+	of  map[*mcp.ServerSession]map[string]bool
+}
+
+// take notes a subscription. It reports whether there is room for it.
+func (s *subscriptions) take(server *mcp.Server, session *mcp.ServerSession, uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mine := s.of[session]
+	if mine == nil {
+		s.sweep(server)
+		mine = map[string]bool{}
+	}
+	if mine[uri] {
+		return true
+	}
+	if len(mine) >= maxSubscribed || s.all >= maxSubscriptions {
+		return false
+	}
+	if s.of == nil {
+		s.of = map[*mcp.ServerSession]map[string]bool{}
+	}
+	mine[uri], s.of[session] = true, mine
+	s.all++
+	return true
+}
+
+// drop forgets a subscription.
+func (s *subscriptions) drop(session *mcp.ServerSession, uri string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mine := s.of[session]; mine[uri] {
+		delete(mine, uri)
+		s.all--
+	}
+}
+
+// sweep forgets the sessions that have ended. The caller holds the lock.
+func (s *subscriptions) sweep(server *mcp.Server) {
+	if len(s.of) == 0 {
+		return
+	}
+	live := map[*mcp.ServerSession]bool{}
+	for session := range server.Sessions() {
+		live[session] = true
+	}
+	for session, uris := range s.of {
+		if !live[session] {
+			s.all -= len(uris)
+			delete(s.of, session)
+		}
+	}
+}

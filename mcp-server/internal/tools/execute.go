@@ -1,0 +1,213 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Where a result carries the run's receipt and its runapi.Exit for programs; a model does not see them.
+const (
+	receiptKey = "codeforge/receipt"
+	exitKey    = "codeforge/exit"
+)
+
+const (
+	// maxNamed is how many APIs a run may be narrowed to.
+	maxNamed = 200
+	// maxAPIName is the longest name of an API, in bytes.
+	maxAPIName = 64
+	// escaped is how many bytes of JSON one byte of a string can be.
+	escaped = 6
+	// leastTimeout is the shortest time limit of a run: sandboxd counts milliseconds.
+	leastTimeout = time.Millisecond
+)
+
+const executeExample = `{"code": "console.log(1 + 1)", "apis": ["stripe"], "timeout": 60}`
+
+func (s *Surface) addExecute() {
+	schema := fmt.Sprintf(`{"type":"object","required":["code"],"additionalProperties":false,"properties":{
+"code":{"type":"string","description":"One TypeScript module; console.log what you need"},
+"apis":{"type":"array","maxItems":%d,"items":{"type":"string"},"description":"APIs the code uses; narrows the run to them"},
+"timeout":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"Seconds, default %d"}}}`,
+		maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
+	s.addTool(&mcp.Tool{
+		Name:        "execute_code",
+		Title:       "Run TypeScript",
+		Description: executeDescription,
+		Annotations: hints(false, true, false, true),
+		InputSchema: json.RawMessage(schema),
+	}, s.executeCode)
+}
+
+// executeCode runs code: arguments, run, result.
+func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	r, err := s.executeArguments(ctx, req.Params.Arguments)
+	if err != nil {
+		return failure(err.Error()), nil
+	}
+	r.Session = caller(req)
+	if s.cfg.Debug {
+		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
+	}
+	report := s.report(ctx, req)
+	r.Started = report.Running
+	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
+	before := s.cfg.Skills.Snapshot()
+	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
+		stdout.WriteString(e.Stdout)
+		stderr.WriteString(e.Stderr)
+		report.Printed(e.Stdout)
+	})
+	report.Stop()
+	changes := s.cfg.Skills.Snapshot().Since(before)
+	if len(changes) > 0 {
+		s.shelf.refresh() // whoever asks after this result finds what it names
+	}
+	res := render(rendering{
+		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
+		changes: changes, catalog: s.cfg.Catalog.Catalog(), apis: r.APIs,
+	})
+	if s.cfg.Debug {
+		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
+	}
+	return res, nil
+}
+
+// executeArguments reads the arguments of execute_code.
+func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
+	a := argument.Read(raw, argument.Spec{Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample, MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes})
+	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true)}
+	if len(r.Code) > runapi.MaxCode {
+		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", len(r.Code), runapi.MaxCode))
+	}
+	most := s.cfg.TimeoutMax.Seconds()
+	seconds := a.Number("timeout", fmt.Sprintf("a number of seconds above 0, at most %.0f", most), most, s.cfg.TimeoutDefault.Seconds())
+	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
+	if raw := a.Texts("apis", `an array of names from list_apis, e.g. ["stripe"]`, maxNamed); raw != nil {
+		r.APIs = s.knownAPIs(ctx, a, raw)
+	}
+	return r, a.Err()
+}
+
+// knownAPIs checks names against the catalog, each once.
+func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []string) []string {
+	var known, out []string
+	cat := s.catalog(ctx)
+	if cat.Version == "" { // the run will fail for that, in better words
+		return names
+	}
+	is := map[string]bool{}
+	for _, api := range cat.APIs {
+		known = append(known, api.Name)
+		is[api.Name] = true
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		switch {
+		case seen[name]:
+		case is[name]:
+			out = append(out, name)
+		case a.Full() && !disarm.Off("tool-bounds"):
+			a.Mistake("")
+		default:
+			a.Mistake(noSuchAPI("apis", name, known))
+		}
+		seen[name] = true
+	}
+	return out
+}
+
+// noSuchAPI is the mistake of naming an API that is not there.
+func noSuchAPI(arg, name string, known []string) string {
+	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
+	near := ""
+	if len(name) <= maxAPIName {
+		near = typo.Nearest(name, len(name)/2, known)
+	}
+	switch {
+	case near != "":
+		return m + fmt.Sprintf("; did you mean %q?", near)
+	case len(known) == 0:
+		return m + "; none is configured"
+	case len(known) <= 20:
+		return m + "; there is " + strings.Join(known, ", ")
+	}
+	return m + "; list_apis lists them"
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions that of all clients of
+// the same name on the same machine.
+func caller(req *mcp.CallToolRequest) string {
+	if id := req.Session.ID(); id != "" {
+		return id
+	}
+	name := ""
+	if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil {
+		name = p.ClientInfo.Name
+	}
+	return req.Extra.Header.Get(CallerHeader) + " " + name
+}
+
+// CallerHeader is set by the transport on every request, in place of what a client may have sent: the machine that calls.
+const CallerHeader = "X-Codeforge-Caller"
+
+// report tells the client of the run, if it asked for that.
+func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return progress.Start(ctx, progress.Config{})
+	}
+	return progress.Start(ctx, progress.Config{Send: func(ctx context.Context, done float64, message string) {
+		// An error means that the client has gone; its request ends by itself then.
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
+	}})
+}
+
+// explain is the one place that says to a model what went wrong with a run that has no exit. The log has the cause.
+func explain(err error, o execution.Outcome) string {
+	var busy *queue.BusyError
+	switch {
+	case errors.As(err, &busy) && busy.Waited == 0:
+		return fmt.Sprintf("Busy: all slots are taken and %d runs wait already. Nothing was run. Try again in a moment, with fewer calls at once.", busy.Waiting)
+	case errors.As(err, &busy):
+		return fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting)
+	case errors.Is(err, context.Canceled):
+		return "Cancelled: the run was stopped before it ended."
+	case errors.Is(err, runapi.ErrInterrupted):
+		return "The connection to the sandbox broke during the run. The code may have run in part: check before you run it again."
+	}
+	return "The sandbox is not available. Nothing was run. Try again in a few seconds; if it stays so, tell the user to look at the server's log; run id " + o.Run + "."
+}
+
+// logSkip notes what was skipped in the skills directory.
+func logSkip(log *slog.Logger, skipped map[string]int) {
+	for reason, n := range skipped {
+		log.Warn("skipped in the skills directory", logline.Tag("skill"), slog.String("reason", reason), slog.Int("count", n))
+	}
+}

@@ -1,0 +1,157 @@
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// skillsExtension is the Skills extension (SEP-2640): skills/list and skills/get.
+const skillsExtension = "io.modelcontextprotocol/skills"
+
+// skillsPage is how many skills one answer of skills/list holds.
+const skillsPage = 50
+
+// extensionName is what the extension allows as a name. A skill with another name is still a resource.
+var extensionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// entry is one skill in the extension's words: a directory of SKILL.md and the module.
+type entry struct {
+	URI         string      `json:"uri"`
+	Frontmatter front       `json:"frontmatter"`
+	Resources   []entryFile `json:"resources"`
+}
+
+type entryFile struct {
+	URI    string `json:"uri"`
+	Digest string `json:"digest"`
+	Size   int    `json:"size"`
+}
+
+type listParams struct {
+	mcp.ParamsBase
+	Cursor string `json:"cursor,omitempty"`
+}
+
+type listResult struct {
+	mcp.ResultBase
+	mcp.Cacheable
+	ResultType string  `json:"resultType,omitempty"`
+	Skills     []entry `json:"skills"`
+	NextCursor string  `json:"nextCursor,omitempty"`
+}
+
+type getParams struct {
+	mcp.ParamsBase
+	URI string `json:"uri"`
+}
+
+type getResult struct {
+	mcp.ResultBase
+	mcp.Cacheable
+	ResultType string `json:"resultType,omitempty"`
+	Skill      entry  `json:"skill"`
+}
+
+// private is how the extension's answers may be cached: not at all by others, and not for long.
+var private = mcp.Cacheable{CacheScope: "private"}
+
+// addExtension registers the two methods. Registering fails only for names of standard methods.
+func addExtension(server *mcp.Server, h *shelf) {
+	err := mcp.AddReceivingCustomMethod(server, "skills/list", func(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
+		cursor := ""
+		if p != nil {
+			cursor = p.Cursor
+		}
+		res, err := h.list(ctx, cursor)
+		if err == nil {
+			res.ResultType = resultType(ss)
+		}
+		return res, err
+	})
+	if err == nil {
+		err = mcp.AddReceivingCustomMethod(server, "skills/get", func(_ context.Context, ss *mcp.ServerSession, p *getParams) (*getResult, error) {
+			if p == nil {
+				p = &getParams{}
+			}
+			res, err := h.get(p.URI)
+			if err == nil {
+				res.ResultType = resultType(ss)
+			}
+			return res, err
+		})
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// resultType is what every result says of itself from 2026-07-28 on.
+func resultType(ss *mcp.ServerSession) string {
+	if p := ss.InitializeParams(); p != nil && p.ProtocolVersion >= "2026-07-28" {
+		return "complete"
+	}
+	return ""
+}
+
+// list answers one page, beginning after the skill that the cursor names.
+func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
+	res := &listResult{Skills: []entry{}, Cacheable: private}
+	if cursor != "" && !extensionName.MatchString(cursor) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not a cursor of skills/list"}
+	}
+	names := slices.DeleteFunc(h.surface.cfg.Skills.Names(), func(n string) bool {
+		return !extensionName.MatchString(n) || n <= cursor
+	})
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if len(res.Skills) == skillsPage {
+			res.NextCursor = res.Skills[skillsPage-1].Frontmatter.Name
+			break
+		}
+		if e, ok := h.entry(name); ok {
+			res.Skills = append(res.Skills, e)
+		}
+	}
+	return res, nil
+}
+
+// get answers the entry of one skill by the URI of its SKILL.md.
+func (h *shelf) get(uri string) (*getResult, error) {
+	name := strings.TrimSuffix(strings.TrimPrefix(uri, skillURI), "/SKILL.md")
+	e, ok := entry{}, false
+	if extensionName.MatchString(name) {
+		e, ok = h.entry(name)
+	}
+	if !ok || e.URI != uri {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no skill with this uri"}
+	}
+	return &getResult{Skill: e, Cacheable: private}, nil
+}
+
+// entry describes a skill, or reports that it is gone.
+func (h *shelf) entry(name string) (entry, bool) {
+	k, source, err := h.surface.cfg.Skills.Read(name)
+	if err != nil {
+		return entry{}, false
+	}
+	at := skillURI + name
+	return entry{
+		URI:         at + "/SKILL.md",
+		Frontmatter: frontmatter(k),
+		Resources:   []entryFile{file(at+"/SKILL.md", manifest(k, source)), file(at+"/"+name+".ts", source)},
+	}, true
+}
+
+func file(uri, text string) entryFile {
+	sum := sha256.Sum256([]byte(text))
+	return entryFile{URI: uri, Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: len(text)}
+}

@@ -1,0 +1,297 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+)
+
+func (s *Surface) addSkillTools() {
+	s.addTool(&mcp.Tool{
+		Name:        "update_skill",
+		Title:       "Edit a skill",
+		Description: updateDescription,
+		Annotations: hints(false, true, false, false),
+		InputSchema: json.RawMessage(`{"type":"object","required":["name","patch"],"additionalProperties":false,"properties":{"name":{"type":"string"},"patch":{"type":"string"}}}`),
+	}, s.updateSkill)
+	s.addTool(&mcp.Tool{
+		Name:        "delete_skill",
+		Title:       "Delete a skill",
+		Description: deleteDescription,
+		Annotations: hints(false, true, true, false),
+		InputSchema: json.RawMessage(`{"type":"object","required":["name"],"additionalProperties":false,"properties":{"name":{"type":"string"}}}`),
+	}, s.deleteSkill)
+}
+
+func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	example := `{"name": "my-skill", "patch": ` + jsonText(patch.Example) + `}`
+	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "update_skill", Names: []string{"name", "patch"}, Example: example, MaxBytes: escaped*skill.MaxPatch + argument.MaxBytes})
+	name := skillName(a)
+	blocks := a.Text("patch", "SEARCH/REPLACE blocks as a string", true)
+	if err := a.Err(); err != nil {
+		return failure(err.Error()), nil
+	}
+	k, err := s.cfg.Skills.Patch(ctx, name, blocks)
+	if err != nil {
+		return failure(s.explainSkill(name, err)), nil
+	}
+	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
+	s.shelf.refresh()
+	return text(fmt.Sprintf("Skill %s is updated and has %d bytes now.", name, k.Size)), nil
+}
+
+func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "delete_skill", Names: []string{"name"}, Example: `{"name": "my-skill"}`})
+	name := skillName(a)
+	if err := a.Err(); err != nil {
+		return failure(err.Error()), nil
+	}
+	if err := s.cfg.Skills.Delete(name); err != nil {
+		return failure(s.explainSkill(name, err)), nil
+	}
+	s.cfg.Log.Info("skill deleted", logline.Tag("skill"), slog.String("name", name))
+	s.shelf.refresh()
+	return text("Skill " + name + " is deleted."), nil
+}
+
+// skillName reads the name of a skill; "/skills/x.ts" and "x.ts" mean x.
+func skillName(a *argument.Reader) string {
+	name := a.Text("name", "the name of a skill as a string", true)
+	return strings.TrimSuffix(strings.TrimPrefix(name, "/skills/"), ".ts")
+}
+
+// explainSkill is the one place that says to a model what went wrong with a skill.
+func (s *Surface) explainSkill(name string, err error) string {
+	var mistake *patch.Error
+	name = strings.ToValidUTF8(name[:min(len(name), 80)], "")
+	switch {
+	case errors.As(err, &mistake):
+		return "Skill " + name + " was not changed. " + mistake.Error()
+	case errors.Is(err, skill.ErrNotFound):
+		m := fmt.Sprintf("There is no skill %.80q.", name)
+		names := s.cfg.Skills.Names()
+		if near := typo.Nearest(name, len(name)/2, names); near != "" {
+			m += fmt.Sprintf(" Did you mean %q?", near)
+		} else if len(names) > 0 {
+			m += " There is " + strings.Join(names[:min(len(names), 20)], ", ") + "."
+		}
+		return m + " To make a new one, write /skills/<name>.ts in execute_code."
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "Cancelled. Skill " + name + " was not changed."
+	case errors.Is(err, skill.ErrName):
+		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64.", name)
+	case errors.Is(err, skill.ErrReadOnly):
+		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
+	case errors.Is(err, skill.ErrChanged):
+		return "The skill was changed by somebody else at the same moment. Nothing was changed here; read it again."
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "There is no room left in /skills. Skill " + name + " was not changed. Delete what is of no use there (delete_skill), then try again."
+	}
+	s.cfg.Log.Error("skill failed", logline.Tag("skill"), slog.String("name", name), slog.String("error", err.Error()))
+	return "The skill could not be changed. Tell the user to look at the server's log."
+}
+
+// shelf shows the skills as resources, prompt and by the skills extension, and keeps the list of resources up to date.
+type shelf struct {
+	surface *Surface
+
+	mu    sync.Mutex
+	shown map[string]skill.Skill
+	log   map[string]int // what was skipped when last logged
+
+	subscribed subscriptions
+}
+
+const (
+	skillURI     = "skill://"
+	markdownType = "text/markdown"
+	sourceType   = "text/typescript"
+)
+
+// add registers the templates, the prompt and the methods of the extension, and the skills that are there.
+func (h *shelf) add() {
+	server := h.surface.server
+	server.AddResourceTemplate(&mcp.ResourceTemplate{
+		Name: "skill", Title: "Skill", URITemplate: skillURI + "{name}", MIMEType: markdownType,
+		Description: "A reusable module of /skills with its description and source",
+	}, h.read)
+	server.AddResourceTemplate(&mcp.ResourceTemplate{
+		Name: "skill-file", Title: "File of a skill", URITemplate: skillURI + "{name}/{file}",
+		Description: "SKILL.md, or the module itself as <name>.ts",
+	}, h.read)
+	server.AddPrompt(&mcp.Prompt{
+		Name: "run_skill", Title: "Run a skill", Description: "Use one of the saved skills",
+		Arguments: []*mcp.PromptArgument{{Name: "name", Description: "The skill's name", Required: true}},
+	}, h.prompt)
+	addExtension(server, h)
+	h.refresh()
+}
+
+// Watch keeps the list of resources up to date until ctx ends.
+func (s *Surface) Watch(ctx context.Context) { s.cfg.Skills.Watch(ctx, s.cfg.Log, s.shelf.refresh) }
+
+// refresh makes the registered resources those of the directory. Clients hear of it when something changed.
+func (h *shelf) refresh() {
+	defer func() { // what is read here was written by sandboxed code, and nobody above catches a mistake of ours in it
+		if p := recover(); p != nil {
+			h.surface.cfg.Log.Error("panic while listing skills", logline.Tag("skill"), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	l, err := h.surface.cfg.Skills.List()
+	if err != nil {
+		h.surface.cfg.Log.Error("skills cannot be listed", logline.Tag("skill"), slog.String("error", err.Error()))
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if fmt.Sprint(l.Skipped) != fmt.Sprint(h.log) {
+		h.log = l.Skipped
+		logSkip(h.surface.cfg.Log, l.Skipped)
+	}
+	now := map[string]skill.Skill{}
+	for _, k := range l.Skills {
+		now[k.Name] = k
+		if old, was := h.shown[k.Name]; was && old.Description == k.Description && old.Size == k.Size && old.Modified.Equal(k.Modified) {
+			continue
+		}
+		h.surface.server.AddResource(&mcp.Resource{
+			URI: skillURI + k.Name, Name: k.Name, Description: k.Description, MIMEType: markdownType,
+		}, h.read)
+		// Only who subscribed hears of it; who has gone has gone.
+		_ = h.surface.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: skillURI + k.Name})
+	}
+	var gone []string
+	for name := range h.shown {
+		if _, is := now[name]; !is {
+			gone = append(gone, skillURI+name)
+		}
+	}
+	if len(gone) > 0 {
+		h.surface.server.RemoveResources(gone...)
+	}
+	h.shown = now
+}
+
+// subscribe takes subscriptions to skills, also to ones that are not there yet, and to nothing else.
+func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
+	name, ok := strings.CutPrefix(req.Params.URI, skillURI)
+	if !ok || !skill.ValidName(name) {
+		return mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	if !h.subscribed.take(h.surface.server, req.Session, name) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "too many subscriptions; unsubscribe from others first"}
+	}
+	return nil
+}
+
+// unsubscribe takes the end of a subscription.
+func (h *shelf) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) error {
+	h.subscribed.drop(req.Session, strings.TrimPrefix(req.Params.URI, skillURI))
+	return nil
+}
+
+// read answers skill://name, skill://name/SKILL.md and skill://name/name.ts.
+func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	uri := req.Params.URI
+	name, file, _ := strings.Cut(strings.TrimPrefix(uri, skillURI), "/")
+	k, source, err := h.surface.cfg.Skills.Read(name)
+	if err != nil {
+		return nil, mcp.ResourceNotFoundError(uri)
+	}
+	content := &mcp.ResourceContents{URI: uri}
+	switch file {
+	case "", "SKILL.md":
+		content.MIMEType, content.Text = markdownType, manifest(k, source)
+	case name + ".ts":
+		content.MIMEType, content.Text = sourceType, source
+	default:
+		return nil, mcp.ResourceNotFoundError(uri)
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
+}
+
+// manifest is SKILL.md, made from the module: frontmatter from its leading comment, how to use it, and its source.
+func manifest(k skill.Skill, source string) string {
+	fence := strings.Repeat("`", max(3, longestRun(source, '`')+1))
+	if source != "" && !strings.HasSuffix(source, "\n") {
+		source += "\n"
+	}
+	f := frontmatter(k)
+	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\nUse it in execute_code with `import * as skill from \"/skills/%s.ts\"`, or `import { f }` of what it exports.\n\n%sts\n%s%s\n",
+		f.Name, jsonText(f.Description), k.Name, fence, source, fence)
+}
+
+// longestRun is how often b stands in s without a pause, at most.
+func longestRun(s string, b byte) int {
+	most, run := 0, 0
+	for i := range len(s) {
+		if s[i] != b {
+			run = 0
+			continue
+		}
+		run++
+		most = max(most, run)
+	}
+	return most
+}
+
+// front is the frontmatter of a skill.
+type front struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+func frontmatter(k skill.Skill) front {
+	if k.Description == "" {
+		return front{k.Name, "A TypeScript module without a description"}
+	}
+	return front{k.Name, k.Description}
+}
+
+// prompt answers run_skill.
+func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+	name := req.Params.Arguments["name"]
+	k, source, err := h.surface.cfg.Skills.Read(name)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: h.surface.explainSkill(name, err)}
+	}
+	return &mcp.GetPromptResult{
+		Description: k.Description,
+		Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
+			Text: "Use the skill " + k.Name + " with execute_code. Ask me for what it needs and you do not know.\n\n" + manifest(k, source),
+		}}},
+	}, nil
+}
+
+// complete completes the names of skills, for the prompt and the templates.
+func (h *shelf) complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+	values := []string{} // null would fail clients
+	ref := req.Params.Ref
+	known := ref != nil && (ref.Name == "run_skill" || strings.HasPrefix(ref.URI, skillURI))
+	if known && req.Params.Argument.Name == "name" {
+		for _, name := range h.surface.cfg.Skills.Names() {
+			if strings.HasPrefix(name, req.Params.Argument.Value) {
+				values = append(values, name)
+			}
+		}
+	}
+	total := len(values)
+	values = slices.Clip(values[:min(total, 100)])
+	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values, Total: total, HasMore: total > len(values)}}, nil
+}

@@ -1,0 +1,158 @@
+// Package tools is what MCP clients see: the tools, resources, prompt and instructions, on one mcp.Server.
+//
+// What a model reads is in content only, as text. Tools have hand-written input schemas; the list of tools never changes, so
+// that changes of the catalog cost a client nothing. A panic in a handler is an error of that call only.
+package tools
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// Config configures a Surface.
+type Config struct {
+	Executor *execution.Executor
+	Catalog  *published.Watcher
+	Control  *controlapi.Client
+	Skills   *skill.Store
+	Log      *slog.Logger
+	Version  string
+	// Debug logs code and output.
+	Debug bool
+	// YOLO is said in the instructions from the start.
+	YOLO bool
+	// OutputLimit is how many characters of output a model is shown.
+	OutputLimit int
+	// TimeoutDefault and TimeoutMax are those of a run.
+	TimeoutDefault, TimeoutMax time.Duration
+	// Called hears of every finished tool call, for counting. Nil hears nothing.
+	Called func(tool string, failed bool, took time.Duration)
+}
+
+// Surface is one mcp.Server with everything on it.
+type Surface struct {
+	cfg    Config
+	server *mcp.Server
+	shelf  *shelf
+}
+
+// New makes the surface.
+func New(cfg Config) *Surface {
+	s := &Surface{cfg: cfg}
+	s.shelf = &shelf{surface: s}
+	s.server = NewServer(ServerConfig{
+		Version:      cfg.Version,
+		Instructions: instructions(cfg.YOLO),
+		Log:          cfg.Log,
+		Complete:     s.shelf.complete,
+		Subscribe:    s.shelf.subscribe,
+		Unsubscribe:  s.shelf.unsubscribe,
+	})
+	s.addExecute()
+	s.addAPIs()
+	s.addSkillTools()
+	s.shelf.add()
+	return s
+}
+
+// Server is the server to connect sessions to.
+func (s *Surface) Server() *mcp.Server { return s.server }
+
+// ServerConfig configures NewServer.
+type ServerConfig struct {
+	Version      string
+	Instructions string
+	Log          *slog.Logger
+	Complete     func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
+	// Fixture is for the conformance suite: logging is declared, and the skills extension is not.
+	Fixture bool
+	// Subscribe and Unsubscribe take resource subscriptions. Both or none.
+	Subscribe   func(context.Context, *mcp.SubscribeRequest) error
+	Unsubscribe func(context.Context, *mcp.UnsubscribeRequest) error
+}
+
+// NewServer makes a server without features, with the options and the panic recovery that every server of ours has.
+func NewServer(cfg ServerConfig) *mcp.Server {
+	capabilities := &mcp.ServerCapabilities{
+		Tools:     &mcp.ToolCapabilities{ListChanged: true},
+		Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: cfg.Subscribe != nil},
+		Prompts:   &mcp.PromptCapabilities{ListChanged: true},
+	}
+	if cfg.Fixture {
+		capabilities.Logging = &mcp.LoggingCapabilities{} //nolint:staticcheck // deprecated, and still in the suite
+	} else {
+		capabilities.AddExtension(skillsExtension, nil)
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: "codeforge", Title: "CodeForge", Version: cfg.Version}, &mcp.ServerOptions{
+		Instructions:       cfg.Instructions,
+		Capabilities:       capabilities,
+		CompletionHandler:  cfg.Complete,
+		SubscribeHandler:   cfg.Subscribe,
+		UnsubscribeHandler: cfg.Unsubscribe,
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.CacheScope = "private" // skills and catalog are the user's own
+		},
+	})
+	server.AddReceivingMiddleware(recovering(cfg.Log), bounded)
+	return server
+}
+
+// recovering turns a panic of a handler into an error of that call.
+func recovering(log *slog.Logger) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					log.Error("panic in a handler", logline.Tag("mcp"), slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+					res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; the server's log has the details"}
+				}
+			}()
+			return next(ctx, method, req)
+		}
+	}
+}
+
+// text is a result of text blocks.
+func text(blocks ...string) *mcp.CallToolResult {
+	r := &mcp.CallToolResult{}
+	for _, b := range blocks {
+		r.Content = append(r.Content, &mcp.TextContent{Text: b})
+	}
+	return r
+}
+
+// failure is an error that the model reads.
+func failure(blocks ...string) *mcp.CallToolResult {
+	r := text(blocks...)
+	r.IsError = true
+	return r
+}
+
+// hints are annotations with all four hints set.
+func hints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: &openWorld}
+}
+
+// addTool adds a tool that is counted.
+func (s *Surface) addTool(t *mcp.Tool, h mcp.ToolHandler) {
+	s.server.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		start := time.Now()
+		res, err := h(ctx, req)
+		if s.cfg.Called != nil {
+			s.cfg.Called(t.Name, err != nil || res.IsError, time.Since(start))
+		}
+		return res, err
+	})
+}

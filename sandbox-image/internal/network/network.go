@@ -1,0 +1,166 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+// device finds the interface that has our address.
+func device() (netlink.Link, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing network interfaces: %w", err)
+	}
+	for _, l := range links {
+		addrs, err := addresses(l)
+		if err != nil {
+			return nil, err
+		}
+		if addrs[slot.HoldAddr] {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("no interface has the address %s: is this container on sandbox-net?", slot.HoldAddr)
+}
+
+// addresses are the IPv4 addresses of an interface.
+func addresses(l netlink.Link) (map[netip.Addr]bool, error) {
+	list, err := netlink.AddrList(l, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s: %w", l.Attrs().Name, err)
+	}
+	found := map[netip.Addr]bool{}
+	for _, a := range list {
+		if ip, ok := netip.AddrFromSlice(a.IP.To4()); ok {
+			found[ip] = true
+		}
+	}
+	return found, nil
+}
+
+func hostNet(a netip.Addr) *net.IPNet { return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)} }
+
+// everywhere is 0.0.0.0/0.
+func everywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
+
+// network sets addresses, routes and rules.
+func network(n int, dev netlink.Link) error {
+	have, err := addresses(dev)
+	if err != nil {
+		return err
+	}
+	for _, s := range seats(n) {
+		if !have[s.addr] {
+			if err := netlink.AddrAdd(dev, &netlink.Addr{IPNet: hostNet(s.addr)}); err != nil {
+				return fmt.Errorf("giving %s the address %s: %w", dev.Attrs().Name, s.addr, err)
+			}
+		}
+		for _, r := range routes(s.table, s.addr, dev) {
+			if err := netlink.RouteReplace(&r); err != nil {
+				return fmt.Errorf("setting the route of slot %d: %w", s.id, err)
+			}
+		}
+		if err := ruleFor(s); err != nil {
+			return err
+		}
+	}
+	// Everybody else has the same way, which the filter closes; without any the kernel would not take answers from
+	// addresses it has no route to (rp_filter).
+	for _, r := range routes(unix.RT_TABLE_MAIN, slot.HoldAddr, dev)[1:] {
+		if err := netlink.RouteReplace(&r); err != nil {
+			return fmt.Errorf("setting the default route: %w", err)
+		}
+	}
+	return nil
+}
+
+// routes lead to the proxy, and through it to everywhere, as one source address.
+func routes(table int, src netip.Addr, dev netlink.Link) []netlink.Route {
+	index := dev.Attrs().Index
+	return []netlink.Route{
+		{LinkIndex: index, Table: table, Dst: hostNet(slot.ProxyAddr), Src: src.AsSlice(), Scope: netlink.SCOPE_LINK},
+		{LinkIndex: index, Table: table, Dst: everywhere(), Gw: slot.ProxyAddr.AsSlice(), Src: src.AsSlice()},
+	}
+}
+
+// ruleFor adds the slot's routing rule where it is missing.
+func ruleFor(s seat) error {
+	have, err := hasRule(s)
+	if err != nil || have {
+		return err
+	}
+	r := netlink.NewRule()
+	r.Family, r.Priority, r.Table, r.UIDRange = netlink.FAMILY_V4, s.priority, s.table, netlink.NewRuleUIDRange(s.uid, s.uid)
+	if err := netlink.RuleAdd(r); err != nil {
+		return fmt.Errorf("adding the routing rule of slot %d: %w", s.id, err)
+	}
+	return nil
+}
+
+func hasRule(s seat) (bool, error) {
+	list, err := netlink.RuleList(netlink.FAMILY_V4)
+	if err != nil {
+		return false, fmt.Errorf("listing routing rules: %w", err)
+	}
+	for _, r := range list {
+		if r.Priority == s.priority && r.Table == s.table && r.UIDRange != nil && *r.UIDRange == (netlink.RuleUIDRange{Start: s.uid, End: s.uid}) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// verifyNetwork asks the kernel which way each slot's packets would go.
+func verifyNetwork(n int, dev netlink.Link) error {
+	var errs []error
+	have, err := addresses(dev)
+	errs = append(errs, err)
+	for _, s := range seats(n) {
+		if !have[s.addr] {
+			errs = append(errs, fmt.Errorf("the address %s of slot %d is missing", s.addr, s.id))
+		}
+		for _, dst := range []netip.Addr{slot.ProxyAddr, slot.SyntheticAddr} {
+			errs = append(errs, verifyWay(s, dst, dev))
+		}
+	}
+	return errors.Join(append(errs, verifyNoIPv6())...)
+}
+
+// verifyWay: packets of the slot's user to dst leave by the proxy, as the slot's address.
+func verifyWay(s seat, dst netip.Addr, dev netlink.Link) error {
+	got, err := netlink.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{UID: &s.uid})
+	if err != nil {
+		return fmt.Errorf("asking for slot %d's route to %s: %w", s.id, dst, err)
+	}
+	if len(got) != 1 {
+		return fmt.Errorf("slot %d has %d routes to %s, want 1", s.id, len(got), dst)
+	}
+	r := got[0]
+	byProxy := dst == slot.ProxyAddr && len(r.Gw) == 0 || r.Gw.Equal(slot.ProxyAddr.AsSlice())
+	if !r.Src.Equal(s.addr.AsSlice()) || r.LinkIndex != dev.Attrs().Index || !byProxy {
+		return fmt.Errorf("slot %d reaches %s as %s by %s, want as %s by %s", s.id, dst, r.Src, r.Gw, s.addr, slot.ProxyAddr)
+	}
+	return nil
+}
+
+// verifyNoIPv6: no interface has an IPv6 address. The container turns IPv6 off by sysctl.
+func verifyNoIPv6() error {
+	list, err := netlink.AddrList(nil, netlink.FAMILY_V6)
+	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing IPv6 addresses: %w", err)
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("there is an IPv6 address, %s: want net.ipv6.conf.all.disable_ipv6=1 set for this container", list[0].IPNet)
+	}
+	return nil
+}

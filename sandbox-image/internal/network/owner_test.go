@@ -1,0 +1,35 @@
+package network
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestSuccessor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "owner")
+	if err := Announce(path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { Successor(ctx, path); close(done) }()
+	select {
+	case <-done:
+		t.Fatal("our own namespace is taken for another one")
+	case <-time.After(2 * lookEvery):
+	}
+	if err := os.WriteFile(path, []byte("net:[1]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if ctx.Err() != nil {
+		t.Error("the successor is not seen")
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), lookEvery)
+	defer cancel()
+	Successor(ctx, filepath.Join(t.TempDir(), "none")) // ends with ctx
+}

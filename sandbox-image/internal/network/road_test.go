@@ -1,0 +1,171 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+// everywhere makes the proxy's end answer at every address and port, as a network outside would, and counts the datagrams
+// that come: what leaves and is not answered has left all the same.
+func (w *wire) everywhere(t *testing.T) *atomic.Int64 {
+	heard := new(atomic.Int64)
+	w.in(t, w.proxy, 0, func() error {
+		for _, rule := range []string{"-p tcp -j REDIRECT --to-ports 8000", "-p udp -j REDIRECT --to-ports 5354"} {
+			out, err := exec.Command("iptables", append(strings.Fields("-t nat -A PREROUTING -i eth1"), strings.Fields(rule)...)...).CombinedOutput() //nolint:gosec // constants
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+		}
+		u, err := net.ListenPacket("udp4", "0.0.0.0:5354")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = u.Close() })
+		go func() {
+			b := make([]byte, 100)
+			for {
+				n, a, err := u.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				heard.Add(1)
+				_, _ = u.WriteTo(b[:n], a)
+			}
+		}()
+		return nil
+	})
+	return heard
+}
+
+// reaches reports whether something answers there.
+func reaches(network, remote string) bool {
+	c, err := (&net.Dialer{Timeout: 400 * time.Millisecond}).Dial(network, remote)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(400 * time.Millisecond))
+	_, err = c.Write([]byte("x"))
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+	}
+	return err == nil
+}
+
+// TestNoOtherRoad: the network outside answers at every address and port, and nobody in the sandbox's namespace reaches
+// more of it than the rules name; once the filter is open, the same questions are answered.
+func TestNoOtherRoad(t *testing.T) {
+	w := newWire(t)
+	from := w.serve(t)
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	go func() { // who came does not matter here
+		for {
+			select {
+			case <-from:
+			case <-done:
+				return
+			}
+		}
+	}()
+	heard, inside := w.everywhere(t), new(atomic.Int64)
+	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	w.in(t, w.sandbox, 0, func() error {
+		u, err := net.ListenPacket("udp4", "0.0.0.0:8081")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = u.Close() })
+		go func() {
+			for b := make([]byte, 10); ; inside.Add(1) {
+				if _, _, err := u.ReadFrom(b); err != nil {
+					return
+				}
+			}
+		}()
+		return nil
+	})
+	w.in(t, w.sandbox, 0, func() error {
+		l, err := net.Listen("tcp4", "0.0.0.0:8080")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte("y"))
+				_ = c.Close()
+			}
+		}()
+		return nil
+	})
+	one := slot.ID(1).UID()
+	type question struct {
+		outside         bool // asked from outside
+		uid             int
+		network, remote string
+	}
+	closed := []question{
+		{false, one, "tcp4", "10.77.0.2:22"}, {false, one, "tcp4", "1.2.3.4:8443"}, {false, one, "tcp4", "1.1.1.1:53"}, {false, one, "tcp4", "169.254.169.254:8080"},
+		{false, one, "udp4", "1.1.1.1:53"}, {false, one, "udp4", "10.77.0.2:443"}, {false, one, "udp4", "8.8.8.8:443"}, {false, one, "udp4", "10.77.0.2:123"},
+		{false, 0, "tcp4", "10.77.0.2:443"}, {false, 0, "udp4", "10.77.0.2:53"}, {false, slot.ServiceUID, "tcp4", "10.77.0.2:443"}, {false, slot.ServiceUID, "udp4", "10.77.0.2:443"},
+		{true, 0, "tcp4", "10.77.0.3:8080"},
+	}
+	knock := func() {
+		w.in(t, w.proxy, 0, func() error { reaches("udp4", "10.77.0.3:8081"); return nil })
+	}
+	ask := func(q question) (answered bool) {
+		ns := w.sandbox
+		if q.outside {
+			ns = w.proxy
+		}
+		w.in(t, ns, q.uid, func() error { answered = reaches(q.network, q.remote); return nil })
+		return answered
+	}
+	open := []question{{false, one, "tcp4", "1.2.3.4:443"}, {false, one, "tcp4", "10.77.0.2:80"}, {false, one, "udp4", "10.77.0.2:53"}}
+	for _, q := range open {
+		if !ask(q) {
+			t.Errorf("%+v does not reach the proxy", q)
+		}
+	}
+	heard.Store(0)
+	for _, q := range closed {
+		if ask(q) {
+			t.Errorf("%+v is answered", q)
+		}
+	}
+	knock()
+	if heard.Load() > 0 || inside.Load() > 0 {
+		t.Errorf("%d datagrams left, %d came in", heard.Load(), inside.Load())
+	}
+	w.in(t, w.sandbox, 0, func() error {
+		var errs []error
+		for _, args := range []string{"-P OUTPUT ACCEPT", "-P INPUT ACCEPT", "-F " + chainIn, "-F " + chainOut} {
+			out, err := exec.Command("iptables", strings.Fields(args)...).CombinedOutput() //nolint:gosec // constants
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%w: %s", err, out))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	for _, q := range closed {
+		if !ask(q) {
+			t.Errorf("%+v is not answered without the filter either: nothing was shown", q)
+		}
+	}
+	if knock(); heard.Load() == 0 || inside.Load() == 0 {
+		t.Errorf("without the filter %d datagrams left and %d came in: nothing was shown", heard.Load(), inside.Load())
+	}
+}
