@@ -106,6 +106,8 @@ func (l *jsonLexer) outside(b byte) error {
 	switch {
 	case strings.IndexByte(" \t\r\n\x1e", b) >= 0: // a record separator (RFC 7464) too
 		return nil
+	case l.after && strings.IndexByte(":,}]", b) < 0: // gjson takes what follows for the value of a key
+		return errNotJSON
 	case b == '"':
 		l.state, l.word = lexString, l.word[:0]
 		return nil
