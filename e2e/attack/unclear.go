@@ -89,7 +89,7 @@ func unclearHeads() []Attack {
 			args = append(args, len(r.body), strings.ReplaceAll(r.body, `"`, `\"`))
 		}
 		list = append(list, Attack{
-			Section: "A", Name: r.name, Expected: "refused, nothing sent", Judge: refused(unclear),
+			Section: "A", Name: r.name, Expected: "refused, nothing sent", Judge: refused(unclear, "bad_request"),
 			Code: `await raw("httpbin.test", "httpbin.test", "` + fmt.Sprintf(text, args...) + `");`,
 		})
 	}
