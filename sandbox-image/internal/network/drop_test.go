@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// The test's program drops its capabilities, and says what it can still do.
+// The test binary drops its capabilities and reports what it can still do.
 func TestMain(m *testing.M) {
 	if os.Getenv("HOLD_TEST_DROP") == "" {
 		os.Exit(m.Run())
@@ -38,7 +38,7 @@ func TestDropCapabilities(t *testing.T) {
 	if err := VerifyDropped(os.Getpid()); err == nil {
 		t.Error("VerifyDropped sees no capability of root's")
 	}
-	// Threads can be changed all at once only without cgo, as sandboxd is built.
+	// AllThreadsSyscall needs a build without cgo, as sandboxd's is.
 	program := filepath.Join(t.TempDir(), "program")
 	build := exec.Command("go", "test", "-c", "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 )
 
-// SetUp makes the namespace what n slots need, and checks that the kernel has it so. It can be done again.
+// SetUp configures the network namespace for n slots and verifies the result. It is idempotent.
 func SetUp(n int) error {
 	dev, err := device()
 	if err != nil {
@@ -28,13 +28,13 @@ func SetUp(n int) error {
 	return Verify(n)
 }
 
-// Verify checks that the kernel has everything that n slots need. It needs the capability that SetUp needs.
+// Verify checks that the kernel has everything that n slots need. Like SetUp it needs NET_ADMIN.
 func Verify(n int) error { return verify(n, true) }
 
-// Look is Verify for a healthcheck: it counts the filter's rules instead of asking for each.
-func Look(n int) error { return verify(n, false) }
+// VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each.
+func VerifyQuick(n int) error { return verify(n, false) }
 
-// Present checks that the interface with our address is there.
+// Present checks that the interface with our address exists.
 func Present() error {
 	_, err := device()
 	return err
@@ -51,8 +51,8 @@ func verify(n int, each bool) error {
 	return nil
 }
 
-// DropCapabilities gives up every capability, on every thread, and checks that they are gone. With no_new_privs set a
-// program started later gets none back.
+// DropCapabilities drops every capability on every thread and verifies that none is left. It sets no_new_privs, so that
+// a program started later cannot regain one.
 func DropCapabilities() error {
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("setting no_new_privs: %w", errno)

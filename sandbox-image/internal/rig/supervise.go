@@ -42,7 +42,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// supervise prepares what sandboxd inherits, and becomes it.
+// supervise prepares what sandboxd inherits, and execs it.
 func supervise(mode Mode) error {
 	if mode == User && os.Geteuid() != 0 {
 		return intoUserNamespace()
@@ -91,7 +91,7 @@ func supervise(mode Mode) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
 }
 
-// intoUserNamespace starts this program again as root of a user namespace, and becomes its shadow.
+// intoUserNamespace starts this program again as root of a user namespace, forwards signals to it and waits for it.
 func intoUserNamespace() error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -156,13 +156,13 @@ func allLocal() error {
 	})
 }
 
-// Where the container has its programs.
+// The paths of programs in the container.
 const (
 	inDeno     = "/usr/local/bin/deno"
 	inSandboxd = "/usr/local/bin/sandboxd"
 )
 
-// containerRoot makes a root directory like the image's, and enters it.
+// containerRoot makes a root directory like that of the image, and changes into it.
 func containerRoot(dir, deno, sandboxd string) error {
 	root := filepath.Join(dir, "root")
 	if err := unix.Mount("root", root, "tmpfs", 0, "mode=755"); err != nil {
@@ -207,7 +207,7 @@ func containerRoot(dir, deno, sandboxd string) error {
 	return os.Chdir("/")
 }
 
-// becomeContainer keeps the capabilities the container has, and becomes sandboxd.
+// becomeContainer drops all capabilities but those of the container, and execs sandboxd.
 func becomeContainer() error {
 	runtime.LockOSThread()
 	keep := uint32(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL)
