@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -157,22 +156,11 @@ func canBecomeSlots() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !mapHolds(string(data), m.first, m.last) {
+		if !proc.MapHolds(string(data), m.first, m.last) {
 			return false, nil
 		}
 	}
 	return true, nil
-}
-
-// mapHolds reports whether one line of an id map (user_namespaces(7)) holds all ids from first to last.
-func mapHolds(text string, first, last int) bool {
-	for line := range strings.Lines(text) {
-		var inside, outside, count int
-		if n, _ := fmt.Sscan(line, &inside, &outside, &count); n == 3 && inside <= first && last-inside < count {
-			return true
-		}
-	}
-	return false
 }
 
 // shareDirs makes /tmp and /skills what the slots' group can use.
