@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/elazarl/goproxy"
-
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -50,7 +48,7 @@ type Config struct {
 // Egress handles every request of the entrance. Make one with New.
 type Egress struct {
 	conf  Config
-	proxy *goproxy.ProxyHttpServer
+	proxy http.Handler
 
 	mu     sync.Mutex
 	flight map[*exchange]struct{}
@@ -58,24 +56,8 @@ type Egress struct {
 
 // New makes the handler.
 func New(c Config) *Egress {
-	e := &Egress{conf: c, flight: map[*exchange]struct{}{}}
-	e.proxy = goproxy.NewProxyHttpServer()
-	e.proxy.Logger = silent{}
-	e.proxy.KeepAcceptEncoding = true
-	e.proxy.KeepHeader = true // outgoing leaves out more than goproxy would
-	e.proxy.Tr = nil          // every request has a round tripper of its own
-	e.proxy.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-		ctx.RoundTripper = goproxy.RoundTripperFunc(roundTrip)
-		return r, nil
-	})
-	return e
+	return &Egress{conf: c, proxy: newProxy(), flight: map[*exchange]struct{}{}}
 }
-
-// silent keeps goproxy from logging: its texts quote upstream bytes.
-type silent struct{}
-
-// Printf implements goproxy.Logger.
-func (silent) Printf(string, ...any) {}
 
 // InFlight counts the exchanges under way.
 func (e *Egress) InFlight() int {

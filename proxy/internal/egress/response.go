@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -14,10 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/elazarl/goproxy"
-
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -36,21 +32,6 @@ var (
 	errPanic  = errors.New("a bug in the proxy")
 	errStatus = errors.New("the upstream's status is not one of a response")
 )
-
-// roundTrip is where goproxy hands the request to us: our transport, then the scrubber. It never returns an error,
-// because goproxy would show its text to the client.
-func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-	x := exchangeOf(out.Context())
-	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
-	if err != nil {
-		return x.failure(err), nil
-	}
-	if resp.StatusCode < 200 || resp.StatusCode > 999 {
-		_ = resp.Body.Close()
-		return x.failure(errStatus), nil
-	}
-	return x.clean(resp, out.Method), nil
-}
 
 // clean scrubs a response and takes off what belongs to the connection it came on.
 func (x *exchange) clean(resp *http.Response, method string) *http.Response {
@@ -300,90 +281,4 @@ func stack() string {
 			return b.String()
 		}
 	}
-}
-
-// maxPayload is how many bytes of a body DEBUG_MODE logs.
-const maxPayload = 4 << 10
-
-// payloads are what DEBUG_MODE logs of an exchange: the request before swapping, the response after scrubbing. The log
-// redacts both. The nil payloads log nothing.
-type payloads struct {
-	request, response string // heads
-	up, down          copied
-}
-
-// copied keeps the first bytes of a body: more than is logged, so that a string that must not be logged is whole when it
-// is looked for.
-type copied struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-func (c *copied) keep(p []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
-}
-
-// text is what is logged, cleaned before it is cut.
-func (c *copied) text(clean func(string) string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text := clean(string(c.data))
-	return text[:min(len(text), maxPayload)]
-}
-
-// tee is a body of which the first bytes are kept.
-type tee struct {
-	io.ReadCloser
-	to *copied
-}
-
-// Read implements io.Reader.
-func (t *tee) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	t.to.keep(p[:n])
-	return n, err
-}
-
-func (x *exchange) debugRequest(out *http.Request) {
-	if !x.conf.Debug {
-		return
-	}
-	x.debug = &payloads{request: headText(out.Header)}
-	if out.Body != nil && out.Body != http.NoBody {
-		out.Body = &tee{ReadCloser: out.Body, to: &x.debug.up}
-	}
-}
-
-func (x *exchange) debugResponse(resp *http.Response) {
-	if x.debug == nil {
-		return
-	}
-	x.debug.response = headText(resp.Header)
-	if resp.Body != nil {
-		resp.Body = &tee{ReadCloser: resp.Body, to: &x.debug.down}
-	}
-}
-
-// headText has names in lower case, as Told looks for credentials in them.
-func headText(h http.Header) string {
-	lower := http.Header{}
-	for name, values := range h {
-		lower[strings.ToLower(name)] = values
-	}
-	var b strings.Builder
-	_ = lower.Write(&b)
-	return b.String()
-}
-
-// log writes both payloads.
-func (p *payloads) log(x *exchange) {
-	if p == nil {
-		return
-	}
-	log := x.conf.Log.With(logline.Tag("debug"), slog.String("run", x.note.Run))
-	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request), slog.String("body", p.up.text(x.hush)))
-	log.Debug("<<< "+x.note.URL, slog.Int("status", x.w.status), slog.String("head", p.response),
-		slog.String("body", p.down.text(x.hush)))
 }

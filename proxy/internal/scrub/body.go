@@ -12,7 +12,7 @@ import (
 )
 
 // body wraps the response's body.
-func (x *exchange) body(encodings []string, how charset.Reading) error {
+func (x *response) body(encodings []string, how charset.Reading) error {
 	resp := x.resp
 	known := resp.ContentLength
 	scrubbed := func(src io.Reader) *engine.Reader {
@@ -35,7 +35,7 @@ func (x *exchange) body(encodings []string, how charset.Reading) error {
 }
 
 // stream sends a body whose final length is not known.
-func (x *exchange) stream() {
+func (x *response) stream() {
 	x.resp.ContentLength = -1
 	x.resp.Header.Del("Content-Length")
 	dropDigests(x.resp.Header, len(x.options.Sent) > 0)
@@ -43,7 +43,7 @@ func (x *exchange) stream() {
 
 // exact reads a body of known length to its end. If it turns out twice as long as
 // coding.ExactUpTo or more once decoded, it streams.
-func (x *exchange) exact(b *body, encodings []string) error {
+func (x *response) exact(b *body, encodings []string) error {
 	before := x.report.Count()
 	b.buffer = buffers.Get().(*bytes.Buffer)
 	b.buffer.Reset()
@@ -69,7 +69,7 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // body is a scrubbed body. At its end the trailers are scrubbed.
 type body struct {
-	x        *exchange
+	x        *response
 	src      io.ReadCloser
 	decoded  *coding.Reader
 	text     *charset.Reader
@@ -121,7 +121,7 @@ func (b *body) Close() error {
 }
 
 // trailer scrubs the trailers, which are there once the body has ended.
-func (x *exchange) trailer() {
+func (x *response) trailer() {
 	x.header(x.resp.Trailer)
 	if len(x.options.Sent) > 0 || x.report.Count() > 0 {
 		dropDigests(x.resp.Trailer, true)

@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// exchange is one response on its way.
-type exchange struct {
+// response is one response that is being scrubbed.
+type response struct {
 	scrubber *Scrubber
 	options  Options
 	report   *Report
@@ -17,25 +17,25 @@ type exchange struct {
 }
 
 // replacement is what takes the place of a value, counted.
-func (x *exchange) replacement(id int) string {
+func (x *response) replacement(id int) string {
 	x.report.n.Add(1)
 	return x.scrubber.name(id, x.options.Sent)
 }
 
-func (x *exchange) text(s string) string {
+func (x *response) text(s string) string {
 	s, _ = x.scrubber.set.Replace(s, x.replacement)
 	return s
 }
 
 // head scrubs the status text and the headers.
-func (x *exchange) head() {
+func (x *response) head() {
 	x.resp.Status = x.text(x.resp.Status)
 	x.header(x.resp.Header)
 }
 
 // header scrubs the values and leaves out headers whose name has a credential: a name is lower case or canonical when it
 // arrives, so it is looked at without case.
-func (x *exchange) header(h http.Header) {
+func (x *response) header(h http.Header) {
 	if disarm.Off("scrub-headers") {
 		return
 	}
@@ -71,7 +71,7 @@ func hasPrefixFold(s, prefix string) bool {
 }
 
 // noBody makes the head of an answer without a body right: what it says of a body's bytes is said of the encoded ones.
-func (x *exchange) noBody() {
+func (x *response) noBody() {
 	if x.resp.Header.Get("Content-Encoding") != "" {
 		x.resp.Header.Del("Content-Encoding")
 		x.resp.Header.Del("Content-Length")

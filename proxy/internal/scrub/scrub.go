@@ -139,7 +139,7 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	if s == nil || s.set == nil {
 		return report, nil
 	}
-	x := &exchange{scrubber: s, options: o, report: report, resp: resp}
+	x := &response{scrubber: s, options: o, report: report, resp: resp}
 	x.head()
 	if disarm.Off("scrub-body") || disarm.Off("codings") && resp.Header.Get("Content-Encoding") != "" {
 		return report, nil

@@ -16,7 +16,7 @@ var (
 
 // basic swaps the user, the password, or the two when one name stands for both. What needs no swap stays as it is; what is
 // swapped into is written anew, and has one colon that divides it (RFC 7617).
-func (x *exchange) basic(coded string) (string, error) {
+func (x *rewrite) basic(coded string) (string, error) {
 	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
 	if err != nil {
 		return coded, nil
@@ -42,7 +42,7 @@ func (x *exchange) basic(coded string) (string, error) {
 }
 
 // basicPart is a user or a password after swapping.
-func (x *exchange) basicPart(token string) (string, bool) {
+func (x *rewrite) basicPart(token string) (string, bool) {
 	if !x.s.byName[token] {
 		x.look(token, CodeInside, inAuthorization)
 		return token, false
@@ -57,7 +57,7 @@ func isControl(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xA0 }
 
 // parameters swaps whole values of key=value parameters, quoted or not. What it swaps into is a list as RFC 9110, section
 // 11.2, has it, with the characters of base64 and of addresses in unquoted values too.
-func (x *exchange) parameters(value string) (string, error) {
+func (x *rewrite) parameters(value string) (string, error) {
 	var out strings.Builder
 	swapped := false
 	rest := value

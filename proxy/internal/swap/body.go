@@ -17,7 +17,7 @@ var ErrEncoding = errors.New("the request's content encoding is broken")
 
 // body rewrites the body. Where no credential of the exchange declares the body, not a byte of it changes, its encoding
 // and length included; it is looked at all the same.
-func (x *exchange) body() error {
+func (x *rewrite) body() error {
 	req := x.req
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
@@ -66,7 +66,7 @@ func dropRange(req *http.Request) {
 }
 
 // chain takes encodings off, looks for values, and swaps names or reports them.
-func (x *exchange) chain(b *coding.Body, encodings []string, swaps bool) {
+func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Decode(encodings)
 	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
 	b.Through(func(r io.Reader) io.Reader {
@@ -91,7 +91,7 @@ func (p plainErrors) Read(b []byte) (int, error) {
 }
 
 // looker reports names in a body that is not swapped into.
-func (x *exchange) looker(src io.Reader) io.Reader {
+func (x *rewrite) looker(src io.Reader) io.Reader {
 	at := spot{kind: catalog.SurfaceBody, whole: true}
 	return x.s.names.NewReader(src, func(id int) (string, error) {
 		name := x.s.all[id].Name
@@ -101,7 +101,7 @@ func (x *exchange) looker(src io.Reader) io.Reader {
 }
 
 // why is the reason for not swapping a name in a body that no credential declares.
-func (x *exchange) why(name string) string {
+func (x *rewrite) why(name string) string {
 	switch {
 	case !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }):
 		return CodeOther
@@ -113,7 +113,7 @@ func (x *exchange) why(name string) string {
 
 // audit looks at what an encoded body says and passes it on as it is. The two go in step: a value fails the body before
 // its end, so that the request is never complete.
-func (x *exchange) audit(b *coding.Body, encodings []string) {
+func (x *rewrite) audit(b *coding.Body, encodings []string) {
 	pr, pw := io.Pipe()
 	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
 	go func() {

@@ -25,7 +25,7 @@ type formWriter struct {
 // maxKey is the longest field name that can be declared, in bytes as written.
 const maxKey = 3 * 128
 
-func newFormWriter(x *exchange, kind catalog.SurfaceKind) *formWriter {
+func newFormWriter(x *rewrite, kind catalog.SurfaceKind) *formWriter {
 	fields := x.names(kind)
 	return &formWriter{words: words{x: x}, kind: kind, fields: fields, seen: make([]bool, len(fields)), only: true}
 }
@@ -178,7 +178,7 @@ func (w *formWriter) finish(dst []byte) []byte {
 func escapeForm(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // names lists the fields of a kind of surface that the exchange's credentials declare.
-func (x *exchange) names(kind catalog.SurfaceKind) []string {
+func (x *rewrite) names(kind catalog.SurfaceKind) []string {
 	var out []string
 	for _, c := range x.o.Allowed {
 		for _, s := range c.Surfaces {
@@ -215,7 +215,7 @@ func isHex(b byte) bool {
 }
 
 // query swaps parameters' values.
-func (x *exchange) query() error {
+func (x *rewrite) query() error {
 	u := x.req.URL
 	if !x.s.parts.Contains(u.RawQuery) {
 		return nil

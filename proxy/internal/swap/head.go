@@ -13,7 +13,7 @@ import (
 )
 
 // headers swaps in all headers, Authorization first.
-func (x *exchange) headers() error {
+func (x *rewrite) headers() error {
 	names := slices.Sorted(maps.Keys(x.req.Header))
 	if i := slices.Index(names, "Authorization"); i > 0 {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, "Authorization")
@@ -41,7 +41,7 @@ func (x *exchange) headers() error {
 
 // twice reports whether a header has two values, which servers join or choose from, also under a name that servers take
 // for the same one.
-func (x *exchange) twice(name string) bool {
+func (x *rewrite) twice(name string) bool {
 	n := 0
 	for other, values := range x.req.Header {
 		if catalog.SameHeader(name, other) {
@@ -52,7 +52,7 @@ func (x *exchange) twice(name string) bool {
 }
 
 // header is one value after swapping.
-func (x *exchange) header(name, value string) (string, error) {
+func (x *rewrite) header(name, value string) (string, error) {
 	trimmed := strings.TrimSpace(value)
 	scheme, rest, _ := strings.Cut(trimmed, " ")
 	rest = strings.TrimSpace(rest)
@@ -87,7 +87,7 @@ func (x *exchange) header(name, value string) (string, error) {
 }
 
 // expected reports whether a header is one where a token name belongs.
-func (x *exchange) expected(header string) bool {
+func (x *rewrite) expected(header string) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceHeader &&
@@ -108,7 +108,7 @@ func isScheme(s string) bool {
 }
 
 // path swaps whole segments.
-func (x *exchange) path() error {
+func (x *rewrite) path() error {
 	u := x.req.URL
 	escaped := u.EscapedPath()
 	if !x.s.names.Contains(escaped) {

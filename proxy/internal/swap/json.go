@@ -60,7 +60,7 @@ const (
 	maxFields = 64 // of one exchange; seen has a bit for each
 )
 
-func newJSONWriter(x *exchange, lines bool) *jsonWriter {
+func newJSONWriter(x *rewrite, lines bool) *jsonWriter {
 	w := &jsonWriter{words: words{x: x}, lines: lines, fields: x.fields()}
 	for i := range w.fields {
 		w.top = append(w.top, match{field: i})
@@ -70,7 +70,7 @@ func newJSONWriter(x *exchange, lines bool) *jsonWriter {
 
 // fields lists the declared fields of bodies as the keys that lead to them. One with dots is both a path of keys and,
 // at the top, one key.
-func (x *exchange) fields() [][]string {
+func (x *rewrite) fields() [][]string {
 	var out [][]string
 	for _, c := range x.o.Allowed {
 		for _, s := range c.Surfaces {

@@ -85,7 +85,7 @@ func isLatin(charset string) bool {
 }
 
 // swapped reads src with names swapped as the body's kind has them.
-func (x *exchange) swapped(src io.Reader) io.Reader {
+func (x *rewrite) swapped(src io.Reader) io.Reader {
 	if x.from.FormData() {
 		return x.multipart(src)
 	}
@@ -97,7 +97,7 @@ func (x *exchange) swapped(src io.Reader) io.Reader {
 }
 
 // rewriter reads src through the kind's writer.
-func (x *exchange) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
+func (x *rewrite) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
 	if bad != nil {
 		return &rewriteReader{src: src, w: &refuser{words{x: x, bad: bad}}}
 	}
@@ -117,7 +117,7 @@ type writer interface {
 	holding() bool
 }
 
-func (x *exchange) writer(k kind) writer {
+func (x *rewrite) writer(k kind) writer {
 	switch k {
 	case kindJSON, kindLines:
 		return newJSONWriter(x, k == kindLines)
@@ -131,7 +131,7 @@ func (x *exchange) writer(k kind) writer {
 
 // sniffer decides on a kind by the first byte that is no space.
 type sniffer struct {
-	x    *exchange
+	x    *rewrite
 	kind kind
 	w    writer
 }
@@ -184,7 +184,7 @@ func (w *refuser) finish(dst []byte) []byte { return w.endLax(dst) }
 
 // sparing reads a short body whole. One without a token name leaves as it came.
 type sparing struct {
-	x    *exchange
+	x    *rewrite
 	src  io.Reader
 	kind kind
 	bad  *Ambiguity

@@ -12,7 +12,7 @@ import (
 )
 
 // types reads the type of a form with parts that is swapped into. It leaves with a boundary that its author could not know.
-func (x *exchange) types() (err error) {
+func (x *rewrite) types() (err error) {
 	values := x.req.Header["Content-Type"]
 	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "multipart/form-data") {
 		return nil
@@ -29,13 +29,13 @@ func (x *exchange) types() (err error) {
 }
 
 // multipart reads src with names swapped in its parts.
-func (x *exchange) multipart(src io.Reader) io.Reader {
+func (x *rewrite) multipart(src io.Reader) io.Reader {
 	return formdata.NewReader(src, formdata.Config{From: x.from, To: x.to, Open: (&fields{x: x}).open})
 }
 
 // fields swaps in the fields of a multipart form. What is in files stays as it is.
 type fields struct {
-	x    *exchange
+	x    *rewrite
 	seen []string // the declared ones, also in another spelling
 }
 

@@ -144,7 +144,7 @@ func New(all []catalog.Credential) *Swapper {
 
 // Request rewrites a request in place: URL, headers and body.
 func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
-	x := &exchange{s: s, o: o, req: req, report: &Report{}}
+	x := &rewrite{s: s, o: o, req: req, report: &Report{}}
 	if s == nil || s.names == nil {
 		return x.report, nil
 	}
@@ -176,7 +176,7 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 // Message rewrites one WebSocket message. In text, names are swapped for credentials that declare the body. An error
 // means that it must not be sent.
 func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, error) {
-	x := &exchange{s: s, o: o, report: &Report{}}
+	x := &rewrite{s: s, o: o, report: &Report{}}
 	if s == nil || s.names == nil {
 		return data, x.report, nil
 	}
@@ -194,8 +194,8 @@ func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, e
 	return string(out), x.report, nil
 }
 
-// exchange is one request on its way.
-type exchange struct {
+// rewrite is one request, or one WebSocket message, that is being rewritten.
+type rewrite struct {
 	s      *Swapper
 	o      Options
 	req    *http.Request
@@ -205,7 +205,7 @@ type exchange struct {
 }
 
 // carriesValue looks at everything but the body. Names of hosts and headers have no case.
-func (x *exchange) carriesValue() bool {
+func (x *rewrite) carriesValue() bool {
 	u := x.req.URL
 	if x.s.lower.ContainsFold(x.o.Host) {
 		return true
@@ -229,7 +229,7 @@ type spot struct {
 }
 
 // use finds the value for a name at a spot. If the name may not be swapped there it reports why.
-func (x *exchange) use(name string, at spot) (string, bool) {
+func (x *rewrite) use(name string, at spot) (string, bool) {
 	code := CodeOther
 	for _, c := range x.o.Allowed {
 		if c.Name != name {
@@ -314,7 +314,7 @@ func (at spot) seen() string {
 }
 
 // look reports all names in text, which is not swapped, at a spot. code is what to say of those that could be used.
-func (x *exchange) look(text, code string, at spot) {
+func (x *rewrite) look(text, code string, at spot) {
 	for _, m := range x.s.names.FindAll(text) {
 		name := x.s.all[m.ID].Name
 		if !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }) {

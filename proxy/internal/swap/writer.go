@@ -11,7 +11,7 @@ import (
 // words holds back a run of letters, digits and underscores until its end is seen, at most as long as a name may be, and
 // the escape that follows it, which may stand for one more of them.
 type words struct {
-	x      *exchange
+	x      *rewrite
 	word   []byte
 	escape []byte // what is known of an escape
 	long   bool   // the run is no name and has left
@@ -75,7 +75,7 @@ func (w *words) endLax(dst []byte) []byte {
 }
 
 // inBody reports whether a token name is declared for bodies, or for any place in them.
-func (x *exchange) inBody(name string, anywhere bool) bool {
+func (x *rewrite) inBody(name string, anywhere bool) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return c.Name == name && slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceBody && (s.Field == "" || !anywhere)

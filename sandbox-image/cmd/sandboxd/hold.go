@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/network"
 )
@@ -39,7 +40,7 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	if err := network.SetUp(*slots); err != nil {
 		return err
 	}
-	if err := network.DropCapabilities(); err != nil {
+	if err := privilege.Drop(); err != nil {
 		return err
 	}
 	if *announce != "" {
@@ -55,7 +56,7 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 // checkNetwork verifies everything once. Until linger has passed it then checks the interface alone: nothing else can
 // change without a restart of this container.
 func checkNetwork(ctx context.Context, slots int, linger time.Duration) error {
-	if err := network.VerifyDropped(1); err != nil {
+	if err := privilege.Check(1); err != nil {
 		return err
 	}
 	if err := network.VerifyQuick(slots); err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 
@@ -95,7 +96,7 @@ func setLimit(resource int, value uint64) error {
 // become changes the user and groups, drops every capability, and makes the process die with its parent.
 func (p Plan) become() error {
 	if p.NoNewPrivs {
-		if err := dropBounding(); err != nil {
+		if err := privilege.DropBounding(); err != nil {
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func (p Plan) become() error {
 		}
 	}
 	if p.NoNewPrivs {
-		if err := dropCapabilities(); err != nil {
+		if err := privilege.DropThread(); err != nil {
 			return err
 		}
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -123,33 +124,6 @@ func (p Plan) become() error {
 	// Changing the user cleared the signal that the parent had set.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("setting the parent death signal: %w", err)
-	}
-	return nil
-}
-
-// dropBounding empties the bounding set of this thread, so that no program can regain a capability. This needs
-// CAP_SETPCAP; without it, as in the container, no_new_privs has the same effect.
-func dropBounding() error {
-	for c := uintptr(0); ; c++ {
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("dropping capability %d for good: %w", c, err)
-		}
-	}
-}
-
-// dropCapabilities empties the other four sets of this thread.
-func dropCapabilities() error {
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fmt.Errorf("clearing ambient capabilities: %w", err)
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fmt.Errorf("dropping capabilities: %w", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -158,22 +157,11 @@ func canBecomeSlots() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !mapHolds(string(data), m.first, m.last) {
+		if !proc.MapHolds(string(data), m.first, m.last) {
 			return false, nil
 		}
 	}
 	return true, nil
-}
-
-// mapHolds reports whether one line of an id map (user_namespaces(7)) covers all ids from first to last.
-func mapHolds(text string, first, last int) bool {
-	for line := range strings.Lines(text) {
-		var inside, outside, count int
-		if n, _ := fmt.Sscan(line, &inside, &outside, &count); n == 3 && inside <= first && last-inside < count {
-			return true
-		}
-	}
-	return false
 }
 
 // shareDirs lets the slots' group use /tmp and /skills.

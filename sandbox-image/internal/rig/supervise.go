@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
@@ -210,16 +212,8 @@ func containerRoot(dir, deno, sandboxd string) error {
 // becomeContainer drops all capabilities but those of the container, and execs sandboxd.
 func becomeContainer() error {
 	runtime.LockOSThread()
-	keep := uint32(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL)
-	for c := range uintptr(64) {
-		if c < 32 && keep&(1<<c) != 0 {
-			continue
-		}
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	data := [2]unix.CapUserData{{Effective: keep, Permitted: keep}}
-	if err := unix.Capset(&header, &data[0]); err != nil {
+	keep := []int{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
+	if err := errors.Join(privilege.DropBounding(keep...), privilege.DropThread(keep...)); err != nil {
 		return err
 	}
 	return syscall.Exec(inSandboxd, os.Args[1:], nil)
