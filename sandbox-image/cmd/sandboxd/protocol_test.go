@@ -80,7 +80,7 @@ func TestBadRequests(t *testing.T) {
 		{"code too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", runapi.MaxCode+1) + `"`), 400, "want at most"},
 		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*runapi.MaxCode) + `"`), 413, "too large"},
 		{"release of none", "DELETE", "/v1/leases/12", "", 404, "generation 12"},
-		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "no number"},
+		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "not a number"},
 		{"wrong method", "GET", "/v1/runs", "", 404, "no such resource"},
 		{"unknown path", "GET", "/v1/nothing", "", 404, "no such resource"},
 		{"host with a flag", "PUT", "/v1/permissions", `{"allow_net": ["a.example,--allow-run"]}`, 400, "want a lower-case host name"},
