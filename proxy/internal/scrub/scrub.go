@@ -97,9 +97,9 @@ func (s *Scrubber) String(text string) string {
 	return text
 }
 
-// Told is String for what is logged or told of a request: in names of hosts, which have no case, credentials too are in
+// Loggable is String for what is logged or told of a request: in names of hosts, which have no case, credentials too are in
 // lower case.
-func (s *Scrubber) Told(text string) string {
+func (s *Scrubber) Loggable(text string) string {
 	if s == nil || disarm.Off("last-scrub") {
 		return text
 	}
