@@ -13,15 +13,15 @@ import (
 // maxPayload is how many bytes of a body DEBUG_MODE logs.
 const maxPayload = 4 << 10
 
-// payloads are what DEBUG_MODE logs of an exchange: the request before swapping, the response after scrubbing. The log
-// redacts both. The nil payloads log nothing.
+// payloads are what DEBUG_MODE logs of an exchange: the request before swapping, the response after scrubbing.
+// Credentials and redacted strings are taken out of both. A nil payloads logs nothing.
 type payloads struct {
 	request, response string // heads
 	up, down          copied
 }
 
-// copied keeps the first bytes of a body: more than is logged, so that a string that must not be logged is whole when it
-// is looked for.
+// copied keeps the first bytes of a body: more than is logged, so that a string that must not be logged is found whole
+// even where the log cuts it.
 type copied struct {
 	mu   sync.Mutex
 	data []byte
@@ -33,7 +33,7 @@ func (c *copied) keep(p []byte) {
 	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
 }
 
-// text is what is logged, cleaned before it is cut.
+// text is what is logged. It is cleaned before it is cut.
 func (c *copied) text(clean func(string) string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *copied) text(clean func(string) string) string {
 	return text[:min(len(text), maxPayload)]
 }
 
-// tee is a body of which the first bytes are kept.
+// tee copies the first bytes of a body while it is read.
 type tee struct {
 	io.ReadCloser
 	to *copied
@@ -74,7 +74,7 @@ func (x *exchange) debugResponse(resp *http.Response) {
 	}
 }
 
-// headText has names in lower case, as Told looks for credentials in them.
+// headText writes header names in lower case, because Loggable finds credentials in them only so.
 func headText(h http.Header) string {
 	lower := http.Header{}
 	for name, values := range h {
@@ -91,7 +91,7 @@ func (p *payloads) log(x *exchange) {
 		return
 	}
 	log := x.conf.Log.With(logline.Tag("debug"), slog.String("run", x.note.Run))
-	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request), slog.String("body", p.up.text(x.hush)))
+	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request), slog.String("body", p.up.text(x.loggable)))
 	log.Debug("<<< "+x.note.URL, slog.Int("status", x.w.status), slog.String("head", p.response),
-		slog.String("body", p.down.text(x.hush)))
+		slog.String("body", p.down.text(x.loggable)))
 }

@@ -20,23 +20,23 @@ func newProxy() http.Handler {
 	return p
 }
 
-// silent keeps goproxy from logging: its texts quote upstream bytes.
+// silent keeps goproxy from logging: its messages quote bytes from upstream.
 type silent struct{}
 
 // Printf implements goproxy.Logger.
 func (silent) Printf(string, ...any) {}
 
-// roundTrip is where goproxy hands the request to us: our transport, then the scrubber. It never returns an error,
-// because goproxy would show its text to the client.
+// roundTrip sends the request for goproxy, through our transport and the scrubber. It never returns an error, because
+// goproxy would show its text to the client.
 func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(out.Context())
 	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
 	if err != nil {
-		return x.failure(err), nil
+		return x.failureResponse(err), nil
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
-		return x.failure(errStatus), nil
+		return x.failureResponse(errStatus), nil
 	}
-	return x.clean(resp, out.Method), nil
+	return x.scrubResponse(resp, out.Method), nil
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// MaxForm is how many bytes of a form are looked at for an override. Longer forms to an API that restricts methods
-// are refused.
+// MaxForm is the size in bytes up to which a form is searched for an override. Longer forms to an API that restricts
+// methods are refused.
 const MaxForm = 1 << 20
 
-// ErrOverrideUnseen is for a body that overrides the method, or is too long to be looked at.
-var ErrOverrideUnseen = errors.New("the body overrides the method, or is too long to tell")
+// ErrOverrideUnseen is for a body that overrides the method, or is too long to be checked.
+var ErrOverrideUnseen = errors.New("the body overrides the method, or is too long to be checked")
 
-// BodyOverrides looks for an override in the body of a request to an API that restricts methods. A form is read and
-// put back, and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen when it has
-// such a field, or one that may be one and whose value is a method that permits refuses. It fails with a *formdata.Error
-// where servers differ in what the fields are. A body that a framework would look into leaves decoded, and one with parts
-// as package formdata writes it.
+// BodyOverrides looks for an override in the body of a request to an API that restricts methods. A form is read ahead,
+// and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen at a field that
+// overrides the method, or that may do so with a method that permits refuses. It fails with a *formdata.Error where
+// servers differ in what the fields are. A body that a framework would parse leaves decoded, and a multipart one as
+// package formdata writes it.
 func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -59,18 +59,19 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	case inJSON:
 		guard(r, &jsonLexer{permits: permits})
 	default:
-		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack takes a body without a type for a form
+		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
 	}
 	return nil, nil
 }
 
-// isJSON reports whether a type is JSON. That of gRPC and Connect is in frames, and nobody looks for a method there.
+// isJSON reports whether a type is JSON. The JSON of gRPC and Connect is framed, and no server looks for a method
+// there.
 func isJSON(media string) bool {
 	return strings.Contains(media, "json") &&
 		!strings.HasPrefix(media, "application/grpc") && !strings.HasPrefix(media, "application/connect+")
 }
 
-// formOverrides reads a form and puts it back.
+// formOverrides reads a form ahead and lists its overrides.
 func formOverrides(r *http.Request) ([]string, error) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, ErrOverrideUnseen
@@ -79,7 +80,7 @@ func formOverrides(r *http.Request) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(form) > MaxForm || (&quotedNames{}).scan(form) != nil { // JSON by another of its types
+	if len(form) > MaxForm || (&quotedNames{}).scan(form) != nil { // JSON, if another of its types is believed
 		return nil, ErrOverrideUnseen
 	}
 	r.Body = struct {
@@ -89,11 +90,11 @@ func formOverrides(r *http.Request) ([]string, error) {
 	return ParameterOverrides(string(form)), nil
 }
 
-// guardParts looks at the names of parts as they leave.
+// guardParts checks the names of parts as they leave.
 func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
 	to := kind.Fresh()
 	r.Header["Content-Type"] = []string{to.String()}
-	// A longer body streams, and the server is told its length before it is read.
+	// A longer body streams, and the server learns its length before it is read.
 	exact := r.ContentLength > coding.ExactUpTo && len(to.Boundary()) == len(kind.Boundary())
 	body := coding.NewBody(r.Body)
 	body.Through(func(src io.Reader) io.Reader {
@@ -105,7 +106,8 @@ func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) 
 	return coding.Ahead(r, body, !exact)
 }
 
-// openPart refuses a part that is an override. A part that is no form's field may be named by its file or its id.
+// openPart refuses a part that overrides the method. A part that is not a form field may be named by its file name or
+// its Content-ID.
 func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits func(string) bool) (io.Reader, error) {
 	c := claimOf(p.Name)
 	if !kind.FormData() {
@@ -128,17 +130,17 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 	return content, nil
 }
 
-// scanner looks at a body as it streams. An error breaks the body off.
+// scanner checks a body as it streams. An error ends the body.
 type scanner interface {
 	scan(text []byte) error
 	end() error
 }
 
-// guarded is a body whose reading fails when its scanner says so, before its last byte at the latest.
+// guarded is a body whose reading fails when its scanner does, at the latest before its last byte.
 type guarded struct {
 	io.ReadCloser
 	scanner scanner
-	left    int64 // bytes until the end, or negative where that is not known
+	left    int64 // bytes until the end, or negative if unknown
 	err     error
 }
 
@@ -170,20 +172,20 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// both is two scanners.
+// both runs two scanners.
 type both [2]scanner
 
 func (b *both) scan(text []byte) error { return errors.Join(b[0].scan(text), b[1].scan(text)) }
 func (b *both) end() error             { return errors.Join(b[0].end(), b[1].end()) }
 
-// pairs looks for overrides in what may be a form.
+// pairs finds overrides in what a server may read as a form.
 type pairs struct {
 	permits     func(method string) bool
 	name, value []byte
 	inValue     bool
 }
 
-// maxName is how much of a name is looked at, without spaces before it.
+// maxName is how many bytes of a name are checked, without the spaces before it.
 const maxName = 512
 
 func (s *pairs) scan(text []byte) error {
@@ -222,18 +224,18 @@ func (s *pairs) end() error {
 	return nil
 }
 
-// quotedNames looks for a quoted name and a colon in text of any kind, which some servers read as JSON. It knows nothing of
-// the text's structure, and so cannot be led astray by it.
+// quotedNames finds a quoted name and a colon in text of any type, which some servers read as JSON. It ignores the
+// structure of the text, and so cannot be misled by it.
 type quotedNames struct {
 	word   []byte // since a quote, at most maxLexed
-	in     bool   // word may go on
+	in     bool   // inside the quotes: word may go on
 	closed bool   // word ended with a quote, and only spaces followed it
 }
 
 func (q *quotedNames) scan(text []byte) error {
 	for _, b := range text {
 		switch {
-		case b == 0: // without its NULs UTF-16 reads as ASCII
+		case b == 0: // without its NULs, ASCII in UTF-16 is ASCII
 		case b == '"' || b == '\'' || b == '`':
 			q.closed, q.in = q.in, true
 			if !q.closed {
@@ -259,7 +261,7 @@ func (q *quotedNames) scan(text []byte) error {
 
 func (q *quotedNames) end() error { return nil }
 
-// unescape takes the escapes of JSON off as decode does those of a form.
+// unescape removes the escapes of JSON, as decode does those of a form.
 func unescape(text []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)

@@ -12,11 +12,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// ErrEncoding is for a request body that is not what its Content-Encoding says.
+// ErrEncoding is for a request body that does not match its Content-Encoding.
 var ErrEncoding = errors.New("the request's content encoding is broken")
 
-// body rewrites the body. Where no credential of the exchange declares the body, not a byte of it changes, its encoding
-// and length included; it is looked at all the same.
+// body rewrites the body. If no credential of the exchange declares the body, not a byte of it changes, including its
+// encoding and length; it is searched for values and names all the same.
 func (x *rewrite) body() error {
 	req := x.req
 	if req.Body == nil || req.Body == http.NoBody {
@@ -24,7 +24,7 @@ func (x *rewrite) body() error {
 	}
 	encodings, err := coding.Parse(req.Header)
 	if err != nil {
-		encodings = nil // nothing can be swapped in what is not understood, nor does it hide a value from a server
+		encodings = nil // nothing can be swapped in an unknown encoding, and it hides no value from a server that does not know it either
 	}
 	swaps := !x.o.Insecure && slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool { return s.Kind == catalog.SurfaceBody })
@@ -49,9 +49,9 @@ func (x *rewrite) body() error {
 	return coding.Ahead(req, b, swaps)
 }
 
-// dropRange makes the answer a whole one: slices of an answer could have a credential in pieces. Servers have names of
-// their own for Range, as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and has no such
-// answer; so may Content-Range and the ranges of a source.
+// dropRange makes the server answer with the whole body: a range could contain a credential in part. Servers have names
+// of their own for Range, such as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and its
+// answer has no ranges; the same holds for Content-Range and the ranges of a source.
 func dropRange(req *http.Request) {
 	for name := range req.Header {
 		words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
@@ -65,7 +65,7 @@ func dropRange(req *http.Request) {
 	}
 }
 
-// chain takes encodings off, looks for values, and swaps names or reports them.
+// chain decodes, searches for values, and swaps names or reports them.
 func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Decode(encodings)
 	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
@@ -79,7 +79,7 @@ func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Through(x.looker)
 }
 
-// plainErrors gives this package's name to an encoding's errors.
+// plainErrors turns an encoding's errors into this package's.
 type plainErrors struct{ src io.Reader }
 
 func (p plainErrors) Read(b []byte) (int, error) {
@@ -90,7 +90,7 @@ func (p plainErrors) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// looker reports names in a body that is not swapped into.
+// looker reports the names in a body in which nothing is swapped.
 func (x *rewrite) looker(src io.Reader) io.Reader {
 	at := spot{kind: catalog.SurfaceBody, whole: true}
 	return x.s.names.NewReader(src, func(id int) (string, error) {
@@ -111,8 +111,8 @@ func (x *rewrite) why(name string) string {
 	return CodeUndeclared
 }
 
-// audit looks at what an encoded body says and passes it on as it is. The two go in step: a value fails the body before
-// its end, so that the request is never complete.
+// audit searches the decoded body while it passes on the encoded one. The two advance together: a value fails the body
+// before its end, so that the request is never complete.
 func (x *rewrite) audit(b *coding.Body, encodings []string) {
 	pr, pw := io.Pipe()
 	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
@@ -127,7 +127,7 @@ func (x *rewrite) audit(b *coding.Body, encodings []string) {
 	b.Through(func(r io.Reader) io.Reader { a.src = r; return a })
 }
 
-// auditor copies what is read to a pipe and asks at the end what was found.
+// auditor copies what is read to a pipe, and asks at the end what was found there.
 type auditor struct {
 	src     io.Reader
 	pipe    *io.PipeWriter
@@ -140,7 +140,7 @@ func (a *auditor) Read(p []byte) (int, error) {
 	if n > 0 {
 		_, werr := a.pipe.Write(p[:n])
 		if errors.Is(werr, io.ErrClosedPipe) {
-			werr = ErrEncoding // more than what the encoding ends with
+			werr = ErrEncoding // something follows the end of the encoding
 		}
 		if werr != nil {
 			return 0, werr
