@@ -22,7 +22,7 @@ var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settin
 var framing = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
 
 var (
-	errConnection = errors.New("Connection names another header")
+	errConnection = errors.New("the Connection header names another one")
 	errTwin       = errors.New("a header that some servers take for one that frames the message")
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -22,38 +23,31 @@ var ErrOverrideUnseen = errors.New("the body overrides the method, or is too lon
 // put back, and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen when it has
 // such a field, or one that may be one and whose value is a method that permits refuses. It fails with a *formdata.Error
 // where servers differ in what the fields are. A body that a framework would look into leaves decoded, and one with parts
-// as package formdata writes it.
+// as package formdata writes it; any other is looked at decoded, and leaves as it came.
 func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
+	r.GetBody = nil // what it gives is not looked at
 	kind, err := formdata.RequestType(r.Header)
 	if err != nil {
 		return nil, err
 	}
 	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
+	encodings, err := coding.Parse(r.Header)
 	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
-		guard(r, &quotedNames{})
-		return nil, nil
+		return nil, guardOther(r, encodings, err)
 	}
 	if err := kind.CheckCharset(); err != nil {
 		return nil, err
 	}
-	if form {
-		return formOverrides(r)
-	}
-	encodings, err := coding.Parse(r.Header)
 	if err != nil {
 		return nil, ErrOverrideUnseen
 	}
-	if len(encodings) > 0 {
-		body := coding.NewBody(r.Body)
-		body.Decode(encodings)
-		r.Body, r.ContentLength = body, -1
-		r.Header.Del("Content-Encoding")
-		r.Header.Del("Content-Length")
-	}
+	takeOff(r, encodings)
 	switch {
+	case form:
+		return formOverrides(r)
 	case kind.Multipart():
 		return nil, guardParts(r, kind, permits)
 	case inJSON:
@@ -64,6 +58,51 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	return nil, nil
 }
 
+// takeOff takes a body's encodings off.
+func takeOff(r *http.Request, encodings []string) {
+	if len(encodings) == 0 {
+		return
+	}
+	body := coding.NewBody(r.Body)
+	body.Decode(encodings)
+	r.Body, r.ContentLength = body, -1
+	r.Header.Del("Content-Encoding")
+	r.Header.Del("Content-Length")
+}
+
+// guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so it
+// stays, but for deflate, which servers read in two ways.
+func guardOther(r *http.Request, encodings []string, err error) error {
+	switch {
+	case err != nil && namesCoding(r.Header):
+		return ErrOverrideUnseen
+	case len(encodings) == 0: // also one that no framework takes off, as aws-chunked and aes128gcm
+	case slices.Contains(encodings, "deflate"):
+		takeOff(r, encodings)
+	default:
+		body := coding.NewBody(r.Body)
+		body.Audit(func(copied *coding.Body) {
+			copied.Decode(encodings)
+			copied.Through(func(src io.Reader) io.Reader {
+				return &guarded{ReadCloser: io.NopCloser(src), scanner: &quotedNames{}, left: -1}
+			})
+		})
+		return coding.Ahead(r, body, false)
+	}
+	guard(r, &quotedNames{})
+	return nil
+}
+
+// namesCoding reports whether Content-Encoding names, among others, one that frameworks take off.
+func namesCoding(h http.Header) bool {
+	list := strings.ToLower(strings.Join(h["Content-Encoding"], ","))
+	return slices.ContainsFunc([]string{"gzip", "deflate", "compress", "br", "zstd"}, func(coding string) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(" \t,;\"", c) }), func(word string) bool {
+			return strings.TrimPrefix(word, "x-") == coding
+		})
+	})
+}
+
 // isJSON reports whether a type is JSON. That of gRPC and Connect is in frames, and nobody looks for a method there.
 func isJSON(media string) bool {
 	return strings.Contains(media, "json") &&
@@ -72,9 +111,6 @@ func isJSON(media string) bool {
 
 // formOverrides reads a form and puts it back.
 func formOverrides(r *http.Request) ([]string, error) {
-	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, ErrOverrideUnseen
-	}
 	form, err := io.ReadAll(io.LimitReader(r.Body, MaxForm+1))
 	if err != nil {
 		return nil, err
