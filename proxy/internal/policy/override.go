@@ -71,13 +71,13 @@ func takeOff(r *http.Request, encodings []string) {
 }
 
 // guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so it
-// stays, but for deflate, which servers read in two ways.
+// stays: but not deflate, which servers read in two ways, nor one that would be decoded twice in megabytes.
 func guardOther(r *http.Request, encodings []string, err error) error {
 	switch {
 	case err != nil && namesCoding(r.Header):
 		return ErrOverrideUnseen
 	case len(encodings) == 0: // also one that no framework takes off, as aws-chunked and aes128gcm
-	case slices.Contains(encodings, "deflate"):
+	case slices.Contains(encodings, "deflate") || coding.Large(encodings):
 		takeOff(r, encodings)
 	default:
 		body := coding.NewBody(r.Body)
@@ -156,7 +156,7 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own values
 			return nil, err
 		}
-		if v := verb(string(value[:n])); v != "" && !permits(v) {
+		if v := verb(string(value[:n])); v != "" && !permits(v) || isPadding(string(value[:n]), maxLexed) {
 			return nil, ErrOverrideUnseen
 		}
 		return io.MultiReader(bytes.NewReader(value[:n]), content), nil
@@ -247,12 +247,10 @@ func (s *pairs) scan(text []byte) error {
 
 // end ends a pair.
 func (s *pairs) end() error {
-	v := ""
-	if s.inValue {
-		v = verb(decode(string(s.value)))
-	}
-	if v != "" && claimOf(string(s.name)) == verbClaim && !s.permits(v) {
-		return ErrOverrideUnseen
+	if s.inValue && claimOf(string(s.name)) == verbClaim {
+		if v := verb(decode(string(s.value))); v != "" && !s.permits(v) || isPadding(string(s.value), maxName) {
+			return ErrOverrideUnseen
+		}
 	}
 	s.name, s.value, s.inValue = s.name[:0], s.value[:0], false
 	return nil
