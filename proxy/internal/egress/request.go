@@ -98,7 +98,9 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		var ambiguous *formdata.Error
 		switch {
 		case errors.As(err, &ambiguous):
-			return policy.Ambiguous(ambiguous.Reason, q.Host)
+			return policy.Ambiguous(ambiguous.Sentence(), q.Host)
+		case unreadable(err):
+			return policy.Refuse(policy.CodeBodyUnreadable, q.Host, nil)
 		case err != nil:
 			return policy.Refuse(policy.CodeOverrideUnseen, q.Host, holders)
 		}

@@ -121,10 +121,9 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	var ambiguous *formdata.Error
 	switch {
 	case errors.As(err, &ambiguity):
-		v = policy.Refuse(policy.CodeAmbiguous, host, nil)
-		v.Refusal.Hint = ambiguity.Reason + " " + v.Refusal.Hint
+		v = policy.Ambiguous(ambiguity.Reason, host)
 	case errors.As(err, &ambiguous):
-		v = policy.Ambiguous(ambiguous.Reason, host)
+		v = policy.Ambiguous(ambiguous.Sentence(), host)
 	case errors.Is(err, swap.ErrCarriesValue):
 		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
 	case errors.Is(err, policy.ErrOverrideUnseen):

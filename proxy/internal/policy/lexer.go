@@ -158,7 +158,10 @@ func (l *jsonLexer) inString(b byte) error {
 		l.state, l.escape = lexEscape, l.escape[:0]
 	case b == '"':
 		l.state, l.after = lexOutside, true
-		if v := verb(string(l.word)); l.verb && v != "" && !l.permits(v) {
+		if !l.verb {
+			return nil
+		}
+		if v := verb(string(l.word)); v != "" && !l.permits(v) || isPadding(string(l.word), maxLexed) {
 			return ErrOverrideUnseen
 		}
 	}

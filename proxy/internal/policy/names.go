@@ -143,15 +143,25 @@ func decode(s string) string {
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
+// blank are the characters that servers take off the ends of a value.
+const blank = " \t\r\n\v\f\x00"
+
+// isPadding reports whether what was kept of a value, of which no more than that is looked at, is blank: a method may follow.
+func isPadding(kept string, most int) bool {
+	if len(kept) < most {
+		return false
+	}
+	if i := strings.LastIndexByte(kept, '%'); i >= len(kept)-len("%u0000") {
+		kept = kept[:i] // perhaps no whole escape
+	}
+	return strings.Trim(decode(decode(kept)), blank+"\"'") == ""
+}
+
 // verb returns the standard method that a value names, encoded or not, or "".
 func verb(value string) string {
-	const longest = 128
 	for range 3 {
-		if len(value) > longest {
-			return ""
-		}
-		if v := strings.ToUpper(strings.Trim(value, " \t\r\n\v\f\x00\"'")); slices.Contains(standard, v) {
-			return v
+		if v := strings.Trim(value, blank+"\"'"); len(v) <= len("OPTIONS") && slices.Contains(standard, strings.ToUpper(v)) {
+			return strings.ToUpper(v)
 		}
 		value = decode(value)
 	}

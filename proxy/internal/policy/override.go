@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -22,38 +23,31 @@ var ErrOverrideUnseen = errors.New("the body overrides the method, or is too lon
 // and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen at a field that
 // overrides the method, or that may do so with a method that permits refuses. It fails with a *formdata.Error where
 // servers differ in what the fields are. A body that a framework would parse leaves decoded, and a multipart one as
-// package formdata writes it.
+// package formdata writes it; any other is searched decoded, and leaves as it came.
 func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
+	r.GetBody = nil // what it gives is not looked at
 	kind, err := formdata.RequestType(r.Header)
 	if err != nil {
 		return nil, err
 	}
 	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
+	encodings, err := coding.Parse(r.Header)
 	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
-		guard(r, &quotedNames{})
-		return nil, nil
+		return nil, guardOther(r, encodings, err)
 	}
 	if err := kind.CheckCharset(); err != nil {
 		return nil, err
 	}
-	if form {
-		return formOverrides(r)
-	}
-	encodings, err := coding.Parse(r.Header)
 	if err != nil {
 		return nil, ErrOverrideUnseen
 	}
-	if len(encodings) > 0 {
-		body := coding.NewBody(r.Body)
-		body.Decode(encodings)
-		r.Body, r.ContentLength = body, -1
-		r.Header.Del("Content-Encoding")
-		r.Header.Del("Content-Length")
-	}
+	decodeBody(r, encodings)
 	switch {
+	case form:
+		return formOverrides(r)
 	case kind.Multipart():
 		return nil, guardParts(r, kind, permits)
 	case inJSON:
@@ -62,6 +56,51 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
 	}
 	return nil, nil
+}
+
+// decodeBody removes the encodings of a body.
+func decodeBody(r *http.Request, encodings []string) {
+	if len(encodings) == 0 {
+		return
+	}
+	body := coding.NewBody(r.Body)
+	body.Decode(encodings)
+	r.Body, r.ContentLength = body, -1
+	r.Header.Del("Content-Encoding")
+	r.Header.Del("Content-Length")
+}
+
+// guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so it
+// stays: but not deflate, which servers read in two ways, nor one that would be decoded twice in megabytes.
+func guardOther(r *http.Request, encodings []string, err error) error {
+	switch {
+	case err != nil && namesCoding(r.Header):
+		return ErrOverrideUnseen
+	case len(encodings) == 0: // also one that no framework takes off, as aws-chunked and aes128gcm
+	case slices.Contains(encodings, "deflate") || coding.Large(encodings):
+		decodeBody(r, encodings)
+	default:
+		body := coding.NewBody(r.Body)
+		body.Audit(func(copied *coding.Body) {
+			copied.Decode(encodings)
+			copied.Through(func(src io.Reader) io.Reader {
+				return &guarded{ReadCloser: io.NopCloser(src), scanner: &quotedNames{}, left: -1}
+			})
+		})
+		return coding.Ahead(r, body, false)
+	}
+	guard(r, &quotedNames{})
+	return nil
+}
+
+// namesCoding reports whether Content-Encoding names, among others, one that frameworks take off.
+func namesCoding(h http.Header) bool {
+	list := strings.ToLower(strings.Join(h["Content-Encoding"], ","))
+	return slices.ContainsFunc([]string{"gzip", "deflate", "compress", "br", "zstd"}, func(coding string) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(" \t,;\"", c) }), func(word string) bool {
+			return strings.TrimPrefix(word, "x-") == coding
+		})
+	})
 }
 
 // isJSON reports whether a type is JSON. The JSON of gRPC and Connect is framed, and no server looks for a method
@@ -73,9 +112,6 @@ func isJSON(media string) bool {
 
 // formOverrides reads a form ahead and lists its overrides.
 func formOverrides(r *http.Request) ([]string, error) {
-	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, ErrOverrideUnseen
-	}
 	form, err := io.ReadAll(io.LimitReader(r.Body, MaxForm+1))
 	if err != nil {
 		return nil, err
@@ -122,7 +158,7 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own values
 			return nil, err
 		}
-		if v := verb(string(value[:n])); v != "" && !permits(v) {
+		if v := verb(string(value[:n])); v != "" && !permits(v) || isPadding(string(value[:n]), maxLexed) {
 			return nil, ErrOverrideUnseen
 		}
 		return io.MultiReader(bytes.NewReader(value[:n]), content), nil
@@ -213,12 +249,10 @@ func (s *pairs) scan(text []byte) error {
 
 // end ends a pair.
 func (s *pairs) end() error {
-	v := ""
-	if s.inValue {
-		v = verb(decode(string(s.value)))
-	}
-	if v != "" && claimOf(string(s.name)) == verbClaim && !s.permits(v) {
-		return ErrOverrideUnseen
+	if s.inValue && claimOf(string(s.name)) == verbClaim {
+		if v := verb(decode(string(s.value))); v != "" && !s.permits(v) || isPadding(string(s.value), maxName) {
+			return ErrOverrideUnseen
+		}
 	}
 	s.name, s.value, s.inValue = s.name[:0], s.value[:0], false
 	return nil

@@ -29,7 +29,6 @@ const (
 	CodeRedactedHost     = "redacted_host"
 	CodeBodyUnreadable   = "request_body_unreadable"
 	CodeAmbiguous        = "ambiguous_request"
-	CodeBodyAmbiguous    = "request_body_ambiguous"
 	CodeTooMany          = "too_many_requests"
 	CodeRunEnded         = "run_ended"
 )

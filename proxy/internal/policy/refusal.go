@@ -48,10 +48,8 @@ var refusals = map[string]sentence{
 		"A string that the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in a host name. Use another host."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
-	CodeAmbiguous: {http.StatusBadRequest, "The request has a token name in a place that servers could read in different ways.",
-		"A credential is only put into what every server reads alike; JSON.stringify, URLSearchParams, FormData and one value per header produce that."},
-	CodeBodyAmbiguous: {http.StatusBadRequest, "The request's body can be read in more than one way.",
-		"Servers would read it differently: %REASON. Send strict JSON, or a FormData with fetch(), which writes the type and the parts itself."},
+	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
+		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
 	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
 	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is up."},
 }
@@ -71,10 +69,10 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	}}
 }
 
-// Ambiguous is the verdict for a body that servers read in different ways. The reason is a constant.
+// Ambiguous is the verdict for a request that servers read in different ways. The reason is a constant sentence.
 func Ambiguous(reason string, h catalog.Host) Verdict {
-	v := refuse(CodeBodyAmbiguous, h, "")
-	v.Refusal.Hint = strings.ReplaceAll(v.Refusal.Hint, "%REASON", reason)
+	v := refuse(CodeAmbiguous, h, "")
+	v.Refusal.Hint = reason + " " + v.Refusal.Hint
 	return v
 }
 

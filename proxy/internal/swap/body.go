@@ -31,7 +31,8 @@ func (x *rewrite) body() error {
 	})
 	b := coding.NewBody(req.Body)
 	if len(encodings) > 0 && !swaps {
-		x.audit(b, encodings)
+		b.Audit(func(copied *coding.Body) { x.chain(copied, encodings, false) })
+		b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
 		return coding.Ahead(req, b, false)
 	}
 	if swaps && err == nil {
@@ -109,63 +110,4 @@ func (x *rewrite) why(name string) string {
 		return CodeInsecure
 	}
 	return CodeUndeclared
-}
-
-// audit searches the decoded body while it passes on the encoded one. The two advance together: a value fails the body
-// before its end, so that the request is never complete.
-func (x *rewrite) audit(b *coding.Body, encodings []string) {
-	pr, pw := io.Pipe()
-	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
-	go func() {
-		inner := coding.NewBody(pr)
-		x.chain(inner, encodings, false)
-		_, err := io.Copy(io.Discard, inner) // a panic of a decoder is an error of inner
-		_ = pr.CloseWithError(err)
-		_ = inner.Close()
-		a.verdict <- err
-	}()
-	b.Through(func(r io.Reader) io.Reader { a.src = r; return a })
-}
-
-// auditor copies what is read to a pipe, and asks at the end what was found there.
-type auditor struct {
-	src     io.Reader
-	pipe    *io.PipeWriter
-	verdict chan error
-	done    bool
-}
-
-func (a *auditor) Read(p []byte) (int, error) {
-	n, err := a.src.Read(p)
-	if n > 0 {
-		_, werr := a.pipe.Write(p[:n])
-		if errors.Is(werr, io.ErrClosedPipe) {
-			werr = ErrEncoding // something follows the end of the encoding
-		}
-		if werr != nil {
-			return 0, werr
-		}
-	}
-	if err == nil {
-		return n, nil
-	}
-	if err == io.EOF {
-		_ = a.pipe.Close()
-	} else {
-		_ = a.pipe.CloseWithError(err)
-	}
-	a.done = true
-	if found := <-a.verdict; found != nil && err == io.EOF {
-		return 0, found
-	}
-	return n, err
-}
-
-// Stop ends the reading side.
-func (a *auditor) Stop() {
-	if !a.done {
-		_ = a.pipe.CloseWithError(http.ErrBodyReadAfterClose)
-		<-a.verdict //nolint:errcheck // nobody reads on
-		a.done = true
-	}
 }
