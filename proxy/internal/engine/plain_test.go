@@ -80,3 +80,30 @@ func TestNoOracleBehind(t *testing.T) {
 		}
 	}
 }
+
+// TestLongEscapes: an escape that is as long as escapes in escapes get, or that goes on far behind the last % \ or & in it,
+// hides nothing, wherever in a value it stands.
+func TestLongEscapes(t *testing.T) {
+	layer := func(text string, format string) string {
+		var b strings.Builder
+		for _, c := range []byte(text) {
+			fmt.Fprintf(&b, format, c)
+		}
+		return b.String()
+	}
+	const value = "sk_live_51HxZqPm7vTbW3nKd9LcYf2RgJs4-AbCdEfGh"
+	for name, set := range map[string]*Set{"forms": New(Forms(value, 7)), "alone": New([]Pattern{{Text: value, ID: 7, Escaped: true}})} {
+		for at := range len(value) {
+			c := value[at : at+1]
+			for _, written := range []string{
+				layer(layer(layer(c, `\u%04x`), `\u%04x`), `\u%04x`), layer(layer(layer(c, "%%%02x"), `\u%04x`), "&#x%02x;"),
+				layer(layer(layer(c, `\u%04x`), "&#x%02x;"), "%%%02x"), fmt.Sprintf("%%26%%23%011d;", c[0]),
+				fmt.Sprintf(`\u0026\u0023%011d;`, c[0]), fmt.Sprintf("%%26&#35;x%010x;", c[0]),
+			} {
+				if got := replaceAll(set, value[:at]+written+value[at+1:]); got != "<7>" {
+					t.Fatalf("%s: character %d as %s is not found", name, at, written)
+				}
+			}
+		}
+	}
+}
