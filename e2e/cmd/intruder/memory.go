@@ -35,6 +35,7 @@ func bombs() []attempt {
 		"in page tables":             pageTables,
 		"in System V segments":       segments,
 		"in files without a name":    nameless,
+		"in attributes of files":     attributes,
 		"in pipes":                   pipes,
 		"in pairs of sockets":        pairs,
 		"in sockets to themselves":   selfish,
@@ -218,6 +219,26 @@ func nameless() (total int, last error) {
 				break
 			}
 		}
+	}
+	return total, last
+}
+
+// attributes gives files in memory attributes of 64 KiB each, which no size of theirs shows.
+func attributes() (total int, last error) {
+	value := make([]byte, 64<<10)
+	for _, dir := range []string{os.Getenv("DENO_DIR"), "/tmp", "/skills"} {
+		fd, err := unix.Open(filepath.Join(dir, "bomb"), unix.O_RDWR|unix.O_CREAT, 0o600)
+		if err != nil {
+			last = err
+			continue
+		}
+		for i := 0; total < haul; i++ {
+			if last = unix.Fsetxattr(fd, "user.bomb"+strconv.Itoa(i), value, 0); last != nil {
+				break
+			}
+			total += len(value)
+		}
+		_ = unix.Close(fd)
 	}
 	return total, last
 }
