@@ -227,19 +227,20 @@ func nameless() (total int, last error) {
 func attributes() (total int, last error) {
 	value := make([]byte, 64<<10)
 	for _, dir := range []string{os.Getenv("DENO_DIR"), "/tmp", "/skills"} {
-		fd, err := unix.Open(filepath.Join(dir, "bomb"), unix.O_RDWR|unix.O_CREAT, 0o600)
+		path := filepath.Join(dir, "attributes")
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600)
 		if err != nil {
 			last = err
 			continue
 		}
+		_ = unix.Unlink(path)
 		for i := 0; total < haul; i++ {
 			if last = unix.Fsetxattr(fd, "user.bomb"+strconv.Itoa(i), value, 0); last != nil {
 				break
 			}
 			total += len(value)
 		}
-		_ = unix.Close(fd)
-	}
+	} // they are held open, as those of the others are
 	return total, last
 }
 

@@ -26,6 +26,9 @@ func TestPlainEscapes(t *testing.T) {
 		"json of html":          `sk/A+\u0026eacute;\u0026#x1f511; x`,
 		"html of json":          `sk\&#47;A+\&#117;00e9\ud83d\udd11 x`,
 		"url of json":           `sk/A+%5Cu00e9%5cud83d%5Cudd11 x`,
+		"quoted":                `sk\/A\+é🔑 x`,
+		"quoted in json":        `sk\\/A\\+é🔑 x`,
+		"quoted in html":        `sk&#92;/A&bsol;&plus;é🔑 x`,
 		"percent of html, json": `sk/A+\u0025c3\u0025a9%F0&#37;9f%94%91 x`,
 	} {
 		if got := replaceAll(set, "<<"+text+">>"); got != "<<<7>>>" {
