@@ -28,7 +28,7 @@ func mayEscape(buf []byte, p int) bool {
 		if b == 'x' || b == 'u' {
 			return unhex(c) >= 0 || isStarter(c)
 		}
-		return strings.IndexByte(`"/'bfnrt`, b) >= 0
+		return strings.IndexByte("bfnrt", b) >= 0 || isQuotable(b)
 	}
 	return (b == '#' || isLetter(b)) && (isLetter(c) || isStarter(c)) // no entity has a name of one character
 }
@@ -135,10 +135,16 @@ func (r *reader) percent() (char, bool) {
 	return byteChar(byte(v), 0), ok
 }
 
-// backslash reads the rest of a JSON escape, or of \xhh.
+// isQuotable reports whether b is a sign that some grammar writes with a backslash: JSON, and also Markdown, shells, SQL
+// and regular expressions. % \ and & are not among them: they may begin an escape themselves.
+func isQuotable(b byte) bool {
+	return '!' <= b && b <= '~' && (!isLetter(b) || b == '_') && !isStarter(b)
+}
+
+// backslash reads the rest of a JSON escape, of \xhh, or of a sign behind a backslash.
 func (r *reader) backslash() (char, bool) {
 	switch b := r.next(); b {
-	case '"', '\\', '/', '\'':
+	case '\\':
 		return byteChar(b, 0), true
 	case 'b':
 		return byteChar('\b', 0), true
@@ -155,8 +161,9 @@ func (r *reader) backslash() (char, bool) {
 		return byteChar(byte(v), 0), ok
 	case 'u':
 		return r.utf16()
+	default:
+		return byteChar(b, 0), isQuotable(b)
 	}
-	return char{}, false
 }
 
 // utf16 reads the rest of \uhhhh, both halves of a surrogate pair together.

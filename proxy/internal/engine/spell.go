@@ -26,8 +26,9 @@ type spelling struct {
 const (
 	wordSize   = 8
 	spellBlock = 512 // positions whose words are computed at once
-	// longEscape is how many bytes the escapes of one character take at most, that a pattern is followed over backwards.
-	longEscape = 160
+	// escapeTail is how many bytes an escape may go on behind the last % \ or & in it and what that begins by itself: as in
+	// %26%2300000000065; the digits of an entity.
+	escapeTail = maxEntity + 1
 )
 
 func newSpelling(pats []Pattern, list []int32) spelling {
@@ -89,7 +90,7 @@ func (x *search) spell() {
 			last := q
 			until = max(until, q+s.longest)
 			if q = next(q + 1); q < 0 || q > until {
-				until = max(until, last+int(x.peel(last).n)+s.longest)
+				until = max(until, last+int(x.peel(last).n)+escapeTail+s.longest)
 			}
 		}
 		for at := first; at < min(until, end); at += spellBlock {
@@ -183,7 +184,7 @@ func (x *search) back(p, at int, pl place, text string, steps *int) {
 	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peel(p-1).n == 1 {
 		x.back(p-1, at, pl, text[:len(text)-1], steps)
 	}
-	for q := p - 2; q >= max(x.from, p-longEscape); q-- {
+	for q := p - 2; q >= max(x.from, at-x.set.hold); q-- {
 		if !isStarter(x.buf[q]) {
 			continue
 		}

@@ -18,7 +18,7 @@ const dangerous = `
 	lookup_dcookie quotactl quotactl_fd syslog acct vmsplice move_pages mbind set_mempolicy migrate_pages
 	set_mempolicy_home_node personality nfsservctl remap_file_pages memfd_secret vhangup
 	reboot kexec_load kexec_file_load init_module finit_module delete_module swapon swapoff settimeofday clock_settime
-	clock_adjtime adjtimex sethostname setdomainname iopl ioperm modify_ldt uselib ustat sysfs`
+	clock_adjtime adjtimex setxattr lsetxattr fsetxattr setxattrat seccomp sethostname setdomainname iopl ioperm modify_ldt uselib ustat sysfs`
 
 // TestDangerous checks that each of them fails with EPERM, and that this filter is the one that is loaded.
 func TestDangerous(t *testing.T) {

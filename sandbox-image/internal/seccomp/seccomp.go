@@ -68,7 +68,8 @@ var refused = []struct {
 		// IPC objects that outlive a process: in a container, slots would share them
 		"shmget", "shmat", "msgget", "msgsnd", "msgrcv", "semget", "semop", "semtimedop", "mq_open",
 		// memory that no process's size shows, or that a descriptor in flight keeps alive
-		"memfd_create", "io_setup", "landlock_create_ruleset",
+		"memfd_create", "io_setup", "landlock_create_ruleset", "seccomp",
+		"setxattr", "lsetxattr", "fsetxattr", "setxattrat", // of files in memory: their size does not show it
 		// kernel attack surface that code here does not need
 		"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "fanotify_init",
 		"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "quotactl", "quotactl_fd", "syslog", "acct",
@@ -121,7 +122,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 		}
 	}
-	for _, need := range []string{"socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
+	for _, need := range []string{"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
 		if _, ok := m.Calls[need]; !ok {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}
@@ -133,6 +134,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	p = append(p, guarded(m.Calls["close_range"], oneTable())...)
 	p = append(p, guarded(m.Calls["mmap"], ownMemory())...)
 	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
+	p = append(p, guarded(m.Calls["prctl"], noMoreFilters())...)
 	return append(p, bpf.RetConstant{Val: allow}), nil
 }
 
@@ -234,6 +236,16 @@ func ownMemory() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_HUGETLB, SkipTrue: 3},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_ANONYMOUS, SkipFalse: 1},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_SHARED, SkipTrue: 1},
+		bpf.RetConstant{Val: allow},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+	}
+}
+
+// noMoreFilters refuses a second filter: each thread may have some of its own, and they are memory of no process.
+func noMoreFilters() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
 		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
 	}
