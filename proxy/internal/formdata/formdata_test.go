@@ -90,7 +90,7 @@ func TestWrittenAnew(t *testing.T) {
 
 // TestExact: where the length may be known to the server already, a body leaves in as many bytes, or not at all.
 func TestExact(t *testing.T) {
-	boundary := strings.Repeat("b", guessless)
+	boundary := strings.Repeat("b", minBoundary)
 	for body, ok := range map[string]bool{
 		form(head+"\r\nx", head+"\r\n\r\n"):            true,
 		strings.TrimSuffix(form(head+"\r\nx"), "\r\n"): true,
@@ -303,13 +303,13 @@ func TestTypeBySpelling(t *testing.T) {
 
 // TestFresh: nobody can know a boundary, and it takes no more room than the old one, unless that is too short.
 func TestFresh(t *testing.T) {
-	for _, n := range []int{1, guessless - 1, guessless, 38, 70} {
+	for _, n := range []int{1, minBoundary - 1, minBoundary, 38, 70} {
 		from, err := ParseType([]string{"multipart/form-data; boundary=" + strings.Repeat("b", n)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		a, b := from.Fresh().Boundary(), from.Fresh().Boundary()
-		if a == b || len(a) != max(n, guessless) || !isBoundary(a) {
+		if a == b || len(a) != max(n, minBoundary) || !isBoundary(a) {
 			t.Errorf("%d: %q, %q", n, a, b)
 		}
 	}
