@@ -38,6 +38,8 @@ type Attack struct {
 	Do func(ctx context.Context, w *world.World) (seen string, held bool)
 	// YOLO runs it where hosts in no API are open.
 	YOLO bool
+	// Unredacted runs it where no string is redacted and no payload logged: redaction decodes every body first.
+	Unredacted bool
 	// Escaped runs Code, a task for cmd/intruder, with the intruder in the interpreter's place.
 	Escaped bool
 	// Token runs it where a bearer token is set.
@@ -82,7 +84,7 @@ type Outcome struct {
 func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
-		hosts(), requests(), desync(), surfaces(), multipart(), unclearRequests(), addresses(), methods(), overrides(),
+		hosts(), requests(), desync(), surfaces(), multipart(), unclearRequests(), addresses(), methods(), overrides(), encoded(),
 		values(), forms(), places(), codings(), charsets(), breaches(), framings(), lies(), sockets(), elsewhere(),
 		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
 		terminals(), costs(),

@@ -30,7 +30,7 @@ await show(fetch("https://httpbin.test/anything?t=TRIAL", auth("HTTPBIN_TOKEN"))
 	for _, h := range []string{"close, Content-Type", "Content-Type", "keep-alive,\\tcontent-type", "close\\r\\nConnection: Content-Type"} {
 		list = append(list, Attack{
 			Section: "A", Name: "Connection: " + h + ", on a form that overrides the method", Expected: "refused, nothing sent", Judge: refused("bad_request"),
-			Code: fmt.Sprintf(`await raw("shared.test", "shared.test", "POST /anything?t=TRIAL HTTP/1.1\r\nHost: shared.test\r\nAuthorization: Bearer SHARED_A_TOKEN\r\nConnection: %s\r\nContent-Type: text/plain\r\nContent-Length: 14\r\n\r\n_method=DELETE", { ms: 2500 });`, h),
+			Code: fmt.Sprintf(`await raw("shared.test", "shared.test", "POST /anything?t=TRIAL HTTP/1.1\r\nHost: shared.test\r\nAuthorization: Bearer SHARED_A_TOKEN\r\nConnection: %s\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nmethod=DELETE", { ms: 2500 });`, h),
 		})
 	}
 	return append(list,

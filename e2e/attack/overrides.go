@@ -31,6 +31,8 @@ const post = (type, body) => show(fetch(url, auth("SHARED_A_TOKEN", { method: "P
 		row("in a form without a type", `for (const n of names) await post("", new TextEncoder().encode("a=b&" + percent(n) + "=DELETE"));`, "override_unseen"),
 		row("in JSON", `for (const n of names) await post("application/json", JSON.stringify({ a: 1, [n]: "DELETE" }));`, "override_unseen"),
 		row("in what JSON5 takes for JSON", `for (const b of ["{_method: 'DELETE'}", "{'_method': 'DELETE'}", '{"a": /*1, "_method": */ "DELETE"}', '{"\\x5fmethod": "DELETE"}', '{"a": 1, // \n"_method": 1}', '\uFEFF{_method:1}']) await post("application/json", b);`, unclear),
+		row("in a form of another type", `for (const t of ["text/plain", "application/octet-stream", "*/*"]) for (const b of ["_method=DELETE", "a=b&%5fmethod=DELETE"]) await post(t, b); await post("application/json", JSON.stringify({ a: "&_method=DELETE&" }));`, "override_unseen"),
+		row("in the query of another address", `for (const h of ["X-Original-URL", "X-Rewrite-URL"]) await show(fetch(url, auth("SHARED_A_TOKEN", { method: "POST", headers: { [h]: "/x?_method=DELETE" }, body: "x" })));`, "method_restricted"),
 		row("in JSON as text", `for (const n of names.slice(0, 27)) await post("text/plain", JSON.stringify({ [n]: "DELETE" }));`, "override_unseen"),
 		row("in a form with parts", `for (const n of names.filter((n) => !n.includes("\0"))) { const f = new FormData(); f.append("a", "b"); f.append(n, "DELETE"); await post("", f); }`, "override_unseen", unclear),
 		row("in another multipart type", `for (const h of ['Content-Disposition: form-data; name="_method"', "Content-ID: <_method>", 'Content-Disposition: attachment; filename="_method"'])

@@ -10,7 +10,7 @@ func surfaces() []Attack {
 	const must = "not swapped"
 	var list []Attack
 	for _, name := range []string{
-		"Cookie", "Referer", "Origin", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via", "From", "Link", "Title", "X-Amz-Tagging",
+		"Cookie", "Referer", "Origin", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via", "From", "Link", "Title", "X-Amz-Tagging", "X-Bz-Info-Note", "X-Archive-Meta00-Title", "Upload-Metadata", "Ce-Subject", "Click",
 		"X-Amz-Meta-Note", "X-Goog-Meta-Note", "X-Object-Meta-Note", "Content-Disposition", "Content-Type", "Content-Language", "If-Match", "If-None-Match", "Idempotency-Key",
 		"Traceparent", "Tracestate", "X-Request-Id", "X-Correlation-Id", "X-Real-Ip",
 	} {
