@@ -34,7 +34,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w to the upstream proxy: %w", errDial, err)
 		}
-		return c, nil
+		return &sealed{Conn: c}, nil
 	}
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		var c net.Conn
 		c, err = d.connect(ctx, netip.AddrPortFrom(a, uint16(port)), len(addrs)-i)
 		if err == nil {
-			return &ahead{Conn: c}, nil
+			return &ahead{Conn: &sealed{Conn: c}}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %w", errDial, err)
