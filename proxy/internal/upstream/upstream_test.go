@@ -44,7 +44,7 @@ func to(addr string, n *atomic.Int32) func(context.Context, netip.AddrPort) (net
 }
 
 // owner is a run that does not end.
-type owner struct{ n int }
+type owner struct{ _ int } // not empty, so that pointers differ
 
 func (*owner) Context() context.Context { return context.Background() }
 
