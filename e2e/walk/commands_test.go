@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// commandsIntro stands above what the commands say themselves.
+// commandsIntro is the introduction of docs/commands.md.
 const commandsIntro = `# Commands
 
 What ` + "`codeforge COMMAND --help`" + ` says. A test keeps this page equal to it; ` +
@@ -19,7 +19,7 @@ What ` + "`codeforge COMMAND --help`" + ` says. A test keeps this page equal to 
 Every command prints JSON with ` + "`--json`" + ` (all but run's and stdio's own streams). Colour is for terminals only, and NO_COLOR is kept.
 `
 
-// TestCommands compares docs/commands.md with what the commands say.
+// TestCommands compares docs/commands.md with the help of the commands.
 func TestCommands(t *testing.T) {
 	embeddedOnly(t)
 	help := func(args ...string) string {
@@ -42,7 +42,8 @@ func TestCommands(t *testing.T) {
 	same(t, "docs/commands.md", b.String(), func(s string) string { return s })
 }
 
-// same compares a document with what it must be, both without what differs from machine to machine, or writes it.
+// same compares a document with its expected text, ignoring what differs between machines. With -update it writes the
+// document.
 func same(t *testing.T, path, want string, plain func(string) string) {
 	t.Helper()
 	if *update {
