@@ -13,10 +13,10 @@ import (
 // commandsIntro is the introduction of docs/commands.md.
 const commandsIntro = `# Commands
 
-What ` + "`codeforge COMMAND --help`" + ` says. A test keeps this page equal to it; ` +
-	"`go test ./walk -run TestCommands -update`" + ` in e2e/ writes it anew.
+Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` every command prints JSON, except
+the streams of run and stdio. Colour is used on terminals only, and never if NO_COLOR is set.
 
-Every command prints JSON with ` + "`--json`" + ` (all but run's and stdio's own streams). Colour is for terminals only, and NO_COLOR is kept.
+A test keeps this page up to date; ` + "`go test ./walk -run TestCommands -update`" + ` in e2e/ regenerates it.
 `
 
 // TestCommands compares docs/commands.md with the help of the commands.
