@@ -106,7 +106,7 @@ func TestFailedStarts(t *testing.T) {
 	for user, id := range users() {
 		for _, row := range rows {
 			t.Run(user+"/"+row.name, func(t *testing.T) {
-				before := world.Look()
+				before := world.TakeSnapshot()
 				dir, err := world.NewDir(id, []world.API{good()}, nil)
 				if err != nil {
 					t.Fatal(err)

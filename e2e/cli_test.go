@@ -63,7 +63,7 @@ func TestDoctorRunsCode(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.RemoveAll(dir)
-			before := world.Look()
+			before := world.TakeSnapshot()
 			for _, row := range []struct {
 				code int
 				env  map[string]string
@@ -88,7 +88,7 @@ func TestDoctorRunsCode(t *testing.T) {
 			if left, err := filepath.Glob(filepath.Join(dir, "codeforge-doctor-*")); err != nil || len(left) > 0 {
 				t.Errorf("left: %q %v", left, err)
 			}
-			for thing := range world.Look() {
+			for thing := range world.TakeSnapshot() {
 				if !before[thing] {
 					t.Errorf("left: %s", thing)
 				}

@@ -60,7 +60,7 @@ func TestNothingStays(t *testing.T) {
 	for user, id := range users() {
 		for _, way := range ways {
 			t.Run(user+"/"+way.name, func(t *testing.T) {
-				before := world.Look()
+				before := world.TakeSnapshot()
 				p := startBare(t, id)
 				way.end(t, p)
 				code, err := p.Wait(20 * time.Second)

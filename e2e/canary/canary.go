@@ -1,7 +1,7 @@
-// Package canary makes credentials for tests and finds them again, in any form a leak could take.
+// Package canary makes credentials for tests and finds them in output, in any form that a leak could take.
 //
-// A canary's core is random, so any ten consecutive characters of it, raw or in an encoded form, in an output are a leak
-// of a part of the credential and no accident.
+// A canary's core is random, so ten consecutive characters of it in an output, raw or encoded, are a leak of a part of the
+// credential and no coincidence.
 package canary
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // Canary is one credential.
 type Canary struct {
-	// Name says whose it is, in reports of leaks.
+	// Name identifies it in reports of leaks.
 	Name  string
 	value string
 	Set
@@ -26,7 +26,7 @@ type Canary struct {
 // Set finds canaries. The zero Set has none.
 type Set struct{ pieces map[[head]byte][]piece }
 
-// piece is a part of a form, in lower case, that only this credential's form has.
+// piece is a part of a form, in lower case, that occurs only in this credential's form.
 type piece struct{ text, name, form string }
 
 // head is how many bytes of a piece it is looked up by.
@@ -43,7 +43,7 @@ func Join(all map[string]*Canary) Set {
 	return s
 }
 
-// Find reports the form in which a credential, or a part of one, is in data; empty when none is.
+// Find returns the form in which a credential, or a part of one, is in data, or "".
 func (s Set) Find(data []byte) string {
 	low := bytes.ToLower(data)
 	for i := 0; i+head <= len(low); i++ {
@@ -59,13 +59,13 @@ func (s Set) Find(data []byte) string {
 // window is how many characters of a credential in a row count as a leak.
 const window = 10
 
-// hard are the characters that encoders treat in different ways.
+// hard are characters that encoders treat differently.
 const hard = `+/="&<>'\%~:;,`
 
 // New makes a credential of letters and digits, as most are.
 func New(name string) *Canary { return With(name, core(37)) }
 
-// NewHard makes one with characters that percent, JSON, HTML and base64 encoders treat in different ways.
+// NewHard makes a credential with characters that percent, JSON, HTML and base64 encoders treat differently.
 func NewHard(name string) *Canary { return With(name, core(14)+hard+core(14)) }
 
 // With makes a canary of a given value.
@@ -77,7 +77,7 @@ func With(name, value string) *Canary {
 		length := window * len(text) / len(value)
 		for i := 0; i+length <= len(text) && i+length <= len(dummy); i++ {
 			part := text[i : i+length]
-			// What another credential's form has in the same place tells nothing: it belongs to the form.
+			// A piece that another credential's form has in the same place belongs to the form, not to the credential.
 			if differences(part, dummy[i:i+length]) >= window*3/4 {
 				k := [head]byte([]byte(part))
 				c.pieces[k] = append(c.pieces[k], piece{part, name, f.Name})
@@ -87,8 +87,8 @@ func With(name, value string) *Canary {
 	return c
 }
 
-// another is a value of the same shape with other letters and digits, each as wide in every form: "a" to "c" have two
-// decimal digits, "d" to "z" three.
+// another is a value of the same shape with other letters and digits, each of the same width in every form: as decimal
+// numbers, "a" to "c" have two digits and "d" to "z" three.
 func another(value string) string {
 	turn := func(r, first, last, by rune) rune { return first + (r-first+by)%(last-first+1) }
 	return strings.Map(func(r rune) rune {
@@ -135,7 +135,7 @@ type Form struct {
 	Encode func(string) string
 }
 
-// forms is every form a server may echo that the proxy promises to recognise.
+// forms are the forms that the proxy promises to recognise in a response.
 var forms = []Form{
 	{"raw", func(s string) string { return s }},
 	{"percent", url.QueryEscape},

@@ -1,6 +1,6 @@
-// Package compose brings the Docker stack up for tests, from the tree as it is, with an upstream in place of the
-// internet. It uses a project name, image tags and volumes of its own; the sandbox's container name and the subnet are
-// fixed, so it refuses to start next to another stack.
+// Package compose starts the Docker stack for tests, built from the working tree, with an upstream in place of the internet.
+// It uses its own project name, image tags and volumes. The sandbox's container name and the subnet are fixed, so it
+// refuses to start next to another stack.
 package compose
 
 import (
@@ -28,28 +28,28 @@ const Project = "codeforge-e2e"
 // Sandbox is the fixed name of the sandbox's container.
 const Sandbox = "codeforge-sandbox"
 
-// ErrUnavailable says that there is nothing to run the stack on here; a test that gets it skips.
+// ErrUnavailable means that the stack cannot run on this machine. A test that gets it is skipped.
 var ErrUnavailable = errors.New("no Docker stack can run here")
 
-// Config says what stack a test wants. The zero Config is the one of docker-compose.yml.
+// Config describes the stack that a test needs. The zero Config is that of docker-compose.yml.
 type Config struct {
 	// Root is the repository.
 	Root string
 	// APIs is the folder that becomes apis/. Required.
 	APIs string
-	// Env are settings as .env has them.
+	// Env are settings, as in .env.
 	Env map[string]string
 	// Known are credentials a hostile upstream knows, by token name.
 	Known map[string]string
-	// TrustCA makes the upstream's authority one of UPSTREAM_CA_FILE, for hosts in no API.
+	// TrustCA adds the upstream's authority to UPSTREAM_CA_FILE, for hosts in no API.
 	TrustCA bool
 	// NoSocket adds docker-compose.nosocket.yml.
 	NoSocket bool
-	// Interpreter is the path of a program that takes Deno's place in the sandbox.
+	// Interpreter is the path of a program that replaces Deno in the sandbox.
 	Interpreter string
 	// Extra are more compose files, below Root.
 	Extra []string
-	// Build makes the images first. Without it they must be there.
+	// Build builds the images first. Without it they must exist.
 	Build bool
 }
 
@@ -57,7 +57,7 @@ type Config struct {
 type Stack struct {
 	// URL is the MCP endpoint, e.g. "http://127.0.0.1:8080/mcp".
 	URL string
-	// Upstream asks what arrived.
+	// Upstream tells which requests arrived.
 	Upstream upstream.Remote
 	// CA is the path of the upstream's authority as the proxy sees it.
 	CA string
@@ -68,7 +68,7 @@ type Stack struct {
 	lock *os.File
 }
 
-// Available tells why no stack can run here, as an ErrUnavailable, or nil.
+// Available returns an ErrUnavailable that says why no stack can run here, or nil.
 func Available(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: no Docker engine answers: %s", ErrUnavailable, bytes.TrimSpace(out))
@@ -117,7 +117,7 @@ func New(cfg Config) (*Stack, error) {
 	if cfg.TrustCA {
 		env["UPSTREAM_CA_FILE"] = filepath.Join(dir, "ca", "ca.pem")
 	}
-	// A user's .env and settings stay out of it.
+	// The user's own .env and settings must have no effect.
 	for _, name := range []string{"PATH", "HOME", "GOPROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "DOCKER_HOST", "DOCKER_BUILDKIT"} {
 		if v, ok := os.LookupEnv(name); ok {
 			s.env = append(s.env, name+"="+v)
@@ -146,7 +146,7 @@ func (s *Stack) files() string {
 	return strings.Join(files, ":")
 }
 
-// writeCA makes what the upstream's container reads.
+// writeCA writes the files that the upstream's container reads.
 func (s *Stack) writeCA() error {
 	dir := filepath.Join(s.dir, "ca")
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // read in a container
@@ -193,7 +193,7 @@ func (s *Stack) Down() error {
 	return errors.Join(err, s.remove())
 }
 
-// Turn waits until no other process has a stack, and removes what a killed one left behind. Up does this by itself.
+// Turn waits until no other process has a stack, and removes what a killed process left behind. Up calls it.
 func (s *Stack) Turn(ctx context.Context) error {
 	if s.lock != nil {
 		return nil
@@ -207,7 +207,7 @@ func (s *Stack) Turn(ctx context.Context) error {
 	return err
 }
 
-// lock waits for the turn of this process, until ctx ends.
+// lock waits until this process gets the lock, or ctx ends.
 func lock(ctx context.Context) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "codeforge-e2e-docker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -229,11 +229,11 @@ func lock(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// lockPause is how often a process that waits for its turn asks again.
+// lockPause is the interval at which a waiting process tries the lock.
 const lockPause = 200 * time.Millisecond
 
-// Turn is for a test that starts the stack by itself, under the name Project: it waits until no other test process has
-// one. release ends the turn.
+// Turn is for a test that starts the stack itself, under the name Project. It waits until no other test process has a
+// stack. release gives the lock back.
 func Turn(ctx context.Context) (release func(), err error) {
 	f, err := lock(ctx)
 	if err != nil {
@@ -248,13 +248,13 @@ func (s *Stack) WithoutSocket(on bool) {
 	s.setFiles()
 }
 
-// With makes these the extra compose files from the next Up on.
+// With replaces the extra compose files from the next Up on.
 func (s *Stack) With(extra ...string) {
 	s.cfg.Extra = extra
 	s.setFiles()
 }
 
-// setFiles renews COMPOSE_FILE.
+// setFiles updates COMPOSE_FILE.
 func (s *Stack) setFiles() {
 	for i, kv := range s.env {
 		if strings.HasPrefix(kv, "COMPOSE_FILE=") {
@@ -265,7 +265,7 @@ func (s *Stack) setFiles() {
 
 func (s *Stack) remove() error { return os.RemoveAll(s.dir) }
 
-// Compose runs docker compose on this stack and gives everything it printed.
+// Compose runs docker compose on this stack and returns everything it printed.
 func (s *Stack) Compose(ctx context.Context, args ...string) (string, error) {
 	return s.run(exec.CommandContext(ctx, "docker", append([]string{"compose"}, args...)...)) //nolint:gosec // fixed by the tests
 }
@@ -286,13 +286,13 @@ func (s *Stack) run(cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// Volume is where a volume lies on this machine. Only root can look into it, and only beside the engine.
+// Volume is the path of a volume on this machine. Only root can read it, and only on the engine's machine.
 func (s *Stack) Volume(ctx context.Context, name string) (string, error) {
 	out, err := s.run(exec.CommandContext(ctx, "docker", "volume", "inspect", "-f", "{{.Mountpoint}}", Project+"_"+name)) //nolint:gosec // see Compose
 	return strings.TrimSpace(out), err
 }
 
-// Processes are the command lines of everything that runs in a service's container.
+// Processes are the command lines of all processes in a service's container.
 func (s *Stack) Processes(ctx context.Context, service string) ([]string, error) {
 	out, err := s.run(exec.CommandContext(ctx, "docker", "top", s.Container(service), "-eo", "pid,args")) //nolint:gosec // see Compose
 	if err != nil {
@@ -330,7 +330,7 @@ func tail(b []byte) []byte {
 	return b
 }
 
-// freePort is a port nobody listens on at the moment.
+// freePort is a port that is free at the moment.
 func freePort() (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -340,7 +340,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// Inspect is what the engine tells about the stack's containers, as JSON.
+// Inspect is the engine's description of the stack's containers, as JSON.
 func (s *Stack) Inspect(ctx context.Context) (string, error) {
 	ids, err := s.Compose(ctx, "ps", "-aq")
 	if err != nil {

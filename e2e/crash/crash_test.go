@@ -1,5 +1,5 @@
-// Package crash kills each daemon at each step of a run, and delivers messages late. Whatever dies, whenever: the caller
-// gets a right answer or an error that says what to do, and no run ever acts or is reported as another.
+// Package crash kills each daemon at each step of a run, and delivers messages late. Whatever is killed, and when, the
+// caller gets a correct response or an error that says what to do, and no run ever acts as another or is reported as one.
 package crash
 
 import (
@@ -26,7 +26,7 @@ type answer struct {
 	err error
 }
 
-// call runs code in a session of its own. Cancel ends it.
+// call runs code in a new session. Cancel ends it.
 func (s *system) call(ctx context.Context, code, api string) <-chan answer {
 	s.t.Helper()
 	var session *mcp.ClientSession
@@ -43,7 +43,7 @@ func (s *system) call(ctx context.Context, code, api string) <-chan answer {
 	return out
 }
 
-// await takes an answer that must come.
+// await waits for an answer and fails if none comes.
 func await(t *testing.T, who string, from <-chan answer) answer {
 	t.Helper()
 	select {
@@ -55,8 +55,7 @@ func await(t *testing.T, who string, from <-chan answer) answer {
 	}
 }
 
-// The first client's code: it asks its one API again and again, with a mark in every request, twice or until it is no
-// longer served.
+// The first client's code sends requests to its one API, each with a mark, two of them or until it is refused.
 func persistent(mark string, endless bool) string {
 	return fmt.Sprintf(`console.log("start %[1]s");
 for (let n = 0, failed = 0; (n < 2 || %[2]t) && failed < 25; n++) {
@@ -70,15 +69,15 @@ for (let n = 0, failed = 0; (n < 2 || %[2]t) && failed < 25; n++) {
 console.log("end %[1]s");`, mark, endless, upstream.Strict)
 }
 
-// follower is a client that comes after the crash. Its run is narrowed to an API of its own: what it may and what it
-// must not do differs from the first client's run in every request.
+// follower is a client that comes after the crash. Its run is limited to another API, so that every request that it may
+// make is one that the first client's run must not make, and the reverse.
 type follower struct {
 	api, host, token string
 }
 
 var followers = []follower{{"httpbin", upstream.HTTPBin, "HTTPBIN_TOKEN"}, {"other", upstream.Other, "OTHER_TOKEN"}}
 
-// code asks the run's own host and the crashed run's.
+// code sends requests to the run's own host and to that of the crashed run.
 func (f follower) code(mark string) string {
 	return fmt.Sprintf(`for (const [host, token] of [["%s", "%s"], ["%s", "STRICT_TOKEN"]]) {
   const r = await fetch("https://" + host + "/anything/%s", {headers: {Authorization: "Bearer " + token}});
@@ -87,7 +86,7 @@ func (f follower) code(mark string) string {
 }`, f.host, f.token, upstream.Strict, mark)
 }
 
-// check holds one follower's answer against what its own run must have done.
+// check compares a follower's answer with what its own run must have done.
 func (s *system) check(t *testing.T, f follower, mark string, a answer) {
 	t.Helper()
 	if a.err != nil || a.IsError {
@@ -115,8 +114,8 @@ func (s *system) check(t *testing.T, f follower, mark string, a answer) {
 	}
 }
 
-// follow has two clients use both slots at once, and checks that each was itself. Meanwhile is called when both runs are
-// registered and before their code starts.
+// follow lets two clients use both slots at once, and checks that each acted as itself. It calls meanwhile when both runs
+// are registered and before their code starts.
 func (s *system) follow(t *testing.T, tag string, meanwhile func()) {
 	t.Helper()
 	both := []*stop{s.stopAt(point{run, false}), s.stopAt(point{run, false})}
@@ -140,7 +139,7 @@ func (s *system) follow(t *testing.T, tag string, meanwhile func()) {
 	}
 }
 
-// reach waits until a stop holds its message. caller is whose call must not end before; nil: nobody's.
+// reach waits until a stop holds its message. The call of caller, if not nil, must not end before.
 func (s *system) reach(t *testing.T, p *stop, caller <-chan answer) {
 	t.Helper()
 	select {
@@ -152,7 +151,7 @@ func (s *system) reach(t *testing.T, p *stop, caller <-chan answer) {
 	}
 }
 
-// silent checks that the crashed run's code did nothing once both slots were others'.
+// silent checks that the crashed run's code did nothing once other runs had both slots.
 func (s *system) silent(t *testing.T, mark, tag string) {
 	t.Helper()
 	others := map[string]bool{}
@@ -168,7 +167,7 @@ func (s *system) silent(t *testing.T, mark, tag string) {
 	}
 }
 
-// sound judges what the first caller got: the right answer, or an error that says that it can be tried again.
+// sound checks what the first caller got: the correct response, or an error that says that the call can be tried again.
 func (s *system) sound(t *testing.T, victim string, at point, mark string, a answer) {
 	t.Helper()
 	t.Logf("the caller got: %v %q %q", a.err, a.Out, a.Notes)
@@ -196,7 +195,7 @@ func (s *system) sound(t *testing.T, victim string, at point, mark string, a ans
 	}
 }
 
-// embeddedOnly skips in Docker mode, where TestCrash of e2e/docker kills containers.
+// embeddedOnly skips the test in Docker mode, where e2e/docker kills containers.
 func embeddedOnly(t *testing.T) {
 	t.Helper()
 	if world.CurrentMode() == world.Docker {
@@ -248,7 +247,7 @@ func (s *system) crash(t *testing.T, victim string, at point) {
 	close(stopped.letGo)
 	s.start(victim)
 	s.sound(t, victim, at, mark, await(t, "the first client", caller))
-	if n := len(s.upstream.Seen(mark)); during && victim == proxy && n > arrived+1 { // one may have been on its way
+	if n := len(s.upstream.Seen(mark)); during && victim == proxy && n > arrived+1 { // one may have been in flight
 		t.Errorf("%d requests of a run that the new proxy does not know arrived", n-arrived)
 	}
 	s.follow(t, tag, func() {})
@@ -256,8 +255,8 @@ func (s *system) crash(t *testing.T, victim string, at point) {
 	s.silent(t, mark, tag)
 }
 
-// TestLate delivers a message of a run after its slot was given to another one: it is refused, and the other run does not
-// notice.
+// TestLate delivers a message of a run after its slot was given to another run. The message is refused, and the other run
+// is not affected.
 func TestLate(t *testing.T) {
 	embeddedOnly(t)
 	s := start(t)

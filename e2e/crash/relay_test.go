@@ -31,7 +31,7 @@ const (
 
 var steps = []step{lease, register, run, unregister, release, ahead}
 
-// stepOf is the step that a request takes; empty for any other request.
+// stepOf is the step that a request belongs to, empty for other requests.
 func stepOf(r *http.Request, body []byte) step {
 	for _, s := range []struct {
 		method, path string
@@ -52,8 +52,8 @@ func stepOf(r *http.Request, body []byte) step {
 	return ""
 }
 
-// point is a place in a call: before a message is delivered, or when it was answered and the answer not passed on. A
-// run counts as answered with the first thing it printed.
+// point is a point in a call: before a message is delivered, or after its response arrived and before it is passed on. A run
+// counts as answered with its first output.
 type point struct {
 	step     step
 	answered bool
@@ -66,10 +66,10 @@ func (p point) String() string {
 	return "before " + string(p.step)
 }
 
-// late reports whether the answer to the caller does not wait for the step.
+// late reports whether the step comes after the response to the caller.
 func (p point) late() bool { return p.step == release || p.step == ahead }
 
-// stop holds one message at a point until it is let go.
+// stop holds one message at a point until it is released.
 type stop struct {
 	at      point
 	reached chan struct{}
@@ -87,7 +87,7 @@ type registration struct {
 	status int
 }
 
-// watch sees every message that passes the relays.
+// watch sees every message that passes through the relays.
 type watch struct {
 	mu      sync.Mutex
 	stops   []*stop
@@ -103,7 +103,7 @@ func (w *watch) stopAt(at point) *stop {
 	return s
 }
 
-// hold waits at a point if somebody wants the message held there.
+// hold waits at a point if the message is to be held there.
 func (w *watch) hold(at point) *stop {
 	w.mu.Lock()
 	var found *stop
@@ -122,7 +122,7 @@ func (w *watch) hold(at point) *stop {
 	return found
 }
 
-// note writes down what the proxy answered.
+// note records the proxy's response.
 func (w *watch) note(s step, r *http.Request, body []byte, status int) {
 	n := registration{step: s, slot: r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], status: status}
 	if s == register {
@@ -135,7 +135,7 @@ func (w *watch) note(s step, r *http.Request, body []byte, status int) {
 	w.journal = append(w.journal, n)
 }
 
-// registered lists the registrations of runs that were narrowed to this API, oldest first.
+// registered lists the registrations of runs that were limited to this API, oldest first.
 func (w *watch) registered(api string) []registration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,9 +155,9 @@ func (w *watch) forget() {
 	w.journal = nil
 }
 
-// relay stands between mcp-server and the socket of another daemon. It lives and dies with that daemon: when it is
-// closed its socket refuses, its connections break, and messages that it held are lost, as in a crash. A message whose
-// sender has died is delivered all the same, when it is let go: that is a late one.
+// relay is between mcp-server and the socket of another daemon, and is closed when that daemon is killed. Then its socket
+// refuses, its connections break, and the messages that it held are lost, as in a crash. A message whose sender has died is
+// still delivered when it is released: that is a late message.
 type relay struct {
 	t        *testing.T
 	watch    *watch
@@ -193,7 +193,7 @@ func (r *relay) open() {
 	r.done.Go(func() { _ = server.Serve(l) })
 }
 
-// close ends it at once.
+// close closes the relay immediately.
 func (r *relay) close() {
 	r.end()
 	_ = r.server.Close()
@@ -234,7 +234,7 @@ func (r *relay) pass(life context.Context, w http.ResponseWriter, req *http.Requ
 	}
 }
 
-// forward sends the message on. Over HTTP/1 it arrives even when its sender has died.
+// forward passes the message on. Over HTTP/1 it arrives even if its sender has died.
 func (r *relay) forward(life context.Context, req *http.Request, body []byte) (*http.Response, error) {
 	ctx := life
 	if r.http2 {
@@ -253,13 +253,13 @@ func (r *relay) forward(life context.Context, req *http.Request, body []byte) (*
 	if !strings.HasSuffix(req.URL.Path, "/events") {
 		return once.RoundTrip(out)
 	}
-	// The stream of events ends with its reader.
+	// The stream of events ends when its reader does.
 	ctx, cancel := context.WithCancel(life)
 	context.AfterFunc(req.Context(), cancel)
 	return once.RoundTrip(out.WithContext(ctx))
 }
 
-// copyNow copies and holds nothing back.
+// copyNow copies without buffering.
 func copyNow(w http.ResponseWriter, from io.Reader) error {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -279,7 +279,7 @@ func copyNow(w http.ResponseWriter, from io.Reader) error {
 	}
 }
 
-// lines accepts connections and opens one to the daemon for each: sandboxd gives leases to connections.
+// lines accepts connections and opens one to the daemon for each, because sandboxd binds leases to connections.
 type lines struct {
 	net.Listener
 	to string
@@ -287,7 +287,7 @@ type lines struct {
 
 type lineKey struct{}
 
-// line is one connection and the one behind it, which ends with it.
+// line is one connection with the connection behind it, which is closed with it.
 type line struct {
 	net.Conn
 	up *http.ClientConn

@@ -26,7 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// slots is how many runs fit: one for each of two clients.
+// slots is the number of slots: one for each of two clients.
 const slots = 2
 
 // The daemons.
@@ -36,8 +36,8 @@ const (
 	server  = "mcp-server"
 )
 
-// system is the three daemons as `codeforge up` starts them, but each can be killed and started again alone, as
-// containers are; `codeforge up` ends when one of its daemons does. mcp-server reaches the others through relays.
+// system is the three daemons as `codeforge up` starts them. But each can be killed and restarted alone, as containers are,
+// while `codeforge up` ends when one of its daemons does. mcp-server reaches the others through relays.
 type system struct {
 	*world.World // the client's side
 	watch
@@ -47,7 +47,7 @@ type system struct {
 	canaries map[string]*canary.Canary
 	daemons  map[string]*daemon
 	relays   map[string]*relay
-	control  *controlapi.Client // past the relay
+	control  *controlapi.Client // not through the relay
 }
 
 // start makes a system that ends with the test.
@@ -83,7 +83,7 @@ func start(t *testing.T) *system {
 
 func (s *system) at(elem ...string) string { return filepath.Join(append([]string{s.dir}, elem...)...) }
 
-// compose says how each daemon is started.
+// compose sets how each daemon is started.
 func (s *system) compose() {
 	port, err := world.FreePort()
 	testkit.Must(s.t, err)
@@ -177,7 +177,7 @@ func (s *system) start(name string) {
 	})
 }
 
-// kill ends a daemon as a crash does, and with it everything that others wait for from it.
+// kill kills a daemon as in a crash, and breaks everything that others wait for from it.
 func (s *system) kill(name string) {
 	d := s.daemons[name]
 	_ = d.cmd.Process.Kill()
@@ -188,7 +188,7 @@ func (s *system) kill(name string) {
 	}
 }
 
-// until waits until there is no error any more.
+// until retries until there is no error.
 func (s *system) until(what string, try func() error) {
 	s.t.Helper()
 	var err error
@@ -225,7 +225,7 @@ func (s *system) serverReady(ctx context.Context, url string) error {
 	return nil
 }
 
-// ask asks sandboxd, past the relay.
+// ask sends a request to sandboxd, not through the relay.
 func (s *system) ask(ctx context.Context, path string, into any) error {
 	c, err := connect(ctx, s.at("run", "sandboxd.sock"))
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *system) ask(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// allFree waits until no slot is taken, in sandboxd's view and in the proxy's.
+// allFree waits until both sandboxd and the proxy report that no slot is taken.
 func (s *system) allFree() {
 	s.t.Helper()
 	s.until("all slots free", func() error {
@@ -293,7 +293,7 @@ func networks(t *testing.T) (sockets, namespaces []slot.File) {
 	return sockets, namespaces
 }
 
-// network moves the calling thread into a new namespace in which every address is the proxy's.
+// network moves the calling thread into a new namespace in which every address is local.
 func network(id slot.ID) (sockets []slot.File, ns slot.File, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, ns, err

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// engineStartVar names the environment variable with the command that starts the engine again after TestEngineRestart
-// has ended it. To set it says that the engine is the test's to end, with everything that runs on it: .ci/run does, for
-// the engine that .ci/engine-up started. On a laptop or a hosted runner it is not set, and the test is no part of the
-// run: a test that is skipped there would be one that never passes, since no machine would be without a reason.
+// engineStartVar names the environment variable with the command that starts the engine again after TestEngineRestart has
+// stopped it. Setting it allows the test to stop the engine and everything that runs on it. .ci/run sets it for the engine
+// that .ci/engine-up started. On a laptop or a hosted runner it is not set, and the test is not run at all instead of being
+// skipped, because there it could never pass.
 const engineStartVar = "CODEFORGE_ENGINE_RESTART"
 
 func engineStart() string { return os.Getenv(engineStartVar) }
 
-// TestEngineRestart shuts the engine down under the running stack and starts it again, as a reboot does. Clients are
-// told, and everything comes back by itself.
+// TestEngineRestart shuts the engine down under the running stack and starts it again, as a reboot would. Clients get clear
+// errors, and everything recovers by itself.
 func TestEngineRestart(t *testing.T) {
 	if engineStart() == "" {
 		t.Fatal(engineStartVar + " is not set: the engine is not ours to end")
@@ -77,7 +77,7 @@ func endEngine(t *testing.T) {
 	}
 	for began := time.Now(); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(50 * time.Millisecond) {
 		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(stat), ") Z ") {
-			return // dead; its parent does not look
+			return // a zombie that its parent does not reap
 		}
 		if time.Since(began) > healTime {
 			t.Fatal("the engine does not end")
@@ -85,7 +85,7 @@ func endEngine(t *testing.T) {
 	}
 }
 
-// startEngine starts the engine, if it does not answer, and waits until it does.
+// startEngine starts the engine if it does not answer, and waits until it does.
 func startEngine(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), healTime)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// crash kills a container's main process as a crash or the kernel would: the restart policy applies, which a
-// `docker kill` would switch off.
+// crash kills a container's main process as a crash or the kernel would. The restart policy applies, which `docker kill`
+// would disable.
 func crash(t *testing.T, service string) {
 	t.Helper()
 	pid := inspect(t, service).State.Pid
@@ -24,8 +24,8 @@ func crash(t *testing.T, service string) {
 	}
 }
 
-// TestRestart restarts each container in turn as a user does. It heals by itself, and what a client is told meanwhile is
-// text.
+// TestRestart restarts each container in turn, as a user would. The stack recovers by itself, and clients get readable errors
+// meanwhile.
 func TestRestart(t *testing.T) {
 	for _, service := range services {
 		t.Run(service, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestPairs kills every two containers at once. It heals by itself, although the engine starts a sandbox only once
-// that shares the network of one that is not up yet.
+// TestPairs kills every pair of containers at once. The stack recovers by itself, although the engine tries only once to
+// start a sandbox whose network owner is not up yet.
 func TestPairs(t *testing.T) {
 	pairs := [][2]string{ // five rounds: each container rests in between
 		{"sandbox", "sandbox-net"}, {"proxy", "docker-shim"},
@@ -55,8 +55,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestCrashDuringRun kills each container while a run waits, or fetches. The call ends soon, as an error that says what
-// to do; where mcp-server itself dies, the client's library says so.
+// TestCrashDuringRun kills each container while a run waits or fetches. The call ends soon with an error that says what to
+// do; when mcp-server itself dies, the error comes from the client's library.
 func TestCrashDuringRun(t *testing.T) {
 	const waits = `await new Promise((r) => setTimeout(r, 30_000)); console.log("end")`
 	const fetches = `for (;;) {
@@ -68,7 +68,7 @@ func TestCrashDuringRun(t *testing.T) {
 	rows := []struct{ service, code, want string }{
 		{"sandbox", waits, "again"},
 		{"docker-shim", waits, "again"},
-		{"proxy", fetches, ""}, // what its fetch throws
+		{"proxy", fetches, ""}, // fetch throws
 		{"mcp-server", waits, ""},
 		{"sandbox-net", waits, "again"},
 	}
@@ -95,7 +95,7 @@ func TestCrashDuringRun(t *testing.T) {
 	}
 }
 
-// TestLateNetwork lets sandbox-net stay away for longer than the engine tries to start the sandbox again.
+// TestLateNetwork keeps sandbox-net down for longer than the engine tries to restart the sandbox.
 func TestLateNetwork(t *testing.T) {
 	works(t)
 	docker(t, "stop", "-t", "5", stack.Container("sandbox-net"))
@@ -109,8 +109,8 @@ func TestLateNetwork(t *testing.T) {
 	heals(t, healTime)
 }
 
-// TestNoEgressWithoutProxy stops the proxy under running code that keeps fetching: nothing arrives anywhere while it
-// is away, the code sees errors, and the next run after its return works.
+// TestNoEgressWithoutProxy stops the proxy under running code that keeps fetching. While the proxy is down nothing arrives
+// anywhere and the code sees errors. When it is up again, the next run works.
 func TestNoEgressWithoutProxy(t *testing.T) {
 	works(t)
 	trial := fmt.Sprintf("down-%d", time.Now().UnixNano())
@@ -160,8 +160,8 @@ Deno.exit(0); // the attempts go on`)
 	works(t)
 }
 
-// TestBrokenAPIs edits apis/ wrongly while everything runs: the old version stays, the mistake shows, a repair takes
-// effect without a restart.
+// TestBrokenAPIs makes mistakes in apis/ while everything runs: the old version stays in force, the mistake is reported, and
+// a repair takes effect without a restart.
 func TestBrokenAPIs(t *testing.T) {
 	path := filepath.Join(apis, "httpbin", "config.json")
 	good, err := os.ReadFile(path)
@@ -194,7 +194,7 @@ func TestBrokenAPIs(t *testing.T) {
 	works(t)
 }
 
-// TestDownUp keeps skills and the authority over down and up.
+// TestDownUp checks that skills and the certificate authority survive down and up.
 func TestDownUp(t *testing.T) {
 	r := execute(t, `Deno.writeTextFileSync("/skills/kept.ts", "/** @description kept */\nexport const kept = 1;\n"); console.log("written")`)
 	if r.Failed {
@@ -221,7 +221,8 @@ func TestDownUp(t *testing.T) {
 	}
 }
 
-// TestLostAuthority deletes the authority's files: the proxy makes a new one at its next start, and the sandbox follows.
+// TestLostAuthority deletes the authority's files. At its next start the proxy makes a new authority, and the sandbox uses
+// it.
 func TestLostAuthority(t *testing.T) {
 	docker(t, "run", "--rm", "--network", "none", "-v", "codeforge-e2e_ca-public:/p", "-v", "codeforge-e2e_ca-private:/k",
 		"debian:bookworm-slim", "sh", "-c", "rm -f /p/* /k/*")
@@ -240,7 +241,7 @@ func TestLostAuthority(t *testing.T) {
 	works(t)
 }
 
-// TestNoLeftovers looks in the sandbox for processes of slots that are not waiting interpreters.
+// TestNoLeftovers checks that the only processes of slots in the sandbox are waiting interpreters.
 func TestNoLeftovers(t *testing.T) {
 	execute(t, `console.log("x")`)
 	time.Sleep(500 * time.Millisecond)

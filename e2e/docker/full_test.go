@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// call calls a tool over a session of its own and gives its first text.
+// call calls a tool over a new session and returns its first text.
 func call(t *testing.T, tool string, arguments map[string]any) (text string, failed bool) {
 	t.Helper()
 	session, err := connect(t.Context())
@@ -30,7 +30,8 @@ func call(t *testing.T, tool string, arguments map[string]any) (text string, fai
 	return text, res.IsError
 }
 
-// TestFull writes more than a run may to what runs share: the run is told, what it made is gone, the next run works.
+// TestFull writes more to shared directories than a run may: the run is ended with a clear reason, its files are removed,
+// and the next run works.
 func TestFull(t *testing.T) {
 	for _, dir := range []string{"/tmp", "/skills"} {
 		t.Run(strings.Trim(dir, "/"), func(t *testing.T) {
@@ -52,8 +53,8 @@ Deno.writeTextFileSync("`+dir+`/after.txt", "x"); Deno.removeSync("`+dir+`/after
 	}
 }
 
-// TestRoom leaves much in /tmp, by runs that each keep within their bound: the oldest files go, also from a directory
-// that its owner has closed, and the next run has room.
+// TestRoom fills /tmp with runs that each stay within their bound. The oldest files are removed, even from a directory that
+// its owner has closed, and the next run has room.
 func TestRoom(t *testing.T) {
 	leave := func(name, more string) result {
 		return execute(t, `const big = new Uint8Array(10 << 20).fill(1);
@@ -92,8 +93,8 @@ for (let i = 0; i < 10; i++) Deno.writeFileSync("/tmp/`+name+`/" + i, big);
 	works(t)
 }
 
-// TestFullVolume fills the disk below /skills: code and update_skill are told, no skill is lost or half written, and
-// deleting something heals it, also over a restart of mcp-server.
+// TestFullVolume fills the disk below /skills. Code and update_skill get errors, no skill is lost or half written, and
+// deleting something is enough to recover, even after a restart of mcp-server.
 func TestFullVolume(t *testing.T) {
 	works(t)
 	up := func(extra ...string) {

@@ -20,7 +20,7 @@ import (
 // services are those of docker-compose.yml.
 var services = []string{"sandbox-net", "sandbox", "proxy", "docker-shim", "mcp-server"}
 
-// inspected is what these tests read of docker inspect.
+// inspected are the fields of docker inspect that these tests read.
 type inspected struct {
 	ID    string `json:"Id"`
 	Image string
@@ -67,7 +67,7 @@ func inspect(t *testing.T, service string) inspected {
 	return list[0]
 }
 
-// facts is what may differ between services, in one line each: the golden table of least privilege.
+// facts are the privileges that may differ between services: the golden table of least privilege.
 func facts(c inspected) map[string]string {
 	caps := slices.Clone(c.HostConfig.CapAdd)
 	for i := range caps {
@@ -142,7 +142,7 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// checkSecurity looks for no-new-privileges and our profile, as the engine understood it.
+// checkSecurity checks no-new-privileges and the seccomp profile, as the engine reports them.
 func checkSecurity(t *testing.T, opts []string, profile []byte) {
 	t.Helper()
 	var want, got any
@@ -166,8 +166,8 @@ func checkSecurity(t *testing.T, opts []string, profile []byte) {
 	}
 }
 
-// TestEdges lists every mount of every service: each volume has its ends and no other, the engine's socket and apis/
-// are in one container each.
+// TestEdges checks every mount of every service: each volume is mounted only where it should be, and the engine's socket and
+// apis/ are in one container each.
 func TestEdges(t *testing.T) {
 	want := []string{
 		"/apis proxy ro",
@@ -236,7 +236,7 @@ const (
 	setuid        = 1 << 7
 )
 
-// TestProcesses asks the kernel what the main process of each container holds once it is up.
+// TestProcesses checks with the kernel which privileges the main process of each container has once it is up.
 func TestProcesses(t *testing.T) {
 	want := map[string]uint64{"sandbox": setuid | setgid | kill, "proxy": dacReadSearch}
 	for _, service := range services {
@@ -258,7 +258,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestNoSecret searches everything an image or container carries, the proxy's memory and apis/ aside.
+// TestNoSecret searches everything in images and containers for secrets, except the proxy's memory and apis/.
 func TestNoSecret(t *testing.T) {
 	works(t)
 	key := authorityKey(t)
@@ -293,7 +293,7 @@ func TestNoSecret(t *testing.T) {
 	}
 }
 
-// authorityKey is the middle of the proxy's private key, as its file has it.
+// authorityKey is the middle part of the proxy's private key file.
 func authorityKey(t *testing.T) []byte {
 	t.Helper()
 	data := output(t, "docker", "run", "--rm", "--network", "none", "-v", "codeforge-e2e_ca-private:/v:ro", "debian:bookworm-slim", "cat", "/v/ca.key")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestOOM takes more memory than a run has: the run ends, the sandbox stays.
+// TestOOM uses more memory than a run may: the run ends, and the sandbox keeps running.
 func TestOOM(t *testing.T) {
 	works(t)
 	pid := inspect(t, "sandbox").State.Pid
@@ -20,8 +20,8 @@ func TestOOM(t *testing.T) {
 	}
 }
 
-// TestContainerMemory takes more than the container has, in runs that each stay below their own limit: the kernel ends
-// some, process 1 and the sandbox stay.
+// TestContainerMemory uses more memory than the container has, in runs that each stay below their own limit. The kernel
+// kills some of them; process 1 and the sandbox keep running.
 func TestContainerMemory(t *testing.T) {
 	works(t)
 	pid := inspect(t, "sandbox").State.Pid

@@ -26,7 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// stack is the one of all tests here; root is the repository, apis the folder mounted as apis/.
+// stack is shared by all tests here; root is the repository, apis the folder mounted as apis/.
 var (
 	stack    *compose.Stack
 	root     string
@@ -34,7 +34,7 @@ var (
 	canaries = world.Canaries()
 )
 
-// token is what the stack asks clients for. It comes from a file, so that no container's environment shows it.
+// token is the stack's MCP_AUTH_TOKEN. It comes from a file, so that no container's environment shows it.
 const token = "e2e-docker-token-5b1f0c2e"
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -66,13 +66,12 @@ func run(m *testing.M) int {
 	return code
 }
 
-// pass is one go through some of the tests.
+// pass is one pass through some of the tests.
 type pass struct{ name, run, skip string }
 
-// passes are the whole suite: everything, then what the stack is and does once more after down and up. What takes long is
-// not gone through twice: the faults, which start from a running stack anyway, the attacks of doctor, and the search of
-// every file for a secret. TestEngineRestart disturbs the packages that run beside this one: make/test.sh runs it alone,
-// and last.
+// passes are the whole suite: all tests, and then most of them again after down and up. Slow tests run only once: the
+// faults, which start from a running stack anyway, the attacks of doctor, and the search of every file for a secret.
+// TestEngineRestart would disturb packages that run at the same time, so make/test.sh runs it alone at the end.
 func passes() []pass {
 	const overDownUp, engine = "^TestDownUp$", "^TestEngineRestart$"
 	return []pass{
@@ -104,7 +103,7 @@ func runPasses(m *testing.M) int {
 	return 0
 }
 
-// prepare writes apis/ as a user's is: files of mode 0600 that belong to uid 1000.
+// prepare writes apis/ like that of a user: files of mode 0600 that belong to uid 1000.
 func prepare() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -138,7 +137,7 @@ func prepare() error {
 	})
 }
 
-// memoryTotal is the sandbox's: more than one run may take, less than several.
+// memoryTotal is the sandbox's limit: more than one run may use, less than several.
 const memoryTotal = "1536m"
 
 func tokenFile() string { return filepath.Join(apis, ".mcp-token") }
@@ -165,7 +164,7 @@ type result struct {
 	Receipt     controlapi.Receipt
 }
 
-// execute runs code over an MCP session of its own. A call that could not be made is a Failed result too.
+// execute runs code over a new MCP session. A call that could not be made is also a Failed result.
 func execute(t *testing.T, code string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -214,7 +213,7 @@ func bearer(trial string) string {
 console.log(r.status, (await r.json()).token);`, trial)
 }
 
-// works checks the whole line once: the upstream saw the credential, the code saw the name.
+// works does the main job once: the upstream sees the credential, the code sees the name.
 func works(t *testing.T) {
 	t.Helper()
 	trial := fmt.Sprintf("works-%d", time.Now().UnixNano())
@@ -231,12 +230,12 @@ func works(t *testing.T) {
 	}
 }
 
-// healTime is how long anything may take to heal. The engine waits longer each time that it starts a container again
-// which has ended within ten seconds, and machines are slow.
+// healTime is how long the stack may take to recover. The engine waits longer before each restart of a container that ended
+// within ten seconds, and machines are slow.
 const healTime = 90 * time.Second
 
-// heals waits until the whole line works again, and stays so for two seconds. It logs how long it took and what the
-// client was told meanwhile, and gives the latter.
+// heals waits until the main job works again for two seconds. It logs how long that took, and logs and returns the errors
+// that clients got meanwhile.
 func heals(t *testing.T, within time.Duration) []string {
 	t.Helper()
 	began, told := time.Now(), map[string]bool{}
@@ -281,10 +280,11 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// small is how much is searched for every form of a credential. In a whole file system only the plain value is.
+// small is the size up to which data is searched for every form of a credential. Larger data, such as a whole file system,
+// is searched for the plain value only.
 const small = 8 << 20
 
-// leak names a credential that is in data, or is empty.
+// leak is the name of a credential that is in data, or "".
 func leak(data []byte) string {
 	for _, c := range canaries {
 		if bytes.Contains(data, []byte(c.Value())) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNoSocket runs the stack without any Docker socket, and goes back.
+// TestNoSocket runs the stack without the Docker socket, and then switches back.
 func TestNoSocket(t *testing.T) {
 	down := func() {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestNoSocket(t *testing.T) {
 	stack.WithoutSocket(true)
 	t.Cleanup(func() {
 		down()
-		// The other configuration does not know it.
+		// The other configuration does not have this volume.
 		if out, err := exec.CommandContext(context.Background(), "docker", "volume", "rm", "codeforge-e2e_run-sandbox").CombinedOutput(); err != nil {
 			t.Errorf("removing the volume: %v: %s", err, out)
 		}
@@ -57,8 +57,8 @@ func TestNoSocket(t *testing.T) {
 	}
 	crash(t, "sandbox")
 	heals(t, healTime)
-	// When the sandbox and the owner of its network end at once the engine may give up on the sandbox, and here nobody
-	// else has its socket: calls say so, and the documented command heals it.
+	// When the sandbox and the owner of its network end at once, the engine may give up on the sandbox, and without
+	// docker-shim nothing else can start it. Errors say so, and the documented command repairs it.
 	crash(t, "sandbox")
 	crash(t, "sandbox-net")
 	if r := execute(t, `console.log("out")`); r.Failed && !strings.Contains(strings.ToLower(r.Text+r.Notes), "again") {

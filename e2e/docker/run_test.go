@@ -15,7 +15,7 @@ import (
 // TestMainJob runs the main job through every container.
 func TestMainJob(t *testing.T) { works(t) }
 
-// TestCommand runs a script as a user does, with the command line inside mcp-server's container.
+// TestCommand runs a script as a user would, with the command line inside mcp-server's container.
 func TestCommand(t *testing.T) {
 	out, err := stack.Exec(t.Context(), `console.log("from stdin", 6 * 7)`, "mcp-server", "codeforge", "run", "-")
 	if err != nil || !strings.Contains(out, "from stdin 42") {
@@ -23,7 +23,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestToken: without the token of MCP_AUTH_TOKEN_FILE nobody gets in.
+// TestToken checks that requests without the token of MCP_AUTH_TOKEN_FILE are refused.
 func TestToken(t *testing.T) {
 	for value, want := range map[string]int{"": http.StatusUnauthorized, "e2e-docker-token-5b1f0c2f": http.StatusUnauthorized, token: http.StatusOK} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, stack.URL, strings.NewReader(
@@ -44,8 +44,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// asSlot runs Deno without any permission check as a slot's user in the sandbox's container: code that has escaped
-// from Deno. It prints "name: what happened" per attempt.
+// asSlot runs Deno with all permissions as a slot's user in the sandbox's container, like code that has escaped from Deno.
+// It prints "name: what happened" for each attempt.
 func asSlot(t *testing.T, id slot.ID, code string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "docker", "exec", "-i", "-u", fmt.Sprintf("%d:%d", id.UID(), slot.GroupID),
@@ -59,7 +59,7 @@ func asSlot(t *testing.T, id slot.ID, code string) string {
 	return string(out)
 }
 
-// TestEscaped gives code everything but a kernel bug: it still reaches the proxy alone.
+// TestEscaped gives code everything but a kernel bug: it can still reach only the proxy.
 func TestEscaped(t *testing.T) {
 	out := asSlot(t, 7, `
 async function tcp(hostname: string, port: number, local?: string) {
@@ -102,7 +102,7 @@ try { await Deno.connect({transport: "unix", path: "/run/sandboxd/sandboxd.sock"
 	}
 }
 
-// TestWarm says how fast a warm call is; it is no benchmark.
+// TestWarm logs how fast a warm call is. It is not a benchmark.
 func TestWarm(t *testing.T) {
 	execute(t, `console.log(1)`)
 	began := time.Now()
@@ -115,7 +115,7 @@ func TestWarm(t *testing.T) {
 	t.Logf("%v per call with a session of its own", time.Since(began)/n)
 }
 
-// TestPrivateConfig is that files of mode 0600 in folders of another user were read: see prepare.
+// TestPrivateConfig checks that files of mode 0600 in folders of another user were read: see prepare.
 func TestPrivateConfig(t *testing.T) {
 	info, err := os.Stat(apis + "/httpbin/config.json")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package negative shows that every defence is what holds its attacks: each is switched off alone, in binaries built
-// with the tag disarm, and an attack of the suite must succeed then, in the suite's own judgement.
+// Package negative shows that each defence is what stops its attacks. It switches each one off, in binaries built with the tag
+// disarm, and then an attack of the suite must succeed, as judged by the suite itself.
 package negative
 
 import (
@@ -34,18 +34,18 @@ func TestMain(m *testing.M) {
 type control struct {
 	defence string
 	attacks []string
-	// patience bounds an attack that nothing else ends; zero means a minute.
+	// patience bounds an attack that does not end by itself; zero means a minute.
 	patience time.Duration
 }
 
-// group is a world whose defences are off at the same time: none of them stops an attack of another.
+// group is a world in which several defences are off at once. None of them stops an attack of another.
 type group struct {
 	config   world.Config
 	controls []control
 }
 
-// groups are one world each. What configuration switches off (default deny, methods, plain HTTP, redaction)
-// is attack.TestDisarmed's.
+// groups are one world each. attack.TestDisarmed covers the defences that configuration can switch off (default deny,
+// methods, plain HTTP, redaction).
 func groups() []group {
 	return []group{
 		{controls: []control{
@@ -162,7 +162,7 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 	}
 }
 
-// TestComplete: every defence that can be switched off in the sources has a control here.
+// TestComplete checks that every defence that can be switched off in the sources has a control here.
 func TestComplete(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {
@@ -203,7 +203,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestDoctor: codeforge doctor --attack sees that the check of Host is off, and says so by its exit code.
+// TestDoctor checks that codeforge doctor --attack notices that the check of Host is off, and exits with an error.
 func TestDoctor(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: Docker's images are the shipped ones")
@@ -220,7 +220,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestShipped looks into the binaries that are built without the tag: nothing of the hook may be in them.
+// TestShipped checks that binaries built without the tag contain nothing of the hook.
 func TestShipped(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {
@@ -248,7 +248,7 @@ func TestShipped(t *testing.T) {
 			if err != nil {
 				t.Fatalf("go %v: %v\n%s", args, err, out)
 			}
-			// The linker may keep the function that is constantly false; nothing else of the package.
+			// The linker may keep the function that always returns false, but nothing else of the package.
 			if bytes.Contains(bytes.ReplaceAll(out, []byte("internal/disarm.Off\n"), nil), []byte("disarm")) {
 				t.Errorf("go %s of %s names disarm", args[0], p)
 			}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/text/encoding/unicode/utf32"
 )
 
-// charsets are what echo can answer in, as Python names them.
+// charsets are the character sets that echo can respond in, by their Python names.
 var charsets = map[string]encoding.Encoding{
 	"ascii":       unicode.UTF8,
 	"utf-16":      unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
@@ -31,8 +31,8 @@ var charsets = map[string]encoding.Encoding{
 	"iso-2022-jp": japanese.ISO2022JP,
 }
 
-// inCharset writes text in a character set, "set" or "set:label"; "asked" is the one that the request asks for, as
-// CherryPy does. The second result is what Content-Type says of it.
+// inCharset encodes text in a character set, "set" or "set:label". "asked" is the set that the request asks for, as in
+// CherryPy. The second result is the charset for Content-Type.
 func inCharset(cs, text string, r *http.Request) (string, string) {
 	name, label, own := strings.Cut(cs, ":")
 	if name == "asked" {
@@ -52,7 +52,7 @@ func inCharset(cs, text string, r *http.Request) (string, string) {
 	if err != nil {
 		return err.Error(), ""
 	}
-	if name == "iso-2022-jp" { // with a shift to Roman and back, which changes nothing
+	if name == "iso-2022-jp" { // with a shift to Roman and back, which has no effect
 		out = text[:len(text)/2] + "\x1b(J\x1b(B" + text[len(text)/2:]
 	}
 	if label == "none" {
@@ -61,7 +61,7 @@ func inCharset(cs, text string, r *http.Request) (string, string) {
 	return out, "; charset=" + label
 }
 
-// asked is the character set that a request chooses.
+// asked is the character set that a request asks for.
 func asked(r *http.Request) string {
 	for name, values := range r.Header {
 		if folded(name) == "accept-charset" {
@@ -77,9 +77,9 @@ func folded(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
-// breach serves a page that shows the credential beside posted text, compressed if the request asks for it in any
-// spelling, or in any case with force. Each byte takes 4 ms. The parameter guess is right:N or wrong:N, the first N
-// characters of the credential or others: fewer than count as a leak of it.
+// breach serves a page with the credential next to posted text, compressed if the request asks for it in any spelling, or
+// always with force. Each byte takes 4 ms. The parameter guess is right:N or wrong:N: the first N characters of the
+// credential or others, few enough not to count as a leak.
 func breach(w http.ResponseWriter, r *http.Request) {
 	secret := secretOf(r)
 	kind, count, _ := strings.Cut(r.URL.Query().Get("guess"), ":")

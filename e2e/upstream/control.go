@@ -34,7 +34,7 @@ func reply(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// Observer is what a test asks of an upstream, in the same process or in a container.
+// Observer tells a test what an upstream received, in the same process or in a container.
 type Observer interface {
 	Seen(trial string) []Seen
 	Wires(name string) []Wire
@@ -46,17 +46,17 @@ type Observer interface {
 // answers with nothing.
 type Remote string
 
-// Seen asks for the requests of a trial.
+// Seen returns the requests of a trial.
 func (c Remote) Seen(trial string) []Seen {
 	return ask[[]Seen](string(c) + "/seen?t=" + url.QueryEscape(trial))
 }
 
-// Wires asks for the connections under a server name.
+// Wires returns the connections with a server name.
 func (c Remote) Wires(name string) []Wire {
 	return ask[[]Wire](string(c) + "/wires?name=" + url.QueryEscape(name))
 }
 
-// Asked asks for the names resolved.
+// Asked returns the names that were resolved.
 func (c Remote) Asked() []string { return ask[[]string](string(c) + "/asked") }
 
 // Forget drops the record.

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// deaf answers without reading the body, and takes what follows on the connection for requests, as Python's http.server
-// does where a method's handler reads nothing. A request with a Content-Length behind it swallows that many bytes, and
-// its answer shows them.
+// deaf responds without reading the body, and parses what follows on the connection as requests, as Python's http.server
+// does if a method's handler reads nothing. A following request with a Content-Length consumes that many bytes, and its
+// response shows them.
 func (s *Server) deaf(w http.ResponseWriter, r *http.Request) {
 	hj, ok := w.(http.Hijacker)
 	if !ok {
@@ -38,7 +38,7 @@ func (s *Server) deaf(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// next reads a head, which may be preceded by the rest of a line.
+// next reads a request head, which the rest of a line may precede.
 func (s *Server) next(in *bufio.Reader) (*http.Request, error) {
 	for {
 		line, err := in.Peek(4)

@@ -17,7 +17,7 @@ import (
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// secretOf finds the credential in a request, as a hostile upstream would: what says where.
+// secretOf finds the credential in a request, as a hostile upstream would. The parameter what says where to look.
 func secretOf(r *http.Request) string {
 	what := r.URL.Query().Get("what")
 	kind, field, _ := strings.Cut(what, ":")
@@ -55,7 +55,7 @@ func secretOf(r *http.Request) string {
 	return ""
 }
 
-// formed is the credential in the form the request asks for.
+// formed is the credential in the form that the request asks for.
 func formed(r *http.Request) string {
 	secret, form := secretOf(r), r.URL.Query().Get("form")
 	switch form {
@@ -77,9 +77,9 @@ func formed(r *http.Request) string {
 	return out
 }
 
-// echo sends the request's credential back. Parameters: what (where it is read), form (how it is written), place
-// (where in the answer), enc (content coding), frame (how the body is cut), cs (character set, ":" and its label), pre and post (bytes around it), status,
-// type.
+// echo sends the request's credential back. Parameters: what (where to read it), form (how to encode it), place (where in the
+// response), enc (content coding), frame (how to cut the body), cs (character set, ":" and its label), pre and post (bytes
+// around it), status, type.
 func echo(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	text := formed(r)
@@ -144,7 +144,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	send(w, status, q, out)
 }
 
-// send writes a body in the frame asked for.
+// send writes a body in the requested frame.
 func send(w http.ResponseWriter, status int, q url.Values, body []byte) {
 	rc := http.NewResponseController(w)
 	cut := len(body)
@@ -193,13 +193,13 @@ func hop(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(number(r.URL.Query(), "status", http.StatusTemporaryRedirect))
 }
 
-// sink reads a whole body and says how long it was.
+// sink reads a whole body and responds with its length.
 func sink(w http.ResponseWriter, r *http.Request) {
 	n, err := io.Copy(io.Discard, r.Body)
 	_, _ = fmt.Fprintf(w, "%d %v", n, err)
 }
 
-// ranges serves the credential as a document that honours Range, so that it could be read in slices.
+// ranges serves the credential as a document with support for Range, so that it could be read in slices.
 func ranges(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	http.ServeContent(w, r, "secret.txt", time.Unix(1700000000, 0), strings.NewReader(formed(r)))

@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// compress applies the codings of a Content-Encoding value in order ("gzip,br"). Codings that only the label has:
-// "unknown" is XOR, "labelled-gzip" sends clear text under a gzip label.
+// compress applies the codings of a Content-Encoding value in order ("gzip,br"). Two are not real codings: "unknown" is XOR,
+// "labelled-gzip" is plain text with a gzip label.
 func compress(codings string, body []byte) (out []byte, label string, err error) {
 	out = body
 	var labels []string
@@ -90,7 +90,7 @@ func encoder(coding string, w io.Writer) (io.WriteCloser, error) {
 	return nil, fmt.Errorf("no coding %q", coding)
 }
 
-// members is gzip with the body spread over two members, cut in the middle.
+// members is gzip with the body in two members, cut in the middle.
 func members(body []byte) ([]byte, error) {
 	a, err := squeeze("gzip", body[:len(body)/2])
 	if err != nil {

@@ -2,7 +2,7 @@ package upstream
 
 import "net/netip"
 
-// The names the upstream answers to. The suites' APIs and attacks speak of these, and the DNS server knows them.
+// The host names of the upstream. The APIs and attacks of the test suites use them, and the DNS server resolves them.
 const (
 	HTTPBin = "httpbin.test"   // the ordinary API of most tests
 	Other   = "other.test"     // a second API with a credential of its own
@@ -68,8 +68,8 @@ var Embedded = Addresses{
 	Public:  netip.MustParseAddr("93.184.215.14"),
 }
 
-// Resolve gives the addresses of a name, and false for one that does not exist. turn counts the questions for
-// this name: a rebinding name answers differently each time.
+// Resolve returns the addresses of a name, and false if it does not exist. turn counts the questions for this name: a
+// rebinding name resolves differently each time.
 func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 	if list, ok := forbidden[name]; ok {
 		out := make([]netip.Addr, 0, len(list))

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Seen is one request as the upstream received it, credential included: what a test compares with what the sandbox
-// was shown.
+// Seen is one request as the upstream received it, credential included. A test compares it with what the sandbox saw.
 type Seen struct {
 	At time.Time `json:"at"`
 	// Trial is the request's t parameter: tests mark their requests with it.
@@ -28,7 +27,7 @@ type Seen struct {
 	Body   []byte      `json:"body"`
 }
 
-// Wire is one connection as the upstream received it, in clear: also what was no HTTP request.
+// Wire is one connection as the upstream received it, decrypted, including bytes that are not an HTTP request.
 type Wire struct {
 	Name  string `json:"name"`
 	Local string `json:"local"`
@@ -40,7 +39,7 @@ type Wire struct {
 // Bounds of the record, so that a flood does not fill the memory. Beyond MaxSeen requests are not recorded.
 const (
 	MaxSeen     = 20000
-	maxOfTrial  = 400 // a flood of one trial does not hide what arrives of another
+	maxOfTrial  = 400 // so that a flood of one trial does not hide requests of another
 	maxWires    = 4000
 	maxWireHead = 64 << 10
 	maxSeenBody = 1 << 20
@@ -85,7 +84,7 @@ func (r *record) connection(c net.Conn, name string, isTLS bool, err error) *wir
 	return w
 }
 
-// has reports whether a request belongs to a trial: a hostile request may carry its mark anywhere.
+// has reports whether a request belongs to a trial. A hostile request may have its mark anywhere.
 func (s Seen) has(trial string) bool {
 	if s.Trial == trial || strings.Contains(s.Target, trial) || bytes.Contains(s.Body, []byte(trial)) {
 		return true

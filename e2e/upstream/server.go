@@ -1,6 +1,6 @@
-// Package upstream is the server that tests and attacks talk to through CodeForge: go-httpbin behind TLS with an
-// authority of its own, and next to it everything a hostile server could do. It records what it received, so that a
-// test can prove which bytes, and which credential, really arrived.
+// Package upstream is the server that tests and attacks talk to through CodeForge: go-httpbin behind TLS with its own
+// certificate authority, and everything that a hostile server could do. It records what it receives, so that a test can
+// prove which bytes, and which credential, arrived.
 //
 // All names share one set of paths: go-httpbin at /, the hostile ones at /x/. Requests are marked with a t parameter
 // that Seen filters by.
@@ -34,10 +34,10 @@ type Config struct {
 	Control string
 	// Addresses is what the DNS server answers with.
 	Addresses Addresses
-	// Known are credentials the upstream knows from elsewhere, by token name: a hostile server may have got them
-	// through another host. Requests ask for them with what=known:NAME.
+	// Known are credentials that the upstream knows from elsewhere, by token name, as a hostile server might through another
+	// host. Requests ask for them with what=known:NAME.
 	Known map[string]string
-	// Listen opens a TCP listener; nil means net.Listen. A test gives one that listens in another network namespace.
+	// Listen opens a TCP listener; nil means net.Listen. Tests use one that listens in another network namespace.
 	Listen func(address string) (net.Listener, error)
 }
 
@@ -45,7 +45,7 @@ type Config struct {
 type Server struct {
 	record
 	cfg     Config
-	unknown *testca.CA // signs what nobody trusts
+	unknown *testca.CA // an authority that nobody trusts
 	dns     *dnsServer
 	web     *http.Server
 	h2      *http2.Server //nolint:staticcheck // net/http.Server cannot serve one connection that was accepted and recorded elsewhere
@@ -139,14 +139,14 @@ func (s *Server) accept(addr string, isTLS bool) error {
 				return
 			}
 			s.track(c, true)
-			s.wg.Go(func() { s.greet(c, isTLS) })
+			s.wg.Go(func() { s.handshake(c, isTLS) })
 		}
 	})
 	return nil
 }
 
-// greet does the TLS handshake and hands the connection to the HTTP server of its protocol.
-func (s *Server) greet(c net.Conn, isTLS bool) {
+// handshake does the TLS handshake and passes the connection to the HTTP server of its protocol.
+func (s *Server) handshake(c net.Conn, isTLS bool) {
 	if !isTLS {
 		s.hand.put(&recordedConn{Conn: c, wire: s.connection(c, "", false, nil)})
 		return
@@ -171,7 +171,7 @@ func (s *Server) greet(c net.Conn, isTLS bool) {
 	s.track(c, false)
 }
 
-// tlsConfig chooses certificate and protocols by the name asked for.
+// tlsConfig chooses certificate and protocols by server name.
 func (s *Server) tlsConfig(h *tls.ClientHelloInfo) (*tls.Config, error) {
 	name, ca, claim, end := h.ServerName, s.cfg.CA, h.ServerName, time.Now().Add(24*time.Hour)
 	switch name {
@@ -195,7 +195,7 @@ func (s *Server) tlsConfig(h *tls.ClientHelloInfo) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// recording notes each request before it is answered. Bodies are read first, up to a bound, and replayed.
+// recording records each request before it is served. Bodies are read first, up to a bound, and replayed.
 func (s *Server) recording(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, _ := r.Context().Value(nameKey{}).(origin)

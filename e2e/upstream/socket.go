@@ -37,10 +37,10 @@ func reset(c net.Conn) {
 	}
 }
 
-// socket is a WebSocket server. mode: echo (sends every message back, after one with the credential), deflate (the
-// same with permessage-deflate), frames (the credential in frames of cut bytes), pinged (in frames of one byte with pings
-// and empty frames between), drip (a frame byte by byte), binary, interleaved (a ping between two halves), close (the
-// credential as the reason), ping and pong (as the payload), listen (says nothing), or what hostile knows.
+// socket is a WebSocket server. mode: echo (sends every message back, after one with the credential), deflate (the same with
+// permessage-deflate), frames (the credential in frames of cut bytes), pinged (in frames of one byte, with pings and empty
+// frames between them), drip (a frame byte by byte), binary, interleaved (a ping between two halves), close (the credential
+// as the reason), ping and pong (as the payload), listen (sends nothing), or a mode of hostile.
 func socket(w http.ResponseWriter, r *http.Request) {
 	mode := r.URL.Query().Get("mode")
 	if mode == "" || mode == "echo" || mode == "deflate" {
@@ -106,7 +106,7 @@ func socket(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(rw, 1<<20))
 }
 
-// hostile are frames that RFC 6455 forbids, with the credential where there is room.
+// hostile are frames that RFC 6455 forbids, with the credential if there is room for it.
 func hostile(mode, secret string) []byte {
 	short := []byte(secret[:min(len(secret), 120)])
 	flagged := func(bits byte, f []byte) []byte { f[0] |= bits; return f }
@@ -183,7 +183,7 @@ func honest(w http.ResponseWriter, r *http.Request, deflate bool) {
 	}
 }
 
-// shake does the opening handshake by hand.
+// shake does the opening handshake without a library.
 func shake(w http.ResponseWriter, r *http.Request) (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// bomb sends mb megabytes of zeros in the codings asked for, as they are made.
+// bomb streams mb megabytes of zeros in the requested codings.
 func bomb(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	codings := strings.Split(cmpOr(q.Get("enc"), "gzip"), ",")
@@ -32,8 +32,8 @@ func bomb(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// oracle sends guess, waits, and sends the rest. With guess=secret:N it sends the first N bytes of the credential,
-// with guess=false:N as many other bytes: what a proxy lets through before the pause must not differ.
+// oracle sends guess, waits, and sends the rest. guess=secret:N sends the first N bytes of the credential, guess=false:N as
+// many other bytes. What a proxy lets through before the pause must be the same for both.
 func oracle(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	kind, _, _ := strings.Cut(q.Get("guess"), ":")
@@ -52,7 +52,7 @@ func oracle(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "\nend\n")
 }
 
-// ticks sends n events, one every ms milliseconds, each with the credential: "time sent" first.
+// ticks sends n events, one every ms milliseconds, each with its sending time and the credential.
 func ticks(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -85,7 +85,7 @@ func slow(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "late")
 }
 
-// raw answers with bytes that no honest server sends. HTTP/1 only. mode says which.
+// raw responds with bytes that no honest server sends, selected by mode. HTTP/1 only.
 func raw(w http.ResponseWriter, r *http.Request) {
 	hj, ok := w.(http.Hijacker)
 	if !ok {
@@ -188,7 +188,7 @@ func cutGzip(secret string) string {
 	return string(b[:20])
 }
 
-// gzipThen is a whole gzip stream with the credential in clear behind it.
+// gzipThen is a whole gzip stream followed by the credential in plain text.
 func gzipThen(secret string) string {
 	b, err := squeeze("gzip", []byte("ok"))
 	if err != nil {

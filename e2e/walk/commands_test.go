@@ -10,16 +10,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// commandsIntro stands above what the commands say themselves.
+// commandsIntro is the introduction of docs/commands.md.
 const commandsIntro = `# Commands
 
-What ` + "`codeforge COMMAND --help`" + ` says. A test keeps this page equal to it; ` +
-	"`go test ./walk -run TestCommands -update`" + ` in e2e/ writes it anew.
+Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` every command prints JSON, except
+the streams of run and stdio. Colour is used on terminals only, and never if NO_COLOR is set.
 
-Every command prints JSON with ` + "`--json`" + ` (all but run's and stdio's own streams). Colour is for terminals only, and NO_COLOR is kept.
+A test keeps this page up to date; ` + "`go test ./walk -run TestCommands -update`" + ` in e2e/ regenerates it.
 `
 
-// TestCommands compares docs/commands.md with what the commands say.
+// TestCommands compares docs/commands.md with the help of the commands.
 func TestCommands(t *testing.T) {
 	embeddedOnly(t)
 	help := func(args ...string) string {
@@ -42,7 +42,8 @@ func TestCommands(t *testing.T) {
 	same(t, "docs/commands.md", b.String(), func(s string) string { return s })
 }
 
-// same compares a document with what it must be, both without what differs from machine to machine, or writes it.
+// same compares a document with its expected text, ignoring what differs between machines. With -update it writes the
+// document.
 func same(t *testing.T, path, want string, plain func(string) string) {
 	t.Helper()
 	if *update {

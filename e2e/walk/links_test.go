@@ -11,7 +11,7 @@ import (
 // link matches a link of a document: [text](target).
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinks looks up every relative link of the documents: the file, and the heading where it names one.
+// TestLinks checks every relative link of the documents: the file must exist, and the heading if the link names one.
 func TestLinks(t *testing.T) {
 	base := root(t)
 	pages, err := filepath.Glob(filepath.Join(base, "docs", "*.md"))
@@ -55,7 +55,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are a page's headings as links name them.
+// anchors are the anchors of a page's headings.
 func anchors(text string) map[string]bool {
 	out := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
@@ -65,7 +65,7 @@ func anchors(text string) map[string]bool {
 	return out
 }
 
-// TestNamesOfSettings looks that every setting and file that the documents name in backquotes exists.
+// TestNamesOfSettings checks that every setting that the documents name in backquotes exists.
 func TestNamesOfSettings(t *testing.T) {
 	known := document(t, ".env.example") + document(t, "docs/configuration.md") + document(t, "docker-compose.yml")
 	pages, _ := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
@@ -82,7 +82,7 @@ func TestNamesOfSettings(t *testing.T) {
 	}
 }
 
-// TestNamesInSource looks that the codes and metrics that the documents name in backquotes stand in the source.
+// TestNamesInSource checks that the codes and metrics that the documents name in backquotes occur in the source.
 func TestNamesInSource(t *testing.T) {
 	var source strings.Builder
 	for _, module := range []string{"catalog", "proxy", "mcp-server", "sandbox-image", "codeforge"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// says checks that a message names what is wrong and what to do, and that it gives nothing away.
+// says checks that a message says what is wrong and what to do, and contains no credential.
 func says(t *testing.T, out string, want ...string) {
 	t.Helper()
 	for _, s := range want {
@@ -27,13 +27,13 @@ func says(t *testing.T, out string, want ...string) {
 	}
 }
 
-// hidden is the credential of the APIs that check sees here.
+// hidden is the credential of the APIs in these tests.
 const hidden = "sk_test_a1b2c3d4e5f6g7h8"
 
-// slip is a mistake in code, as a model makes it.
+// slip is a typical mistake of a model in code.
 type slip struct {
 	name, code string
-	// want are words of the hints that come with the result.
+	// want are words that the hints in the result must contain.
 	want []string
 }
 
@@ -46,7 +46,7 @@ var slips = []slip{
 	{"restricted method", `const r = await fetch("https://strict.test/anything?t=post", { method: "POST", body: "{}" }); console.log(r.status, await r.text());`, []string{"API strict", "does not permit this method", "restricted_methods"}},
 }
 
-// TestMistakesInCode makes the mistakes that code makes, through MCP: what the model is told says what to do.
+// TestMistakesInCode makes typical mistakes in code, through MCP: the result tells the model what to do.
 func TestMistakesInCode(t *testing.T) {
 	w := world.Start(t, world.Config{})
 	for _, s := range slips {
@@ -61,7 +61,7 @@ func TestMistakesInCode(t *testing.T) {
 	}
 }
 
-// TestMistakesInFiles makes the mistakes that a config.json is written with: codeforge check names file, field and cure.
+// TestMistakesInFiles makes typical mistakes in a config.json: codeforge check names file, field and remedy.
 func TestMistakesInFiles(t *testing.T) {
 	embeddedOnly(t)
 	const file = "apis/shop/config.json"
@@ -86,7 +86,7 @@ func TestMistakesInFiles(t *testing.T) {
 	}
 }
 
-// TestMistakesOnTheMachine meets what a machine may lack.
+// TestMistakesOnTheMachine runs on machines that lack something.
 func TestMistakesOnTheMachine(t *testing.T) {
 	embeddedOnly(t)
 	t.Run("port taken", portTaken)
@@ -135,8 +135,8 @@ func noUserNamespaces(t *testing.T) {
 	says(t, out, "user.max_user_namespaces", "sysctl -w", "Docker")
 }
 
-// forbidding is a folder with a codeforge that runs where no user namespace can be made. The limit belongs to a user
-// namespace, so one is made for it and the machine keeps its own.
+// forbidding is a folder with a codeforge that runs where no user namespace can be made. The limit is set in a user namespace
+// made for this test, so that the machine's own stays.
 func forbidding(t *testing.T, dir string) string {
 	t.Helper()
 	bin := filepath.Join(dir, "bin")

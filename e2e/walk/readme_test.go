@@ -18,12 +18,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// Where a step of the README is walked.
+// The modes in which a step of the README is walked.
 const (
 	anywhere = "anywhere"
 	embedded = "embedded"
 	docker   = "docker"
-	// nowhere is for what cannot be done here; TestReadmeIsWalked says what else holds it.
+	// nowhere is for steps that cannot be done here. TestReadmeIsWalked names the other test of each.
 	nowhere = "nowhere"
 )
 
@@ -37,10 +37,10 @@ var steps = map[string]string{
 	"claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp": nowhere, // needs Claude Code; its address is tried
 }
 
-// placeholder is what the README tells to replace.
+// placeholder is the text that the README says to replace.
 const placeholder = "put_your_fine_grained_token_here"
 
-// walker is somebody with a fresh clone who follows the README.
+// walker follows the README in a fresh clone.
 type walker struct {
 	dir, readme string
 	env         map[string]string
@@ -73,7 +73,7 @@ func clone(t *testing.T) *walker {
 	return w
 }
 
-// do runs a script in the clone, and gives what it printed.
+// do runs a script in the clone, and returns its output.
 func (w *walker) do(t *testing.T, seconds int, script string) string {
 	t.Helper()
 	out, code, err := world.Shell(within(t, seconds), w.dir, script, w.env)
@@ -98,7 +98,7 @@ func (w *walker) blocks(t *testing.T, mode string) {
 	}
 }
 
-// quoted tells whether the README has a command, as code in a line, and gives it.
+// quoted returns a command, and fails the test if the README does not quote it.
 func (w *walker) quoted(t *testing.T, command string) string {
 	t.Helper()
 	if !strings.Contains(w.readme, "`"+command+"`") {
@@ -107,7 +107,7 @@ func (w *walker) quoted(t *testing.T, command string) string {
 	return command + "\n"
 }
 
-// TestReadmeIsWalked looks that every block of the README is one that the walks know.
+// TestReadmeIsWalked checks that the walks know every block of the README.
 func TestReadmeIsWalked(t *testing.T) {
 	known := 0
 	for _, b := range blocks(document(t, "README.md")) {
@@ -125,7 +125,7 @@ func TestReadmeIsWalked(t *testing.T) {
 	}
 }
 
-// TestReadmeEmbedded follows the README from a fresh clone in embedded mode. The first API's host is the tests' own.
+// TestReadmeEmbedded follows the README from a fresh clone in embedded mode. The tests' upstream serves the first API.
 func TestReadmeEmbedded(t *testing.T) {
 	embeddedOnly(t)
 	w := clone(t)
@@ -136,7 +136,7 @@ func TestReadmeEmbedded(t *testing.T) {
 		testkit.Skip(t, err.Error())
 	}
 	defer up.Close()
-	before := world.Look()
+	before := world.TakeSnapshot()
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if t.Failed() {
@@ -167,7 +167,7 @@ func TestReadmeEmbedded(t *testing.T) {
 	}
 }
 
-// entry is what a client's file says of the server, in any of their ways to say it.
+// entry is the server's entry in a client's configuration file, with the fields of all clients.
 type entry struct {
 	Type, URL, Command string
 	Args               []string
@@ -204,7 +204,7 @@ func (w *walker) entries(t *testing.T) []entry {
 	return out
 }
 
-// clients connects as the README's entries say: to their address, or by starting their program.
+// clients connects as the README's entries say: to the address, or by starting the program.
 func (w *walker) clients(t *testing.T) {
 	t.Helper()
 	for _, e := range w.entries(t) {
@@ -241,8 +241,8 @@ func try(t *testing.T, transport mcp.Transport) {
 	}
 }
 
-// TestReadmeDocker follows the README from a fresh clone with Docker, under the tests' own project name. Nothing is sent
-// to the first API: it is shown to be in force.
+// TestReadmeDocker follows the README from a fresh clone with Docker, under the tests' project name. It sends nothing to the
+// first API, and only checks that the API is in force.
 func TestReadmeDocker(t *testing.T) {
 	if world.CurrentMode() != world.Docker {
 		t.Skip("about Docker: tested with CODEFORGE_E2E_MODE=docker")
@@ -256,7 +256,7 @@ func TestReadmeDocker(t *testing.T) {
 	}
 	defer release()
 	w := clone(t)
-	port, err := world.FreePort() // 8080 may be that of the user's own CodeForge
+	port, err := world.FreePort() // the user's own CodeForge may have 8080
 	if err != nil {
 		t.Fatal(err)
 	}

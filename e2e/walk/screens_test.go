@@ -14,26 +14,26 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// screensIntro stands above the screens.
+// screensIntro is the introduction of docs/screens.md.
 const screensIntro = `# Screens
 
-What CodeForge prints, captured by a test from the running system (with a server of the test's own behind
-api.github.com); times, paths, process ids and versions are made alike. ` + "`go test ./walk -run TestScreens -update`" + ` in e2e/
-captures them anew.
+The output of CodeForge when it works and when it does not. A test captures it from the running system, with its own server
+behind api.github.com, and replaces times, paths, process ids and versions. ` + "`go test ./walk -run TestScreens -update`" + ` in e2e/
+captures it again.
 `
 
-// screen is one script, and the words around it.
+// screen is one script, with its heading and introduction.
 type screen struct{ title, text, script string }
 
-// screens are the page, in order: each goes on where the one before it ended.
+// screens are the page, in order. Each continues in the state that the previous one left.
 var screens = []screen{
 	{"Up", "", "codeforge up --detach"},
 	{"Run", "`repos.ts` is the first API's script of the README.", "codeforge run repos.ts --receipt"},
-	{"Logs", "The last line is of a request that was refused.", "codeforge logs"},
+	{"Logs", "The last line is a request that was refused.", "codeforge logs"},
 	{"Doctor", "", "codeforge doctor"},
-	{"Attack", "On the running CodeForge: no API is asked, and no credential used.", "codeforge doctor --attack"},
-	{"Error: a mistake in config.json", "The other APIs work on, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
-	{"Error: a token name in a place that is no surface", "The script goes on: the API got the name, and answers as it does without a key.", "codeforge run place.ts"},
+	{"Attack", "This runs against your own CodeForge. It calls no API and uses no credential.", "codeforge doctor --attack"},
+	{"Error: a mistake in config.json", "The other APIs keep working, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
+	{"Error: a token name in a place that is no surface", "The script continues: the API got the name, and responds as it does without a key.", "codeforge run place.ts"},
 	{"Error: a method that is restricted", "", "codeforge run delete.ts"},
 	{"Error: a slip in the host", "", "codeforge run slip.ts"},
 	{"Error: the port is taken", "", "MCP_PORT=8090 codeforge up --state other"},
@@ -41,7 +41,7 @@ var screens = []screen{
 	{"Error: nothing runs", "", "codeforge down && codeforge run repos.ts"},
 }
 
-// files are what the scripts read.
+// files are the files that the scripts read.
 var files = map[string]string{
 	"apis/github/config.json": `{
   "description": "GitHub REST API. Read only",
@@ -139,7 +139,7 @@ func reposScript(t *testing.T) string {
 	return ""
 }
 
-// alike makes what differs from run to run the same.
+// alike replaces what differs between runs.
 func alike(out, dir string) string {
 	out = strings.NewReplacer(
 		filepath.Dir(world.Binary("codeforge")), "/home/me/codeforge/bin", dir, "/home/me/codeforge", "/mnt/deno", "/home/me/codeforge/.tools/deno",
@@ -164,5 +164,5 @@ func alike(out, dir string) string {
 // machine matches what doctor says of a machine, and its sums.
 var machine = regexp.MustCompile(`(?m)^(?:\w+ +(?:Docker|Docker Compose|container \S+|bubblewrap|permissions|namespaces) .*|\d+ ok, .*)\n`)
 
-// portable leaves out what differs from machine to machine.
+// portable removes what differs between machines.
 func portable(page string) string { return machine.ReplaceAllString(page, "") }

@@ -1,5 +1,4 @@
-// Package walk goes the ways that the documents describe, with the commands copied from them, and makes the mistakes
-// that new users make.
+// Package walk follows the documents with the commands copied from them, and makes the mistakes that new users make.
 package walk
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// update writes the documents that are made from what CodeForge prints.
+// update regenerates the documents that show what CodeForge prints.
 var update = flag.Bool("update", false, "write docs/commands.md and docs/screens.md anew")
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
@@ -27,7 +26,7 @@ func embeddedOnly(t *testing.T) {
 	}
 }
 
-// within is a context for what must end in so many seconds.
+// within is a context for something that must end within some seconds.
 func within(t *testing.T, seconds int) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
@@ -55,13 +54,13 @@ func document(t *testing.T, path string) string {
 	return string(text)
 }
 
-// block is a fenced piece of a document.
+// block is a fenced block of a document.
 type block struct {
-	// Lang follows the opening fence, Heading is the last "## " above it, Text is what stands between the fences.
+	// Lang follows the opening fence, Heading is the last "## " above it, Text is the text between the fences.
 	Lang, Heading, Text string
 }
 
-// blocks finds every fenced piece of a document, indented ones too.
+// blocks finds every fenced block of a document, indented ones too.
 func blocks(text string) []block {
 	var out []block
 	var heading string

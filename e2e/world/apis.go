@@ -19,7 +19,7 @@ type API struct {
 	Types  string
 }
 
-// in is a credential on other surfaces than header.
+// in is a credential with surfaces other than header.
 func in(c *canary.Canary, surfaces ...string) map[string]any {
 	return map[string]any{"value": c.Value(), "in": surfaces}
 }
@@ -31,7 +31,7 @@ var tokens = []string{
 	"FORBIDDEN_TOKEN", "OFF_TOKEN",
 }
 
-// Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders dislike.
+// Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat differently.
 func Canaries() map[string]*canary.Canary {
 	out := map[string]*canary.Canary{}
 	for _, name := range tokens {
@@ -42,7 +42,7 @@ func Canaries() map[string]*canary.Canary {
 }
 
 // Standard is the set of APIs that most tests use. private is the range of the upstream's address, ca the path of its
-// authority as the proxy sees it.
+// certificate authority as the proxy sees it.
 func Standard(c map[string]*canary.Canary, private, ca string) []API {
 	own := func(more map[string]any) map[string]any {
 		out := map[string]any{"allow_private": []string{private}, "ca_file": ca}
@@ -54,7 +54,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 	return []API{
 		{Name: "httpbin", Types: "/** Answers what it was asked. */\nexport interface Anything { url: string }\n", Config: own(map[string]any{
 			"description": "go-httpbin, and a hostile server beside it", "domains": []string{upstream.HTTPBin, upstream.H2},
-			"compress": true, // for the attacks with codings; what compresses elsewhere is refused
+			"compress": true, // for the attacks with codings; compressed responses of other APIs are refused
 			"credentials": map[string]any{
 				"HTTPBIN_TOKEN": c["HTTPBIN_TOKEN"].Value(), "HTTPBIN_HARD": c["HTTPBIN_HARD"].Value(),
 				"HTTPBIN_QUERY":    in(c["HTTPBIN_QUERY"], "query:key"),
@@ -97,7 +97,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 		{Name: "forbidden", Config: own(map[string]any{
 			"description": "names that lead inside", "domains": append(upstream.ForbiddenNames(), upstream.Rebind),
 			"credentials": map[string]any{"FORBIDDEN_TOKEN": c["FORBIDDEN_TOKEN"].Value()},
-			// Also ranges around the network of the proxy and the slots, and a metadata service, which stay closed.
+			// These ranges include the network of the proxy and slots, and a metadata service, which must stay closed.
 			"allow_private": []string{private, "10.64.0.0/11", "fd00:ec0::/28"},
 		})},
 		{Name: "off", Config: own(map[string]any{
@@ -107,7 +107,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 	}
 }
 
-// WriteAPIs writes folders below dir. The files are private, as a user's are.
+// WriteAPIs writes folders below dir. The files are private, like those of a user.
 func WriteAPIs(dir string, apis []API) error {
 	for _, a := range apis {
 		folder := filepath.Join(dir, a.Name)

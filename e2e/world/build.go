@@ -9,16 +9,15 @@ import (
 	"syscall"
 )
 
-// packages are the mains that make up CodeForge.
+// packages are the main packages of CodeForge.
 var packages = []string{
 	"./codeforge/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server",
 	"./mcp-server/cmd/docker-shim",
-	"./e2e/cmd/intruder", // no part of it: see attack
+	"./e2e/cmd/intruder", // for tests only: see attack
 }
 
-// build makes the binaries from the tree as it is, into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). Test binaries
-// of several packages take turns; a build with nothing to do takes a moment.
-// CODEFORGE_E2E_BIN names a folder of binaries to use instead.
+// build builds the binaries from the working tree into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). A lock serialises the
+// test binaries of several packages. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
 func build(root string) (string, error) {
 	if dir := os.Getenv(binVar); dir != "" {
 		return dir, nil
@@ -49,7 +48,7 @@ func build(root string) (string, error) {
 	return dir, nil
 }
 
-// withoutFlags leaves out what would build something else than the workspace.
+// withoutFlags removes variables that would make go build something other than the workspace.
 func withoutFlags(env []string) []string {
 	kept := []string{}
 	for _, e := range env {

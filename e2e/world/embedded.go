@@ -49,13 +49,13 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// Output is what the process printed so far.
+// Output is what the process has printed so far.
 func (p *Process) Output() string { return p.out.String() }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end, at most d, and gives the exit code.
+// Wait waits until the process ends, at most d, and returns the exit code.
 func (p *Process) Wait(d time.Duration) (int, error) {
 	select {
 	case <-p.done:
@@ -69,7 +69,7 @@ func (p *Process) Wait(d time.Duration) (int, error) {
 	return 0, p.err
 }
 
-// Stop asks the process to end as Ctrl-C does, and waits.
+// Stop ends the process as Ctrl-C does, and waits.
 func (p *Process) Stop() error {
 	_ = p.Cmd.Process.Signal(os.Interrupt)
 	code, err := p.Wait(30 * time.Second)
@@ -122,7 +122,7 @@ type Command struct {
 	Env map[string]string
 	// Bin is the folder of the binaries; empty means the ones built from the tree.
 	Bin string
-	// Terminal has it run on a terminal: its output is what the terminal gets.
+	// Terminal runs it on a terminal. Its output is what the terminal gets.
 	Terminal bool
 }
 
@@ -167,7 +167,7 @@ func Launch(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Tool runs the command to its end and gives what it printed and its exit code.
+// Tool runs the command and returns its output and exit code.
 func Tool(ctx context.Context, c Command) (string, int, error) {
 	p, err := Launch(c)
 	if err != nil {
@@ -184,7 +184,7 @@ func Tool(ctx context.Context, c Command) (string, int, error) {
 	return p.Output(), code, err
 }
 
-// NewDir makes a directory for a world of this user with the APIs in apis/ and a .env, and gives the path.
+// NewDir makes a directory for a world of this user, with the APIs in apis/ and a .env, and returns its path.
 func NewDir(user User, apis []API, env map[string]string) (string, error) {
 	dir, err := newDir()
 	if err != nil {
@@ -205,7 +205,7 @@ func NewDir(user User, apis []API, env map[string]string) (string, error) {
 	return dir, own(dir, user)
 }
 
-// StartUp starts `codeforge up` in a directory that NewDir made. It does not wait until it is ready.
+// StartUp starts `codeforge up` in a directory that NewDir made. It does not wait until CodeForge is ready.
 func StartUp(user User, dir string, slots int, more ...string) (*Process, error) {
 	port, err := FreePort()
 	if err != nil {
@@ -221,7 +221,7 @@ func StartUp(user User, dir string, slots int, more ...string) (*Process, error)
 	return p, nil
 }
 
-// requirements names the first thing that embedded mode lacks here.
+// requirements returns an error for the first requirement of embedded mode that this machine does not meet.
 func requirements() error {
 	if _, err := os.Stat(filepath.Join(shared, "deno")); err != nil {
 		return &MissingError{"no Deno: make build fetches it to .tools/deno, or set DENO_PATH"}
@@ -313,7 +313,7 @@ func startUpstream(at upstream.Addresses, known map[string]string) (*upstream.Se
 	private, public := at.Private.String(), at.Public.String()
 	s, err := upstream.Start(upstream.Config{
 		CA: ca, Addresses: at, Known: known, Listen: listenBeyond,
-		// Loopback is a trap: no request of a sandbox may ever arrive there.
+		// Loopback is a trap: no request of a sandbox may arrive there.
 		TLS:  []string{private + ":443", public + ":443", "127.0.0.1:443", "[::1]:443"},
 		HTTP: []string{private + ":80", public + ":80", "127.0.0.1:80", "[::1]:80"},
 		DNS:  []string{"127.0.0.1:53"},

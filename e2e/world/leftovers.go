@@ -17,8 +17,8 @@ import (
 // Snapshot is what exists in the tests' namespaces: everything a start of CodeForge could leave behind.
 type Snapshot map[string]bool
 
-// Look takes a snapshot.
-func Look() Snapshot {
+// TakeSnapshot lists what exists now.
+func TakeSnapshot() Snapshot {
 	s := Snapshot{}
 	for _, p := range processes() {
 		s[p] = true
@@ -52,10 +52,10 @@ func Look() Snapshot {
 	return s
 }
 
-// besides matches what tests in Docker mode and benchmarks, which may run at the same time, have in /tmp.
+// besides matches the files in /tmp of tests in Docker mode and benchmarks, which may run at the same time.
 var besides = regexp.MustCompile(`^/tmp/codeforge-(apis|compose|e2e|bench)-`)
 
-// processes lists all processes of the pid namespace but process 1, this one and ended ones.
+// processes lists all processes of the pid namespace except process 1, this one and zombies.
 func processes() []string {
 	var out []string
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -83,7 +83,7 @@ func lines(path string) []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// identity is what stays the same of a line: the mount point, or a socket's name.
+// identity is the part of a line that does not change: the mount point, or a socket's name.
 func identity(path, line string) string {
 	f := strings.Fields(line)
 	switch {
@@ -95,7 +95,7 @@ func identity(path, line string) string {
 	return ""
 }
 
-// Leftovers lists what is there now and was not in the snapshot, after waiting a moment for processes to end.
+// Leftovers lists what exists now and was not in the snapshot, after waiting a moment for processes to end.
 func (s Snapshot) Leftovers() []string {
 	var left []string
 	for range 50 {
@@ -107,10 +107,10 @@ func (s Snapshot) Leftovers() []string {
 	return left
 }
 
-// now lists what is there at this moment and was not in the snapshot.
+// now lists what exists at this moment and was not in the snapshot.
 func (s Snapshot) now() []string {
 	var left []string
-	for thing := range Look() {
+	for thing := range TakeSnapshot() {
 		if !s[thing] {
 			left = append(left, thing)
 		}

@@ -1,10 +1,10 @@
 // Package world makes a whole running CodeForge for a test: the daemons, APIs with canary credentials, and a hostile
 // upstream, in embedded mode or in Docker.
 //
-// Embedded tests run in namespaces of their own: Main starts the test binary again as a process inside a new
-// network, mount and pid namespace (and, for an ordinary user, user namespace). There the upstream may listen on
-// 443, names resolve as the test wants, and what a test leaves behind can be seen: every process, mount and network
-// device there belongs to the test. Nothing of it touches the machine, and two test runs never meet.
+// Embedded tests run in their own namespaces: Main starts the test binary again in a new network, mount and pid namespace
+// (and, for an ordinary user, user namespace). There the upstream can listen on 443, names resolve as the test wants, and
+// leftovers of a test can be found, because every process, mount and network device belongs to the test. The machine is not
+// touched, and two test runs do not affect each other.
 package world
 
 import (
@@ -40,15 +40,15 @@ const (
 	rootVar  = "CODEFORGE_E2E_ROOT"
 )
 
-// disarmVar names defences that CodeForge, built with the tag disarm, does without.
+// disarmVar names the defences to switch off in a CodeForge built with the tag disarm.
 const disarmVar = "CODEFORGE_DISARM"
 
-// shared is a tmpfs of the tests' mount namespace: what tests write, and the binaries that every user can read.
+// shared is a tmpfs of the tests' mount namespace, for files of tests and for binaries that every user can read.
 const shared = "/mnt"
 
-// Main runs a package's tests in the mode that CODEFORGE_E2E_MODE names (embedded when it is not set) and gives the
-// exit code. Call it from TestMain. Before the tests leave the machine's network each of before is given the root of
-// the source tree, to fetch what the tests need.
+// Main runs a package's tests in the mode that CODEFORGE_E2E_MODE names (default: embedded) and returns the exit code. Call
+// it from TestMain. Before the tests leave the machine's network, it calls each of before with the root of the source tree,
+// to fetch what the tests need.
 func Main(m *testing.M, before ...func(root string)) int {
 	switch stage := os.Getenv(stageVar); stage {
 	case "init":
@@ -84,7 +84,7 @@ func CurrentMode() Mode {
 	return Embedded
 }
 
-// outside builds the binaries and runs this test binary again in namespaces of its own.
+// outside builds the binaries and runs this test binary again in new namespaces.
 func outside(root string) int {
 	runtime.LockOSThread() // Pdeathsig follows the thread
 	bin, err := build(root)
@@ -120,7 +120,7 @@ func again(stage, root, bin string) *exec.Cmd {
 	return cmd
 }
 
-// wait passes signals on and gives the exit code.
+// wait forwards signals and returns the exit code.
 func wait(cmd *exec.Cmd) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -189,7 +189,7 @@ func initStage() int {
 	}
 }
 
-// execStage drops the ambient capabilities and becomes the command in the arguments behind "--".
+// execStage drops the ambient capabilities and execs the command in the arguments after "--".
 func execStage() int {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
@@ -210,7 +210,7 @@ func fail(err error) int {
 	return 1
 }
 
-// cannot is for what a machine may forbid: the tests are skipped, or fail when skips are failures.
+// cannot reports that the machine forbids something: the tests are skipped, or fail if skips are failures.
 func cannot(err error) int {
 	if testkit.NoSkip() {
 		return fail(err)

@@ -15,9 +15,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// prepare makes the new namespaces habitable: a private mount tree, /proc of the new pid namespace, a resolv.conf
-// that names the test's DNS server, a tmpfs for what tests write, and a second network namespace for the upstream: an
-// address of this machine itself is one that the proxy never dials.
+// prepare sets up the new namespaces: a private mount tree, /proc of the new pid namespace, a resolv.conf that names the
+// test's DNS server, a tmpfs for files of tests, and a second network namespace for the upstream, because the proxy never
+// dials an address of its own machine.
 func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -47,7 +47,7 @@ func prepare() error {
 	return network()
 }
 
-// showTools binds the binaries and Deno to where every user can read them, wherever the source tree lies.
+// showTools bind-mounts the binaries and Deno where every user can read them, wherever the source tree is.
 func showTools() error {
 	if err := os.Mkdir(filepath.Join(shared, "bin"), 0o755); err != nil { //nolint:gosec // see above
 		return err
@@ -72,17 +72,17 @@ func bind(from, to string) error {
 	return nil
 }
 
-// beyond is where the other network namespace can be opened: the one of the upstream, a machine of its own.
+// beyond is the path of the upstream's network namespace.
 const beyond = shared + "/beyond"
 
-// wire is the device that leads there, and its address here.
+// wire is the device that leads there, with its address here.
 const (
 	wire     = "e2e0"
 	wirePeer = "e2e1"
 	wireAddr = "10.99.0.1/24"
 )
 
-// network brings loopback up and makes another namespace with the upstream's addresses, a public one among them.
+// network brings loopback up and makes another namespace with the upstream's addresses, including a public one.
 func network() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -122,7 +122,7 @@ func network() error {
 	})
 }
 
-// address brings a device up with these addresses.
+// address gives a device these addresses and brings it up.
 func address(device string, cidrs ...string) error {
 	link, err := netlink.LinkByName(device)
 	if err != nil {
@@ -143,7 +143,7 @@ func address(device string, cidrs ...string) error {
 	return nil
 }
 
-// route leads a range to a device.
+// route routes a range to a device.
 func route(device, cidr string) error {
 	link, err := netlink.LinkByName(device)
 	if err != nil {
@@ -181,7 +181,7 @@ func onThread(f func() error) error {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() {
-			// The first thread never ends, and /proc/self is its: another one must do it while this one is held.
+			// The first thread never ends, and /proc/self shows it: another thread must do this while this one is locked.
 			done <- onThread(f)
 			runtime.UnlockOSThread()
 			return

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// TestNamespaces shows that the tests' own names resolve, that the upstream answers under them with verified TLS, and
-// that it records what came.
+// TestNamespaces checks that the tests' names resolve, that the upstream serves them with verified TLS, and that it records
+// requests.
 func TestNamespaces(t *testing.T) {
 	if CurrentMode() == Docker {
 		t.Skip("embedded mode only: Docker tests use no namespaces of their own")
@@ -59,12 +59,12 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestLeftovers shows that the check for leftovers finds a process, a mount-free baseline and a socket.
+// TestLeftovers checks that Leftovers finds a process and a socket, and nothing when there is nothing.
 func TestLeftovers(t *testing.T) {
 	if CurrentMode() == Docker {
 		t.Skip("embedded mode only")
 	}
-	before := Look()
+	before := TakeSnapshot()
 	if left := before.Leftovers(); len(left) != 0 {
 		t.Fatalf("leftovers of nothing: %v", left)
 	}

@@ -19,7 +19,7 @@ func InstallMCPRemote(root string) {
 	}
 }
 
-// MCPRemote is the command that runs mcp-remote without asking any registry, or a MissingError.
+// MCPRemote is the command that runs mcp-remote without a registry, or a MissingError.
 func MCPRemote() ([]string, error) {
 	root, err := Root()
 	if err != nil {

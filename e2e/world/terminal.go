@@ -12,8 +12,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// onTerminal gives a process that was not started yet a terminal of its own. What it returns is to be called when the
-// process has ended: it waits until everything that was printed is in the process's output.
+// onTerminal gives a process its own terminal before it is started. Call the returned function when the process has ended:
+// it waits until everything printed is in the process's output.
 func onTerminal(p *Process) (shown func(), err error) {
 	master, slave, err := pty.Open()
 	if err != nil {
@@ -22,7 +22,7 @@ func onTerminal(p *Process) (shown func(), err error) {
 	p.Cmd.Stdin, p.Cmd.Stdout, p.Cmd.Stderr = slave, slave, slave
 	copied := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(p.out, master) // ends with an error when nobody has the other end open
+		_, _ = io.Copy(p.out, master) // ends with an error when the other end is closed
 		close(copied)
 	}()
 	return func() {
@@ -32,8 +32,8 @@ func onTerminal(p *Process) (shown func(), err error) {
 	}, nil
 }
 
-// Look runs the command line as somebody does who sits at a terminal, and gives what the terminal gets. SCRIPT among the
-// arguments is replaced by the path of a file with this code.
+// Look runs the command line on a terminal, and returns what the terminal gets. The argument SCRIPT is replaced by the path of
+// a file with this code.
 func (w *World) Look(ctx context.Context, code string, args ...string) (string, error) {
 	return w.tool(ctx, true, code, args)
 }
@@ -77,7 +77,7 @@ func (w *World) tool(ctx context.Context, terminal bool, code string, args []str
 	return out, err
 }
 
-// script puts code into a file that the command line can read.
+// script writes code to a file that the command line can read.
 func (w *World) script(ctx context.Context, code string) (string, error) {
 	if w.Mode != Docker {
 		path := filepath.Join(w.Dir, "script.ts")

@@ -36,8 +36,8 @@ func Root() (string, error) {
 	return testkit.FindRoot()
 }
 
-// Shell runs a script in dir as a user's shell would, with env added to what a build needs, and gives what it printed
-// and its exit code.
+// Shell runs a script in dir as a user's shell would, with env added to what a build needs, and returns its output and exit
+// code.
 func Shell(ctx context.Context, dir, script string, env map[string]string) (string, int, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "/bin/sh", "-ec", script) //nolint:gosec // see execStage
 	if CurrentMode() == Docker {
@@ -70,7 +70,7 @@ func Shell(ctx context.Context, dir, script string, env map[string]string) (stri
 	return out.String(), 0, err
 }
 
-// passed says which variables a script inherits: what Go and Docker need to work here, and no setting of CodeForge.
+// passed reports whether a script inherits a variable: those that Go and Docker need here, and no setting of CodeForge.
 func passed(name string) bool {
 	switch name {
 	case "PATH", "HOME", "LANG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY":

@@ -24,7 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// User is who runs CodeForge in embedded mode.
+// User is the user that runs CodeForge in embedded mode.
 type User int
 
 // The users.
@@ -38,7 +38,7 @@ const (
 // ordinaryUID is the user of Ordinary when the test is root.
 const ordinaryUID = 31337
 
-// Config says what world a test wants. The zero Config is the standard one.
+// Config describes the world that a test needs. The zero Config is the standard one.
 type Config struct {
 	User User
 	// APIs are the folders of apis/. Nil means Standard with this world's canaries.
@@ -47,9 +47,9 @@ type Config struct {
 	Change func([]API) []API
 	// Env are settings, as .env has them.
 	Env map[string]string
-	// Slots is how many runs fit; zero means 4.
+	// Slots is the number of slots; zero means 4.
 	Slots int
-	// TrustCA makes hosts in no API with certificates of the upstream's authority good ones, for YOLO_MODE.
+	// TrustCA makes the proxy trust the upstream's authority for hosts in no API, for YOLO_MODE.
 	TrustCA bool
 	// Interpreter replaces Deno: a program of CodeForge's bin folder, by name.
 	Interpreter string
@@ -71,9 +71,9 @@ type World struct {
 	// Stack is the compose stack; nil in embedded mode.
 	Stack *compose.Stack
 
-	// Token is the bearer that HTTP shows: Config.Env's MCP_AUTH_TOKEN.
+	// Token is the bearer token that HTTP sends: MCP_AUTH_TOKEN of Config.Env.
 	Token string
-	// As is the user that Dial and HTTP connect as when the test is root; zero means the one that runs CodeForge.
+	// As is the user that Dial and HTTP connect as if the test is root; zero means the user that runs CodeForge.
 	As int
 
 	leaks   canary.Set
@@ -105,7 +105,7 @@ func Start(t testing.TB, cfg Config) *World {
 	return w
 }
 
-// MissingError says what this machine lacks for a world.
+// MissingError says what is missing on this machine.
 type MissingError struct{ What string }
 
 // Error names what is missing.
@@ -153,8 +153,8 @@ func (w *World) Dial(ctx context.Context) (net.Conn, error) {
 	return w.dialer().DialContext(ctx, "tcp", u.Host)
 }
 
-// HTTP is a client whose connections belong to the user that runs CodeForge: no other user's are accepted. It shows the
-// world's token, where there is one, unless a request has an Authorization of its own.
+// HTTP is a client whose connections belong to the user that runs CodeForge, since those of other users are refused. It sends
+// the world's token, if there is one, unless a request has its own Authorization.
 func (w *World) HTTP() *http.Client {
 	return &http.Client{Transport: bearer{w.Stranger().Transport, w.Token}}
 }
@@ -164,7 +164,7 @@ func (w *World) Stranger() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: w.dialer().DialContext}}
 }
 
-// bearer shows a token.
+// bearer adds a token to requests.
 type bearer struct {
 	next  http.RoundTripper
 	token string
@@ -215,10 +215,10 @@ func (w *World) Close() error {
 // Logs is everything the daemons have logged.
 func (w *World) Logs() string { return w.logs() }
 
-// Control is a client of the proxy's control API. In Docker mode only root, beside the engine, can reach that.
+// Control is a client of the proxy's control API. In Docker mode only root on the engine's machine can reach it.
 func (w *World) Control() *controlapi.Client { return w.control() }
 
-// Processes are the command lines of what runs: in the tests' pid namespace, or in the sandbox's container.
+// Processes are the command lines of all processes in the tests' pid namespace, or in the sandbox's container.
 func (w *World) Processes(ctx context.Context) ([]string, error) {
 	if w.Mode == Docker {
 		return w.Stack.Processes(ctx, "sandbox")
@@ -232,11 +232,11 @@ func (w *World) Processes(ctx context.Context) ([]string, error) {
 	return list, err
 }
 
-// Result is what one execute_code call answered.
+// Result is the result of one execute_code call.
 type Result struct {
 	// Out is the first text block: what the code printed.
 	Out string
-	// Notes are the further text blocks: what the model must know.
+	// Notes are the other text blocks, for the model.
 	Notes   string
 	IsError bool
 	Receipt controlapi.Receipt
@@ -244,7 +244,7 @@ type Result struct {
 	JSON string
 }
 
-// Run is Execute with a timeout in seconds, narrowed to APIs.
+// Run is Execute with a timeout in seconds, limited to some APIs.
 type Run struct {
 	Code    string
 	APIs    []string
@@ -309,7 +309,7 @@ func (w *World) MustExecute(t testing.TB, code string, apis ...string) Result {
 	return r
 }
 
-// known writes down every credential for an upstream in a container.
+// known writes every credential to a file for an upstream in a container.
 func known(c map[string]*canary.Canary) map[string]string {
 	out := map[string]string{}
 	for name, v := range c {
@@ -318,12 +318,12 @@ func known(c map[string]*canary.Canary) map[string]string {
 	return out
 }
 
-// Leak searches data for any credential of the world. Empty when there is none.
+// Leak returns where data contains a credential of the world, or "".
 func (w *World) Leak(data string) string {
 	return w.leaks.Find([]byte(data))
 }
 
-// FreePort is a port nobody listens on at the moment.
+// FreePort is a port that is free at the moment.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // closed at once
 	if err != nil {

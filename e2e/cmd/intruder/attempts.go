@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempt is one thing to try. It says whether the sandbox held and what was seen.
+// attempt is one attack. It reports whether the sandbox held, and what it observed.
 type attempt struct {
 	name string
 	try  func(task) (bool, string)
-	// asked attempts are made only when they are named.
+	// asked attempts are made only when the task names them.
 	asked bool
 }
 
-// attempts is everything there is to try.
+// attempts lists all attacks.
 var attempts = []attempt{
 	{name: "who am I", try: identity},
 	{name: "no new privileges, seccomp", try: status},
@@ -65,7 +65,7 @@ var attempts = []attempt{
 	{name: "files of the kernel and the host", try: foreign},
 	{name: "writable places", try: writable},
 	{name: "programs from /tmp", try: executable("/tmp")},
-	{name: "programs from /skills", try: executable("/skills"), asked: true}, // Docker's volumes know no noexec
+	{name: "programs from /skills", try: executable("/skills"), asked: true}, // Docker volumes cannot be mounted noexec
 	{name: "limits", try: limits},
 	{name: "terminal", try: terminal},
 	{name: "fork bomb", try: forks, asked: true},
@@ -75,10 +75,10 @@ var attempts = []attempt{
 	{name: "uproot the link", try: uproot, asked: true},
 	{name: "listen", try: listen, asked: true},
 	{name: "reach a neighbour", try: neighbour, asked: true},
-	{name: "another slot's address", try: another, asked: true}, // embedded, every address is the slot's own
+	{name: "another slot's address", try: another, asked: true}, // in embedded mode every address is the slot's own
 }
 
-// kernel are calls that code has no use for.
+// kernel are system calls that code does not need.
 var kernel = map[string]func() error{
 	"ptrace of 1":      func() error { return rawCall(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0) },
 	"process_vm_readv": func() error { _, err := unix.ProcessVMReadv(1, nil, nil, 0); return err },
@@ -120,8 +120,8 @@ var kernel = map[string]func() error{
 	"move_pages of 1": func() error { return rawCall(unix.SYS_MOVE_PAGES, 1, 0, 0) },
 }
 
-// refusals are the errors of a call that is not allowed. Another error is the kernel's answer to what it was asked: the
-// call was let through, and only its arguments were wrong.
+// refusals are the errors of a refused call. Any other error means that the call was allowed and that the kernel rejected
+// its arguments.
 var refusals = []syscall.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EROFS, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT}
 
 // each tries calls that must all be refused.
@@ -149,7 +149,7 @@ func rawCall(nr, a, b, c uintptr) error {
 	return nil
 }
 
-// become is rawCall for a change of identity. A user that the namespace does not have is as good as one that is forbidden.
+// become is rawCall for a change of identity. A user that does not exist in the namespace counts as refused.
 func become(nr, a, b, c uintptr) error {
 	err := rawCall(nr, a, b, c)
 	if errors.Is(err, unix.EINVAL) {
@@ -174,8 +174,8 @@ func cloneUser() error {
 	return err
 }
 
-// pidfdUse takes a descriptor of process 1, if there is a pidfd of it. Process 1 may be of this sandbox: having the
-// pidfd is no harm.
+// pidfdUse takes a descriptor of process 1, if it can get a pidfd of it. The pidfd alone does no harm, since process 1 may
+// belong to this sandbox.
 func pidfdUse(fd int, err error) error {
 	if err != nil {
 		return err
@@ -184,18 +184,18 @@ func pidfdUse(fd int, err error) error {
 	return err
 }
 
-// personality asks for addresses that are not randomised and memory that is executable when readable.
+// personality turns off address randomisation and makes readable memory executable.
 func personality() error {
 	const readImpliesExec = 0x0400000
 	if _, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, readImpliesExec, 0, 0); errno != 0 {
 		return errno
 	}
-	// Allowed by most profiles and harmless by itself: it is put back, and not counted.
+	// Most profiles allow it and it is harmless alone, so it is reset and not counted.
 	_, _, _ = unix.RawSyscall(unix.SYS_PERSONALITY, 0, 0, 0)
 	return errors.New("harmless")
 }
 
-// terminal puts characters into the terminal's input, as a program in the same session can.
+// terminal injects characters into the terminal's input, as a program in the same session could.
 func terminal(task) (bool, string) {
 	c := byte('x')
 	for fd := range 3 {

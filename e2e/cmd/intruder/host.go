@@ -52,8 +52,8 @@ func status(task) (bool, string) {
 	return nnp == 1 && mode == 2, fmt.Sprint("NoNewPrivs ", nnp, " Seccomp ", mode)
 }
 
-// foreign opens what tells of the host or the container: paths of mounts, names, hardware, other processes. It also tries
-// the ways that do not go by a fixed name.
+// foreign opens files with facts about the host or the container: mount paths, names, hardware, other processes. It also
+// tries ways to them that need no fixed path.
 func foreign(task) (bool, string) {
 	paths := []string{
 		"/proc", "/proc/mounts", "/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline", "/proc/modules", "/proc/partitions", "/proc/uptime", "/proc/keys", "/proc/loadavg",
@@ -84,8 +84,8 @@ func foreign(task) (bool, string) {
 	return len(open) == 0, fmt.Sprintf("%d tried, open %v", len(paths), open)
 }
 
-// harmless says that a directory of an embedded sandbox holds nothing but what was put there: names that are the same on
-// every machine.
+// harmless reports whether a directory of an embedded sandbox contains only the names that were put there, which are the
+// same on every machine.
 func harmless(path string, names []string) bool {
 	for _, n := range names {
 		switch path + "/" + n {
@@ -97,7 +97,7 @@ func harmless(path string, names []string) bool {
 	return true
 }
 
-// sockets walks the file system for sockets and connects to each, and to the abstract ones that are known.
+// sockets searches the file system for sockets and connects to each, and to the known abstract ones.
 func sockets(task) (bool, string) {
 	var open []string
 	n := 0
@@ -127,7 +127,7 @@ func sockets(task) (bool, string) {
 	return len(open) == 0, fmt.Sprintf("%d tried, open %v", n, open)
 }
 
-// walk visits what can be seen of the file system, but not /proc and /sys.
+// walk visits the visible file system without /proc and /sys.
 func walk(visit func(string, fs.DirEntry)) {
 	_ = filepath.WalkDir("/", func(path string, d fs.DirEntry, err error) error {
 		if path == "/proc" || path == "/sys" {
@@ -140,7 +140,7 @@ func walk(visit func(string, fs.DirEntry)) {
 	})
 }
 
-// processes looks for processes of others, and for what they tell.
+// processes looks for the processes of others and reads what it can of them.
 func processes(task) (bool, string) {
 	var bad []string
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -156,7 +156,7 @@ func processes(task) (bool, string) {
 			if err != nil {
 				continue
 			}
-			// The init of this sandbox is bubblewrap of the same user; its environment is as empty as ours.
+			// The init of this sandbox is bubblewrap, with the same user and an environment as empty as ours.
 			if n, _ := f.Read(data); n > 0 && pid > 2 {
 				bad = append(bad, path)
 			}
@@ -169,7 +169,7 @@ func processes(task) (bool, string) {
 	return len(bad) == 0, fmt.Sprintf("%d seen %v", len(dirs), bad)
 }
 
-// files reads every file that can be read and looks for secrets.
+// files searches every readable file for secrets.
 func files(t task) (bool, string) {
 	n, bad, buf := 0, "", make([]byte, 4<<20)
 	look := func(path string) {
@@ -208,7 +208,7 @@ func files(t task) (bool, string) {
 	return bad == "", fmt.Sprintf("%d files read %s", n, bad)
 }
 
-// writable lists directories that can be written besides /tmp and /skills.
+// writable lists writable directories other than /tmp and /skills.
 func writable(task) (bool, string) {
 	var bad []string
 	walk(func(path string, d fs.DirEntry) {
@@ -221,7 +221,7 @@ func writable(task) (bool, string) {
 			bad = append(bad, path)
 		}
 	})
-	// The interpreter's own cache is writable, and thrown away with the run.
+	// The interpreter's own cache is writable, and removed with the run.
 	cache := os.Getenv("DENO_DIR")
 	kept := bad[:0]
 	for _, p := range bad {
@@ -238,7 +238,7 @@ func writable(task) (bool, string) {
 	return len(kept) == 0, fmt.Sprintf("writable %v", kept)
 }
 
-// executable copies this program to where code may write and starts it.
+// executable copies this program to a directory that code may write to, and starts it.
 func executable(dir string) func(task) (bool, string) {
 	return func(task) (bool, string) {
 		data, err := os.ReadFile("/proc/self/exe")
@@ -255,7 +255,7 @@ func executable(dir string) func(task) (bool, string) {
 	}
 }
 
-// limits raises its own limits.
+// limits tries to raise its own limits.
 func limits(task) (bool, string) {
 	var bad []string
 	for name, which := range map[string]int{"processes": unix.RLIMIT_NPROC, "files": unix.RLIMIT_NOFILE, "core": unix.RLIMIT_CORE, "file size": unix.RLIMIT_FSIZE} {
@@ -274,7 +274,7 @@ func limits(task) (bool, string) {
 	return len(bad) == 0, strings.Join(bad, ", ")
 }
 
-// forks starts children until it cannot, and leaves them.
+// forks starts children until that fails, and leaves them running.
 func forks(task) (bool, string) {
 	n := 0
 	for ; n < 20000; n++ {
@@ -285,13 +285,13 @@ func forks(task) (bool, string) {
 	return false, "20,000 children"
 }
 
-// stay leaves a child in a session of its own that goes on after the run.
+// stay leaves a child in its own session that would outlive the run.
 func stay(t task) (bool, string) {
 	_, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "linger", t.Trial}, &syscall.ProcAttr{Files: []uintptr{}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	return true, fmt.Sprint("left a child: ", err)
 }
 
-// hang lets go of the streams and never ends.
+// hang closes its streams and never ends.
 func hang(task) (bool, string) {
 	for fd := range 3 {
 		_ = unix.Close(fd)
@@ -300,7 +300,7 @@ func hang(task) (bool, string) {
 	return false, "still there"
 }
 
-// planted is a skill that is no file: what whoever opens it is.
+// planted makes a skill that is not a regular file, to attack whoever opens it.
 const planted = "/skills/planted.ts"
 
 func plant(task) (bool, string) {

@@ -1,9 +1,9 @@
-// Command intruder takes the interpreter's place in a sandbox: what hostile code could do that has escaped from Deno's
-// own permissions. It runs exactly as the interpreter does, with what the kernel still allows, tries the attempts that
-// the "code" names, and prints a line of JSON for each: {"held": bool, "seen": "..."}.
+// Command intruder replaces the interpreter in a sandbox, to show what hostile code could do that has escaped from Deno's
+// permissions. It runs exactly as the interpreter does, makes the attempts that the "code" names, and prints a line of
+// JSON for each: {"held": bool, "seen": "..."}.
 //
-// The code is JSON: {"attempts": ["..."], "trial": "...", "secrets": ["..."]}. No attempts means all of
-// those that every run must withstand.
+// The code is JSON: {"attempts": ["..."], "trial": "...", "secrets": ["..."]}. No attempts means all that every run must
+// withstand.
 package main
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// task is what the code asks for.
+// task is the parsed code.
 type task struct {
 	Attempts []string `json:"attempts"`
 	Trial    string   `json:"trial"`
-	// Secrets are what no readable file may hold.
+	// Secrets are strings that no readable file may contain.
 	Secrets []string `json:"secrets"`
 }
 
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// run speaks the interpreter's side of the warm start, as warm.ts does.
+// run implements the interpreter's side of the warm start, like warm.ts.
 func run() error {
 	if _, err := os.Stdout.Write([]byte{runner.ReadyByte}); err != nil {
 		return err

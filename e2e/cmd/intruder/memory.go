@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every bomb tries to hold haul bytes, far beyond a run's limit, and then holds them for a while: whoever measures from
-// outside shall see them.
+// Every bomb tries to allocate haul bytes, far beyond a run's limit, and holds them for a while so that a measurement from
+// outside can see them.
 const (
 	haul  = 2560 << 20
 	piece = 128 << 20 // no file may be larger
 	held  = 2 * time.Second
 )
 
-// bombs take memory in the ways there are. Each is an attempt of its own.
+// bombs allocate memory in different ways. Each is an attempt of its own.
 func bombs() []attempt {
 	var all []attempt
 	for name, take := range map[string]func() (int, error){
@@ -70,7 +70,7 @@ func ownPages() (int, error) {
 	return haul, nil
 }
 
-// children starts four that take a quarter each.
+// children starts four processes that allocate a quarter each.
 func children() (int, error) {
 	for i := range 4 {
 		_, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "weigh", strconv.Itoa(haul / 4)}, &syscall.ProcAttr{Files: []uintptr{}})
@@ -91,7 +91,7 @@ func weigh(bytes string) {
 	time.Sleep(10 * time.Minute)
 }
 
-// memfds fills anonymous files. Those on their way are in no table of descriptors, but in a socket.
+// memfds fills anonymous files. Descriptors in flight are in no descriptor table, but in a socket.
 func memfds(away bool) func() (int, error) {
 	return func() (int, error) {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -118,7 +118,7 @@ func memfds(away bool) func() (int, error) {
 	}
 }
 
-// shared fills shared memory and says that it needs the pages no longer: they stay, and no process shows them.
+// shared fills shared memory and gives the pages up with madvise: they stay allocated, and no process's size shows them.
 func shared(fd int) func() (int, error) {
 	flags := unix.MAP_SHARED
 	if fd < 0 {
@@ -158,7 +158,7 @@ func hugePages() (int, error) {
 	return haul, nil
 }
 
-// pageTables reads a byte in every two MiB of memory that is not there: all that is held are tables of a page each.
+// pageTables reads a byte in every 2 MiB of unallocated memory, so that only page tables are allocated.
 func pageTables() (int, error) {
 	const room, each = 16 << 30, 2 << 20
 	for n := 0; n < haul; n += room / each * 4096 {
@@ -191,7 +191,7 @@ func segments() (int, error) {
 	return haul, nil
 }
 
-// nameless fills files that it has unlinked, wherever it can make one in a file system in memory.
+// nameless fills files that it has unlinked, in every memory file system where it can create one.
 func nameless() (total int, last error) {
 	const tmpfs = 0x01021994
 	for _, dir := range []string{"/tmp", os.Getenv("DENO_DIR"), "/dev/shm", "/dev", "/run", "/var/tmp", "/code", "/runs", "/skills"} {
@@ -244,7 +244,7 @@ func attributes() (total int, last error) {
 	return total, last
 }
 
-// fill writes to a descriptor until it takes no more.
+// fill writes to a descriptor until the write fails.
 func fill(fd int) (total int) {
 	_ = unix.SetNonblock(fd, true)
 	data := make([]byte, 1<<20)
@@ -283,7 +283,7 @@ func pairs() (total int, err error) {
 	return total, nil
 }
 
-// tables fills pairs of sockets on threads that each take a table of descriptors of their own, with room for as many again.
+// tables fills socket pairs on threads that each unshare their descriptor table, which has room for as many again.
 func tables() (total int, err error) {
 	type filled struct {
 		n   int
@@ -311,7 +311,7 @@ func tables() (total int, err error) {
 	return total, err
 }
 
-// selfish connects sockets to themselves and fills what they send and receive.
+// selfish connects sockets to themselves and fills their buffers.
 func selfish() (total int, err error) {
 	for port := 20000; total < haul && port < 60000; port++ {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// targets are addresses that somebody else has.
+// targets are addresses of other hosts.
 var targets = []string{"10.99.0.10", "10.99.0.1", "93.184.215.14", "10.77.0.1", "10.77.0.2", "10.77.0.3", "127.0.0.1", "127.0.0.11", "169.254.169.254", "172.17.0.1", "8.8.8.8"}
 
-// routes changes the network.
+// routes tries to change the network configuration.
 func routes(task) (bool, string) {
 	return each(map[string]func() error{
 		"address": func() error { return netlink(unix.RTM_NEWADDR) }, "link": func() error { return netlink(unix.RTM_NEWLINK) }, "route": func() error { return netlink(unix.RTM_NEWROUTE) }, "rule": func() error { return netlink(unix.RTM_NEWRULE) },
@@ -47,8 +47,8 @@ func routes(task) (bool, string) {
 	})(task{})
 }
 
-// netlink sends one request of a type with an empty body; a kernel that would look at it answers EINVAL or the like, and
-// one that forbids it EPERM. Only EPERM is an error here.
+// netlink sends one request of a type with an empty body. A kernel that would process it returns EINVAL or similar, one
+// that refuses it EPERM. Only EPERM is an error here.
 func netlink(kind uint16) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -73,7 +73,7 @@ func netlink(kind uint16) error {
 	return nil
 }
 
-// ports connects to everything but 80, 443 and 53, everywhere.
+// ports connects to every port but 80, 443 and 53 of every target.
 func ports(task) (bool, string) {
 	var open []string
 	n := 0
@@ -109,7 +109,7 @@ func ipv6(task) (bool, string) {
 	return len(open) == 0, fmt.Sprint("open ", open)
 }
 
-// udp sends to every target and waits for an answer that none may give.
+// udp sends to every target and waits for responses, of which there must be none.
 func udp(t task) (bool, string) {
 	for _, host := range targets {
 		for _, port := range []int{67, 123, 161, 443, 514, 5353, 51820} {
@@ -128,7 +128,7 @@ func udp(t task) (bool, string) {
 	return true, "no answer"
 }
 
-// names asks every server it can think of for a name that carries data. The test looks whether it was ever passed on.
+// names asks every possible server for a name that carries data. The test checks whether the question was passed on.
 func names(t task) (bool, string) {
 	question := func(name string, kind byte) []byte {
 		q := []byte{0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}
@@ -160,7 +160,7 @@ func names(t task) (bool, string) {
 	return answers > 0, fmt.Sprintf("%d answers, all empty", answers) // none: nobody was asked
 }
 
-// fronted speaks TLS to every target for a host that is in no API: whoever answers is not that host.
+// fronted makes TLS connections to every target for a host that is in no API. Only the proxy may answer.
 func fronted(t task) (bool, string) {
 	var seen []string
 	for _, host := range targets {
@@ -184,7 +184,7 @@ func fronted(t task) (bool, string) {
 	return len(seen) > 0, fmt.Sprintf("the proxy refused %d times", len(seen)) // never: nobody was reached
 }
 
-// listen waits for a neighbour on an abstract socket and on TCP, for four seconds.
+// listen waits four seconds for a connection from another run, on an abstract socket and on TCP.
 func listen(t task) (bool, string) {
 	caught := make(chan string, 8)
 	for _, at := range []struct{ network, address string }{{"unix", "@" + t.Trial}, {"tcp4", "0.0.0.0:18222"}} {
@@ -207,7 +207,7 @@ func listen(t task) (bool, string) {
 	}
 }
 
-// neighbour connects to where another run listens, for three seconds.
+// neighbour tries for three seconds to connect to another run that listens.
 func neighbour(t task) (bool, string) {
 	for range 15 {
 		for _, at := range []struct{ network, address string }{{"unix", "@" + t.Trial}, {"tcp4", "127.0.0.1:18222"}, {"tcp4", "10.77.0.100:18222"}, {"tcp4", "10.77.0.101:18222"}, {"tcp4", "10.77.0.102:18222"}, {"tcp4", "10.77.0.103:18222"}} {
@@ -221,7 +221,7 @@ func neighbour(t task) (bool, string) {
 	return true, "nobody there"
 }
 
-// linger goes on sending requests for two minutes.
+// linger keeps sending requests for two minutes.
 func linger(trial string) {
 	for range 600 {
 		if raw, err := net.DialTimeout("tcp4", "198.18.0.1:443", 300*time.Millisecond); err == nil {
@@ -235,7 +235,7 @@ func linger(trial string) {
 	}
 }
 
-// another sends requests, and questions for names, from the addresses of other slots.
+// another sends requests and DNS questions from the addresses of other slots.
 func another(t task) (bool, string) {
 	tried := 0
 	for n := range 16 {

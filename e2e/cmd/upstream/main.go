@@ -1,5 +1,5 @@
-// Command upstream is the test upstream in a container: see package upstream. Its authority is read from a directory
-// (ca.pem, ca.key) that the test wrote.
+// Command upstream is the test upstream in a container: see package upstream. It reads its certificate authority from a
+// directory (ca.pem, ca.key) that the test wrote.
 package main
 
 import (
