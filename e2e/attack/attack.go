@@ -2,12 +2,19 @@
 // happen. Each Attack is one small attempt with its expectation; Suite lists them all. They run against a whole
 // CodeForge with canary credentials, and every output is searched for every canary in every encoded form.
 //
+// What code in the sandbox tries is TypeScript, in testdata (see its README.md). Go are the judges, the runner, and what is
+// no such code: calls and bytes from outside the sandbox (endpoint, costs, docker, skills, terminal), several runs or clients
+// at once (neighbours, resources), tasks for the intruder (escaped, memory), and programs that deno check could not accept or
+// whose bytes another program makes (imports, the ClientHello of hosts). Suite is both.
+//
 // An attack that could not be mounted counts as not held: where a credential must be scrubbed, the upstream must have
 // received it first.
 package attack
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -48,6 +55,8 @@ type Attack struct {
 	Chain string
 	// Alone keeps other attacks away while it runs: it takes what they need.
 	Alone bool
+	// Weighed measures from outside what memory it takes meanwhile.
+	Weighed bool
 	// Only names the one mode in which the attack exists.
 	Only world.Mode
 }
@@ -62,6 +71,8 @@ type Evidence struct {
 	// Arrived are the trial's requests at the upstream.
 	Arrived []upstream.Seen
 	Took    time.Duration
+	// Weight is what an attack that is Weighed took.
+	Weight Weight
 }
 
 // Judge says in a few words what was seen, and whether the defence held.
@@ -78,14 +89,12 @@ type Outcome struct {
 	Detail string
 }
 
-// Suite is every attack, by section.
+// Suite is every attack: those of the files, then those of Go.
 func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
-		hosts(), requests(), desync(), surfaces(), multipart(), unclearRequests(), addresses(), methods(), overrides(),
-		values(), forms(), places(), codings(), charsets(), breaches(), framings(), lies(), sockets(), elsewhere(),
-		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), costs(),
+		fromFiles(),
+		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(), terminals(), costs(),
 	} {
 		all = append(all, section...)
 	}
@@ -114,9 +123,16 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 		code = strings.ReplaceAll(code, "REVERSED_"+name, backwards(c.Value()))
 	}
 	if !a.Escaped {
-		code = prelude + code
+		code = prelude() + code
+	}
+	var g *gauge
+	if a.Weighed {
+		g = startGauge()
 	}
 	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: code, APIs: a.APIs, Timeout: seconds})
+	if g != nil {
+		e.Weight = g.end()
+	}
 	e.Took = time.Since(start)
 	e.Arrived = w.Upstream.Seen(e.Trial)
 	seen, held := judge(a, e)
@@ -208,4 +224,11 @@ func clip(s string, n int) string {
 		return s
 	}
 	return s[:n] + "..."
+}
+
+// mark is a name for a trial that nothing else contains.
+func mark() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b)
+	return "trial" + hex.EncodeToString(b)
 }
