@@ -4,7 +4,9 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +63,9 @@ type each struct {
 // fields are what a head may say; a note is for readers.
 var fields = []string{"name", "expected", "judge", "apis", "seconds", "chain", "only", "alone", "weighed", "yolo", "root", "note", "each"}
 
+// mistyped is what a head begins with, if its first field is none: no code has such a comment.
+var mistyped = regexp.MustCompile(`^// [a-z]+: `)
+
 // readFile reads one file: what stands in front of the first name is a part of every attack of the file.
 func readFile(section, text string) ([]Attack, error) {
 	var all []Attack
@@ -79,6 +84,9 @@ func readFile(section, text string) ([]Attack, error) {
 	lines := strings.Split(text, "\n")
 	for at := 0; at < len(lines); at++ {
 		if field(lines[at]) == "" {
+			if current.fields != nil && mistyped.MatchString(lines[at]) {
+				return nil, fmt.Errorf("line %d: no field: %s", at+1, lines[at])
+			}
 			code = append(code, lines[at])
 			continue
 		}
@@ -184,7 +192,10 @@ func family(section string, common, own head, code string) ([]Attack, error) {
 		all = next
 	}
 	for _, c := range columns {
-		if strings.Contains(code, "${"+c+"}") {
+		switch used := strings.Join(append(slices.Collect(maps.Values(own.fields)), code), "\n"); {
+		case !strings.Contains(used, "{"+c+"}"):
+			return nil, fmt.Errorf("%s: the column %s is not used", own.fields["name"], c)
+		case strings.Contains(code, "${"+c+"}"):
 			return nil, fmt.Errorf("%s: a column and an expression in a template are both named %s", own.fields["name"], c)
 		}
 	}
@@ -207,6 +218,9 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 	}
 	a := Attack{Section: section, Name: strings.TrimSpace(get("name")), Expected: get("expected"), Chain: get("chain"), Only: world.Mode(get("only"))}
 	a.APIs = strings.Fields(get("apis"))
+	if a.Expected == "" || strings.Contains(a.Name, "{") {
+		return a, fmt.Errorf("nothing is expected, or a column of the name is unknown")
+	}
 	var err error
 	if a.Judge, err = judgeOf(get("judge")); err != nil {
 		return a, err
