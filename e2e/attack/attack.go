@@ -12,6 +12,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -71,6 +72,8 @@ type Evidence struct {
 	// Arrived are the trial's requests at the upstream.
 	Arrived []upstream.Seen
 	Took    time.Duration
+	// Allowed is the run's timeout.
+	Allowed time.Duration
 	// Weight is what an attack that is Weighed took.
 	Weight Weight
 }
@@ -113,11 +116,8 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 		seen, held := a.Do(ctx, w)
 		return Outcome{Attack: a, Seen: seen, Held: held, Took: time.Since(start)}
 	}
-	e := &Evidence{World: w, Trial: mark()}
-	seconds := a.Seconds
-	if seconds == 0 {
-		seconds = 20
-	}
+	seconds := cmp.Or(a.Seconds, 20)
+	e := &Evidence{World: w, Trial: mark(), Allowed: time.Duration(seconds) * time.Second}
 	code := strings.ReplaceAll(a.Code, "TRIAL", e.Trial)
 	for name, c := range w.Canaries {
 		code = strings.ReplaceAll(code, "REVERSED_"+name, backwards(c.Value()))

@@ -13,16 +13,16 @@ import (
 // resources are attempts to use up the machine, by more than code; behind each the next run must work.
 func resources() []Attack {
 	return []Attack{
-		{Section: "F", Name: "code of 5 MB", Expected: "refused or run", Seconds: 10, Judge: ends(10), Code: `/*` + strings.Repeat("x", 5<<20) + `*/ console.log("big");`},
+		{Section: "F", Name: "code of 5 MB", Expected: "refused or run", Seconds: 10, Judge: ends(), Code: `/*` + strings.Repeat("x", 5<<20) + `*/ console.log("big");`},
 		{Section: "F", Name: "more runs than slots", Expected: "queued or a clear busy", Alone: true, Do: crowd},
 		{Section: "F", Name: "a client that leaves in the middle", Expected: "the run ends", Alone: true, Do: leave},
 	}
 }
 
-// ends: the run answered within its time and a few seconds, said one of the words, and the next run works.
-func ends(seconds int, words ...string) Judge {
+// ends: the run answered within what it is allowed and a few seconds, said one of the words, and the next run works.
+func ends(words ...string) Judge {
 	return func(e *Evidence) (string, bool) {
-		if wall := e.wall(); wall > time.Duration(seconds+8)*time.Second {
+		if wall := e.wall(); wall > e.Allowed+8*time.Second {
 			return "took " + wall.Round(time.Second).String(), false
 		}
 		text := strings.ToLower(e.Result.Out + e.Result.Notes)
