@@ -73,7 +73,7 @@ func TestFilesRefused(t *testing.T) {
 		"no expectation":                 "// name: a\n// judge: refused()\nout(1);\n",
 		"no judge":                       "// name: a\n// expected: b\nout(1);\n",
 		"an unknown field":               "// name: a\n// expects: b\n// judge: refused()\nout(1);\n",
-		"an unknown field at first":      "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n// nmae: c\nout(2);\n",
+		"an unknown field at first":      "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n// title: c\nout(2);\n",
 		"a field twice":                  "// name: a\n// expected: b\n// expected: c\n// judge: refused()\nout(1);\n",
 		"a field without a value":        "// name: a\n// expected:\n// judge: refused()\nout(1);\n",
 		"a number that is none":          "// name: a\n// expected: b\n// judge: refused()\n// seconds: soon\nout(1);\n",
