@@ -1,4 +1,4 @@
-# CodeForge: `make up` runs it, `make test` tests it. The scripts in make/ hold what takes more than a line.
+# CodeForge: `make up` runs it, `make test` tests it. Recipes longer than a line are scripts in make/.
 
 GO      ?= go
 BIN     := bin
@@ -18,10 +18,10 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 .DEFAULT_GOAL := help
 .PHONY: help build binaries deno up down test e2e attack bench fuzz lint clean
 
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: binaries deno ## every binary into bin/, Deno into .tools/
+build: binaries deno ## build every binary into bin/, and fetch Deno into .tools/
 
 binaries:
 	@mkdir -p $(BIN)
@@ -30,29 +30,29 @@ binaries:
 deno:
 	@make/deno.sh $(DENO)
 
-up: ## start it: Docker if an engine answers, else embedded (MODE=docker|embedded forces one)
+up: ## start CodeForge: in Docker if an engine is running, else embedded (MODE=docker|embedded forces one)
 	@MAKE='$(MAKE)' make/up.sh
 
-down: ## stop it; skills, state and the CA stay
+down: ## stop CodeForge; skills, state and the CA are kept
 	@make/down.sh
 
-test: build ## unit tests, then end to end in both modes
+test: build ## run unit tests, then end-to-end tests in both modes
 	@GO='$(GO)' make/test.sh
 
-e2e: build ## end to end tests only (CODEFORGE_E2E_MODE=embedded|docker)
+e2e: build ## run end-to-end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 	@cd e2e && $(GO) test -count=1 -timeout 30m ./...
 
-attack: build ## the attacks of SECURITY.md against a running system, then what each does without its defence, as tables
+attack: build ## run the attacks of SECURITY.md, then again with single defences switched off, and print tables
 	@cd e2e && $(GO) test -count=1 -p 1 -timeout 30m -v ./attack/... ./negative/...
 
-bench: build ## the tables of docs/performance.md, measured here (BENCH_QUICK=1: in under three minutes)
+bench: build ## measure the tables of docs/performance.md on this machine (BENCH_QUICK=1: in under three minutes)
 	@GO='$(GO)' make/bench.sh
 
-fuzz: ## every fuzz target for FUZZTIME (5s)
+fuzz: ## run every fuzz target for FUZZTIME (5s)
 	@make/fuzz.sh
 
-lint: ## golangci-lint, gofmt, go mod tidy, shellcheck
+lint: ## run golangci-lint, gofmt, go mod tidy and shellcheck
 	@make/lint.sh
 
-clean: ## remove what build and bench made; state and skills stay
+clean: ## remove the output of build and bench; state and skills are kept
 	rm -rf $(BIN) .tools bench/out

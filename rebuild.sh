@@ -1,11 +1,11 @@
 #!/bin/sh
-# rebuild.sh [--no-cache]: builds the images from the tree as it is and replaces only what changed. Skills, the CA and
-# apis/ stay. It ends when everything is healthy, and says how to connect.
+# rebuild.sh [--no-cache]: builds the images from the working tree and replaces only the services that changed. Skills, the
+# CA and apis/ are kept. It returns when everything is healthy, and prints how to connect.
 set -eu
 cd "$(dirname "$0")"
 
 usage() {
-	echo "usage: ./rebuild.sh [--no-cache]   (build everything anew, also what Docker has kept)"
+	echo "usage: ./rebuild.sh [--no-cache]   (--no-cache: rebuild everything, without Docker's cache)"
 }
 cache=
 case "${1:-}" in
@@ -30,19 +30,19 @@ if [ -z "${CODEFORGE_VERSION:-}" ]; then
 	export CODEFORGE_VERSION
 fi
 
-echo "Building the images (version $CODEFORGE_VERSION). What runs goes on running."
+echo "Building the images (version $CODEFORGE_VERSION). Running services keep running meanwhile."
 docker compose build $cache
 
 echo "Replacing the services whose image or configuration changed."
 docker compose up -d --no-build --remove-orphans --wait --wait-timeout 120 || {
 	echo >&2
-	echo "Not everything became healthy. If a port is taken, set another MCP_PORT in .env; else the last lines of each service say why:" >&2
+	echo "Not every service became healthy. If a port is in use, set another MCP_PORT in .env; otherwise see the last lines of each service:" >&2
 	docker compose ps -a >&2
 	docker compose logs --tail 15 >&2
 	exit 1
 }
 
-# The variables are the template's.
+# $p and $at are variables of the template, not of the shell.
 # shellcheck disable=SC2016
 port=$(docker inspect -f '{{range $p, $at := .NetworkSettings.Ports}}{{range $at}}{{.HostPort}}{{end}}{{end}}' "$(docker compose ps -q mcp-server)")
 url=http://localhost:$port/mcp

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -88,33 +89,53 @@ func checkField(field string) error {
 // is ever swapped. The name may be in any case, and in any spelling that servers make the same.
 func SinkHeader(name string) bool {
 	name = foldHeader(name)
-	for _, p := range []string{
+	return slices.ContainsFunc(sinkPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) ||
+		slices.ContainsFunc(sinkSuffixes(), func(s string) bool { return strings.HasSuffix(name, s) }) ||
+		isMetadata(name) || isSink(strings.TrimPrefix(name, "x-"))
+}
+
+// sinkPrefixes are what the names of whole families of sinks begin with.
+func sinkPrefixes() []string {
+	return []string{
 		"content-", "if-", "x-forwarded", "proxy-", "sec-", "accept", "access-control-", "x-b3-", "x-datadog-",
-		"x-http-method", "x-method-override",
-	} {
-		if strings.HasPrefix(name, p) {
+		"x-http-method", "x-method-override", "x-original-", "uberctx-", "ot-baggage-", "ot-tracer-",
+		// what is kept with an object, an event or a prompt (Backblaze, Internet Archive, Azure, CloudEvents, Helicone)
+		"x-bz-info-", "x-archive-", "x-ms-blob-", "ce-", "helicone-property-",
+	}
+}
+
+// sinkSuffixes are what they end with.
+func sinkSuffixes() []string {
+	return []string{
+		"request-id", "trace-id", "correlation-id", "span-id", "traceparent", "baggage", "client-ip", "user-agent",
+		"-tagging", "-tags", "-website-redirect-location", "-file-name", "-title", // S3 and what is like it, OpenRouter
+	}
+}
+
+// isMetadata reports whether a folded name is that of something's metadata: X-Amz-Meta-Note, X-Archive-Meta00-Title,
+// Upload-Metadata. What opens a metadata service is no sink: X-Aws-Ec2-Metadata-Token.
+func isMetadata(name string) bool {
+	words := strings.Split(name, "-")
+	for i, w := range words {
+		last := i == len(words)-1
+		if i > 0 && !last && strings.TrimRight(w, "0123456789") == "meta" || last && w == "metadata" {
 			return true
 		}
 	}
-	for _, suffix := range []string{"request-id", "trace-id", "correlation-id"} {
-		if strings.HasSuffix(name, suffix) {
-			return true
-		}
-	}
-	if strings.Contains(name, "-meta-") {
-		return true
-	}
+	return false
+}
+
+// isSink reports whether a folded name, without the X- before it, is that of a sink of its own.
+func isSink(name string) bool {
 	switch name {
-	case "cookie", "cookie2", "set-cookie", "host", "referer", "referrer", "origin", "user-agent",
-		"forwarded", "via", "from", "link", "idempotency-key", "x-idempotency-key",
-		"x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "cf-connecting-ip",
-		"traceparent", "tracestate", "baggage", "b3", "sentry-trace", "x-cloud-trace-context", "x-amzn-requestid",
-		"http-referer", "x-original-url", "x-rewrite-url",
+	case "cookie", "cookie2", "set-cookie", "host", "referer", "referrer", "origin", "forwarded", "via", "from", "link",
+		"idempotency-key", "real-ip", "cf-connecting-ip", "remote-ip", "remote-addr", "remote-user", "tracestate", "trace",
+		"b3", "sentry-trace", "cloud-trace-context", "amzn-requestid", "ot-span-context", "http-referer", "rewrite-url",
 		"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "max-forwards",
-		"range", "date", "cache-control", "pragma", "destination",
-		// what a message or an object is published with (ntfy, AtomPub, OpenRouter, S3, Azure)
-		"title", "x-title", "message", "x-message", "subject", "x-subject", "tags", "x-tags", "slug", "description", "x-description",
-		"x-amz-tagging", "x-ms-tags", "x-amz-website-redirect-location":
+		"range", "date", "cache-control", "pragma", "destination", "prefer", "priority", "warning",
+		// what a message or an object is published with (ntfy in all its spellings, AtomPub, OpenRouter)
+		"title", "t", "ti", "message", "m", "subject", "tags", "tag", "ta", "slug", "description", "filename", "file", "f",
+		"click", "attach", "a", "icon", "actions", "action", "email", "mail", "e", "call":
 		return true
 	}
 	return false

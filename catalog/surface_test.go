@@ -59,6 +59,12 @@ func TestSinkHeader(t *testing.T) {
 		Title X-Title Message X-Message Subject X-Subject Tags X-Tags Slug Description X-Description
 		X-Amz-Meta-Note X-Goog-Meta-Note X-Ms-Meta-Note X-Object-Meta-Note
 		X-Amz-Tagging X-Ms-Tags X-Amz-Website-Redirect-Location
+		X-Bz-Info-Note X-Bz-File-Name X-Archive-Meta00-Title X-Archive-Meta-Title Upload-Metadata X-Portkey-Metadata
+		X-Oss-Tagging X-Obs-Tagging X-Object-Tags X-Obs-Website-Redirect-Location X-Ms-Blob-Content-Disposition
+		Ce-Subject CE-Source Ce-Id Helicone-Property-App Uberctx-Note Ot-Baggage-Note X-File-Name Filename
+		T Ti M Ta Tag X-Tag F A Icon X-Icon Click X-Click Attach X-Attach Action X-Actions E Email X-Email Mail
+		X-OpenRouter-Title X-Original-URI X-Original-Host X-Cluster-Client-Ip X-User-Agent X-Referer Remote-User
+		Elastic-Apm-Traceparent X-Trace X-Span-Id Jaeger-Baggage Prefer Warning
 		User_Agent USER.AGENT x_forwarded_for If!None!Match Content_Type X_Amz_Meta_Note x~request~id`) {
 		for _, written := range []string{name, strings.ToLower(name), strings.ToUpper(name)} {
 			if !catalog.SinkHeader(written) {
@@ -66,7 +72,7 @@ func TestSinkHeader(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "Private-Token", "X-Auth-Token", "Apikey", "X-Shopify-Access-Token", "DD-API-KEY", "Metadata-Key", "X-Vault-Token", "Ocp-Apim-Subscription-Key", "X-Content-Key", "Linkkey", ""} {
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "Private-Token", "X-Auth-Token", "Apikey", "X-Shopify-Access-Token", "DD-API-KEY", "Metadata-Key", "X-Vault-Token", "Ocp-Apim-Subscription-Key", "X-Content-Key", "Linkkey", "X-Aws-Ec2-Metadata-Token", "Client-Id", "X-Email-Token", "X-Amz-Server-Side-Encryption-Customer-Key", "X-Tag-Key", ""} {
 		if catalog.SinkHeader(name) {
 			t.Errorf("%s is a sink", name)
 		}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench.sh: measures CodeForge against its peers here. BENCH_QUICK=1 takes two and a half minutes; arguments go to
+# bench.sh: compares CodeForge with its peers on this machine. BENCH_QUICK=1 takes two and a half minutes. Arguments go to
 # bin/bench (--only proxy).
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ fi
 bin/bench "$@"
 [ $# = 0 ] && [ -z "${BENCH_QUICK:-}" ] || exit 0
 
-# The Go benchmarks of the packages, the same that `go test -bench` and benchstat compare between two versions.
+# The Go benchmarks of the packages, in the form in which benchstat compares two versions.
 mkdir -p bench/out
 git grep -l '^func Benchmark' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's,^,./,' |
 	xargs "${GO:-go}" test -run '^$' -bench . -benchmem -benchtime 100ms -count 3 -cpu 1 >bench/out/go.txt

@@ -16,7 +16,7 @@ esac
 want=$(awk -v p="$package" '$1 == p {print $2}' "$pins")
 
 sum() { sha256sum "$1" | cut -d' ' -f1; }
-current() { # is what stands at TARGET the pinned one?
+current() { # is the file at TARGET the pinned Deno?
 	[ -x "$target" ] || return 1
 	if [ "$want" = - ]; then "$target" --version | grep -q "^deno $version "; else [ "$(sum "$target")" = "$want" ]; fi
 }

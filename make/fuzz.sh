@@ -7,8 +7,8 @@ targets=$(mktemp)
 out=$(mktemp)
 trap 'rm -f "$targets" "$out"' EXIT
 
-# fuzz runs one target. At the end of its time Go may call the passing of it a failure, with no input to show for it
-# (golang/go#75804): only then it is run again, and a third time.
+# fuzz runs one target. When the time is up, Go may report the deadline itself as a failure, without a failing input
+# (golang/go#75804). Only then is the target run again, at most three times in all.
 fuzz() {
 	for try in 1 2 3; do
 		if go test -run '^$' -fuzz "^$1\$" -fuzztime "$time" . >"$out" 2>&1; then

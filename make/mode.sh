@@ -1,5 +1,5 @@
 #!/bin/sh
-# mode.sh: prints "docker" or "embedded": what MODE says, else docker if an engine and Compose v2 answer.
+# mode.sh: prints "docker" or "embedded": the value of MODE, or else docker if an engine and Compose v2 are available.
 set -eu
 case "${MODE:-}" in
 docker | embedded) echo "$MODE" ;;

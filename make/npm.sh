@@ -1,10 +1,10 @@
 #!/bin/sh
-# npm.sh DIR PACKAGE@VERSION...: installs npm packages for tests into DIR/node_modules, unless they are there.
+# npm.sh DIR PACKAGE@VERSION...: installs npm packages for tests into DIR/node_modules, unless they are installed already.
 set -eu
 dir=$1
 shift
 mkdir -p "$dir"
-if command -v flock >/dev/null; then # tests of several packages run at once
+if command -v flock >/dev/null; then # tests of several packages may run this at the same time
 	exec 9>"$dir/.lock"
 	flock 9
 fi

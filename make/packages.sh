@@ -1,6 +1,6 @@
 #!/bin/sh
-# packages.sh COMMAND=PACKAGE... PACKAGE...: installs with apt, as root on Debian or Ubuntu and after saying so, the
-# packages whose command is missing, or that are missing themselves; anywhere else says what to install and fails.
+# packages.sh COMMAND=PACKAGE... PACKAGE...: installs packages that are missing: COMMAND=PACKAGE if the command is, PACKAGE
+# if the package is. As root on Debian or Ubuntu it says so and uses apt-get. Elsewhere it says what to install and fails.
 set -eu
 missing=
 for pair in "$@"; do
@@ -18,7 +18,7 @@ echo "Installing with apt-get:$missing"
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# Quiet when it works, everything when it does not.
+# Print apt-get's output only if it fails.
 # shellcheck disable=SC2086
 { apt-get -q install -y --no-install-recommends $missing || { apt-get -q update && apt-get -q install -y --no-install-recommends $missing; }; } >"$log" 2>&1 ||
 	{ cat "$log" >&2; echo "apt-get could not install:$missing" >&2; exit 1; }

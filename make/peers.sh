@@ -1,6 +1,6 @@
 #!/bin/sh
-# peers.sh: installs the servers' parsers that proxy/internal/readings compares the proxy with. Node's come from npm, by
-# the test itself.
+# peers.sh: installs the server-side parsers that proxy/internal/readings compares the proxy with. The test installs those
+# of Node itself, with npm.
 set -eu
 cd "$(dirname "$0")/.."
 make/packages.sh node=nodejs npm=npm php=php-cli ruby=ruby puma=puma ruby-rack perl=perl libcgi-pm-perl \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test.sh: unit tests, then end to end embedded, then end to end in Docker if an engine answers.
+# test.sh: unit tests, then end-to-end tests in embedded mode, then in Docker mode if an engine is running.
 # CODEFORGE_NO_SKIP=1 turns every skip into a failure.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/bin/sh
-# up.sh: starts CodeForge and returns when it is ready to be used.
+# up.sh: starts CodeForge and returns when it is ready.
 set -eu
 cd "$(dirname "$0")/.."
 mode=$(make/mode.sh)

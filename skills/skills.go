@@ -1,9 +1,10 @@
-// Package skills carries the skills shipped with the project. They are seeded into the skills directory on its first start.
+// Package skills holds the skills that are shipped with CodeForge. mcp-server copies them into the skills directory at its
+// first start.
 package skills
 
 import "embed"
 
-// Files holds the shipped skills, <name>.ts each.
+// Files contains the shipped skills as <name>.ts.
 //
 //go:embed *.ts
 var Files embed.FS

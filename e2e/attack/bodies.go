@@ -42,7 +42,7 @@ func twoReadings(e *Evidence) (string, bool) {
 		}
 	}
 	ls := e.lines()
-	return e.brief(), len(ls) == 1 && ls[0].Status == 400 && ls[0].Code == "request_body_ambiguous"
+	return e.brief(), len(ls) == 1 && ls[0].Status == 400 && ls[0].Code == "ambiguous_request"
 }
 
 // unknownBoundary: the body arrived with a boundary that its author did not choose, and the credential with it, if one is

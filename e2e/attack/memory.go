@@ -19,7 +19,7 @@ func memory() []Attack {
 	var all []Attack
 	for _, how := range []string{
 		"of its own", "in children", "in memfds", "in memfds on their way", "in shared pages given back", "in pages of /dev/zero", "in huge pages",
-		"in page tables", "in System V segments", "in files without a name", "in pipes", "in pairs of sockets", "in sockets to themselves", "in sockets of many tables",
+		"in page tables", "in System V segments", "in files without a name", "in attributes of files", "in pipes", "in pairs of sockets", "in sockets to themselves", "in sockets of many tables",
 	} {
 		name := "memory bomb " + how
 		all = append(all, Attack{

@@ -104,7 +104,7 @@ func groups() []group {
 			{defence: "fence", attacks: []string{"late messages of an older lease"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in sockets of many tables"}},
+			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in attributes of files", "escaped: memory bomb in sockets of many tables"}},
 			{defence: "memory-sum", attacks: []string{"escaped: memory bomb in children", "escaped: memory bomb in sockets to themselves"}},
 			{defence: "unnamed", attacks: []string{"escaped: memory bomb in files without a name"}},
 			{defence: "host-files", attacks: []string{"escaped: files of the kernel and the host"}},

@@ -39,7 +39,7 @@ type slip struct {
 
 // slips are the mistakes in code.
 var slips = []slip{
-	{"wrong token name", `const r = await fetch("https://httpbin.test/anything?t=name", { headers: { Authorization: "Bearer HTTPBIN_TOKN" } }); console.log(r.status);`, []string{"a word like a token name that is none", "The API httpbin has", "HTTPBIN_TOKEN"}},
+	{"wrong token name", `const r = await fetch("https://httpbin.test/anything?t=name", { headers: { Authorization: "Bearer HTTPBIN_TOKN" } }); console.log(r.status);`, []string{"a word that looks like a token name but is not one", "The API httpbin has", "HTTPBIN_TOKEN"}},
 	{"token in a place that is no surface", `const r = await fetch("https://httpbin.test/anything?t=place&key=HTTPBIN_TOKEN"); console.log(r.status);`, []string{"HTTPBIN_TOKEN", "declares it for: header. Write it there", `"query:<its name>"`}},
 	{"typo in the domain", `await fetch("https://htpbin.test/anything");`, []string{"htpbin.test", "Did you mean httpbin.test?", "list_apis"}},
 	{"http for https", `const r = await fetch("http://httpbin.test/bearer?t=plain", { headers: { Authorization: "Bearer HTTPBIN_TOKEN" } }); console.log(r.status, await r.text());`, []string{"Use https://", "API httpbin", "allow_http"}},

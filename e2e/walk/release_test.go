@@ -17,7 +17,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the Makefile has %d binaries: is this test up to date?", len(binaries))
 	}
 	for _, b := range binaries {
-		if want := "dir: " + b[2] + "\n    main: ./" + b[3] + "\n    binary: " + b[1] + "\n"; !strings.Contains(goreleaser, want) {
+		if want := "main: ./" + b[2] + "/" + b[3] + "\n    binary: " + b[1] + "\n"; !strings.Contains(goreleaser, want) {
 			t.Errorf(".goreleaser.yaml does not build %s:\n%s", b[1], want)
 		}
 	}

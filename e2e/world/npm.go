@@ -1,23 +1,21 @@
 package world
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-)
 
-// mcpRemote is the pinned package that connects stdio clients to HTTP servers.
-const mcpRemote = "mcp-remote@0.15.1"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
 
 func npmDir(root string) string { return filepath.Join(root, ".tools", "npm") }
 
-// InstallMCPRemote fetches mcp-remote into .tools/npm unless it is there. What fails is said on stderr; the test that
-// needs it will find it missing.
+// InstallMCPRemote installs mcp-remote into .tools/npm unless it is there. A failure is printed to stderr; the test that
+// needs mcp-remote will find it missing.
 func InstallMCPRemote(root string) {
-	cmd := exec.Command(filepath.Join(root, "make", "npm.sh"), npmDir(root), mcpRemote) //nolint:noctx // npm has its own timeouts
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "e2e: installing %s: %v\n%s", mcpRemote, err, out)
+	if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root), testkit.MCPRemote); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
 }
 

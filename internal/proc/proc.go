@@ -1,5 +1,5 @@
-// Package proc reads what the kernel says of a process in /proc. It is how sandboxd checks a sandbox before code is
-// sent to it: not what was asked for counts, but what the kernel made of it.
+// Package proc reads what the kernel says about a process in /proc. With it sandboxd checks a sandbox before code is sent
+// to it, and a daemon that its capabilities are gone: what counts is the kernel's state, not what was asked for.
 package proc
 
 import (

@@ -87,6 +87,22 @@ type Count struct {
 	BytesDown int64 `json:"bytes_down"`
 }
 
+// Add counts one exchange.
+func (c *Count) Add(e Exchange) {
+	c.Exchanges++
+	switch e.Outcome {
+	case OutcomeDenied:
+		c.Denied++
+	case OutcomeFailed, OutcomeAborted:
+		c.Failed++
+	}
+	c.Swapped += len(e.Swapped)
+	c.Sanitized += e.Sanitized
+	c.Redacted += e.Redacted
+	c.BytesUp += e.BytesUp
+	c.BytesDown += e.BytesDown
+}
+
 // The outcomes of an exchange.
 const (
 	OutcomeServed  = "served"  // the upstream answered

@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// What a caller branches on.
+// Errors that callers test for.
 var (
 	ErrBusy        = errors.New("all slots are taken")
 	ErrLeaseGone   = errors.New("the lease has ended")
 	ErrPermissions = errors.New("the permission set has changed")
-	// ErrInterrupted is the end of a run whose stream broke before its Exit arrived. The code may have run; trying
-	// again is the caller's decision.
+	// ErrInterrupted means that the stream broke before the run's Exit arrived. The code may have run, so the caller
+	// decides whether to try again.
 	ErrInterrupted = errors.New("the connection to the sandbox broke during the run")
 )
 
-// errAsking is a request that may have arrived although no answer came.
+// errAsking means that a request failed without a response. It may have arrived.
 var errAsking = errors.New("asking sandboxd")
 
 // ClientConfig configures a Client.
 type ClientConfig struct {
-	// Dial opens the byte stream to sandboxd: a unix socket, or a docker exec. It is called once, and again when the
-	// stream has broken, never more often than every 100 ms.
+	// Dial opens the byte stream to sandboxd: a unix socket, or a docker exec. It is called for the first request and
+	// again when the stream has broken, at most every 100 ms.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// PingEvery is the interval of HTTP/2 pings on an idle stream. Zero means 15 s.
 	PingEvery time.Duration
@@ -44,7 +44,7 @@ type Client struct {
 	mu       sync.Mutex
 	conn     *http.ClientConn
 	lastDial time.Time
-	opened   uint64 // streams so far
+	opened   uint64 // number of streams opened so far
 	closed   bool
 }
 
@@ -53,7 +53,7 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// NewClient makes a client. It opens no stream before the first call.
+// NewClient returns a client. It opens the stream at the first call.
 func NewClient(cfg ClientConfig) *Client {
 	if cfg.PingEvery == 0 {
 		cfg.PingEvery = 15 * time.Second
@@ -83,7 +83,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// stream is the one HTTP/2 connection, opened anew when the last one has broken.
+// stream returns the one HTTP/2 connection, and opens a new one when the last one has broken.
 func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
 	return conn, nil
 }
 
-// do sends one request with a JSON body (nil: none) and returns the answer, its status not yet looked at.
+// do sends one request with a JSON body (nil: none) and returns the response, whatever its status.
 func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	conn, err := c.stream(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 	return resp, nil
 }
 
-// call is do for answers of one JSON value.
+// call is do for responses of one JSON value. It turns error statuses into errors.
 func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
 	resp, err := c.do(ctx, method, path, body)
 	if err != nil {
@@ -173,22 +173,22 @@ func statusError(resp *http.Response) error {
 	return fmt.Errorf("sandboxd answered %d: %s", resp.StatusCode, e.Error)
 }
 
-// Acquire takes a lease on a free slot, a warm one first. ErrBusy when all are taken.
+// Acquire takes a lease on a free slot, preferably a warm one. It returns ErrBusy when all are taken.
 func (c *Client) Acquire(ctx context.Context) (Lease, error) {
 	var l Lease
 	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{}, &l)
 	return l, err
 }
 
-// AcquireAhead takes a lease for a run that is not there yet, see LeaseRequest. It is of use as long as the stream is
-// open that it was taken on: Stream gave the same number before it was asked for and gives it now.
+// AcquireAhead takes a lease for a future run, see LeaseRequest. The lease is valid only while the stream it was taken on
+// is open, that is, while Stream returns the number that it returned before the call.
 func (c *Client) AcquireAhead(ctx context.Context) (Lease, error) {
 	var l Lease
 	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{Ahead: true}, &l)
 	return l, err
 }
 
-// Stream numbers the stream that is open now. Zero: none is.
+// Stream is the number of the stream that is open now, zero if none is.
 func (c *Client) Stream() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// ErrBadRequest is what a Sandbox answers to a request that can never work.
+// ErrBadRequest is returned by a Sandbox for a request that can never succeed.
 var ErrBadRequest = errors.New("bad request")
 
-// ErrUnready is what a Sandbox answers while it cannot serve runs at all.
+// ErrUnready is returned by a Sandbox while it cannot serve any run.
 var ErrUnready = errors.New("the sandbox is not ready")
 
 // Sandbox is what a Server serves. Its errors are, or wrap, ErrBusy, ErrLeaseGone, ErrPermissions, ErrBadRequest and
 // ErrUnready.
 type Sandbox interface {
-	// Acquire takes a lease. It ends by itself when owner does: owner is the connection it was asked for on.
+	// Acquire takes a lease. The lease ends when owner is done, which is when the requesting connection closes.
 	Acquire(owner context.Context, r LeaseRequest) (Lease, error)
 	Release(generation uint64) error
-	// Run ends with an Exit, or with an error: one of the above before the first event, another one at any time.
+	// Run returns an Exit or an error. The errors above come before the first event, other errors at any time.
 	Run(ctx context.Context, r RunRequest, out Output) (Exit, error)
 	SetPermissions(Permissions) (PermissionSet, error)
 	Health() Health
@@ -35,16 +35,16 @@ type Sandbox interface {
 
 // Output carries the events of one run.
 type Output interface {
-	// Send sends an event, and waits for a reader that is slow.
+	// Send sends an event. It blocks while the reader is slow.
 	Send(Event) error
-	// Ended says that the run has ended: a reader that still does not read is given up soon.
+	// Ended tells that the run has ended. From then on a reader that does not read is dropped after a few seconds.
 	Ended()
 }
 
 // ServerConfig configures a Server.
 type ServerConfig struct {
 	Sandbox Sandbox
-	// Accept looks at a connection before a byte is read of it; an error refuses it. Nil accepts all.
+	// Accept checks a connection before anything is read from it. An error refuses it. Nil accepts all.
 	Accept func(net.Conn) error
 	// Log gets refused connections and failed runs.
 	Log *slog.Logger
@@ -57,14 +57,14 @@ type Server struct {
 }
 
 const (
-	// maxBody bounds a request: code doubles at most when JSON escapes it, but for control characters.
+	// maxBody bounds a request. JSON escapes at most double the size of code, control characters aside.
 	maxBody = 2*MaxCode + 64<<10
-	// stalledFor is how long a reader may still take when its run has ended.
+	// stalledFor is how long a write may block after its run has ended.
 	stalledFor = 5 * time.Second
 	// maxStreams is how many requests one connection may have open.
 	maxStreams = 512
-	// flushTime is how long output waits for more of it, and for the end of the run: most runs print last what they
-	// print, and one frame then does for all.
+	// flushTime is how long output is buffered. Most runs print just before they end, so that output and Exit can leave
+	// in one frame.
 	flushTime = 10 * time.Millisecond
 )
 
@@ -99,12 +99,12 @@ func NewServer(cfg ServerConfig) *Server {
 	return s
 }
 
-// Serve serves connections of a listener until Shutdown; then its error is http.ErrServerClosed.
+// Serve serves connections of a listener until Shutdown, and then returns http.ErrServerClosed.
 func (s *Server) Serve(l net.Listener) error {
 	return s.http.Serve(&ownedListener{Listener: l, server: s})
 }
 
-// Shutdown stops accepting and waits for the requests under way; when ctx ends first they are cut.
+// Shutdown stops accepting and waits for the requests in flight. When ctx ends first, it closes their connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// ownedListener gives every connection a life: a context that ends when the connection is closed.
+// ownedListener gives every connection a lifetime: a context that is cancelled when the connection is closed.
 type ownedListener struct {
 	net.Listener
 	server *Server
@@ -138,7 +138,7 @@ func (l *ownedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// lifeKey finds the connection's life in a request's context.
+// lifeKey is the key of the connection's lifetime in a request's context.
 type lifeKey struct{}
 
 type ownedConn struct {
@@ -167,7 +167,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) {
 func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "the generation is no number")
+		refuse(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
 	switch err := s.cfg.Sandbox.Release(generation); {
@@ -202,7 +202,7 @@ func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, s.cfg.Sandbox.Stats())
 }
 
-// run streams the events of a run. After the first byte an error can only be told by cutting the stream short: the
+// run streams the events of a run. After the first byte the only way to report an error is to abort the stream: the
 // client sees that no Exit came.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	var req RunRequest
@@ -223,7 +223,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status(err), err.Error())
 		return
 	}
-	s.cfg.Log.Warn("a run broke off", "run", req.Run, "error", err)
+	s.cfg.Log.Warn("a run was aborted", "run", req.Run, "error", err)
 	panic(http.ErrAbortHandler)
 }
 
@@ -231,19 +231,19 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 type eventStream struct {
 	ctl *http.ResponseController
 
-	writing sync.Mutex // to w, which no longer may be when over
+	writing sync.Mutex // guards the fields below; w must not be used once over is set
 	w       http.ResponseWriter
 	enc     *json.Encoder
 	started bool
 	over    bool
-	due     *time.Timer // until what was written is flushed; nil: all is
-	failed  error       // of a flush
+	due     *time.Timer // the pending flush; nil: nothing is buffered
+	failed  error       // the error of a flush
 
 	mu             sync.Mutex
 	sending, ended bool
 }
 
-// Send implements Output. The event leaves after flushTime at the latest, the Exit with the end of the answer.
+// Send implements Output. An event is flushed after flushTime at the latest, the Exit with the end of the response.
 func (o *eventStream) Send(e Event) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
@@ -251,7 +251,7 @@ func (o *eventStream) Send(e Event) error {
 		return o.failed
 	}
 	o.limit(true)
-	if e.Exit == nil { // else it is bound until it has left
+	if e.Exit == nil { // the deadline of an Exit stays until the response has ended
 		defer o.limit(false)
 	}
 	if !o.started {
@@ -268,7 +268,7 @@ func (o *eventStream) Send(e Event) error {
 	return nil
 }
 
-// flush sends what was written. An error is that of the next Send.
+// flush sends what is buffered. The next Send returns its error.
 func (o *eventStream) flush() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
@@ -281,7 +281,7 @@ func (o *eventStream) flush() {
 	o.failed = o.ctl.Flush()
 }
 
-// close ends the writing; what is left leaves with the end of the answer.
+// close stops writing and flushing. What is buffered leaves with the end of the response.
 func (o *eventStream) close() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
@@ -291,8 +291,8 @@ func (o *eventStream) close() {
 	}
 }
 
-// limit bounds the time of what is being sent when the run has ended. Between two events there is no bound: to clear up
-// after a run may take long.
+// limit records whether an event is being sent, and after the run's end sets a write deadline while one is. Between two
+// events there is no deadline, because the cleanup after a run may take long.
 func (o *eventStream) limit(sending bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -310,7 +310,7 @@ func (o *eventStream) Ended() {
 	o.bound()
 }
 
-// bound sets the deadline that is due. o.mu is held.
+// bound sets the write deadline for the current state. o.mu is held.
 func (o *eventStream) bound() {
 	var deadline time.Time
 	if o.sending {
@@ -319,7 +319,7 @@ func (o *eventStream) bound() {
 	_ = o.ctl.SetWriteDeadline(deadline)
 }
 
-// read decodes a request's body, and answers the request itself when that fails.
+// read decodes a request's body. When that fails it writes the error response and returns false.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	if ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" &&
 		(err != nil || ct != "application/json") {
@@ -344,7 +344,7 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	return err == nil
 }
 
-// status is what a client sees of an error.
+// status is the HTTP status for an error.
 func status(err error) int {
 	switch {
 	case errors.Is(err, ErrBusy):

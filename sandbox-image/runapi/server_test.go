@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// tidy is a sandbox whose runs print, end, and take long to be cleared up after.
+// tidy is a sandbox whose runs print and end, and whose cleanup takes long.
 type tidy struct{ Sandbox }
 
 func (tidy) Run(_ context.Context, _ RunRequest, out Output) (Exit, error) {
@@ -21,7 +21,7 @@ func (tidy) Run(_ context.Context, _ RunRequest, out Output) (Exit, error) {
 	return Exit{Reason: Exited}, nil
 }
 
-// A reader is given up when it stalls, not when sandboxd takes long between two events.
+// A reader is dropped when it stalls, not when sandboxd takes long between two events.
 func TestClearingUpTakesLong(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))

@@ -1,24 +1,25 @@
-// Package runapi is the contract between mcp-server and sandboxd: HTTP/2 cleartext on one byte stream, both ends.
+// Package runapi is the contract between mcp-server and sandboxd, with client and server: cleartext HTTP/2 on one byte
+// stream.
 //
-//	POST   /v1/leases        -> 200 Lease | 429 all slots are taken, or all but one for a lease ahead
+//	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
 //	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet
 //	GET    /v1/health        -> 200 Health | 503 Health
 //	GET    /v1/stats         -> 200 Stats
 //
-// Every other answer than those of a run has the body {"error": "..."}.
+// Error responses have the body {"error": "..."}.
 //
-// Fences: the end of a run does not free its slot, the end of its lease does. Generations only grow, also across
-// restarts of sandboxd, so that a message of an older lease never acts on a newer one.
+// A slot is freed by the end of its lease, not by the end of its run. Generations only grow, across restarts of sandboxd
+// too, so that a message for an older lease never acts on a newer one.
 package runapi
 
 import "github.com/codeforge-mcp/codeforge/internal/slot"
 
 // LeaseRequest is the body of POST /v1/leases.
 type LeaseRequest struct {
-	// Ahead: the lease is for a run that is not there yet. It may be held for long, costs no interpreter beyond those that
-	// are kept warm anyhow, and is given only where another slot stays free.
+	// Ahead asks for a lease for a future run. It may be held for long, starts no interpreter beyond those that are kept
+	// warm anyway, and is granted only if another slot stays free.
 	Ahead bool `json:"ahead,omitempty"`
 }
 
@@ -30,7 +31,7 @@ type Lease struct {
 	Warm bool `json:"warm"`
 }
 
-// LanguageTypeScript is the only language so far.
+// LanguageTypeScript is the only language.
 const LanguageTypeScript = "typescript"
 
 // RunRequest is the body of POST /v1/runs.
@@ -52,7 +53,7 @@ const MaxCode = 4 << 20
 
 // Event is one line of a run's answer. Exactly one field is set.
 type Event struct {
-	// Stdout and Stderr are valid UTF-8, cut between characters: invalid input bytes have become U+FFFD.
+	// Stdout and Stderr are valid UTF-8, cut between characters. Each invalid byte was replaced by U+FFFD.
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
 	Exit   *Exit  `json:"exit,omitempty"`
@@ -64,30 +65,30 @@ type Reason string
 // The reasons.
 const (
 	Exited      Reason = "exited"       // by itself, with Code
-	Timeout     Reason = "timeout"      // TimeoutMS went by
-	Cancelled   Reason = "cancelled"    // the request was closed, or sandboxd stops
-	OOM         Reason = "oom"          // over the memory limit, or V8's heap limit
-	OutputLimit Reason = "output_limit" // printed more than sandboxd carries
+	Timeout     Reason = "timeout"      // after TimeoutMS
+	Cancelled   Reason = "cancelled"    // the request was closed, or sandboxd is stopping
+	OOM         Reason = "oom"          // over the memory limit or V8's heap limit
+	OutputLimit Reason = "output_limit" // printed, or wrote to shared directories, too much
 )
 
-// Exit is the last event of a run. When it has been sent no process of the slot is alive.
+// Exit is the last event of a run. By the time it is sent, no process of the slot is left.
 type Exit struct {
 	// Code is the exit code; 128+signal for a process ended by a signal.
 	Code   int    `json:"code"`
 	Reason Reason `json:"reason"`
 	// Detail says in one sentence what happened and what to do, when Reason is not Exited; else it is empty.
 	Detail string `json:"detail,omitempty"`
-	// WallMS and CPUMS are the time that went by, and the processor time, from when the interpreter had the code.
+	// WallMS and CPUMS are the wall time and processor time since the interpreter got the code.
 	WallMS int64 `json:"wall_ms"`
 	CPUMS  int64 `json:"cpu_ms"`
 	// MaxRSS is the peak resident memory in bytes.
 	MaxRSS int64 `json:"max_rss"`
-	// StdoutBytes and StderrBytes count what the code printed, also what was not carried.
+	// StdoutBytes and StderrBytes count all that the code printed, including what was not sent.
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`
 	// InvalidUTF8 counts the bytes that became U+FFFD.
 	InvalidUTF8 int64 `json:"invalid_utf8,omitempty"`
-	// StdoutFile is where the whole output can be read by later code, as a path in the sandbox, or empty.
+	// StdoutFile is the path in the sandbox at which later runs can read the whole output, or empty.
 	StdoutFile string `json:"stdout_file,omitempty"`
 	// Warm says that the run used a warm interpreter.
 	Warm bool `json:"warm"`
@@ -96,11 +97,11 @@ type Exit struct {
 // Permissions is the body of PUT /v1/permissions.
 type Permissions struct {
 	// AllowNet lists the host names code may connect to, e.g. "api.stripe.com" or "*.example.com"; ["*"] allows
-	// all (YOLO_MODE). Deno's permissions are hygiene: kernel rules and the proxy are the boundary.
+	// all (YOLO_MODE). Deno's permissions are not a security boundary: kernel rules and the proxy are.
 	AllowNet []string `json:"allow_net"`
 }
 
-// PermissionSet is the answer: the set now in force and the hash that a RunRequest names.
+// PermissionSet is the set now in force, with the hash that a RunRequest names.
 type PermissionSet struct {
 	Hash     string   `json:"hash"`
 	AllowNet []string `json:"allow_net"`
@@ -119,7 +120,7 @@ type Health struct {
 // Stats is the answer of GET /v1/stats.
 type Stats struct {
 	Slots       int    `json:"slots"`
-	Leased      int    `json:"leased"` // without those ahead
+	Leased      int    `json:"leased"` // not counting leases ahead
 	Ahead       int    `json:"ahead"`
 	Warm        int    `json:"warm"`
 	Quarantined int    `json:"quarantined"`

@@ -3,17 +3,17 @@ package runner
 
 import _ "embed" // warm.ts
 
-// Warm is warm.ts: given to Deno with --preload, it says that the interpreter is up with one zero byte on standard
-// output, and then blocks until GoByte arrives on standard input. The main module is written in between.
+// Warm is warm.ts, which Deno runs with --preload. It writes one zero byte to standard output when the interpreter is up,
+// and then blocks until GoByte arrives on standard input. The main module is written in between.
 //
 //go:embed warm.ts
 var Warm []byte
 
-// ReadyByte is what warm.ts writes first on standard output. It is no part of what the code prints.
+// ReadyByte is the first byte that warm.ts writes to standard output. It is not part of the code's output.
 const ReadyByte = 0
 
-// What warm.ts reads on standard input: GoByte starts the main module. LoadByte may come once before it, and has what most
-// code needs loaded while there is none.
+// What warm.ts reads from standard input. GoByte starts the main module. LoadByte may come once before it and makes the
+// interpreter preload what most code needs.
 const (
 	GoByte   = '\n'
 	LoadByte = 'l'

@@ -1,10 +1,9 @@
 // Runs before the user's code (deno run --preload warm.ts main.ts), in an interpreter started ahead of time.
-// One zero byte says that the interpreter is up. A line feed on standard input says that main.ts has been written; any
-// other byte before it, that there is no code yet.
+// It writes one zero byte when the interpreter is up. A line feed on standard input means that main.ts has been written;
+// any other byte before it means that there is no code yet, and time to preload.
 
-// When the code has come to its end, and the last listeners of its end have been called, the process exits at once:
-// taking V8 apart first would take longer than most code runs. Deno calls this where node:process, which has listeners
-// of its own, would put its function; where it is loaded it does, and nothing is cut short.
+// When the code has finished and the exit listeners have been called, exit immediately: tearing down V8 takes longer than
+// most code runs. Deno calls this hook, which node:process replaces by its own when it is loaded, so its listeners run.
 {
   // deno-lint-ignore no-explicit-any
   const deno = Deno as any, internals = deno[deno.internal], exit = Deno.exit;
@@ -15,9 +14,9 @@ Deno.stdout.writeSync(new Uint8Array(1));
 const order = new Uint8Array(1);
 let n = Deno.stdin.readSync(order);
 if (n === 1 && order[0] !== 10) {
-  // There is time. Nearly all code calls fetch, which Deno loads when it is first used; and the first TLS handshake waits
-  // until the random numbers are seeded. Either takes longer than the rest of a short run. Nothing leaves the process
-  // here, and no error matters: the code would meet it too.
+  // Nearly all code calls fetch, which Deno loads on first use, and the first TLS handshake waits until the random number
+  // generator is seeded. Each takes longer than the rest of a short run. Nothing here leaves the process, and errors are
+  // ignored: the code would get them too.
   crypto.subtle.generateKey({ name: "HMAC", hash: "SHA-256" }, false, ["sign"]).catch(() => {}); // seeds, on another thread
   try {
     const request = new Request("data:application/json,{}", { method: "POST", body: "{}", headers: { a: "b" } });

@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 )
 
-// Version is the pinned version: the one in sandbox-image/deno.version (held by a test).
-const Version = "2.9.6"
+// Version is the version that CodeForge is built and tested with.
+func Version() string { return sandboximage.DenoVersion() }
 
 // oldest is the first version that has every flag the sandbox uses.
 const oldest = "2.4.0"
@@ -36,7 +38,7 @@ func Find(ctx context.Context, path, bin string) (real, warning string, err erro
 	case real == "" && path != "":
 		return "", "", fmt.Errorf("there is no Deno at %s: correct DENO_PATH (or --deno)", path)
 	case real == "":
-		return "", "", fmt.Errorf("there is no Deno %s (looked for %s): make deno fetches it, or set DENO_PATH to one you have", Version, strings.Join(candidates, " and "))
+		return "", "", fmt.Errorf("there is no Deno %s (looked for %s): make deno fetches it, or set DENO_PATH to one you have", Version(), strings.Join(candidates, " and "))
 	}
 	if real, err = filepath.Abs(real); err == nil {
 		real, err = filepath.EvalSymlinks(real)
@@ -80,14 +82,14 @@ func Judge(version string) (warning string, err error) {
 		return "", err
 	}
 	low, _ := parse(oldest)
-	pin, _ := parse(Version)
+	pin, _ := parse(Version())
 	switch {
 	case less(v, low):
-		return "", fmt.Errorf("version %s of Deno is too old: CodeForge needs %s (make deno fetches it)", version, Version)
+		return "", fmt.Errorf("version %s of Deno is too old: CodeForge needs %s (make deno fetches it)", version, Version())
 	case less(v, pin):
-		return fmt.Sprintf("Deno %s is older than %s, which CodeForge is tested with: security fixes may be missing", version, Version), nil
+		return fmt.Sprintf("Deno %s is older than %s, which CodeForge is tested with: security fixes may be missing", version, Version()), nil
 	case v != pin:
-		return fmt.Sprintf("Deno %s is not %s, which CodeForge is tested with", version, Version), nil
+		return fmt.Sprintf("Deno %s is not %s, which CodeForge is tested with", version, Version()), nil
 	}
 	return "", nil
 }

@@ -44,11 +44,11 @@ func versions(ctx context.Context, c Config) []Finding {
 	case err != nil:
 		out = append(out, warn("Deno", err.Error(), "make deno fetches it; Docker mode does not need it"))
 	case warning != "":
-		f := warn("Deno", warning, "make deno fetches "+deno.Version)
+		f := warn("Deno", warning, "make deno fetches "+deno.Version())
 		f.minor = true
 		out = append(out, f)
 	default:
-		out = append(out, ok("Deno", deno.Version+" at "+path+", the pinned version"))
+		out = append(out, ok("Deno", deno.Version()+" at "+path+", the pinned version"))
 	}
 	return out
 }

@@ -157,7 +157,8 @@ func Receipt(state, run string) (controlapi.Receipt, bool, error) {
 			if e.Exchange.Run != parts.Run {
 				parts = controlapi.Receipt{Run: e.Exchange.Run}
 			}
-			add(&parts, *e.Exchange)
+			parts.Exchanges = append(parts.Exchanges, *e.Exchange)
+			parts.Count.Add(*e.Exchange)
 		}
 	})
 	switch {
@@ -171,22 +172,4 @@ func Receipt(state, run string) (controlapi.Receipt, bool, error) {
 
 func matches(have, want string) bool {
 	return want == "" || len(have) >= len(want) && have[:len(want)] == want
-}
-
-// add counts an exchange as the proxy does.
-func add(r *controlapi.Receipt, x controlapi.Exchange) {
-	r.Exchanges = append(r.Exchanges, x)
-	c := &r.Count
-	c.Exchanges++
-	switch x.Outcome {
-	case controlapi.OutcomeDenied:
-		c.Denied++
-	case controlapi.OutcomeFailed, controlapi.OutcomeAborted:
-		c.Failed++
-	}
-	c.Swapped += len(x.Swapped)
-	c.Sanitized += x.Sanitized
-	c.Redacted += x.Redacted
-	c.BytesUp += x.BytesUp
-	c.BytesDown += x.BytesDown
 }

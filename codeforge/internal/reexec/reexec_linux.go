@@ -11,10 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"golang.org/x/sys/unix"
 )
@@ -104,23 +104,7 @@ func Privileged() bool {
 		}
 	}
 	table, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && maps(string(table), slot.BaseUID-1, slot.BaseUID+slot.Max)
-}
-
-// maps reports whether one line of a uid_map covers all ids from low to high-1.
-func maps(table string, low, high int) bool {
-	for line := range strings.Lines(table) {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			continue
-		}
-		first, err1 := strconv.Atoi(f[0])
-		size, err2 := strconv.Atoi(f[2])
-		if err1 == nil && err2 == nil && first <= low && high <= first+size {
-			return true
-		}
-	}
-	return false
+	return err == nil && proc.MapHolds(string(table), slot.BaseUID-1, slot.BaseUID+slot.Max-1)
 }
 
 // Explain turns the kernel's refusal of a namespace into what to change.
@@ -138,7 +122,7 @@ func Explain(err error) error {
 // realRoot reports whether this is root, and not an ordinary user who looks like it in a namespace of their own.
 func realRoot() bool {
 	table, err := os.ReadFile("/proc/self/uid_map")
-	return os.Geteuid() == 0 && err == nil && maps(string(table), 0, 1<<16)
+	return os.Geteuid() == 0 && err == nil && proc.MapHolds(string(table), 0, 1<<16-1)
 }
 
 // explain is Explain with the machine's settings given; a setting that does not exist is empty.

@@ -43,28 +43,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestMaps: the slots' users must all be there, in one line.
-func TestMaps(t *testing.T) {
-	rows := []struct {
-		table string
-		want  bool
-	}{
-		{"         0          0 4294967295\n", true},
-		{"0 100000 65536\n", true},
-		{"0 1000 1\n", false},
-		{"0 1000 1\n1 100000 65536\n", true},
-		{"0 0 20050\n", false},
-		{"20000 0 1000\n", false},
-		{"", false},
-		{"0 0\nx y z\n", false},
-	}
-	for _, row := range rows {
-		if got := maps(row.table, 19999, 20100); got != row.want {
-			t.Errorf("maps(%q) = %v, want %v", row.table, got, row.want)
-		}
-	}
-}
-
 // TestAttributes: root keeps its users, an ordinary user gets a namespace in which only the user is.
 func TestAttributes(t *testing.T) {
 	root := attributes(true)

@@ -33,11 +33,11 @@ var attempts = []attempt{
 		"unshare user": func() error { return rawCall(unix.SYS_UNSHARE, unix.CLONE_NEWUSER, 0, 0) }, "unshare net": func() error { return rawCall(unix.SYS_UNSHARE, unix.CLONE_NEWNET, 0, 0) },
 		"unshare mount": func() error { return rawCall(unix.SYS_UNSHARE, unix.CLONE_NEWNS, 0, 0) }, "clone user": cloneUser,
 		"setns": func() error {
-			fd, err := unix.Open("/proc/1/ns/net", unix.O_RDONLY, 0)
+			fd, err := unix.PidfdOpen(1, 0) // where there is no /proc
 			if err != nil {
 				return err
 			}
-			return rawCall(unix.SYS_SETNS, uintptr(fd), 0, 0)
+			return rawCall(unix.SYS_SETNS, uintptr(fd), unix.CLONE_NEWNET, 0)
 		},
 	})},
 	{name: "mounts", try: each(map[string]func() error{
@@ -122,7 +122,7 @@ var kernel = map[string]func() error{
 
 // refusals are the errors of a call that is not allowed. Another error is the kernel's answer to what it was asked: the
 // call was let through, and only its arguments were wrong.
-var refusals = []syscall.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT}
+var refusals = []syscall.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EROFS, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT}
 
 // each tries calls that must all be refused.
 func each(calls map[string]func() error) func(task) (bool, string) {

@@ -35,6 +35,7 @@ func bombs() []attempt {
 		"in page tables":             pageTables,
 		"in System V segments":       segments,
 		"in files without a name":    nameless,
+		"in attributes of files":     attributes,
 		"in pipes":                   pipes,
 		"in pairs of sockets":        pairs,
 		"in sockets to themselves":   selfish,
@@ -219,6 +220,27 @@ func nameless() (total int, last error) {
 			}
 		}
 	}
+	return total, last
+}
+
+// attributes gives files in memory attributes of 64 KiB each, which no size of theirs shows.
+func attributes() (total int, last error) {
+	value := make([]byte, 64<<10)
+	for _, dir := range []string{os.Getenv("DENO_DIR"), "/tmp", "/skills"} {
+		path := filepath.Join(dir, "attributes")
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600)
+		if err != nil {
+			last = err
+			continue
+		}
+		_ = unix.Unlink(path)
+		for i := 0; total < haul; i++ {
+			if last = unix.Fsetxattr(fd, "user.bomb"+strconv.Itoa(i), value, 0); last != nil {
+				break
+			}
+			total += len(value)
+		}
+	} // they are held open, as those of the others are
 	return total, last
 }
 

@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +25,7 @@ var packages = []string{
 	node() + "@22.23.3",
 	"@modelcontextprotocol/conformance@0.1.16",
 	"conformance-next@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
-	"mcp-remote@0.15.1",
+	testkit.MCPRemote,
 	"@modelcontextprotocol/inspector@2.12.0",
 	"@modelcontextprotocol/sdk@1.32.2",
 	"@modelcontextprotocol/client@2.4.0",
@@ -42,37 +40,11 @@ func Modules(tb testing.TB) string {
 		tb.Skip("needs packages from npm; not with -short")
 	}
 	dir := filepath.Join(testkit.Root(tb), ".tools", "npm", "clients")
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		tb.Fatal(err)
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		tb.Fatal(err)
-	}
-	modules, want := filepath.Join(dir, "node_modules"), strings.Join(packages, "\n")
-	if have, err := os.ReadFile(filepath.Join(dir, "installed")); err == nil && string(have) == want {
-		return modules
-	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		testkit.Skip(tb, "no npm on this machine")
-	}
 	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
-	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private":true}`), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, npm, append([]string{"install", "--no-audit", "--no-fund", "--no-progress", "--engine-strict=false"}, packages...)...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		testkit.Skip(tb, "npm could not install the packages: "+err.Error()+"\n"+string(out))
-	}
-	if err := os.WriteFile(filepath.Join(dir, "installed"), []byte(want), 0o600); err != nil {
-		tb.Fatal(err)
+	modules, err := testkit.InstallNPM(ctx, testkit.Root(tb), dir, packages...)
+	if err != nil {
+		testkit.Skip(tb, err.Error())
 	}
 	return modules
 }

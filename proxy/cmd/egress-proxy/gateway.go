@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/firewall"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/privilege"
 )
 
 // gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is led to
@@ -45,5 +47,11 @@ func gateway() (inputs, error) {
 // at is a port of the proxy's address on the sandbox's network, and on no other.
 func at(port uint16) string { return netip.AddrPortFrom(slot.ProxyAddr, port).String() }
 
-// secure gives up what only the start needs.
-func secure() error { return privilege.Drop() }
+// secure gives up what only the start needs. CAP_DAC_READ_SEARCH stays, to read a config.json that only its owner may
+// read.
+func secure() error {
+	if err := privilege.HideMemory(); err != nil {
+		return err
+	}
+	return privilege.Drop(unix.CAP_DAC_READ_SEARCH)
+}

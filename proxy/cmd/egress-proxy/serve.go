@@ -91,7 +91,7 @@ func assemble(o options, set settings.Settings, in inputs, getenv func(string) s
 	}
 	d := &daemon{}
 	redactor := redact.New(set.RedactingStrings)
-	clean := func(s string) string { return redactor.String(d.reloader.Current().Scrub.Told(s)) }
+	clean := func(s string) string { return redactor.String(d.reloader.Current().Scrub.Loggable(s)) }
 	d.log = logline.New(stderr, set.LogFormat, clean)
 	log.SetOutput(unquoted{d.log})
 	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean})

@@ -11,18 +11,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// errCompressed is for a compressed response of a host that has credentials and whose API does not allow compression.
-var errCompressed = errors.New("the response is compressed, and was asked not to be")
+// errCompressed is for a compressed response from a host that has credentials and whose API does not allow compression.
+var errCompressed = errors.New("the response is compressed although the request did not accept that")
 
-// compression is what a host may do to its responses. Where a response shows a credential next to text that code chose,
-// its compressed length, which code sees as time, tells a right guess of a part of the credential from a wrong one. A
-// page may show one to a session that an earlier request began, so it is the host that decides, not the request.
+// compression is what a host may do to its responses. Where a response contains a credential next to text that the code
+// chose, its compressed length, which the code can measure as time, distinguishes a right guess at part of the
+// credential from a wrong one (as in BREACH). A page may show a credential to a session that an earlier request opened,
+// so the host decides, not the request.
 type compression struct {
-	asked    bool // Accept-Encoding may name a coding
+	asked    bool // Accept-Encoding may name a content coding
 	accepted bool // a compressed response is decoded and passed on
 }
 
-// compressionOf reads the APIs that hold a host, of this run or not.
+// compressionOf derives it from all APIs that hold a host, whether or not they are in this run.
 func compressionOf(holders []*catalog.API) compression {
 	if disarm.Off("compression") {
 		return compression{asked: true, accepted: true}
@@ -46,8 +47,8 @@ func (c compression) judge(resp *http.Response, method string) error {
 	return errCompressed
 }
 
-// negotiate writes anew the headers by which a client chooses how a response is encoded: content codings as c allows
-// them, no character set.
+// negotiate rewrites the headers by which a client negotiates the response's encoding: only the content codings that c
+// allows, and no character set.
 func (c compression) negotiate(h http.Header) {
 	gzip := c.asked && accepts(h, "gzip")
 	for name := range h {
@@ -87,7 +88,7 @@ func choosesEncoding(name string) bool {
 	return !own && (strings.Contains(folded, "encoding") || strings.Contains(folded, "charset"))
 }
 
-// withoutCharset writes Accept anew without the parameters that choose a character set. A value that cannot be read is
+// withoutCharset rewrites Accept without the parameters that choose a character set. A value that cannot be parsed is
 // left out.
 func withoutCharset(values []string) []string {
 	named := func(text string) bool {
@@ -113,7 +114,8 @@ func withoutCharset(values []string) []string {
 	return out
 }
 
-// splitQuoted splits at a separator outside quoted strings (RFC 9110, 5.6.4). It is false where one does not end.
+// splitQuoted splits at a separator outside quoted strings (RFC 9110, 5.6.4). It is false if a quoted string does not
+// end.
 func splitQuoted(s string, sep byte) ([]string, bool) {
 	var parts []string
 	start, quoted := 0, false

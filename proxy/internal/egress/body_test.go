@@ -84,7 +84,7 @@ func TestAmbiguousBody(t *testing.T) {
 					resp, err := r.client(false).Do(q)
 					check(t, err)
 					got := refusal(t, resp)
-					if resp.StatusCode != 400 || got.Code != policy.CodeBodyAmbiguous || strings.Contains(got.Hint, "%") {
+					if resp.StatusCode != 400 || got.Code != policy.CodeAmbiguous || !strings.HasPrefix(got.Hint, "Servers would read the body in different ways: ") {
 						t.Errorf("%s, %s, %d: status %d, %+v", name, api, n, resp.StatusCode, got)
 					}
 					if e := end().Exchanges; len(e) != 1 || e[0].Outcome != "denied" || whole {
@@ -157,11 +157,11 @@ func TestAmbiguous(t *testing.T) {
 		arrives                          bool
 	}{
 		{"a comment", "/", "application/json", `{"comment":/*1,"k":*/"` + tokenName + `"}`, "no comments", false},
-		{"a key twice", "/", "application/json", `{"k":"` + tokenName + `","K":1}`, "stands twice in one JSON object", false},
-		{"a key twice, late", "/", "application/json", `{"k":"` + tokenName + `","x":"` + long + `","k":1}`, "stands twice in one JSON object", true},
-		{"a field twice, late", "/", form, "k=" + tokenName + "&x=" + long + "&k=1", "stands twice in the form", true},
+		{"a key twice", "/", "application/json", `{"k":"` + tokenName + `","K":1}`, "occurs twice in one JSON object", false},
+		{"a key twice, late", "/", "application/json", `{"k":"` + tokenName + `","x":"` + long + `","k":1}`, "occurs twice in one JSON object", true},
+		{"a field twice, late", "/", form, "k=" + tokenName + "&x=" + long + "&k=1", "occurs twice in the form", true},
 		{"a type twice", "/", "application/json, text/plain", `{"k":"` + tokenName + `"}`, "more than one Content-Type", false},
-		{"a parameter twice", "/?k=" + tokenName + "&k[]=1", form, "x=1", "stands twice in the query", false},
+		{"a parameter twice", "/?k=" + tokenName + "&k[]=1", form, "x=1", "occurs twice in the query", false},
 		{"dot segments", "/" + tokenName + "/%2e%2e/x", form, "x=1", "dot segments", false},
 	} {
 		for _, known := range []bool{true, false} {

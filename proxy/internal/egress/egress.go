@@ -1,8 +1,8 @@
-// Package egress takes one request from the sandbox to its upstream and the response back.
+// Package egress carries one request from the sandbox to its upstream, and the response back.
 //
-// The steps are in exchange.serve, in the order in which they protect each other. Contract: default deny before any
-// dial; every path through here ends in one receipt entry and one log line; what breaks upstream never reaches the client
-// as a complete answer. A request that is no HTTP/2 is reset by net/http before it gets here, and has neither.
+// The steps are in exchange.serve; each relies on those before it. Contract: default deny before any dial; every path
+// through here ends in one receipt entry and one log line; a response that breaks off upstream never reaches the client
+// as a complete one. A stream that is not valid HTTP/2 is reset by net/http before it gets here, and has neither.
 package egress
 
 import (
@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/elazarl/goproxy"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -30,10 +28,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 )
 
-// errReloaded cuts an exchange whose API, or some credential, is no longer what it was.
+// errReloaded is why a reload cut an exchange off: see Egress.Cut.
 var errReloaded = errors.New("the catalog changed")
 
-// Config is what an Egress needs.
+// Config holds what an Egress needs.
 type Config struct {
 	// Current is the snapshot in force; an exchange keeps the one it began with.
 	Current func() *reload.Snapshot
@@ -50,7 +48,7 @@ type Config struct {
 // Egress handles every request of the entrance. Make one with New.
 type Egress struct {
 	conf  Config
-	proxy *goproxy.ProxyHttpServer
+	proxy http.Handler
 
 	mu     sync.Mutex
 	flight map[*exchange]struct{}
@@ -58,24 +56,8 @@ type Egress struct {
 
 // New makes the handler.
 func New(c Config) *Egress {
-	e := &Egress{conf: c, flight: map[*exchange]struct{}{}}
-	e.proxy = goproxy.NewProxyHttpServer()
-	e.proxy.Logger = silent{}
-	e.proxy.KeepAcceptEncoding = true
-	e.proxy.KeepHeader = true // outgoing leaves out more than goproxy would
-	e.proxy.Tr = nil          // every request has a round tripper of its own
-	e.proxy.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-		ctx.RoundTripper = goproxy.RoundTripperFunc(roundTrip)
-		return r, nil
-	})
-	return e
+	return &Egress{conf: c, proxy: newProxy(), flight: map[*exchange]struct{}{}}
 }
-
-// silent keeps goproxy from logging: its texts quote upstream bytes.
-type silent struct{}
-
-// Printf implements goproxy.Logger.
-func (silent) Printf(string, ...any) {}
 
 // InFlight counts the exchanges under way.
 func (e *Egress) InFlight() int {
@@ -84,8 +66,8 @@ func (e *Egress) InFlight() int {
 	return len(e.flight)
 }
 
-// Cut ends the exchanges that a reload overtook: those of removed APIs, and all of them when there are credentials
-// that their scrubbers do not know.
+// Cut ends the exchanges that a reload has made stale: those of removed APIs, and all of them when there are new
+// credentials, which their scrubbers do not know.
 func (e *Egress) Cut(c reload.Change) {
 	e.conf.Pool.Retire()
 	e.mu.Lock()
@@ -105,35 +87,35 @@ type exchange struct {
 	snap   *reload.Snapshot
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	w      *answerer
+	w      *responseWriter
 	began  time.Time
 	note   receipt.Note
 
-	verdict     policy.Verdict
-	compression compression
-	insecure    bool // plain HTTP
-	up          *counted
-	redacted    *redact.Report
-	swapped     swapReport
-	scrubbed    *scrub.Report
-	ws          *wsrelay.Report
-	debug       *payloads
-	bodyErr     error  // the upstream's body broke off
-	whole       bool   // the upstream's body was read to its end
-	decoding    bool   // a place of lease.MaxDecoders is taken
-	decoded     func() // gives it back; never nil
-	cut         error  // why the exchange was cut short, when it was
+	verdict        policy.Verdict
+	compression    compression
+	insecure       bool // plain HTTP
+	up             *counted
+	redacted       *redact.Report
+	swapped        swapReport
+	scrubbed       *scrub.Report
+	ws             *wsrelay.Report
+	debug          *payloads
+	bodyErr        error  // the upstream's body broke off
+	whole          bool   // the upstream's body was read to its end
+	decoding       bool   // one of the decoders of lease.MaxDecoders is in use
+	releaseDecoder func() // never nil
+	cut            error  // why the exchange was cut short, when it was
 }
 
 // ServeHTTP implements http.Handler.
 func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := entrance.FromContext(r.Context())
 	if conn == nil {
-		panic(http.ErrAbortHandler) // not from the entrance: nobody to act for
+		panic(http.ErrAbortHandler) // not from the entrance: it belongs to no run
 	}
 	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), began: time.Now()}
-	x.w = &answerer{ResponseWriter: w}
-	x.decoded = func() {}
+	x.w = &responseWriter{ResponseWriter: w}
+	x.releaseDecoder = func() {}
 	x.note = receipt.Note{Slot: int(x.lease.Slot), Recorder: x.lease.Recorder}
 	x.note.Exchange = controlapi.Exchange{At: x.began.UTC(), Run: x.lease.Run, Method: r.Method}
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
@@ -141,7 +123,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(x.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
 	bad := conn.Next()
 	if conn.HTTP1() {
-		// An upstream may answer before it read the whole request; HTTP/2 always allows that.
+		// An upstream may answer before it has read the whole request; HTTP/2 always allows that.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		x.w.conn = conn
 	}
@@ -153,7 +135,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	defer func() { x.decoded() }()
+	defer func() { x.releaseDecoder() }()
 	x.snap = e.conf.Current()
 	x.track()
 	defer x.untrack()
@@ -163,10 +145,10 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type exchangeKey struct{}
 
-// exchangeOf is the exchange that a request belongs to.
+// exchangeOf returns the exchange that a request belongs to.
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
-// refuseEntry answers a request that came too late or is one too many.
+// refuseEntry answers a request that came after the run's end, or is one too many at once.
 func (x *exchange) refuseEntry(err error) {
 	x.note.Host = x.conn.Host().String()
 	switch {
@@ -175,7 +157,7 @@ func (x *exchange) refuseEntry(err error) {
 	case errors.Is(err, lease.ErrEnded):
 		x.refuse(policy.Refuse(policy.CodeRunEnded, x.conn.Host(), nil), err)
 	default:
-		x.cut = err // the client went away while it waited
+		x.cut = err // the client disconnected while it waited
 	}
 }
 
@@ -201,14 +183,14 @@ func (x *exchange) uses(names map[string]bool) bool {
 	return false
 }
 
-// decided keeps the verdict where Cut sees it.
-func (x *exchange) decided(v policy.Verdict) {
+// setVerdict stores the verdict where Cut sees it.
+func (x *exchange) setVerdict(v policy.Verdict) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.verdict = v
 }
 
-// serve is the whole way of a request, step by step.
+// serve takes a request through every step.
 func (x *exchange) serve(r *http.Request, bad error) {
 	q, ok := x.parse(r, bad)
 	if !ok {
@@ -228,7 +210,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		x.redacted = x.conf.Redact.Request(out)
 		v = x.judgeFinal(q, out)
 	}
-	x.decided(v)
+	x.setVerdict(v)
 	x.describe(out)
 	if !v.Allow {
 		x.refuse(v, nil)
@@ -242,7 +224,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		return
 	}
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
-	x.dress(out)
+	x.setHeaders(out)
 	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.note.Host); err != nil {
 		x.fail(err)
 		return
@@ -254,14 +236,15 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	x.proxy.ServeHTTP(x.w, out)
 }
 
-// mayDecode takes the run's place for decoding bodies that need large windows, when one of the exchange does.
+// mayDecode reserves one of the run's decoders for bodies that need a large window, if this message's body does. It is
+// false when all are in use.
 func (x *exchange) mayDecode(h http.Header) bool {
 	encodings, err := coding.Parse(h)
 	if err != nil || !coding.Large(encodings) || x.decoding {
 		return true // an unknown encoding is not decoded
 	}
 	done, err := x.lease.Decode()
-	x.decoding, x.decoded = err == nil, done
+	x.decoding, x.releaseDecoder = err == nil, done
 	return err == nil
 }
 
@@ -272,8 +255,8 @@ func (x *exchange) refuse(v policy.Verdict, cause error) {
 	x.w.json(v.Status, v.Refusal)
 }
 
-// finish writes the exchange down, and breaks the connection off when the answer is not whole. p is what serve
-// panicked with.
+// finish records the exchange, and aborts the connection when the response is incomplete. p is what serve panicked
+// with.
 func (x *exchange) finish(p any) {
 	x.sum()
 	abort := x.judge(p)
@@ -291,7 +274,7 @@ func (x *exchange) finish(p any) {
 	panic(http.ErrAbortHandler)
 }
 
-// judge settles the outcome and says whether the client must see an abort.
+// judge sets the outcome and reports whether the client must see an abort.
 func (x *exchange) judge(p any) (abort bool) {
 	n := &x.note
 	if x.cut == nil && !x.whole && n.Outcome == "" {
@@ -327,7 +310,7 @@ const (
 	codeHandshake  = "handshake_failed"
 )
 
-// abortCode says who cut an exchange.
+// abortCode is the code for what cut an exchange off.
 func abortCode(cause error) string {
 	switch {
 	case errors.Is(cause, lease.ErrEnded):
@@ -338,7 +321,7 @@ func abortCode(cause error) string {
 	return codeClientGone
 }
 
-// HandshakeNote is the record of a TLS handshake that led to no request.
+// HandshakeNote is the receipt entry of a TLS handshake that led to no request.
 func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}

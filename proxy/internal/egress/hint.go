@@ -9,7 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// hints say why token names were seen and not swapped. Where a name was seen is left out: it may be the sandbox's text.
+// hints say why token names were seen and not swapped. A header's or field's name is left out: it may be the sandbox's
+// text.
 func (s swapReport) hints(host string, snap *reload.Snapshot) []controlapi.Hint {
 	if s.Report == nil {
 		return nil
@@ -42,9 +43,10 @@ func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapsho
 	return out
 }
 
-// unknown is for a word like a token name where a credential goes. The word is the sandbox's text and is not repeated.
+// unknown is the hint for a word that stands where a credential goes and looks like a token name, but is none. The word
+// is the sandbox's text and is not repeated.
 func unknown(host string, c *catalog.Catalog) controlapi.Hint {
-	text := "Where the credential goes there is a word like a token name that is none."
+	text := "Where the credential goes there is a word that looks like a token name but is not one."
 	if h, err := catalog.ParseHost(host); err == nil {
 		for _, a := range c.Match(h) {
 			var names []string
@@ -57,7 +59,7 @@ func unknown(host string, c *catalog.Catalog) controlapi.Hint {
 	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host}
 }
 
-// place is the surface that would cover where a name was seen.
+// place is the surface that the user could declare for where a name was seen.
 func place(where string) string {
 	if where == "path" {
 		return `"path"`
@@ -71,7 +73,7 @@ func why(code string) string {
 	case swap.CodeUndeclared:
 		return "The API %API declares it for: %IN. Write it there; or the user can add %PLACE to its \"in\"."
 	case swap.CodeSink:
-		return "It stood in a header that is stored or handed on, into which nothing is swapped; its places are: %IN."
+		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
 	case swap.CodeInside:
 		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
 	case swap.CodeRepeated:

@@ -15,20 +15,21 @@ var hopByHop = []string{
 	"Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
-// options are what Connection may say. Any other would name a header to take off, behind the back of whoever judged it.
+// options are what Connection may say. Any other would name a header for the next hop to remove after the request was
+// judged with it.
 var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settings"}
 
-// framing are the headers besides hopByHop that say what a message is, where it ends and whom it is for.
+// framing are the headers besides hopByHop that determine what a message is, where it ends, and which host it is for.
 var framing = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
 
 var (
 	errConnection = errors.New("Connection names another header")
-	errTwin       = errors.New("a header that some servers take for one that frames the message")
+	errLookalike  = errors.New("some servers read a header's name as that of a header that frames the message")
 )
 
-// bare takes the headers of the client's connection off a request, before anything is judged: what is left is what
-// leaves. It gives the protocol that the request asks to change to, or nothing.
-func bare(h http.Header) (protocol string, err error) {
+// stripConnection removes the headers of the client's connection before anything is judged, so that what is judged is
+// what leaves. It returns the protocol that the request asks to upgrade to, or "".
+func stripConnection(h http.Header) (protocol string, err error) {
 	upgrades := false
 	for _, v := range h["Connection"] {
 		for _, option := range strings.Split(v, ",") {
@@ -40,8 +41,8 @@ func bare(h http.Header) (protocol string, err error) {
 		}
 	}
 	for name := range h {
-		if twin(name) {
-			return "", errTwin
+		if lookalike(name) {
+			return "", errLookalike
 		}
 	}
 	switch {
@@ -60,8 +61,9 @@ func bare(h http.Header) (protocol string, err error) {
 	return protocol, nil
 }
 
-// named takes off what Connection names, as a proxy should that judges nothing.
-func named(h http.Header) {
+// stripNamed removes what Connection names, as a proxy does that judges nothing. It is only for a build with disarmed
+// defences.
+func stripNamed(h http.Header) {
 	for _, v := range h["Connection"] {
 		for _, name := range strings.Split(v, ",") {
 			h.Del(strings.TrimSpace(name))
@@ -70,9 +72,9 @@ func named(h http.Header) {
 	strip(h)
 }
 
-// twin reports whether a name is not that of a header which frames messages, and becomes it where a server, as CGI
-// does, takes one character for another.
-func twin(name string) bool {
+// lookalike reports whether a name differs from a framing header's only in characters that some servers, such as those
+// with CGI, treat as equal.
+func lookalike(name string) bool {
 	if strings.IndexFunc(name, odd) < 0 {
 		return false
 	}
@@ -90,7 +92,7 @@ func odd(c rune) bool {
 	return c != '-' && (c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a' || c > 'z')
 }
 
-// strip takes off the headers of one connection.
+// strip removes the headers of one connection.
 func strip(h http.Header) {
 	for _, name := range hopByHop {
 		delete(h, name)

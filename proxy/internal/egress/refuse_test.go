@@ -269,7 +269,7 @@ func TestMethods(t *testing.T) {
 		{"form", restricted, "POST /", "", form, "a=b&_method=DELETE", "method_restricted"},
 		{"form, other field", restricted, "POST /", "", form, "payment_method=PUT", ""},
 		{"form, no restriction", nil, "POST /", "", form, "_method=DELETE", ""},
-		{"form, compressed", restricted, "POST /", "Content-Encoding: gzip", form, "abc", "override_unseen"},
+		{"form, compressed", restricted, "POST /", "Content-Encoding: gzip", form, string(gzipped("_method=DELETE")), "method_restricted"},
 		{"form, too long", restricted, "POST /", "", form, strings.Repeat("a", 1<<20+1), "override_unseen"},
 		{"multipart", restricted, "POST /", "", multi, "--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nDELETE\r\n--b--\r\n", "override_unseen"},
 		{"json", restricted, "POST /", "", js, `{"a": 1, "_method": "DELETE"}`, "override_unseen"},

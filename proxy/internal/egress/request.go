@@ -16,21 +16,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// parse makes of a request what policy judges, or refuses it.
+// parse turns a request into what policy judges, or refuses it.
 func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 	x.insecure = !x.conn.TLS()
 	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") {
 		bad = errors.New("the target is not a path")
 	}
 	if bad == nil && strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
-		bad = errors.New("the target has a fragment, or what belongs escaped") // strict refuses it in HTTP/1
+		bad = errors.New("the target has a fragment, or characters that must be escaped") // strict refuses it in HTTP/1
 	}
 	if e := r.Header["Expect"]; bad == nil && len(e) > 0 && (len(e) > 1 || !strings.EqualFold(e[0], "100-continue")) {
 		bad = errors.New("an Expect other than 100-continue")
 	}
 	protocol := ""
 	if bad == nil {
-		protocol, bad = bare(r.Header)
+		protocol, bad = stripConnection(r.Header)
 	}
 	if bad != nil {
 		x.note.Method, x.note.URL = "", ""
@@ -48,7 +48,7 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 	return policy.Request{Host: host, TLS: x.conn.TLS(), Methods: methods(r), Upgrade: protocol}, true
 }
 
-// methods are the method of a request and the overrides in its head.
+// methods returns the method of a request and the overrides in its head.
 func methods(r *http.Request) []string {
 	out := []string{r.Method}
 	if !disarm.Off("override") {
@@ -58,7 +58,7 @@ func methods(r *http.Request) []string {
 	return out
 }
 
-// host is the one host that handshake and request agree on.
+// host is the host that the handshake and the request agree on.
 func (x *exchange) host(r *http.Request) (catalog.Host, string) {
 	port := ":443"
 	if x.insecure {
@@ -83,8 +83,8 @@ func (x *exchange) host(r *http.Request) (catalog.Host, string) {
 	return host, ""
 }
 
-// judgeFinal decides on the request that leaves, once it is what it will be but for credentials: redaction may have
-// changed names and values. Where an API restricts methods it looks for an override in the body too.
+// judgeFinal decides on the request as it will leave, except for credentials: redaction may have changed names and
+// values. Where an API restricts methods, it looks for an override in the body too.
 func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
 	q.Methods = methods(out)
 	holders := x.snap.Rules.Catalog.Match(q.Host)
@@ -98,7 +98,9 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		var ambiguous *formdata.Error
 		switch {
 		case errors.As(err, &ambiguous):
-			return policy.Ambiguous(ambiguous.Reason, q.Host)
+			return policy.Ambiguous(ambiguous.Sentence(), q.Host)
+		case unreadable(err):
+			return policy.Refuse(policy.CodeBodyUnreadable, q.Host, nil)
 		case err != nil:
 			return policy.Refuse(policy.CodeOverrideUnseen, q.Host, holders)
 		}
@@ -107,8 +109,8 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 	return x.snap.Rules.Decide(x.lease, q)
 }
 
-// outgoing is the request as it leaves, before anything is swapped: absolute URL, no header of the client's connection,
-// no trailers.
+// outgoing returns the request as it leaves, before anything is swapped: absolute URL, no header of the client's
+// connection, no trailers.
 func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	out := r.WithContext(x.ctx)
 	scheme := "https"
@@ -120,14 +122,14 @@ func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	out.URL, out.Host, out.RequestURI = &u, x.note.Host, ""
 	out.Close, out.Trailer, out.TransferEncoding, out.GetBody = false, nil, nil, nil
 	if disarm.Off("final-headers") {
-		named(out.Header)
+		stripNamed(out.Header)
 	}
 	if protocol != "" {
 		out.Header.Set("Connection", "Upgrade")
 		out.Header.Set("Upgrade", "websocket")
 	}
 	if out.ContentLength == 0 && out.Body != nil {
-		out.Body = http.NoBody // HTTP/2 requests have an empty one instead; with it a GET could not be repeated
+		out.Body = http.NoBody // HTTP/2 requests have an empty body instead, with which a GET could not be retried
 	}
 	x.up = &counted{}
 	if out.Body != nil && out.Body != http.NoBody {
@@ -152,7 +154,7 @@ func (x *exchange) describe(r *http.Request) {
 		text += "?" + strings.Join(names, "&")
 	}
 	const most = 2048
-	if text = x.hush(text); len(text) > most {
+	if text = x.loggable(text); len(text) > most {
 		text = text[:most] + "..."
 	}
 	x.note.Method, x.note.URL = r.Method, text
@@ -161,11 +163,13 @@ func (x *exchange) describe(r *http.Request) {
 	}
 }
 
-// hush takes credentials and redacted strings out of a text that will be cut: what the log cleans later could begin
-// before the cut and end behind it.
-func (x *exchange) hush(text string) string { return x.conf.Redact.String(x.snap.Scrub.Told(text)) }
+// loggable removes credentials and redacted strings from a text that will be truncated: what the log removes later
+// would miss one that the cut splits.
+func (x *exchange) loggable(text string) string {
+	return x.conf.Redact.String(x.snap.Scrub.Loggable(text))
+}
 
-// swap puts credentials in the place of token names, or refuses the request.
+// swap replaces token names by credentials, or refuses the request.
 func (x *exchange) swap(out *http.Request) bool {
 	report, err := x.snap.Swap.Request(out, x.allowed())
 	x.swapped.Report = report
@@ -189,8 +193,8 @@ func (x *exchange) allowed() swap.Options {
 	return o
 }
 
-// chosen is the part of a host's name that the code made up: nothing of one that an API names in full, the label that
-// stands for the star of one that it names so, all of one in no API.
+// chosen is the part of a host name that the code chose itself: nothing of a host that an API names in full, the label
+// that a wildcard stands for, and all of a host in no API.
 func chosen(host string, apis []*catalog.API) string {
 	for _, a := range apis {
 		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == host }) {
@@ -203,17 +207,17 @@ func chosen(host string, apis []*catalog.API) string {
 	return host
 }
 
-// dress sets the headers that the proxy decides on.
-func (x *exchange) dress(out *http.Request) {
+// setHeaders sets the headers that the proxy controls.
+func (x *exchange) setHeaders(out *http.Request) {
 	out.Header.Set("User-Agent", x.conf.UserAgent)
 	x.compression.negotiate(out.Header)
 	if x.want(out).HTTP2 {
-		out.Header.Set("Te", "trailers") // how a gRPC server knows that nobody on the way drops them
+		out.Header.Set("Te", "trailers") // tells a gRPC server that no hop drops trailers
 	}
 }
 
-// logsIn reports whether a request may log the connection in and not only itself. A server may read a second value, or a
-// list, in its own way: the word anywhere is enough.
+// logsIn reports whether a request may authenticate its whole connection, and not only itself. Servers differ in how
+// they read a second value, or a list, so the word anywhere is enough.
 func logsIn(h http.Header) bool {
 	for _, v := range h["Authorization"] {
 		for _, word := range strings.FieldsFunc(v, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' }) {
@@ -225,7 +229,7 @@ func logsIn(h http.Header) bool {
 	return false
 }
 
-// want is the connection that a request needs.
+// want describes the connection that a request needs.
 func (x *exchange) want(out *http.Request) upstream.Want {
 	return upstream.Want{
 		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.lease,
@@ -234,8 +238,8 @@ func (x *exchange) want(out *http.Request) upstream.Want {
 	}
 }
 
-// isGRPC reports whether a content type is gRPC's own, as application/grpc+proto. That of gRPC-Web, which is made for
-// HTTP/1, is another.
+// isGRPC reports whether a content type is gRPC's own, such as application/grpc+proto. gRPC-Web, which is made for
+// HTTP/1, has another.
 func isGRPC(kind string) bool {
 	rest, ok := strings.CutPrefix(strings.ToLower(kind), "application/grpc")
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], "+; "))
@@ -265,7 +269,7 @@ func (x *exchange) sum() {
 	}
 }
 
-// swapReport is swap's report as receipts write it.
+// swapReport is swap's report in the form that receipts use.
 type swapReport struct{ *swap.Report }
 
 func (s swapReport) swaps() []controlapi.Swap {

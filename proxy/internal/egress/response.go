@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -14,10 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/elazarl/goproxy"
-
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -34,43 +30,28 @@ type counter = atomic.Int64
 
 var (
 	errPanic  = errors.New("a bug in the proxy")
-	errStatus = errors.New("the upstream's status is not one of a response")
+	errStatus = errors.New("the upstream's status is not that of a final response")
 )
 
-// roundTrip is where goproxy hands the request to us: our transport, then the scrubber. It never returns an error,
-// because goproxy would show its text to the client.
-func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-	x := exchangeOf(out.Context())
-	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
-	if err != nil {
-		return x.failure(err), nil
-	}
-	if resp.StatusCode < 200 || resp.StatusCode > 999 {
-		_ = resp.Body.Close()
-		return x.failure(errStatus), nil
-	}
-	return x.clean(resp, out.Method), nil
-}
-
-// clean scrubs a response and takes off what belongs to the connection it came on.
-func (x *exchange) clean(resp *http.Response, method string) *http.Response {
+// scrubResponse scrubs a response and removes what belongs to the connection it came on.
+func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Response {
 	x.trim(resp.Header)
-	resp.Trailer = nil // trailers are not announced: their names are scrubbed when they are there
+	resp.Trailer = nil // trailers are not announced: their names can be scrubbed only once they have arrived
 	upstreamBody := resp.Body
 	if err := x.compression.judge(resp, method); err != nil {
 		_ = upstreamBody.Close()
-		return x.failure(err)
+		return x.failureResponse(err)
 	}
 	if !x.mayDecode(resp.Header) { // it was not asked for either
 		_ = upstreamBody.Close()
-		return x.failure(scrub.ErrEncoding)
+		return x.failureResponse(scrub.ErrEncoding)
 	}
 	whole := resp.ContentLength > 0
 	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
 	x.scrubbed = report
 	if err != nil {
 		_ = upstreamBody.Close()
-		return x.failure(err)
+		return x.failureResponse(err)
 	}
 	if resp.Header.Get("Content-Type") == "" {
 		resp.Header["Content-Type"] = nil // keeps net/http from guessing one
@@ -95,7 +76,7 @@ func (x *exchange) sent() []string {
 	return out
 }
 
-// trim takes off hop-by-hop headers, and Alt-Svc, which would lead around the proxy.
+// trim removes hop-by-hop headers, and Alt-Svc, which would lead past the proxy.
 func (x *exchange) trim(h http.Header) {
 	for _, v := range h["Connection"] {
 		for _, name := range strings.Split(v, ",") {
@@ -108,15 +89,15 @@ func (x *exchange) trim(h http.Header) {
 	delete(h, "Alt-Svc")
 }
 
-// fail answers for an upstream that cannot be had.
+// fail answers with the refusal for an error.
 func (x *exchange) fail(err error) {
-	status, r := x.failed(err)
+	status, r := x.noteFailure(err)
 	x.w.json(status, r)
 }
 
-// failure is fail as a response for goproxy to write.
-func (x *exchange) failure(err error) *http.Response {
-	status, r := x.failed(err)
+// failureResponse is fail as a response for goproxy to write.
+func (x *exchange) failureResponse(err error) *http.Response {
+	status, r := x.noteFailure(err)
 	body := refusalBody(r)
 	return &http.Response{
 		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -129,8 +110,9 @@ func (x *exchange) failure(err error) *http.Response {
 	}
 }
 
-// failed notes why there is no response and gives what the client is told: the one place that maps errors to answers.
-func (x *exchange) failed(err error) (int, controlapi.Refusal) {
+// noteFailure records why there is no response and returns what the client is told: the one place that maps errors to
+// answers.
+func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	host, _ := catalog.ParseHost(x.note.Host)
 	x.note.Cause = err
 	x.cut = context.Cause(x.ctx)
@@ -139,10 +121,9 @@ func (x *exchange) failed(err error) (int, controlapi.Refusal) {
 	var ambiguous *formdata.Error
 	switch {
 	case errors.As(err, &ambiguity):
-		v = policy.Refuse(policy.CodeAmbiguous, host, nil)
-		v.Refusal.Hint = ambiguity.Reason + " " + v.Refusal.Hint
+		v = policy.Ambiguous(ambiguity.Reason, host)
 	case errors.As(err, &ambiguous):
-		v = policy.Ambiguous(ambiguous.Reason, host)
+		v = policy.Ambiguous(ambiguous.Sentence(), host)
 	case errors.Is(err, swap.ErrCarriesValue):
 		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
 	case errors.Is(err, policy.ErrOverrideUnseen):
@@ -169,7 +150,7 @@ func (x *exchange) failed(err error) (int, controlapi.Refusal) {
 	return v.Status, v.Refusal
 }
 
-// unreadable reports whether an error says that a body is not what its headers say. Before there is a response that is
+// unreadable reports whether an error says that a body does not match its headers. Before there is a response, that is
 // the request's body.
 func unreadable(err error) bool {
 	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
@@ -183,7 +164,7 @@ func refusalBody(r controlapi.Refusal) []byte {
 	return append(body, '\n')
 }
 
-// watched remembers that a body broke off, so that the answer is broken off too.
+// watched notes how an upstream's body ended, so that the answer is aborted if the body broke off.
 type watched struct {
 	io.ReadCloser
 	x *exchange
@@ -195,7 +176,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	switch err { //nolint:errorlint // io.Reader's own sentinel
 	case nil:
 	case io.EOF:
-		// An upstream that notices the cut may still end its body properly.
+		// An upstream that notices the abort may still end its body properly.
 		if cause := context.Cause(b.x.ctx); cause != nil {
 			b.x.cut = cause
 			return n, cause
@@ -207,30 +188,31 @@ func (b *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answerer is the response writer that goproxy sees. It counts, and flushes bodies of unknown length as they come.
-type answerer struct {
+// responseWriter is the response writer that goproxy sees. It counts bytes, and flushes bodies of unknown length as
+// they arrive.
+type responseWriter struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
 	flush  bool
-	bulk   bool           // a long body that is there already, not a stream of events: pieces may wait for one another
+	bulk   bool           // a long body that is already complete, not a stream of events: its pieces may be coalesced
 	err    error          // writing failed: the client is gone
-	conn   *entrance.Conn // to cork while a piece is written; nil for HTTP/2
+	conn   *entrance.Conn // corked while a piece is written; nil for HTTP/2
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answerer) WriteHeader(status int) {
+func (a *responseWriter) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
 	}
 	a.ResponseWriter.WriteHeader(status)
-	if a.flush { // a stream is open before its first byte comes
+	if a.flush { // the client sees the head before the first byte of the body arrives
 		a.Flush()
 	}
 }
 
 // Write implements io.Writer.
-func (a *answerer) Write(p []byte) (int, error) {
+func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
@@ -253,8 +235,8 @@ func (a *answerer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// uncork sends what a write and its flush made.
-func (a *answerer) uncork() {
+// uncork sends what a write and its flush produced.
+func (a *responseWriter) uncork() {
 	if err := a.conn.Uncork(); err != nil && a.err == nil {
 		a.err = err
 	}
@@ -264,7 +246,7 @@ func (a *answerer) uncork() {
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // ReadFrom implements io.ReaderFrom with a pooled buffer.
-func (a *answerer) ReadFrom(r io.Reader) (int64, error) {
+func (a *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
 	if a.bulk && a.conn != nil {
@@ -274,13 +256,13 @@ func (a *answerer) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Flush implements http.Flusher.
-func (a *answerer) Flush() { _ = http.NewResponseController(a.ResponseWriter).Flush() }
+func (a *responseWriter) Flush() { _ = http.NewResponseController(a.ResponseWriter).Flush() }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (a *answerer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // json answers with a refusal.
-func (a *answerer) json(status int, r controlapi.Refusal) {
+func (a *responseWriter) json(status int, r controlapi.Refusal) {
 	body := refusalBody(r)
 	a.Header().Set("Content-Type", "application/json")
 	a.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -288,7 +270,7 @@ func (a *answerer) json(status int, r controlapi.Refusal) {
 	_, _ = a.Write(body)
 }
 
-// stack is where this goroutine is: functions and lines, no values.
+// stack describes where this goroutine is: functions and lines, no values.
 func stack() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
@@ -300,90 +282,4 @@ func stack() string {
 			return b.String()
 		}
 	}
-}
-
-// maxPayload is how many bytes of a body DEBUG_MODE logs.
-const maxPayload = 4 << 10
-
-// payloads are what DEBUG_MODE logs of an exchange: the request before swapping, the response after scrubbing. The log
-// redacts both. The nil payloads log nothing.
-type payloads struct {
-	request, response string // heads
-	up, down          copied
-}
-
-// copied keeps the first bytes of a body: more than is logged, so that a string that must not be logged is whole when it
-// is looked for.
-type copied struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-func (c *copied) keep(p []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
-}
-
-// text is what is logged, cleaned before it is cut.
-func (c *copied) text(clean func(string) string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text := clean(string(c.data))
-	return text[:min(len(text), maxPayload)]
-}
-
-// tee is a body of which the first bytes are kept.
-type tee struct {
-	io.ReadCloser
-	to *copied
-}
-
-// Read implements io.Reader.
-func (t *tee) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	t.to.keep(p[:n])
-	return n, err
-}
-
-func (x *exchange) debugRequest(out *http.Request) {
-	if !x.conf.Debug {
-		return
-	}
-	x.debug = &payloads{request: headText(out.Header)}
-	if out.Body != nil && out.Body != http.NoBody {
-		out.Body = &tee{ReadCloser: out.Body, to: &x.debug.up}
-	}
-}
-
-func (x *exchange) debugResponse(resp *http.Response) {
-	if x.debug == nil {
-		return
-	}
-	x.debug.response = headText(resp.Header)
-	if resp.Body != nil {
-		resp.Body = &tee{ReadCloser: resp.Body, to: &x.debug.down}
-	}
-}
-
-// headText has names in lower case, as Told looks for credentials in them.
-func headText(h http.Header) string {
-	lower := http.Header{}
-	for name, values := range h {
-		lower[strings.ToLower(name)] = values
-	}
-	var b strings.Builder
-	_ = lower.Write(&b)
-	return b.String()
-}
-
-// log writes both payloads.
-func (p *payloads) log(x *exchange) {
-	if p == nil {
-		return
-	}
-	log := x.conf.Log.With(logline.Tag("debug"), slog.String("run", x.note.Run))
-	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request), slog.String("body", p.up.text(x.hush)))
-	log.Debug("<<< "+x.note.URL, slog.Int("status", x.w.status), slog.String("head", p.response),
-		slog.String("body", p.down.text(x.hush)))
 }

@@ -89,7 +89,7 @@ func newRig(t testing.TB, s setup) *rig {
 	pool, err := upstream.New(upstream.Config{Resolve: r.upstreams.resolve, Connect: r.upstreams.connect})
 	check(t, err)
 	redactor := redact.New(s.redact)
-	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.Told(text)) }
+	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.Loggable(text)) }
 	log := logline.New(r.logs, "text", clean)
 	r.journal = receipt.NewJournal(receipt.Config{Log: log, Clean: clean})
 	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Changed: func(c reload.Change) { r.handler.Cut(c) }})

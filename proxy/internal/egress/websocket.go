@@ -20,7 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 )
 
-var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is not valid")
+var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is invalid")
 
 // websocket does the handshake with the upstream and, only after a valid 101, relays messages.
 func (x *exchange) websocket(out *http.Request) {
@@ -56,14 +56,14 @@ func (x *exchange) websocket(out *http.Request) {
 	x.relay(resp.Header, upstream)
 }
 
-// plainAnswer passes on what an upstream answered instead of changing protocols.
+// plainAnswer passes on what an upstream answered instead of switching protocols.
 func (x *exchange) plainAnswer(out *http.Request, resp *http.Response) {
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
 		x.fail(errStatus)
 		return
 	}
-	resp = x.clean(resp, out.Method)
+	resp = x.scrubResponse(resp, out.Method)
 	defer resp.Body.Close()
 	h := x.w.Header()
 	for name, values := range resp.Header {
@@ -100,7 +100,7 @@ func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
 	}
 	x.note.Outcome = controlapi.OutcomeServed
 	x.ws = &wsrelay.Report{}
-	// An end without a close frame is the usual one: the run ended, or a side went away.
+	// An end without a close frame is normal: the run ended, or one side disconnected.
 	x.note.Cause = wsrelay.Relay(x.ctx, &hijacked{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{
 		Scrub: x.snap.Scrub, Sent: x.sent(), Swap: x.snap.Swap, SwapOptions: x.allowed(), Redact: x.conf.Redact,
 		Large: x.lease.Large, Report: x.ws,
@@ -115,7 +115,7 @@ func writeSwitch(w *bufio.Writer, h http.Header) error {
 	return w.Flush()
 }
 
-// hijacked is a connection whose first bytes were read already.
+// hijacked is a connection whose first bytes have already been read.
 type hijacked struct {
 	net.Conn
 	r *bufio.Reader

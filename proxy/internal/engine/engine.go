@@ -1,12 +1,13 @@
-// Package engine finds many strings in a stream at once and replaces them, leftmost first and longest of those.
+// Package engine finds many strings in a stream at once and replaces them: the leftmost match, and the longest of
+// those.
 //
-// A string is found as it stands and, where its Pattern says so, with any of its characters escaped in any mix of
-// percent, JSON, HTML and backslash-hex escapes, up to three on top of one another. What is found does not depend on how
-// the stream is cut into reads.
+// A string is found literally and, where its Pattern says so, with any of its characters escaped in any mix of percent,
+// JSON, HTML and backslash-hex escapes, nested up to three deep. What is found does not depend on how the stream is
+// split into reads.
 //
-// Threat: the time at which a byte leaves must say nothing about the strings. Reader holds back the bytes since the last
-// line feed, at most Set.Hold of them, and that number is a multiple of 256 that only the longest string decides. It never
-// holds a byte because it looks like the beginning of a string.
+// Threat: the time at which a byte leaves must reveal nothing about the strings. Reader holds back the bytes since the
+// last line feed, at most Set.Hold of them, a multiple of 256 that depends on the longest string alone. It never holds
+// a byte because it looks like the beginning of a string.
 package engine
 
 import (
@@ -23,19 +24,20 @@ type Pattern struct {
 	Text string
 	// ID is what a match reports. Several patterns may share one.
 	ID int
-	// Escaped finds Text also with some or all of its characters escaped.
+	// Escaped means to find Text also with some or all of its characters escaped.
 	Escaped bool
-	// Word finds Text only where it is not part of a longer run of letters, digits and underscores.
+	// Word means to find Text only where it is not part of a longer run of letters, digits and underscores.
 	Word bool
-	// Write is how what takes the place of Text is written, where Text is in another character set. Nil: as it is.
+	// Write encodes the replacement, where Text is in another character set. Nil: the replacement is written as it
+	// is.
 	Write func(text string) string
 
 	left, right edge
 	step        int  // bytes from one character to the next, with NULs between; 0 is 1
-	thin        bool // a character of Text tells little: half a byte of a value or less
+	thin        bool // a character of Text carries half a byte of a value or less
 }
 
-// edge describes the base64 character next to Text that carries some bits of the value. A match covers it too.
+// edge describes the base64 character next to Text that carries some bits of the value. A match includes it.
 type edge struct {
 	known uint8 // how many bits belong to the value: 0 (no such character), 2 or 4
 	bits  uint8
@@ -49,7 +51,7 @@ type Set struct {
 	esc    escapes
 	hold   int
 	least  int  // the length of the shortest pattern
-	lines  bool // no pattern has a line feed
+	lines  bool // no pattern contains a line feed
 	pool   sync.Pool
 }
 
@@ -57,15 +59,15 @@ type Set struct {
 type match struct{ core, start, end, pat int }
 
 const (
-	// stretch is how many bytes one byte of a pattern may take when it is escaped. More than that is not found.
+	// stretch is how many bytes one byte of a pattern may take when escaped. Longer ones are not found.
 	stretch = 8
-	// bufferSize is what one Reader holds beyond twice the bytes held back.
+	// bufferSize is the size of a Reader's buffer beyond twice the bytes held back.
 	bufferSize = 64 << 10
-	// shortText is how long most strings are that are looked at: headers, addresses, parts of log lines.
+	// shortText is the length that most searched strings do not exceed: headers, addresses, parts of log lines.
 	shortText = 256
 )
 
-// New compiles patterns. Of patterns with the same text the first one counts.
+// New compiles patterns. Of several with the same text the first counts.
 func New(patterns []Pattern) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]bool{}
@@ -114,7 +116,7 @@ func New(patterns []Pattern) *Set {
 	return s
 }
 
-// Hold is how many bytes Reader holds back at most: a multiple of 256.
+// Hold returns how many bytes Reader holds back at most: a multiple of 256.
 func (s *Set) Hold() int {
 	if s == nil {
 		return 0
@@ -122,7 +124,7 @@ func (s *Set) Hold() int {
 	return s.hold
 }
 
-// Len is the number of different patterns.
+// Len returns the number of different patterns.
 func (s *Set) Len() int {
 	if s == nil {
 		return 0
@@ -130,7 +132,7 @@ func (s *Set) Len() int {
 	return len(s.pats)
 }
 
-// find is the first match as it stands whose core begins in buf[from:cut], the longest of those that begin there.
+// find returns the first literal match whose core begins in buf[from:cut], and the longest of those that begin there.
 func (s *Set) find(buf []byte, from, cut int) (match, bool) {
 	best, found := match{}, false
 	for i := range s.tables {
@@ -153,7 +155,7 @@ func (s *Set) find(buf []byte, from, cut int) (match, bool) {
 	return best, found
 }
 
-// check is the match of one pattern at core, if there is one.
+// check returns the match of one pattern at core, if there is one.
 func (s *Set) check(buf []byte, pat int32, core int) (match, bool) {
 	p := &s.pats[pat]
 	m := match{core, core, core + len(p.Text), int(pat)}
@@ -172,7 +174,7 @@ func isLetter(b byte) bool {
 	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
 }
 
-// better reports whether m goes before o: leftmost, then longest, then first listed.
+// better reports whether m is preferred to o: leftmost, then longest, then first listed.
 func (m match) better(o match) bool {
 	if m.core != o.core {
 		return m.core < o.core
@@ -183,7 +185,7 @@ func (m match) better(o match) bool {
 	return m.pat < o.pat
 }
 
-// widen adds the edges of a base64 form, where the neighbouring characters carry the value's bits.
+// widen adds the edges of a base64 form, if the neighbouring characters carry bits of the value.
 func (s *Set) widen(buf []byte, m match) match {
 	p := &s.pats[m.pat]
 	if p.left.known != 0 && m.core > 0 {
@@ -199,7 +201,7 @@ func (s *Set) widen(buf []byte, m match) match {
 	return m
 }
 
-// first is the better of the next match as it stands and the next escaped one.
+// first returns the better of the next literal match and the next escaped one.
 func (s *Set) first(buf []byte, from, cut int) (match, bool) {
 	m, ok := s.find(buf, from, cut)
 	if ok {
@@ -211,7 +213,7 @@ func (s *Set) first(buf []byte, from, cut int) (match, bool) {
 	return m, ok
 }
 
-// Contains reports whether text has any of the patterns.
+// Contains reports whether text contains any of the patterns.
 func (s *Set) Contains(text string) bool {
 	if s == nil || len(text) < s.least {
 		return false
@@ -221,13 +223,14 @@ func (s *Set) Contains(text string) bool {
 	return ok
 }
 
-// ContainsFold reports whether text in lower case has any of the patterns.
+// ContainsFold reports whether text in lower case contains any of the patterns.
 func (s *Set) ContainsFold(text string) bool {
-	// Lower case takes at most three times the bytes (one that is no UTF-8). Most names of headers are too short by far.
+	// Lower case takes at most three times the bytes (for one that is not UTF-8). Most header names are far too
+	// short.
 	return s != nil && 3*len(text) >= s.least && s.Contains(strings.ToLower(text))
 }
 
-// Replace puts what with says in the place of every match and counts them.
+// Replace replaces every match by what with returns, and counts them.
 func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	if s == nil || len(text) < s.least {
 		return text, 0
@@ -254,7 +257,7 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	return out.String(), n
 }
 
-// written is a replacement as the match it takes the place of is written.
+// written encodes a replacement like the match that it replaces.
 func (s *Set) written(m match, text string) string {
 	if write := s.pats[m.pat].Write; write != nil {
 		return write(text)

@@ -67,6 +67,8 @@ func TestForms(t *testing.T) {
 		check("HEX", "["+strings.ToUpper(hex.EncodeToString([]byte(value)))+"]", "[<1>]")
 		if isASCII(value) {
 			check("UTF-16", wide("["+value+"]"), wide("[<1>]"))
+			check("hex of UTF-16", "["+hex.EncodeToString([]byte(wide(value)))+"]", "[<1>]")
+			check("HEX of UTF-16", "[005B00"+strings.ToUpper(hex.EncodeToString([]byte(wide(value))))+"]", "[005B00<1>]")
 		}
 		check("form", "["+strings.ReplaceAll(strings.ReplaceAll(value, "+", "%2B"), " ", "+")+"]", "[<1>]")
 		for n := range 6 {

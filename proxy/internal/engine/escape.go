@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// escapes finds patterns of which at least one character is escaped.
+// escapes finds patterns with at least one character escaped.
 //
-// Every escape begins with one of % \ &. A plain pattern has none of the three itself. Then there is one way to read a
-// text from any place on: each character with all its escapes taken off. spelling looks for those. The others are few,
-// and are tried in all the ways a text may be read from the first % \ or & of an occurrence, up to which all stands as it
-// is.
+// Every escape begins with one of % \ &. A plain pattern contains none of the three itself, so for it there is one way
+// to read a text from any position: each character with all its escapes removed. spelling finds those. The other
+// patterns are few, and are tried in all the ways that a text may be read from the first % \ or & of an occurrence,
+// before which everything is literal.
 type escapes struct {
 	any      bool
 	spelling spelling
@@ -23,7 +23,8 @@ type escapes struct {
 
 func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
 
-// compile indexes the patterns that may be escaped: the odd ones by each place that may be the first look.
+// compile indexes the patterns that may be escaped: those that are not plain by each position that may be the first
+// escape.
 func (e *escapes) compile(pats []Pattern) {
 	var plain []int32
 	for i, p := range pats {
@@ -51,7 +52,7 @@ func (e *escapes) compile(pats []Pattern) {
 // sample prepares possible.
 func (e *escapes) sample(pats []Pattern) {
 	for b := range e.written {
-		e.written[b] = ' ' <= b && b <= '~' // escapes and nearly all patterns, so that it says little of them
+		e.written[b] = ' ' <= b && b <= '~' // the bytes of escapes and of nearly all patterns, so that it reveals little about them
 	}
 	least := 1 << 30
 	for _, p := range pats {
@@ -67,9 +68,9 @@ func (e *escapes) sample(pats []Pattern) {
 	e.stride = least - e.run + 1
 }
 
-// possible reports whether a pattern may be written in buf with its core in buf[from:cut]. However it is written, it
-// takes no fewer bytes than it has, and all of them are of those in written; so it covers one of the runs that are looked
-// at. Bytes without meaning have no such run, and need no search.
+// possible reports whether a pattern may occur, escaped or not, in buf with its core in buf[from:cut]. However it is
+// escaped, it takes no fewer bytes than its own length, and all of them are in written; so it covers one of the runs
+// that are sampled. Binary data has no such run, and needs no search.
 func (e *escapes) possible(buf []byte, from, cut int) bool {
 	last := min(cut+e.stride-2, len(buf)-e.run)
 	for p := from; p <= last; p += e.stride {
@@ -84,7 +85,7 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 	return false
 }
 
-// search is one search for escaped patterns: those whose core begins in buf[from:cut].
+// search is one search for escaped patterns whose core begins in buf[from:cut].
 type search struct {
 	set       *Set
 	buf       []byte
@@ -94,18 +95,18 @@ type search struct {
 	peeled    [64]peeledChar
 }
 
-// peeledChar remembers a character of the buffer with all escapes taken off. at is its place plus one.
+// peeledChar caches a character of the buffer with all escapes removed. at is its position plus one.
 type peeledChar struct {
 	at int
 	c  char
 }
 
-// findEscaped is the first match with an escaped character whose core begins in buf[from:cut].
+// findEscaped returns the first match with an escaped character whose core begins in buf[from:cut].
 func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
 	if !s.esc.any {
 		return match{}, false
 	}
-	next := starters{buf: buf[:min(len(buf), cut+s.hold/stretch)]} // no pattern begins before cut and has its first look later
+	next := starters{buf: buf[:min(len(buf), cut+s.hold/stretch)]} // no pattern begins before cut and has its first escape later
 	q := next.after(from)
 	if q < 0 || !s.esc.possible(buf, from, cut) {
 		return match{}, false
@@ -118,7 +119,7 @@ func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
 	return x.best, x.found
 }
 
-// lookOdd tries the patterns that are not plain, in all the ways the character at q may be read.
+// lookOdd tries the patterns that are not plain, in all the ways that the character at q may be read.
 func (x *search) lookOdd(q int) {
 	c := byteChar(x.buf[q], 1)
 	alone := !mayEscape(x.buf, q)
@@ -135,7 +136,7 @@ func (x *search) lookOdd(q int) {
 	}
 }
 
-// peel is the character at p with all escapes taken off.
+// peel returns the character at p with all escapes removed.
 func (x *search) peel(p int) char {
 	if b := x.buf[p]; !isStarter(b) || !mayEscape(x.buf, p) {
 		return byteChar(b, 1)
@@ -147,7 +148,7 @@ func (x *search) peel(p int) char {
 	return m.c
 }
 
-// plainEnd is the end of a plain text's writing at p, or -1.
+// plainEnd returns where the occurrence of a plain text at p ends, or -1.
 func (x *search) plainEnd(limit, p int, text string) int {
 	for text != "" {
 		if p >= limit {
@@ -165,7 +166,7 @@ func (x *search) plainEnd(limit, p int, text string) int {
 	return p
 }
 
-// try compares one pattern, whose byte at pl.off is expected at q, and keeps the better match.
+// try compares one pattern, whose byte at pl.off should be at q, and keeps the better match.
 func (x *search) try(q int, pl place) {
 	core := q - int(pl.off)
 	p := &x.set.pats[pl.pat]
@@ -176,7 +177,7 @@ func (x *search) try(q int, pl place) {
 	x.keep(match{core, core, x.oddEnd(limit, q, p.Text[pl.off:]), int(pl.pat)})
 }
 
-// keep keeps the better match. One whose end is -1 is none.
+// keep keeps the better match. An end of -1 means that there is none.
 func (x *search) keep(m match) {
 	if m.end < 0 || x.set.pats[m.pat].Word && !isWord(x.buf, m) {
 		return
@@ -186,14 +187,14 @@ func (x *search) keep(m match) {
 	}
 }
 
-// oddEnd is the end of the longest writing of a text at p, or -1. The ways to read it that are tried are bounded; there
-// are many only for a text of many percent signs, backslashes and ampersands.
+// oddEnd returns where the longest occurrence of a text at p ends, or -1. The number of readings that are tried is
+// bounded; there are many only for a text with many percent signs, backslashes and ampersands.
 func (x *search) oddEnd(limit, p int, text string) int {
 	steps := 64 + 16*len(text)
 	return longestEscaped(x.buf[:limit], p, text, &steps)
 }
 
-// longestEscaped is the end of the longest writing of text at buf[p:], or -1.
+// longestEscaped returns where the longest occurrence of text at buf[p:] ends, or -1.
 func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	for text != "" {
 		if *steps--; *steps < 0 || p >= len(buf) {
@@ -225,10 +226,10 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 // starters walks over the % \ and & of a buffer in order.
 type starters struct {
 	buf  []byte
-	next [3]int // where each is next; 0: not looked for yet, len(buf): none
+	next [3]int // the next of each; 0: not searched yet, len(buf): none
 }
 
-// after is the first of them at or after p, or -1. p must not go down.
+// after returns the first of them at or after p, or -1. p must not decrease.
 func (s *starters) after(p int) int {
 	first := len(s.buf)
 	for i, b := range [3]byte{'%', '\\', '&'} {

@@ -9,50 +9,56 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// Forms are the patterns that find a value as a server may echo it: as it stands, escaped, in base64 (at every alignment,
-// in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16 (also in base64), UTF-32 and
-// EBCDIC.
+// Forms returns the patterns that find a value as a server may echo it: literally, escaped, in base64 (at every
+// alignment, in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16 (also in base64
+// and hexadecimal digits), UTF-32 and EBCDIC.
 func Forms(value string, id int) []Pattern {
 	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
-	if strings.Contains(value, " ") { // as forms write it
+	if strings.Contains(value, " ") { // as HTML forms write it
 		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
 	}
 	if isASCII(value) {
 		ps = append(ps, otherSets(value, id)...)
 	}
-	h := hex.EncodeToString([]byte(value))
-	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
+	ps = append(ps, digits(value, id)...)
 	for align := range 3 {
 		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding), base64Form(value, id, align, base64.RawURLEncoding))
 	}
 	return ps
 }
 
-// otherSets are the forms in character sets that are no superset of ASCII.
+// otherSets are the forms in character sets that are not supersets of ASCII.
 func otherSets(value string, id int) []Pattern {
 	ps := []Pattern{{Text: wide(value), ID: id, Write: wide, step: 2}, {Text: wider(value), ID: id, Write: wider, step: 4}}
 	for _, page := range []*charmap.Charmap{charmap.CodePage037, charmap.CodePage1047} {
 		write := func(text string) string { return ebcdic(page, text) }
 		ps = append(ps, Pattern{Text: write(value), ID: id, Write: write})
 	}
+	ps = append(ps, digits(wide(value), id)...)
 	for align := range 3 {
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			p := base64Form(wide(value), id, align, enc)
 			p.thin = true
-			p.Escaped = false // it is long: escaped, it would have more bytes held back
+			p.Escaped = false // it is long: finding it escaped would hold more bytes back
 			ps = append(ps, p)
 		}
 	}
 	return ps
 }
 
-// wide is ASCII text in UTF-16 of either byte order, but for the NUL before or after it.
+// digits are bytes in hexadecimal digits of either case.
+func digits(value string, id int) []Pattern {
+	h := hex.EncodeToString([]byte(value))
+	return []Pattern{{Text: h, ID: id, thin: true}, {Text: strings.ToUpper(h), ID: id, thin: true}}
+}
+
+// wide is ASCII text in UTF-16 of either byte order, without the NUL before or after it.
 func wide(text string) string { return strings.Join(strings.Split(text, ""), "\x00") }
 
-// wider is ASCII text in UTF-32 of either byte order, but for the NULs before or after it.
+// wider is ASCII text in UTF-32 of either byte order, without the NULs before or after it.
 func wider(text string) string { return strings.Join(strings.Split(text, ""), "\x00\x00\x00") }
 
-// ebcdic is ASCII text in a code page. Those of other countries differ in punctuation only.
+// ebcdic is ASCII text in an EBCDIC code page. National code pages differ in punctuation only.
 func ebcdic(page *charmap.Charmap, text string) string {
 	out := make([]byte, len(text))
 	for i := range len(text) {
@@ -65,8 +71,8 @@ func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
-// base64Form is the part of value's base64 that does not depend on what stands around it, when align bytes of a group
-// of three come before it. The characters that carry bits of both become edges.
+// base64Form is the part of value's base64 that does not depend on what surrounds it, when it begins align bytes into a
+// group of three. The characters that carry bits of both become edges.
 func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
 	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
 	bits := 8 * (align + len(value))
@@ -83,7 +89,7 @@ func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
 
 const noSextet = 0xFF
 
-// sextet is the value of a base64 character of either alphabet.
+// sextet returns the value of a base64 character of either alphabet.
 func sextet(b byte) uint8 {
 	switch {
 	case 'A' <= b && b <= 'Z':

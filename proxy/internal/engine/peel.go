@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// depth is how many escapes may lie on top of one another.
+// depth is how deep escapes may be nested.
 const depth = 3
 
 func isStarter(b byte) bool { return b == '%' || b == '\\' || b == '&' }
 
-// mayEscape reports whether an escape can begin at p, by the two bytes that follow the % \ or & there: each is what an
-// escape has in its place, or the beginning of an escape of that. In bytes without meaning most cannot.
+// mayEscape reports whether an escape can begin at p, judging by the two bytes after the % \ or & there: each must be
+// one that an escape has in that position, or the beginning of a nested escape. In binary data most are not.
 func mayEscape(buf []byte, p int) bool {
 	if p+2 >= len(buf) {
 		return true
@@ -28,12 +28,12 @@ func mayEscape(buf []byte, p int) bool {
 		if b == 'x' || b == 'u' {
 			return unhex(c) >= 0 || isStarter(c)
 		}
-		return strings.IndexByte(`"/'bfnrt`, b) >= 0
+		return strings.IndexByte("bfnrt", b) >= 0 || isQuotable(b)
 	}
 	return (b == '#' || isLetter(b)) && (isLetter(c) || isStarter(c)) // no entity has a name of one character
 }
 
-// char is one character as escapes spell it: its UTF-8 and how many bytes of the buffer it takes.
+// char is one character after decoding: its UTF-8, and how many bytes of the buffer it takes.
 type char struct {
 	val [utf8.UTFMax]byte
 	len int32
@@ -51,7 +51,7 @@ func runeChar(r rune) char {
 	return c
 }
 
-// read is the character at the beginning of buf, which is not empty, after taking off up to d layers of escapes.
+// read returns the character at the beginning of buf, which is not empty, with up to d layers of escapes removed.
 func read(buf []byte, d int) char {
 	c := byteChar(buf[0], 1)
 	for i := 0; i < d && c.starts(); i++ {
@@ -60,8 +60,8 @@ func read(buf []byte, d int) char {
 	return c
 }
 
-// peel takes one more layer off: c is a % \ or & at the beginning of buf with d layers taken off. If no escape begins
-// with it, it is itself; what follows it may be escaped more often than it is, as in \&quot; for a quote in JSON in HTML.
+// peel removes one more layer: c is a % \ or & at the beginning of buf with d layers removed. If no escape begins with
+// it, it stands for itself; what follows it may be nested deeper than it is, as in \&quot; for a quote in JSON in HTML.
 func peel(buf []byte, c char, d int) char {
 	r := reader{buf: buf, pos: int(c.n), depth: d}
 	var e char
@@ -81,13 +81,13 @@ func peel(buf []byte, c char, d int) char {
 	return e
 }
 
-// reader reads what follows the first character of an escape, itself with depth layers taken off.
+// reader reads what follows the first character of an escape, with depth layers of its own escapes removed.
 type reader struct {
 	buf        []byte
 	pos, depth int
 }
 
-// next is the next character if it is a single byte, else 0.
+// next returns the next character if it is a single byte, else 0.
 func (r *reader) next() byte {
 	if r.pos >= len(r.buf) {
 		return 0
@@ -135,10 +135,16 @@ func (r *reader) percent() (char, bool) {
 	return byteChar(byte(v), 0), ok
 }
 
-// backslash reads the rest of a JSON escape, or of \xhh.
+// isQuotable reports whether b is a sign that some grammar writes with a backslash: JSON, and also Markdown, shells, SQL
+// and regular expressions. % \ and & are not among them: they may begin an escape themselves.
+func isQuotable(b byte) bool {
+	return '!' <= b && b <= '~' && (!isLetter(b) || b == '_') && !isStarter(b)
+}
+
+// backslash reads the rest of a JSON escape, of \xhh, or of a sign behind a backslash.
 func (r *reader) backslash() (char, bool) {
 	switch b := r.next(); b {
-	case '"', '\\', '/', '\'':
+	case '\\':
 		return byteChar(b, 0), true
 	case 'b':
 		return byteChar('\b', 0), true
@@ -155,8 +161,9 @@ func (r *reader) backslash() (char, bool) {
 		return byteChar(byte(v), 0), ok
 	case 'u':
 		return r.utf16()
+	default:
+		return byteChar(b, 0), isQuotable(b)
 	}
-	return char{}, false
 }
 
 // utf16 reads the rest of \uhhhh, both halves of a surrogate pair together.
@@ -209,10 +216,10 @@ func entityValue(name []byte) (char, bool) {
 	}
 	s := html.UnescapeString("&" + string(name) + ";")
 	v, size := utf8.DecodeRuneInString(s)
-	return runeChar(v), size == len(s) // else it is unknown, or more than one character
+	return runeChar(v), size == len(s) // otherwise it is unknown, or more than one character
 }
 
-// asciiEntity is the character of an entity that is ASCII, or 0 (HTML, 13.5).
+// asciiEntity returns the character of an entity if it is ASCII, or 0 (HTML, 13.5).
 func asciiEntity(name []byte) byte {
 	switch string(name) {
 	case "amp", "AMP":

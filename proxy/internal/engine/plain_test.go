@@ -26,6 +26,9 @@ func TestPlainEscapes(t *testing.T) {
 		"json of html":          `sk/A+\u0026eacute;\u0026#x1f511; x`,
 		"html of json":          `sk\&#47;A+\&#117;00e9\ud83d\udd11 x`,
 		"url of json":           `sk/A+%5Cu00e9%5cud83d%5Cudd11 x`,
+		"quoted":                `sk\/A\+é🔑 x`,
+		"quoted in json":        `sk\\/A\\+é🔑 x`,
+		"quoted in html":        `sk&#92;/A&bsol;&plus;é🔑 x`,
 		"percent of html, json": `sk/A+\u0025c3\u0025a9%F0&#37;9f%94%91 x`,
 	} {
 		if got := replaceAll(set, "<<"+text+">>"); got != "<<<7>>>" {
@@ -76,6 +79,33 @@ func TestNoOracleBehind(t *testing.T) {
 			}
 			if a[len(a)-1] <= len("begin "+right) || a[len(a)-2] <= len("begin "+right) {
 				t.Errorf("%s: the guess %q did not leave while more came: %v", name, right, a[len(a)-3:])
+			}
+		}
+	}
+}
+
+// TestLongEscapes: an escape that is as long as escapes in escapes get, or that goes on far behind the last % \ or & in it,
+// hides nothing, wherever in a value it stands.
+func TestLongEscapes(t *testing.T) {
+	layer := func(text string, format string) string {
+		var b strings.Builder
+		for _, c := range []byte(text) {
+			fmt.Fprintf(&b, format, c)
+		}
+		return b.String()
+	}
+	const value = "sk_live_51HxZqPm7vTbW3nKd9LcYf2RgJs4-AbCdEfGh"
+	for name, set := range map[string]*Set{"forms": New(Forms(value, 7)), "alone": New([]Pattern{{Text: value, ID: 7, Escaped: true}})} {
+		for at := range len(value) {
+			c := value[at : at+1]
+			for _, written := range []string{
+				layer(layer(layer(c, `\u%04x`), `\u%04x`), `\u%04x`), layer(layer(layer(c, "%%%02x"), `\u%04x`), "&#x%02x;"),
+				layer(layer(layer(c, `\u%04x`), "&#x%02x;"), "%%%02x"), fmt.Sprintf("%%26%%23%011d;", c[0]),
+				fmt.Sprintf(`\u0026\u0023%011d;`, c[0]), fmt.Sprintf("%%26&#35;x%010x;", c[0]),
+			} {
+				if got := replaceAll(set, value[:at]+written+value[at+1:]); got != "<7>" {
+					t.Fatalf("%s: character %d as %s is not found", name, at, written)
+				}
 			}
 		}
 	}

@@ -8,30 +8,30 @@ import (
 )
 
 // Reader replaces the patterns of a Set in what it reads, in constant memory. Its error is sticky. When the source ends
-// in an error other than io.EOF, what was held back is lost.
+// in an error other than io.EOF, what was held back is discarded.
 type Reader struct {
 	set   *Set
 	src   io.Reader
 	with  func(id int) (string, error)
 	buf   *[]byte
-	emit  int // what comes before has left
-	scan  int // no core begins before
-	cut   int // cores before are decided
+	emit  int // everything before it has left
+	scan  int // no core begins before it
+	cut   int // cores before it are decided
 	line  int // after the last line feed
 	end   int
 	final bool
 	m     match
 	found bool
-	name  string // what is left of a replacement
+	name  string // the rest of a replacement
 	err   error
 }
 
-// NewReader reads src. with says what takes the place of a match; its error ends the stream before the match.
+// NewReader reads src. with returns the replacement of a match; its error ends the stream before the match.
 func (s *Set) NewReader(src io.Reader, with func(id int) (string, error)) *Reader {
 	return &Reader{set: s, src: src, with: with}
 }
 
-// Read reads, replaced, without waiting for more than the first bytes that may leave.
+// Read reads with matches replaced. It does not wait for more than the first bytes that may leave.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.set == nil {
 		return r.src.Read(p)
@@ -54,7 +54,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// Stop gives the buffer back. Reads fail from then on.
+// Stop returns the buffer. Reads fail from then on.
 func (r *Reader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
@@ -100,7 +100,7 @@ func (r *Reader) drain(p []byte) int {
 	return n
 }
 
-// decided is up to where the buffer may leave: the next match, or else what is before the cut, less one byte that may
+// decided returns up to where the buffer may leave: to the next match, or else to the cut, less one byte that may
 // become the edge of a match that begins there.
 func (r *Reader) decided() int {
 	if !r.found && r.scan < r.cut {
@@ -118,7 +118,7 @@ func (r *Reader) decided() int {
 	return max(r.cut-1, r.emit)
 }
 
-// held is how many of the last bytes wait for what may follow.
+// held returns how many of the last bytes must wait for what may follow.
 func (s *Set) held() int {
 	if disarm.Off("hold-back") {
 		return 0
@@ -126,20 +126,20 @@ func (s *Set) held() int {
 	return s.hold
 }
 
-// fill reads once from the source, says how much, and moves the cut.
+// fill reads once from the source, returns how much, and moves the cut.
 func (r *Reader) fill() int {
 	if r.buf == nil {
 		r.buf = r.set.pool.Get().(*[]byte)
 	}
 	buf := *r.buf
-	if gone := r.emit - 1; gone > 0 && (r.emit == r.end || len(buf)-r.end < bufferSize/2) { // one byte tells a word's beginning
+	if gone := r.emit - 1; gone > 0 && (r.emit == r.end || len(buf)-r.end < bufferSize/2) { // one byte is kept, to recognise the beginning of a word
 		copy(buf, buf[gone:r.end])
 		r.emit, r.scan, r.cut, r.end = r.emit-gone, r.scan-gone, r.cut-gone, r.end-gone
 		r.line = max(r.line-gone, 0)
 	}
 	n, err := r.src.Read(buf[r.end:])
 	if r.set.lines {
-		near := max(r.end, r.end+n-r.set.hold-1) // a line feed before that holds nothing back
+		near := max(r.end, r.end+n-r.set.hold-1) // a line feed before that makes no difference
 		if i := bytes.LastIndexByte(buf[near:r.end+n], '\n'); i >= 0 {
 			r.line = near + i + 1
 		}

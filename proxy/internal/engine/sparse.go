@@ -2,12 +2,12 @@ package engine
 
 import "bytes"
 
-// sparse finds patterns that have NULs between their characters: UTF-16 and UTF-32. It looks at the last characters of a
-// pattern, as many as a table has bytes in a block, and only where there are NULs, which is no secret.
+// sparse finds patterns that have NULs between their characters: UTF-16 and UTF-32. It compares the last characters of
+// a pattern, as many as a table has bytes in a block, and only where there are NULs, which is not a secret.
 type sparse struct {
 	step int
-	n    int // characters of a look
-	most int // where a look begins in a pattern at most
+	n    int // characters that are compared at once
+	most int // the last offset in a pattern where these may begin
 	at   places
 }
 
@@ -30,7 +30,7 @@ func newSparse(pats []Pattern, list []int32, step int) sparse {
 	return s
 }
 
-// load is the characters at buf[p:], if what is between them is NUL.
+// load returns the characters at buf[p:], if the bytes between them are NUL.
 func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	var key uint64
 	if buf[p] == 0 || buf[p+1] != 0 {
@@ -51,12 +51,12 @@ func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	return key, true
 }
 
-// find is the best match whose core begins in buf[from:cut].
+// find returns the best match whose core begins in buf[from:cut].
 func (s *sparse) find(set *Set, buf []byte, from, cut int) (match, bool) {
 	best, found := match{}, false
 	span := (s.n-1)*s.step + 1
 	for p := from; p <= min(cut-1+s.most, len(buf)-span); p++ {
-		if buf[p] != 0 && buf[p+1] != 0 { // the next one to look at is before the next NUL
+		if buf[p] != 0 && buf[p+1] != 0 { // the next candidate is before the next NUL
 			next := bytes.IndexByte(buf[p+2:], 0)
 			if next < 0 {
 				break
@@ -75,7 +75,7 @@ func (s *sparse) find(set *Set, buf []byte, from, cut int) (match, bool) {
 	return best, found
 }
 
-// check is the best match with a look of this key at p, whose core begins in buf[from:cut].
+// check returns the best match with this key at p whose core begins in buf[from:cut].
 func (s *sparse) check(set *Set, buf []byte, key uint64, p, from, cut int) (best match, found bool) {
 	for _, pl := range s.at.get(key) {
 		core := p - int(pl.off)

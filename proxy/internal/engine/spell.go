@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// spelling finds plain patterns in what a text spells: its characters with all their escapes taken off.
+// spelling finds plain patterns in a text with all escapes removed.
 //
-// Each place in a text has one character and one next place, so what is spelled from it on is one string. A word is the
-// first bytes of that string; those of a block of places are made from its end to its beginning, each from the one
-// before.
+// Each position in a text has one character and one next position, so the text from there on decodes to one string. A
+// word is the first bytes of that string; the words of a block of positions are computed from its end to its beginning,
+// each from the one after it.
 //
 // Threat: as for table. A look is at a whole word, the end of a pattern; until it is met, the work depends on the text
 // alone.
 type spelling struct {
-	n       int // bytes of a word; 0: there are no patterns
+	n       int // bytes of a word; 0: no patterns
 	longest int // bytes of the longest pattern
 	mask    uint64
 	shift   uint
@@ -25,9 +25,10 @@ type spelling struct {
 
 const (
 	wordSize   = 8
-	spellBlock = 512 // places whose words are made at once
-	// longEscape is how many bytes the escapes of one character take at most, that a pattern is followed over backwards.
-	longEscape = 160
+	spellBlock = 512 // positions whose words are computed at once
+	// escapeTail is how many bytes an escape may go on behind the last % \ or & in it and what that begins by itself: as in
+	// %26%2300000000065; the digits of an entity.
+	escapeTail = maxEntity + 1
 )
 
 func newSpelling(pats []Pattern, list []int32) spelling {
@@ -47,7 +48,7 @@ func newSpelling(pats []Pattern, list []int32) spelling {
 		for _, i := range list {
 			text := pats[i].Text
 			off := len(text) - s.n
-			for off > 0 && !utf8.RuneStart(text[off]) { // a character is spelled whole
+			for off > 0 && !utf8.RuneStart(text[off]) { // a character is decoded whole
 				off--
 			}
 			w := s.of(text[off:])
@@ -59,7 +60,7 @@ func newSpelling(pats []Pattern, list []int32) spelling {
 	return s
 }
 
-// of is the word that a text begins with.
+// of returns the word that a text begins with.
 func (s *spelling) of(text string) uint64 {
 	var w uint64
 	for k := range s.n {
@@ -68,7 +69,7 @@ func (s *spelling) of(text string) uint64 {
 	return w
 }
 
-// spell looks at the words of all places where a pattern with an escape may end.
+// spell checks the words of all positions where a pattern with an escape may end.
 func (x *search) spell() {
 	s := &x.set.esc.spelling
 	if s.n == 0 {
@@ -85,30 +86,30 @@ func (x *search) spell() {
 	}
 	for q := next(x.from); q >= 0; {
 		first, until := max(done, q-s.longest), q
-		for q >= 0 && q-s.longest <= until { // zones that touch are one
+		for q >= 0 && q-s.longest <= until { // zones that touch are merged
 			last := q
 			until = max(until, q+s.longest)
 			if q = next(q + 1); q < 0 || q > until {
-				until = max(until, last+int(x.peel(last).n)+s.longest)
+				until = max(until, last+int(x.peel(last).n)+escapeTail+s.longest)
 			}
 		}
 		for at := first; at < min(until, end); at += spellBlock {
 			x.words(at, min(at+spellBlock, until, end))
 			if x.found {
-				end = min(end, x.best.core+x.set.hold) // nothing that comes later begins earlier
+				end = min(end, x.best.core+x.set.hold) // no later match begins earlier
 			}
 		}
 		done = max(done, until)
 	}
 }
 
-// words looks at buf[from:to], spellBlock places at most.
+// words checks buf[from:to], at most spellBlock positions.
 func (x *search) words(from, to int) {
 	s := &x.set.esc.spelling
 	words := wordBlocks.Get().(*[spellBlock]uint64)
 	defer wordBlocks.Put(words)
 	buf := x.buf[from:to]
-	after := x.word(to) // of the place behind
+	after := x.word(to) // of the position after the block
 	for i := len(buf) - 1; i >= 0; i-- {
 		b := buf[i]
 		if isStarter(b) && mayEscape(x.buf, from+i) {
@@ -134,7 +135,7 @@ func (x *search) words(from, to int) {
 // wordBlocks is a cache: what is in a block is written before it is read.
 var wordBlocks = sync.Pool{New: func() any { return new([spellBlock]uint64) }}
 
-// joined is the word of the place i of a block, where an escape may begin; words has those of later places.
+// joined returns the word of position i of a block, where an escape may begin; words has those of later positions.
 func (x *search) joined(words []uint64, from, i int) uint64 {
 	c := x.peel(from + i)
 	w := uint64(0)
@@ -150,7 +151,7 @@ func (x *search) joined(words []uint64, from, i int) uint64 {
 	return w
 }
 
-// word is the word of a place, read forwards.
+// word returns the word of a position, read forwards.
 func (x *search) word(p int) uint64 {
 	var w uint64
 	for n := int32(0); n < wordSize && p < len(x.buf); {
@@ -183,7 +184,7 @@ func (x *search) back(p, at int, pl place, text string, steps *int) {
 	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peel(p-1).n == 1 {
 		x.back(p-1, at, pl, text[:len(text)-1], steps)
 	}
-	for q := p - 2; q >= max(x.from, p-longEscape); q-- {
+	for q := p - 2; q >= max(x.from, at-x.set.hold); q-- {
 		if !isStarter(x.buf[q]) {
 			continue
 		}

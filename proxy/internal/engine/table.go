@@ -5,30 +5,31 @@ import (
 	"math/bits"
 )
 
-// longPattern is the length in bytes from which a pattern is looked for by eight bytes at once, or by sixteen if it is
+// longPattern is the length in bytes from which a pattern is searched by eight bytes at once, or by sixteen if it is
 // thin.
 const longPattern = 16
 
-// table finds patterns by looks at blocks of the text that are stride bytes apart. It knows stride blocks of every
-// pattern, each a byte behind the one before, so each occurrence meets exactly one look.
+// table finds patterns by probing blocks of the text that are stride bytes apart. It knows stride consecutive blocks of
+// every pattern, one byte apart, so exactly one probe hits each occurrence.
 //
-// This is the skip of Wu and Manber (1994) with one shift for all blocks: as no look depends on the one before, the
-// processor does several at once.
+// This is the skip of Wu and Manber (1994) with one shift for all blocks: because no probe depends on the one before,
+// the processor does several at once.
 //
-// Threat: text that meets a known block takes longer, and code can measure that over megabytes. So the blocks are the last
-// ones of a pattern, in its second half, away from what is public of most credentials: the beginning. Who knows none of
-// their bytes must guess a whole block at once. Token names are no secret: for them, blocks are more and shorter.
+// Threat: text that contains a known block takes longer, and code can measure that over megabytes. So the blocks are
+// the last ones of a pattern, in its second half, away from the part of most credentials that is public: the beginning.
+// An attacker who knows none of their bytes must guess a whole block at once. Token names are not secret: they have
+// more and shorter blocks.
 type table struct {
 	block  int // bytes of a block
 	stride int
-	least  int // where the blocks of a pattern begin at least,
-	most   int // and at most
+	least  int // the first offset of a pattern's blocks,
+	most   int // and the last
 	shift  uint
 	filter []uint64 // a bit for each hash of a known block
 	at     places   // by block
 }
 
-// maxStride bounds what a table knows of a pattern. A longer stride gains nothing.
+// maxStride bounds how many blocks of a pattern a table knows. A longer stride gains nothing.
 const maxStride = 64
 
 func newTable(pats []Pattern, list []int32) table {
@@ -71,7 +72,7 @@ func newTable(pats []Pattern, list []int32) table {
 	return t
 }
 
-// load is the block at buf[p:], or a number that only such a block is likely to have.
+// load returns the block at buf[p:], or a hash that is unlikely to belong to another.
 func (t *table) load(buf []byte, p int) uint64 {
 	switch t.block {
 	case 16:
@@ -98,11 +99,11 @@ func (t *table) known(block uint64) bool {
 	return t.filter[h>>6]>>(h&63)&1 != 0
 }
 
-// find is the best match whose core begins in buf[from:cut].
+// find returns the best match whose core begins in buf[from:cut].
 func (t *table) find(s *Set, buf []byte, from, cut int) (match, bool) {
 	best, found := match{}, false
 	for p := from + t.least; ; p += t.stride {
-		last := min(cut+t.most+t.stride-2, len(buf)-t.block) // no later look meets a core before cut
+		last := min(cut+t.most+t.stride-2, len(buf)-t.block) // no later probe hits a core before cut
 		switch t.block {
 		case 16:
 			p = t.skip16(buf, p, last)
@@ -130,7 +131,7 @@ func (t *table) find(s *Set, buf []byte, from, cut int) (match, bool) {
 	}
 }
 
-// skip16 is the first look from p on, up to last, at a block of sixteen bytes that may be known.
+// skip16 returns the first probe from p on, up to last, whose block of sixteen bytes may be known.
 func (t *table) skip16(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
 	for p+3*stride <= last {
@@ -152,7 +153,7 @@ func (t *table) skip16(buf []byte, p, last int) int {
 	return p
 }
 
-// skip8 is the first look from p on, up to last, at a block of eight bytes that may be known.
+// skip8 returns the first probe from p on, up to last, whose block of eight bytes may be known.
 func (t *table) skip8(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
 	for p+3*stride <= last {
@@ -196,17 +197,17 @@ func (t *table) skip4(buf []byte, p, last int) int {
 	return p
 }
 
-// place is an occurrence of something in a pattern.
+// place is a position in a pattern.
 type place struct{ pat, off int32 }
 
-// places finds occurrences by a key. A look-up gives those of a few other keys too, so the caller compares.
+// places finds positions by a key. A look-up also returns those of a few other keys, so the caller must compare.
 type places struct {
 	shift uint
-	start []uint32 // by hash: where its occurrences begin in list
+	start []uint32 // by hash: where its positions begin in list
 	list  []place
 }
 
-// newPlaces collects what fill says. It calls fill three times.
+// newPlaces collects what fill adds. It calls fill three times.
 func newPlaces(fill func(add func(key uint64, p place))) places {
 	n := 0
 	fill(func(uint64, place) { n++ })

@@ -22,6 +22,11 @@ type Error struct{ Reason string }
 // Error implements error.
 func (e *Error) Error() string { return "the request's body is ambiguous: " + e.Reason }
 
+// Sentence is the reason as a whole sentence.
+func (e *Error) Sentence() string {
+	return "Servers would read the body in different ways: " + e.Reason + "."
+}
+
 // Reader reads a multipart body as it leaves. Make one with NewReader.
 type Reader struct {
 	conf  Config

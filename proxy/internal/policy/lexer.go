@@ -9,19 +9,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// errNotJSON is for a body that parsers which take more than JSON read in their own way.
+// errNotJSON is for a body that is not strict JSON, so that lenient parsers differ in what it says.
 var errNotJSON = &formdata.Error{Reason: "its Content-Type is JSON and the body is not strictly so: " +
 	"a comment, a name or string without double quotes, an unknown word or escape, a control character, or another charset"}
 
-// jsonLexer looks at the keys of JSON. It knows words and strings, not their order: what it accepts is the same words and
-// strings to every parser, and what follows a key is its value.
+// jsonLexer checks the keys of JSON. It knows words and strings, not the grammar between them: what it accepts has the
+// same words and strings to every parser, and what follows a key is its value.
 type jsonLexer struct {
 	permits func(method string) bool
 	state   lexState
-	word    []byte // of a number or literal, or of a string, decoded, at most maxLexed
-	escape  []byte // that is being read
-	read    int    // bytes so far, as far as a byte order mark goes
-	after   bool   // a string is the last token
+	word    []byte // the number or literal, or the decoded string, being read; at most maxLexed
+	escape  []byte // the one being read
+	read    int    // bytes so far, up to the length of a byte order mark
+	after   bool   // the last token was a string
 	verb    bool   // the next string is the value of a field that may name a method
 }
 
@@ -34,7 +34,7 @@ const (
 	lexEscape
 )
 
-// maxLexed is how much of a string is kept: more than any name.
+// maxLexed is how many bytes of a string are kept: more than any name has.
 const maxLexed = 256
 
 func (l *jsonLexer) scan(text []byte) error {
@@ -53,7 +53,7 @@ func (l *jsonLexer) scan(text []byte) error {
 	return nil
 }
 
-// plain is how much of a text stands for itself in a string.
+// plain is how many bytes at the start of a text stand for themselves in a string.
 func plain(text []byte) int {
 	for i, b := range text {
 		if b < ' ' || b == '"' || b == '\\' {
@@ -101,12 +101,12 @@ func (l *jsonLexer) byte(b byte) error {
 // bom may precede JSON.
 const bom = "\xef\xbb\xbf"
 
-// outside takes a byte that is in no string and no word.
+// outside handles a byte outside strings and words.
 func (l *jsonLexer) outside(b byte) error {
 	switch {
 	case strings.IndexByte(" \t\r\n\x1e", b) >= 0: // a record separator (RFC 7464) too
 		return nil
-	case l.after && strings.IndexByte(":,}]", b) < 0: // gjson takes what follows for the value of a key
+	case l.after && strings.IndexByte(":,}]", b) < 0: // gjson would take what follows as the value of a key
 		return errNotJSON
 	case b == '"':
 		l.state, l.word = lexString, l.word[:0]
@@ -126,7 +126,7 @@ func (l *jsonLexer) outside(b byte) error {
 	return nil
 }
 
-// key looks at the string before a colon.
+// key checks the string before a colon.
 func (l *jsonLexer) key() error {
 	if !l.after {
 		return errNotJSON
@@ -149,7 +149,7 @@ func (l *jsonLexer) endWord() error {
 	return nil
 }
 
-// inString takes a byte of a string that does not stand for itself.
+// inString handles a byte of a string that does not stand for itself.
 func (l *jsonLexer) inString(b byte) error {
 	switch {
 	case b < ' ':
@@ -158,14 +158,17 @@ func (l *jsonLexer) inString(b byte) error {
 		l.state, l.escape = lexEscape, l.escape[:0]
 	case b == '"':
 		l.state, l.after = lexOutside, true
-		if v := verb(string(l.word)); l.verb && v != "" && !l.permits(v) {
+		if !l.verb {
+			return nil
+		}
+		if v := verb(string(l.word)); v != "" && !l.permits(v) || isPadding(string(l.word), maxLexed) {
 			return ErrOverrideUnseen
 		}
 	}
 	return nil
 }
 
-// inEscape takes a byte after a backslash.
+// inEscape handles a byte after a backslash.
 func (l *jsonLexer) inEscape(b byte) error {
 	l.escape = append(l.escape, b)
 	if l.escape[0] == 'u' && len(l.escape) < len("u0000") {

@@ -10,18 +10,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// standard are the methods whose meaning is known (RFC 9110, RFC 5789). An API that restricts methods passes no
-// other, unless it allows it by name.
+// standard are the methods whose meaning is known (RFC 9110, RFC 5789). An API that restricts methods allows no other,
+// unless it names it.
 var standard = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
-// Restricts reports whether any of the APIs says anything about methods.
+// Restricts reports whether any of the APIs restricts methods.
 func Restricts(apis []*catalog.API) bool {
 	return slices.ContainsFunc(apis, func(a *catalog.API) bool {
 		return len(a.Methods.Restricted) > 0 || a.Methods.Allowed != nil
 	})
 }
 
-// checkMethod judges one method, on the line or from an override, under every API that holds the host.
+// checkMethod judges one method, from the request line or an override, under every API that holds the host.
 func checkMethod(method string, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
 	m := strings.ToUpper(strings.TrimSpace(method))
 	if m == "" || len(m) > 32 || !httpguts.ValidHeaderFieldName(m) {
@@ -44,7 +44,7 @@ func checkMethod(method string, h catalog.Host, holders []*catalog.API) (Verdict
 	return Verdict{}, true
 }
 
-// checkUpgrade lets only WebSocket pass: any other change of protocol would be a tunnel past these checks.
+// checkUpgrade allows only WebSocket: any other protocol would be a tunnel past these checks.
 func checkUpgrade(q Request) (Verdict, bool) {
 	if q.Upgrade == "" || strings.EqualFold(q.Upgrade, "websocket") && len(q.Methods) > 0 && q.Methods[0] == http.MethodGet {
 		return Verdict{}, true

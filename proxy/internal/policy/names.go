@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// claim is what a field's name says of its value.
+// claim says what the name of a field makes of its value.
 type claim int
 
 const (
 	noClaim   claim = iota
-	verbClaim       // the request's real method, where the value is a standard one: "method" means much else
+	verbClaim       // the request's real method if the value is a standard one: "method" has many other meanings
 	fullClaim       // the request's real method, whatever the value
 )
 
-// overrideNames are read as the request's real method, by letters and digits alone. They count in headers, queries, forms,
-// JSON and multipart bodies alike:
+// overrideNames are the names that servers read as the request's real method, reduced to letters and digits. They count
+// in headers, queries, forms, JSON and multipart bodies alike:
 //
 //	X-HTTP-Method-Override   Rack, Rails, Symfony, Laravel, Django, WordPress, ASP.NET, Express, Firebase, Google's APIs
 //	X-HTTP-Method            OData, SharePoint, SAP, Express
@@ -33,16 +33,15 @@ var overrideNames = []string{
 	"xverboverride", "verboverride", "alfmethod",
 }
 
-// verbNames are so too: as they stand (Facebook's Graph, Restlet) where the value is a standard method, and with a mark
-// before them whatever the value: _method (Rack, Rails, PHP's frameworks, Spring, Parse), _HttpMethod (Salesforce's Apex),
-// $httpMethod (Google).
-// x_method is how a payment API calls a means of payment.
+// verbNames are such names too: without a prefix (Facebook's Graph, Restlet) if the value is a standard method, and
+// with punctuation before them whatever the value: _method (Rack, Rails, PHP's frameworks, Spring, Parse), _HttpMethod
+// (Salesforce's Apex), $httpMethod (Google). x_method is not one: a payment API has it for the means of payment.
 var verbNames = []string{
 	"method", "httpmethod", "verb", "httpverb", "requestmethod", "restmethod", "xmethod", "xverb", "xrequestmethod", "xrestmethod",
 }
 
-// claimOf tells what a name claims, as the most lenient server reads it: decoded once or more often, cut at a NUL, in any
-// case, with any punctuation, as an element of a list or object.
+// claimOf is the claim of a name as the most lenient server reads it: decoded once or several times, cut at a NUL, in
+// any case, with any punctuation, as an element of a list or object.
 func claimOf(name string) claim {
 	best := noClaim
 	for range 3 {
@@ -59,7 +58,7 @@ func claimOf(name string) claim {
 	return best
 }
 
-// claimAsRead is claimOf of a decoded name.
+// claimAsRead is claimOf for a decoded name.
 func claimAsRead(name string) claim {
 	best, first := noClaim, true
 	for name != "" {
@@ -67,7 +66,7 @@ func claimAsRead(name string) claim {
 		if i := strings.IndexAny(name, "[]"); i < 0 {
 			name = ""
 		} else if part, name = name[:i], name[i+1:]; name != "" && !strings.Contains(name, "]") && i > 0 {
-			best = max(best, claimOfWord(part+"_"+name)) // PHP makes an underscore of a bracket that is not closed
+			best = max(best, claimOfWord(part+"_"+name)) // PHP turns an unclosed bracket into an underscore
 		}
 		c := claimOfWord(part)
 		if c == verbClaim && !first {
@@ -78,7 +77,7 @@ func claimAsRead(name string) claim {
 	return best
 }
 
-// claimOfWord is claimOf of a name without brackets. A mark is anything but spaces before the letters.
+// claimOfWord is claimOf for a name without brackets. Anything but spaces before the letters counts as punctuation.
 func claimOfWord(word string) claim {
 	word = strings.TrimLeft(word, " \t\r\n\v\f\u00a0")
 	var buf [24]byte // more than any of the names
@@ -114,8 +113,8 @@ func lower(b byte) byte {
 	return b
 }
 
-// decode takes one layer of percent-encoding off, that of IIS (%u005f) too. What is no escape stays: servers decode the
-// rest all the same.
+// decode removes one layer of percent-encoding, including that of IIS (%u005f). A percent sign that begins no escape
+// stays, because servers decode the rest all the same.
 func decode(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
@@ -144,22 +143,32 @@ func decode(s string) string {
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
-// verb is the standard method that a value names, encoded or not, or empty.
+// blank are the characters that servers take off the ends of a value.
+const blank = " \t\r\n\v\f\x00"
+
+// isPadding reports whether what was kept of a value, of which no more than that is looked at, is blank: a method may follow.
+func isPadding(kept string, most int) bool {
+	if len(kept) < most {
+		return false
+	}
+	if i := strings.LastIndexByte(kept, '%'); i >= len(kept)-len("%u0000") {
+		kept = kept[:i] // perhaps no whole escape
+	}
+	return strings.Trim(decode(decode(kept)), blank+"\"'") == ""
+}
+
+// verb returns the standard method that a value names, encoded or not, or "".
 func verb(value string) string {
-	const longest = 128
 	for range 3 {
-		if len(value) > longest {
-			return ""
-		}
-		if v := strings.ToUpper(strings.Trim(value, " \t\r\n\v\f\x00\"'")); slices.Contains(standard, v) {
-			return v
+		if v := strings.Trim(value, blank+"\"'"); len(v) <= len("OPTIONS") && slices.Contains(standard, strings.ToUpper(v)) {
+			return strings.ToUpper(v)
 		}
 		value = decode(value)
 	}
 	return ""
 }
 
-// claimed appends what a field says of the method, if it says anything.
+// claimed appends the method that a field claims, if it claims one.
 func claimed(list []string, name, value string) []string {
 	switch claimOf(name) {
 	case fullClaim:
@@ -172,7 +181,7 @@ func claimed(list []string, name, value string) []string {
 	return list
 }
 
-// HeaderOverrides lists what the override headers of a request say.
+// HeaderOverrides lists the methods that a request's headers claim.
 func HeaderOverrides(h http.Header) []string {
 	var out []string
 	for name, values := range h {
@@ -183,7 +192,7 @@ func HeaderOverrides(h http.Header) []string {
 	return out
 }
 
-// ParameterOverrides lists what the override parameters of a query or form say. Both separators in use count.
+// ParameterOverrides lists the methods that the parameters of a query or form claim. Both & and ; separate them.
 func ParameterOverrides(query string) []string {
 	var out []string
 	for _, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {

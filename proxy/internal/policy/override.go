@@ -5,81 +5,118 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// MaxForm is how many bytes of a form are looked at for an override. Longer forms to an API that restricts methods
-// are refused.
+// MaxForm is the size in bytes up to which a form is searched for an override. Longer forms to an API that restricts
+// methods are refused.
 const MaxForm = 1 << 20
 
-// ErrOverrideUnseen is for a body that overrides the method, or is too long to be looked at.
-var ErrOverrideUnseen = errors.New("the body overrides the method, or is too long to tell")
+// ErrOverrideUnseen is for a body that overrides the method, or is too long to be checked.
+var ErrOverrideUnseen = errors.New("the body overrides the method, or is too long to be checked")
 
-// BodyOverrides looks for an override in the body of a request to an API that restricts methods. A form is read and
-// put back, and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen when it has
-// such a field, or one that may be one and whose value is a method that permits refuses. It fails with a *formdata.Error
-// where servers differ in what the fields are. A body that a framework would look into leaves decoded, and one with parts
-// as package formdata writes it.
+// BodyOverrides looks for an override in the body of a request to an API that restricts methods. A form is read ahead,
+// and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen at a field that
+// overrides the method, or that may do so with a method that permits refuses. It fails with a *formdata.Error where
+// servers differ in what the fields are. A body that a framework would parse leaves decoded, and a multipart one as
+// package formdata writes it; any other is searched decoded, and leaves as it came.
 func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
+	r.GetBody = nil // what it gives is not looked at
 	kind, err := formdata.RequestType(r.Header)
 	if err != nil {
 		return nil, err
 	}
 	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
+	encodings, err := coding.Parse(r.Header)
 	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
-		guard(r, &quotedNames{})
-		return nil, nil
+		return nil, guardOther(r, encodings, err)
 	}
 	if err := kind.CheckCharset(); err != nil {
 		return nil, err
 	}
-	if form {
-		return formOverrides(r)
-	}
-	encodings, err := coding.Parse(r.Header)
 	if err != nil {
 		return nil, ErrOverrideUnseen
 	}
-	if len(encodings) > 0 {
-		body := coding.NewBody(r.Body)
-		body.Decode(encodings)
-		r.Body, r.ContentLength = body, -1
-		r.Header.Del("Content-Encoding")
-		r.Header.Del("Content-Length")
-	}
+	decodeBody(r, encodings)
 	switch {
+	case form:
+		return formOverrides(r)
 	case kind.Multipart():
 		return nil, guardParts(r, kind, permits)
 	case inJSON:
 		guard(r, &jsonLexer{permits: permits})
 	default:
-		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack takes a body without a type for a form
+		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
 	}
 	return nil, nil
 }
 
-// isJSON reports whether a type is JSON. That of gRPC and Connect is in frames, and nobody looks for a method there.
+// decodeBody removes the encodings of a body.
+func decodeBody(r *http.Request, encodings []string) {
+	if len(encodings) == 0 {
+		return
+	}
+	body := coding.NewBody(r.Body)
+	body.Decode(encodings)
+	r.Body, r.ContentLength = body, -1
+	r.Header.Del("Content-Encoding")
+	r.Header.Del("Content-Length")
+}
+
+// guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so it
+// stays: but not deflate, which servers read in two ways, nor one that would be decoded twice in megabytes.
+func guardOther(r *http.Request, encodings []string, err error) error {
+	switch {
+	case err != nil && namesCoding(r.Header):
+		return ErrOverrideUnseen
+	case len(encodings) == 0: // also one that no framework takes off, as aws-chunked and aes128gcm
+	case slices.Contains(encodings, "deflate") || coding.Large(encodings):
+		decodeBody(r, encodings)
+	default:
+		body := coding.NewBody(r.Body)
+		body.Audit(func(copied *coding.Body) {
+			copied.Decode(encodings)
+			copied.Through(func(src io.Reader) io.Reader {
+				return &guarded{ReadCloser: io.NopCloser(src), scanner: &quotedNames{}, left: -1}
+			})
+		})
+		return coding.Ahead(r, body, false)
+	}
+	guard(r, &quotedNames{})
+	return nil
+}
+
+// namesCoding reports whether Content-Encoding names, among others, one that frameworks take off.
+func namesCoding(h http.Header) bool {
+	list := strings.ToLower(strings.Join(h["Content-Encoding"], ","))
+	return slices.ContainsFunc([]string{"gzip", "deflate", "compress", "br", "zstd"}, func(coding string) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(" \t,;\"", c) }), func(word string) bool {
+			return strings.TrimPrefix(word, "x-") == coding
+		})
+	})
+}
+
+// isJSON reports whether a type is JSON. The JSON of gRPC and Connect is framed, and no server looks for a method
+// there.
 func isJSON(media string) bool {
 	return strings.Contains(media, "json") &&
 		!strings.HasPrefix(media, "application/grpc") && !strings.HasPrefix(media, "application/connect+")
 }
 
-// formOverrides reads a form and puts it back.
+// formOverrides reads a form ahead and lists its overrides.
 func formOverrides(r *http.Request) ([]string, error) {
-	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, ErrOverrideUnseen
-	}
 	form, err := io.ReadAll(io.LimitReader(r.Body, MaxForm+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(form) > MaxForm || (&quotedNames{}).scan(form) != nil { // JSON by another of its types
+	if len(form) > MaxForm || (&quotedNames{}).scan(form) != nil { // JSON, if another of its types is believed
 		return nil, ErrOverrideUnseen
 	}
 	r.Body = struct {
@@ -89,11 +126,11 @@ func formOverrides(r *http.Request) ([]string, error) {
 	return ParameterOverrides(string(form)), nil
 }
 
-// guardParts looks at the names of parts as they leave.
+// guardParts checks the names of parts as they leave.
 func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
 	to := kind.Fresh()
 	r.Header["Content-Type"] = []string{to.String()}
-	// A longer body streams, and the server is told its length before it is read.
+	// A longer body streams, and the server learns its length before it is read.
 	exact := r.ContentLength > coding.ExactUpTo && len(to.Boundary()) == len(kind.Boundary())
 	body := coding.NewBody(r.Body)
 	body.Through(func(src io.Reader) io.Reader {
@@ -105,7 +142,8 @@ func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) 
 	return coding.Ahead(r, body, !exact)
 }
 
-// openPart refuses a part that is an override. A part that is no form's field may be named by its file or its id.
+// openPart refuses a part that overrides the method. A part that is not a form field may be named by its file name or
+// its Content-ID.
 func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits func(string) bool) (io.Reader, error) {
 	c := claimOf(p.Name)
 	if !kind.FormData() {
@@ -120,7 +158,7 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own values
 			return nil, err
 		}
-		if v := verb(string(value[:n])); v != "" && !permits(v) {
+		if v := verb(string(value[:n])); v != "" && !permits(v) || isPadding(string(value[:n]), maxLexed) {
 			return nil, ErrOverrideUnseen
 		}
 		return io.MultiReader(bytes.NewReader(value[:n]), content), nil
@@ -128,17 +166,17 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 	return content, nil
 }
 
-// scanner looks at a body as it streams. An error breaks the body off.
+// scanner checks a body as it streams. An error ends the body.
 type scanner interface {
 	scan(text []byte) error
 	end() error
 }
 
-// guarded is a body whose reading fails when its scanner says so, before its last byte at the latest.
+// guarded is a body whose reading fails when its scanner does, at the latest before its last byte.
 type guarded struct {
 	io.ReadCloser
 	scanner scanner
-	left    int64 // bytes until the end, or negative where that is not known
+	left    int64 // bytes until the end, or negative if unknown
 	err     error
 }
 
@@ -170,20 +208,20 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// both is two scanners.
+// both runs two scanners.
 type both [2]scanner
 
 func (b *both) scan(text []byte) error { return errors.Join(b[0].scan(text), b[1].scan(text)) }
 func (b *both) end() error             { return errors.Join(b[0].end(), b[1].end()) }
 
-// pairs looks for overrides in what may be a form.
+// pairs finds overrides in what a server may read as a form.
 type pairs struct {
 	permits     func(method string) bool
 	name, value []byte
 	inValue     bool
 }
 
-// maxName is how much of a name is looked at, without spaces before it.
+// maxName is how many bytes of a name are checked, without the spaces before it.
 const maxName = 512
 
 func (s *pairs) scan(text []byte) error {
@@ -211,29 +249,27 @@ func (s *pairs) scan(text []byte) error {
 
 // end ends a pair.
 func (s *pairs) end() error {
-	v := ""
-	if s.inValue {
-		v = verb(decode(string(s.value)))
-	}
-	if v != "" && claimOf(string(s.name)) == verbClaim && !s.permits(v) {
-		return ErrOverrideUnseen
+	if s.inValue && claimOf(string(s.name)) == verbClaim {
+		if v := verb(decode(string(s.value))); v != "" && !s.permits(v) || isPadding(string(s.value), maxName) {
+			return ErrOverrideUnseen
+		}
 	}
 	s.name, s.value, s.inValue = s.name[:0], s.value[:0], false
 	return nil
 }
 
-// quotedNames looks for a quoted name and a colon in text of any kind, which some servers read as JSON. It knows nothing of
-// the text's structure, and so cannot be led astray by it.
+// quotedNames finds a quoted name and a colon in text of any type, which some servers read as JSON. It ignores the
+// structure of the text, and so cannot be misled by it.
 type quotedNames struct {
 	word   []byte // since a quote, at most maxLexed
-	in     bool   // word may go on
+	in     bool   // inside the quotes: word may go on
 	closed bool   // word ended with a quote, and only spaces followed it
 }
 
 func (q *quotedNames) scan(text []byte) error {
 	for _, b := range text {
 		switch {
-		case b == 0: // without its NULs UTF-16 reads as ASCII
+		case b == 0: // without its NULs, ASCII in UTF-16 is ASCII
 		case b == '"' || b == '\'' || b == '`':
 			q.closed, q.in = q.in, true
 			if !q.closed {
@@ -259,7 +295,7 @@ func (q *quotedNames) scan(text []byte) error {
 
 func (q *quotedNames) end() error { return nil }
 
-// unescape takes the escapes of JSON off as decode does those of a form.
+// unescape removes the escapes of JSON, as decode does those of a form.
 func unescape(text []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)

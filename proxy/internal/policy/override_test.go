@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -226,5 +227,49 @@ func TestLongParts(t *testing.T) {
 	_, fresh, _ := strings.Cut(r.Header.Get("Content-Type"), "boundary=")
 	if err != nil || string(got) != strings.ReplaceAll(body, "boundary-that-is-long-enough", fresh) || strings.Contains(body, fresh) {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// TestPaddedVerbs: a method is one however many spaces are around it, which servers trim, in each place.
+func TestPaddedVerbs(t *testing.T) {
+	for _, n := range []int{1, 200, 300, 600, 5000} {
+		for _, space := range []string{" ", "\t", "\n"} {
+			pad := strings.Repeat(space, n)
+			value := pad + "delete" + pad
+			escaped := url.QueryEscape(value)
+			if got := ParameterOverrides("a=b&method=" + escaped); len(got) != 1 {
+				t.Errorf("query, %d of %q: %q", n, space, got)
+			}
+			for kind, text := range map[string]string{
+				"application/json":                  `{"method":"` + strings.NewReplacer("\t", `\t`, "\n", `\n`).Replace(value) + `"}`,
+				"":                                  "method=" + escaped,
+				"application/x-www-form-urlencoded": "method=" + escaped,
+				"multipart/form-data; boundary=b":   "--b\r\nContent-Disposition: form-data; name=\"method\"\r\n\r\n" + value + "\r\n--b--\r\n",
+			} {
+				r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(text))
+				if kind != "" {
+					r.Header.Set("Content-Type", kind)
+				}
+				more, err := BodyOverrides(r, permits)
+				if err == nil {
+					_, err = io.ReadAll(iotest.OneByteReader(r.Body))
+				}
+				if err == nil && len(more) == 0 {
+					t.Errorf("%q, %d of %q: passes", kind, n, space)
+				}
+			}
+		}
+	}
+}
+
+// TestNoSecondBody: a request that is guarded has no second body that is not.
+func TestNoSecondBody(t *testing.T) {
+	for _, kind := range []string{"", "application/json", "text/plain", "application/x-www-form-urlencoded"} {
+		r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(`{"_method": "DELETE"}`))
+		r.Header.Set("Content-Type", kind)
+		_, _ = BodyOverrides(r, permits)
+		if r.GetBody != nil {
+			t.Errorf("%q: a body that nobody looks at is sent where a connection is tried again", kind)
+		}
 	}
 }

@@ -1,8 +1,8 @@
 // Package policy decides whether a request may leave.
 //
-// Contract: pure functions over the catalog, the run's APIs and the request; the zero Verdict is deny. Every active
-// API that holds the host applies and any restriction refuses. Reasons are constants plus catalog names plus at most
-// a normalised host name, because a model reads them; they never ask the model to change a setting.
+// Contract: pure functions over the catalog, the run's APIs and the request; the zero Verdict is deny. Every active API
+// that holds the host applies, and any restriction refuses. Reasons consist of constants, names from the catalog and at
+// most a normalised host name, because a model reads them; they never ask the model to change a setting.
 package policy
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// The codes of refusals. Each has its sentence in refusals.
+// The codes of refusals. Each has its text in refusals.
 const (
 	CodeNoPolicy         = "not_decided"
 	CodeBadRequest       = "bad_request"
@@ -29,7 +29,6 @@ const (
 	CodeRedactedHost     = "redacted_host"
 	CodeBodyUnreadable   = "request_body_unreadable"
 	CodeAmbiguous        = "ambiguous_request"
-	CodeBodyAmbiguous    = "request_body_ambiguous"
 	CodeTooMany          = "too_many_requests"
 	CodeRunEnded         = "run_ended"
 )
@@ -39,13 +38,13 @@ type Request struct {
 	Host catalog.Host
 	// TLS says that the request came in, and would leave, over TLS.
 	TLS bool
-	// Methods are the method on the line and every override found, in that order.
+	// Methods are the method of the request line and every override found, in that order.
 	Methods []string
-	// Upgrade is the protocol the request asks to change to, or empty.
+	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
 }
 
-// Run is what policy must know of who asks.
+// Run is what policy must know about the run that asks.
 type Run interface {
 	// Includes reports whether the run may use an API.
 	Includes(api string) bool
@@ -54,20 +53,20 @@ type Run interface {
 // Rules is what applies to every request until the next reload.
 type Rules struct {
 	Catalog *catalog.Catalog
-	// YOLO opens hosts that are in no API.
+	// YOLO allows hosts that are in no API.
 	YOLO bool
 }
 
-// Verdict is the decision on one request. The zero Verdict refuses.
+// Verdict is the decision on one request. The zero Verdict denies.
 type Verdict struct {
 	// Allow is true when the request may leave.
 	Allow bool
-	// Refusal says why not.
+	// Refusal is the answer's body when it may not.
 	Refusal controlapi.Refusal
 	// Status is the HTTP status of the refusal.
 	Status int
 	// APIs are the active APIs of the run that hold the host: their token names may be swapped. Empty for a host
-	// that only YOLO_MODE opens.
+	// that only YOLO_MODE allows.
 	APIs []*catalog.API
 }
 
@@ -107,7 +106,7 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 	return Verdict{Allow: true, APIs: mine}
 }
 
-// unheld refuses a host that no active API holds, unless the proxy is open and no API at all holds it.
+// unheld refuses a host that no active API holds, unless YOLO is set and no API at all holds it.
 func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	switch {
 	case h.String() == "":

@@ -321,7 +321,12 @@ func TestBodyKinds(t *testing.T) {
 		"text that is JSON":    {[]string{"text/plain"}, "", `{"_method": "DELETE"}`, true},
 		"parts, but no type":   {nil, "", part, false}, // no server takes them for parts
 		"JSON, unknown coding": {[]string{"application/json"}, "rot13", "{}", true},
-		"an archive":           {[]string{"application/octet-stream"}, "gzip", packed, false},
+		"a packed file":        {[]string{"application/octet-stream"}, "gzip", pack("plain"), false},
+		"text in gzip":         {[]string{"text/plain"}, "gzip", packed, true},
+		"text in deflate":      {[]string{"text/plain"}, "deflate", "\x01\x15\x00\xea\xff" + `{"_method": "DELETE"}`, true},
+		"three encodings":      {[]string{"text/plain"}, "gzip, gzip, gzip", pack(pack(packed)), true},
+		"two names":            {[]string{"text/plain"}, "aws-chunked, x-gzip", packed, true},
+		"no encoding at all":   {[]string{"text/plain"}, "aes128gcm", "\x00\xff", false},
 	} {
 		r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(c.body))
 		r.Header["Content-Type"] = c.types

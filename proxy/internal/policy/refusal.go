@@ -9,20 +9,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// sentence is one refusal: status, what happened, and what a program can do about it. %API stands for catalog names.
+// sentence is the text of one refusal: status, what happened, and what a program can do about it. %API stands for names
+// of APIs.
 type sentence struct {
 	status      int
 	error, hint string
 }
 
-// refusals are every sentence a refused request can be answered with.
+// refusals are all texts that a refused request can be answered with.
 var refusals = map[string]sentence{
-	CodeNoPolicy: {http.StatusForbidden, "The request was refused.", "Nothing decided on this request, so it was refused."},
+	CodeNoPolicy: {http.StatusForbidden, "The request was refused.", "No rule decided on this request, so it was refused."},
 	CodeBadRequest: {http.StatusBadRequest, "The request is malformed or ambiguous.",
-		"Send plain HTTP with one Host, one Content-Length or chunked encoding, and a path as target; fetch() does."},
+		"Send plain HTTP with one Host, one Content-Length or chunked encoding, and a path as target; fetch() does that."},
 	CodeHostMismatch: {http.StatusMisdirectedRequest, "The request's host is not the connection's host.",
-		"The Host header must be the host of the URL; open a connection per host; fetch() does."},
-	CodeHostInvalid: {http.StatusForbidden, "The request names no valid host.",
+		"The Host header must be the host of the URL; open a connection per host; fetch() does that."},
+	CodeHostInvalid: {http.StatusForbidden, "The request does not name a valid host.",
 		"Use a host name of the catalog in the URL, without a port; addresses are not reachable. list_apis shows the hosts."},
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
 		"Only hosts of the catalog are reachable: list_apis shows them. The user can add an API for this host."},
@@ -37,25 +38,23 @@ var refusals = map[string]sentence{
 	CodeMethodUnknown: {http.StatusForbidden, "The method is not a standard one.",
 		"The API %API restricts methods, so only GET, HEAD, OPTIONS, POST, PUT, PATCH and DELETE are judged; use one of them."},
 	CodeMethodRefused: {http.StatusForbidden, "The method is never permitted.", "Use GET, HEAD, OPTIONS, POST, PUT, PATCH or DELETE."},
-	CodeUpgradeRefused: {http.StatusForbidden, "The change of protocol is refused.",
-		"Only WebSocket, asked for with GET over HTTP/1.1, can follow an HTTP request; new WebSocket() does."},
-	CodeOverrideUnseen: {http.StatusForbidden, "The body overrides the method, or is too large to be checked for that.",
+	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
+		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
+	CodeOverrideUnseen: {http.StatusForbidden, "The body overrides the method, or is too large to be checked for an override.",
 		"The API %API restricts methods. Send no _method field, and forms of at most 1 MiB."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself.",
 		"Write the token name in place of the credential: list_apis shows the names."},
-	CodeRedactedHost: {http.StatusForbidden, "The host's name has a redacted string in it.",
-		"What the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in the name of a host. Use another host."},
-	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body is not what its headers say.",
+	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
+		"A string that the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in a host name. Use another host."},
+	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
-	CodeAmbiguous: {http.StatusBadRequest, "The request has a token name where servers could read it in different ways.",
-		"A credential is only put into what every server reads alike; JSON.stringify, URLSearchParams, FormData and one value per header make that."},
-	CodeBodyAmbiguous: {http.StatusBadRequest, "The request's body can be read in more than one way.",
-		"Servers would differ here: %REASON. Send strict JSON, or a FormData with fetch(), which writes its type and its parts itself."},
+	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
+		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
 	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
-	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is over."},
+	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is up."},
 }
 
-// Refuse is the verdict for a code, for refusals that are found outside this package.
+// Refuse is the verdict for a code, for refusals that are decided outside this package.
 func Refuse(code string, h catalog.Host, apis []*catalog.API) Verdict {
 	return refuse(code, h, names(apis))
 }
@@ -70,10 +69,10 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	}}
 }
 
-// Ambiguous is the verdict for a body that servers read in different ways. The reason is a constant.
+// Ambiguous is the verdict for a request that servers read in different ways. The reason is a constant sentence.
 func Ambiguous(reason string, h catalog.Host) Verdict {
-	v := refuse(CodeBodyAmbiguous, h, "")
-	v.Refusal.Hint = strings.ReplaceAll(v.Refusal.Hint, "%REASON", reason)
+	v := refuse(CodeAmbiguous, h, "")
+	v.Refusal.Hint = reason + " " + v.Refusal.Hint
 	return v
 }
 
@@ -82,7 +81,7 @@ func (v Verdict) Hint() controlapi.Hint {
 	return controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
 }
 
-// nearest is the host pattern of an active API that a mistyped host most likely meant, or empty.
+// nearest returns the host pattern of an active API that a mistyped host most likely meant, or "".
 func (r Rules) nearest(h catalog.Host) string {
 	best, bestDistance := "", 4 // at most three edits
 	for _, a := range r.Catalog.APIs() {

@@ -33,19 +33,7 @@ func NewRecorder(run string, generation uint64) *Recorder {
 func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &r.r.Count
-	c.Exchanges++
-	switch e.Outcome {
-	case controlapi.OutcomeDenied:
-		c.Denied++
-	case controlapi.OutcomeFailed, controlapi.OutcomeAborted:
-		c.Failed++
-	}
-	c.Swapped += len(e.Swapped)
-	c.Sanitized += e.Sanitized
-	c.Redacted += e.Redacted
-	c.BytesUp += e.BytesUp
-	c.BytesDown += e.BytesDown
+	r.r.Count.Add(e)
 	for _, h := range hints {
 		r.hint(h)
 	}

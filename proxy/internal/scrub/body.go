@@ -12,7 +12,7 @@ import (
 )
 
 // body wraps the response's body.
-func (x *exchange) body(encodings []string, how charset.Reading) error {
+func (x *response) body(encodings []string, how charset.Reading) error {
 	resp := x.resp
 	known := resp.ContentLength
 	scrubbed := func(src io.Reader) *engine.Reader {
@@ -34,16 +34,16 @@ func (x *exchange) body(encodings []string, how charset.Reading) error {
 	return x.exact(b, encodings)
 }
 
-// stream sends a body whose final length is not known.
-func (x *exchange) stream() {
+// stream sends a body whose final length is unknown.
+func (x *response) stream() {
 	x.resp.ContentLength = -1
 	x.resp.Header.Del("Content-Length")
 	dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }
 
-// exact reads a body of known length to its end. If it turns out twice as long as
-// coding.ExactUpTo or more once decoded, it streams.
-func (x *exchange) exact(b *body, encodings []string) error {
+// exact reads a body of known length to its end. If it is at least twice as long as coding.ExactUpTo once decoded, it
+// streams.
+func (x *response) exact(b *body, encodings []string) error {
 	before := x.report.Count()
 	b.buffer = buffers.Get().(*bytes.Buffer)
 	b.buffer.Reset()
@@ -64,16 +64,16 @@ func (x *exchange) exact(b *body, encodings []string) error {
 	return nil
 }
 
-// buffers hold bodies that are read ahead.
+// buffers hold bodies that are read ahead of the head.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // body is a scrubbed body. At its end the trailers are scrubbed.
 type body struct {
-	x        *exchange
+	x        *response
 	src      io.ReadCloser
 	decoded  *coding.Reader
 	text     *charset.Reader
-	mu       sync.Mutex // Close may come while Read waits
+	mu       sync.Mutex // Close may be called while Read waits
 	scrubbed *engine.Reader
 	buffer   *bytes.Buffer
 	ahead    []byte // what is left of buffer
@@ -101,7 +101,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the source first, which ends a Read that waits, and then gives the buffers back.
+// Close closes the source first, which ends a waiting Read, and then returns the buffers.
 func (b *body) Close() error {
 	err := b.src.Close()
 	b.mu.Lock()
@@ -120,8 +120,8 @@ func (b *body) Close() error {
 	return err
 }
 
-// trailer scrubs the trailers, which are there once the body has ended.
-func (x *exchange) trailer() {
+// trailer scrubs the trailers, which have arrived once the body has ended.
+func (x *response) trailer() {
 	x.header(x.resp.Trailer)
 	if len(x.options.Sent) > 0 || x.report.Count() > 0 {
 		dropDigests(x.resp.Trailer, true)

@@ -1,11 +1,11 @@
-// Package scrub puts token names in the place of credentials in everything that comes back from an upstream.
+// Package scrub replaces credentials by token names in everything that comes back from an upstream.
 //
-// Threat: an upstream that echoes a credential, in whatever place, framing, encoding or escape, to code that must never
-// hold it. All credentials are looked for in all responses. Bodies stream in constant memory and leave decoded, so that
-// what is sent is what was looked at; an encoding or a character set that cannot be taken off is refused.
+// Threat: an upstream that echoes a credential, in any place, framing, encoding or escape, to code that must never hold
+// it. All responses are searched for all credentials. Bodies stream in constant memory and leave decoded, so that what
+// is sent is what was searched; a response whose encoding or character set cannot be decoded is refused.
 //
-// What cannot be found: a credential that the upstream transforms in another way than engine.Forms lists, slices, or
-// breaks over lines.
+// What cannot be found: a credential that the upstream slices, breaks over lines, or transforms in a way that
+// engine.Forms does not list.
 package scrub
 
 import (
@@ -24,26 +24,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
-// ErrEncoding is for a response whose Content-Encoding cannot be taken off. Nothing of its body may be sent.
+// ErrEncoding is for a response whose Content-Encoding cannot be decoded. Nothing of its body may be sent.
 var ErrEncoding = errors.New("the response has a content encoding that cannot be scrubbed")
 
 // Scrubber finds the credentials of a catalog. It is immutable and may be used by many goroutines. The nil Scrubber and
 // one without credentials change nothing.
 type Scrubber struct {
 	set   *engine.Set
-	lower *engine.Set // for header names, whose case is not kept
-	names [][]string  // by the id of a value: the token names that have it
+	lower *engine.Set // for header names, which lose their case
+	names [][]string  // by the id of a value: the token names for it
 }
 
-// Options say what is known of an exchange.
+// Options hold what is known about an exchange.
 type Options struct {
 	// Method is the request's. A response to HEAD has no body.
 	Method string
-	// Sent are the token names that this run sent. Of several names with one value such a one is shown, else the first.
+	// Sent are the token names that this run sent. If several names have one value, such a name is shown, else the
+	// first.
 	Sent []string
 }
 
-// New compiles the credentials, which should be all of the catalog, the inactive and the replaced ones too.
+// New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.
 func New(creds []catalog.Credential) *Scrubber {
 	s := &Scrubber{}
 	ids := map[string]int{}
@@ -69,7 +70,7 @@ func New(creds []catalog.Credential) *Scrubber {
 	return s
 }
 
-// forms are the forms that a value is looked for in.
+// forms are the forms in which a value is searched for.
 func forms(value string, id int) []engine.Pattern {
 	if disarm.Off("forms") {
 		return []engine.Pattern{{Text: value, ID: id}}
@@ -77,7 +78,7 @@ func forms(value string, id int) []engine.Pattern {
 	return engine.Forms(value, id)
 }
 
-// name is what a value is shown as.
+// name returns the token name that a value is shown as.
 func (s *Scrubber) name(id int, sent []string) string {
 	names := s.names[id]
 	for _, n := range names {
@@ -88,7 +89,7 @@ func (s *Scrubber) name(id int, sent []string) string {
 	return names[0]
 }
 
-// String is text with token names in the place of credentials.
+// String returns text with credentials replaced by token names.
 func (s *Scrubber) String(text string) string {
 	if s == nil {
 		return text
@@ -97,9 +98,9 @@ func (s *Scrubber) String(text string) string {
 	return text
 }
 
-// Told is String for what is logged or told of a request: in names of hosts, which have no case, credentials too are in
-// lower case.
-func (s *Scrubber) Told(text string) string {
+// Loggable is String for what is logged or reported about a request: it also finds credentials in lower case, as they
+// are in host names.
+func (s *Scrubber) Loggable(text string) string {
 	if s == nil || disarm.Off("last-scrub") {
 		return text
 	}
@@ -107,7 +108,7 @@ func (s *Scrubber) Told(text string) string {
 	return text
 }
 
-// Reader scrubs a stream that is no HTTP body. each is called for every credential that is replaced.
+// Reader scrubs a stream other than an HTTP body. each is called for every credential that is replaced.
 func (s *Scrubber) Reader(src io.Reader, sent []string, each func()) *engine.Reader {
 	if s == nil {
 		return (*engine.Set)(nil).NewReader(src, nil)
@@ -118,13 +119,13 @@ func (s *Scrubber) Reader(src io.Reader, sent []string, each func()) *engine.Rea
 	})
 }
 
-// Contains reports whether text has a credential, in any form.
+// Contains reports whether text contains a credential, in any form.
 func (s *Scrubber) Contains(text string) bool { return s != nil && s.set.Contains(text) }
 
-// Report tells what was done to a response. It may be read at any time and is complete after the end of the body.
+// Report holds what was done to a response. It may be read at any time and is complete after the end of the body.
 type Report struct{ n atomic.Int64 }
 
-// Count is how many credentials were replaced so far.
+// Count returns how many credentials were replaced so far.
 func (r *Report) Count() int {
 	if r == nil {
 		return 0
@@ -132,14 +133,14 @@ func (r *Report) Count() int {
 	return int(r.n.Load())
 }
 
-// Response rewrites a response in place: status text, headers, body and trailers. The body leaves decoded, with its exact
-// length where that can be known. An error means that nothing of the response may be sent; the caller closes its body.
+// Response rewrites a response in place: status text, headers, body and trailers. The body leaves decoded, with its
+// exact length where that can be known. On an error nothing of the response may be sent; the caller closes its body.
 func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	report := &Report{}
 	if s == nil || s.set == nil {
 		return report, nil
 	}
-	x := &exchange{scrubber: s, options: o, report: report, resp: resp}
+	x := &response{scrubber: s, options: o, report: report, resp: resp}
 	x.head()
 	if disarm.Off("scrub-body") || disarm.Off("codings") && resp.Header.Get("Content-Encoding") != "" {
 		return report, nil
@@ -159,7 +160,7 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	return report, x.body(encodings, how)
 }
 
-// reading is how a body's characters are read.
+// reading returns how a body's characters are decoded.
 func reading(h http.Header) (charset.Reading, error) {
 	if disarm.Off("charset") {
 		return charset.Reading{}, nil
@@ -167,8 +168,8 @@ func reading(h http.Header) (charset.Reading, error) {
 	return charset.Parse(h)
 }
 
-// packed reports whether a body has compressed messages inside, as gRPC and Connect have, or is coded in a way that
-// Content-Encoding does not tell (RFC 3229); none of them is asked for.
+// packed reports whether a body contains compressed messages, as those of gRPC and Connect may, or is coded in a way
+// that Content-Encoding does not name (RFC 3229); the proxy asks for none of these.
 func packed(h http.Header) bool {
 	if len(h["Im"]) > 0 {
 		return true
@@ -181,7 +182,7 @@ func packed(h http.Header) bool {
 	return false
 }
 
-// hasBody reports whether HTTP lets the response have one (RFC 9110, 6.4.1).
+// hasBody reports whether HTTP allows the response a body (RFC 9110, 6.4.1).
 func hasBody(resp *http.Response, method string) bool {
 	return method != http.MethodHead && resp.StatusCode >= 200 &&
 		resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified && resp.Body != nil

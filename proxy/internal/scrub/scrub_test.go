@@ -135,7 +135,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("sent %v: got %q", tc.sent, got)
 		}
 	}
-	if told := s.Told("https://" + strings.ToLower(canary) + ".h/ " + canary); told != "https://STRIPE_AUTH_TOKEN.h/ STRIPE_AUTH_TOKEN" {
+	if told := s.Loggable("https://" + strings.ToLower(canary) + ".h/ " + canary); told != "https://STRIPE_AUTH_TOKEN.h/ STRIPE_AUTH_TOKEN" {
 		t.Errorf("told as %q", told)
 	}
 	if s.String("x"+canary) != "xSTRIPE_AUTH_TOKEN" || !s.Contains(canary) || s.Contains("x") {

@@ -14,9 +14,9 @@ var (
 	wholeAuthorization = spot{catalog.SurfaceHeader, "Authorization", true}
 )
 
-// basic swaps the user, the password, or the two when one name stands for both. What needs no swap stays as it is; what is
-// swapped into is written anew, and has one colon that divides it (RFC 7617).
-func (x *exchange) basic(coded string) (string, error) {
+// basic swaps the user, the password, or both where one name stands for the pair. Without a swap the value stays as it
+// is; with one it is rewritten, and has exactly one colon (RFC 7617).
+func (x *rewrite) basic(coded string) (string, error) {
 	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
 	if err != nil {
 		return coded, nil
@@ -41,8 +41,8 @@ func (x *exchange) basic(coded string) (string, error) {
 	return base64.StdEncoding.EncodeToString([]byte(text)), nil
 }
 
-// basicPart is a user or a password after swapping.
-func (x *exchange) basicPart(token string) (string, bool) {
+// basicPart returns a user or a password after swapping.
+func (x *rewrite) basicPart(token string) (string, bool) {
 	if !x.s.byName[token] {
 		x.look(token, CodeInside, inAuthorization)
 		return token, false
@@ -55,9 +55,9 @@ func (x *exchange) basicPart(token string) (string, bool) {
 
 func isControl(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xA0 }
 
-// parameters swaps whole values of key=value parameters, quoted or not. What it swaps into is a list as RFC 9110, section
-// 11.2, has it, with the characters of base64 and of addresses in unquoted values too.
-func (x *exchange) parameters(value string) (string, error) {
+// parameters swaps whole values of key=value parameters, quoted or not. It swaps only in a list by RFC 9110, section
+// 11.2, with the characters of base64 and of addresses allowed in unquoted values too.
+func (x *rewrite) parameters(value string) (string, error) {
 	var out strings.Builder
 	swapped := false
 	rest := value
@@ -92,7 +92,7 @@ func (x *exchange) parameters(value string) (string, error) {
 	return out.String(), nil
 }
 
-// parameter reads one value: how long it is as written, and what it says.
+// parameter reads one value: its length as written, and its content.
 func parameter(s string) (n int, text string, quoted bool) {
 	if !strings.HasPrefix(s, `"`) {
 		n = strings.IndexAny(s, ", ;\t")
@@ -112,8 +112,8 @@ func parameter(s string) (n int, text string, quoted bool) {
 	return n + 1, s[1:n], true
 }
 
-// isParameters reports whether a value is a scheme, or none, and then a list of parameters, each once, that all parsers
-// take apart in the same way.
+// isParameters reports whether a value is an optional scheme and a list of parameters, each once, that all parsers
+// split in the same way.
 func isParameters(s string) bool {
 	if scheme, rest, ok := strings.Cut(strings.TrimSpace(s), " "); ok && isToken(scheme) {
 		s = rest
@@ -150,7 +150,7 @@ const (
 // isToken reports whether a word is a token (RFC 9110, 5.6.2).
 func isToken(s string) bool { return s != "" && strings.Trim(s, alphanumeric+"!#$%&'*+-.^_`|~") == "" }
 
-// renderParameter writes a value, in quotes where it had them or needs them.
+// renderParameter writes a value, in quotes if it had them or needs them.
 func renderParameter(v string, quoted bool) string {
 	if !quoted && v != "" && strings.Trim(v, bareParameter) == "" {
 		return v

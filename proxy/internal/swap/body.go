@@ -12,26 +12,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// ErrEncoding is for a request body that is not what its Content-Encoding says.
+// ErrEncoding is for a request body that does not match its Content-Encoding.
 var ErrEncoding = errors.New("the request's content encoding is broken")
 
-// body rewrites the body. Where no credential of the exchange declares the body, not a byte of it changes, its encoding
-// and length included; it is looked at all the same.
-func (x *exchange) body() error {
+// body rewrites the body. If no credential of the exchange declares the body, not a byte of it changes, including its
+// encoding and length; it is searched for values and names all the same.
+func (x *rewrite) body() error {
 	req := x.req
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
 	}
 	encodings, err := coding.Parse(req.Header)
 	if err != nil {
-		encodings = nil // nothing can be swapped in what is not understood, nor does it hide a value from a server
+		encodings = nil // nothing can be swapped in an unknown encoding, and it hides no value from a server that does not know it either
 	}
 	swaps := !x.o.Insecure && slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool { return s.Kind == catalog.SurfaceBody })
 	})
 	b := coding.NewBody(req.Body)
 	if len(encodings) > 0 && !swaps {
-		x.audit(b, encodings)
+		b.Audit(func(copied *coding.Body) { x.chain(copied, encodings, false) })
+		b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
 		return coding.Ahead(req, b, false)
 	}
 	if swaps && err == nil {
@@ -49,9 +50,9 @@ func (x *exchange) body() error {
 	return coding.Ahead(req, b, swaps)
 }
 
-// dropRange makes the answer a whole one: slices of an answer could have a credential in pieces. Servers have names of
-// their own for Range, as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and has no such
-// answer; so may Content-Range and the ranges of a source.
+// dropRange makes the server answer with the whole body: a range could contain a credential in part. Servers have names
+// of their own for Range, such as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and its
+// answer has no ranges; the same holds for Content-Range and the ranges of a source.
 func dropRange(req *http.Request) {
 	for name := range req.Header {
 		words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
@@ -65,8 +66,8 @@ func dropRange(req *http.Request) {
 	}
 }
 
-// chain takes encodings off, looks for values, and swaps names or reports them.
-func (x *exchange) chain(b *coding.Body, encodings []string, swaps bool) {
+// chain decodes, searches for values, and swaps names or reports them.
+func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Decode(encodings)
 	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
 	b.Through(func(r io.Reader) io.Reader {
@@ -79,7 +80,7 @@ func (x *exchange) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Through(x.looker)
 }
 
-// plainErrors gives this package's name to an encoding's errors.
+// plainErrors turns an encoding's errors into this package's.
 type plainErrors struct{ src io.Reader }
 
 func (p plainErrors) Read(b []byte) (int, error) {
@@ -90,8 +91,8 @@ func (p plainErrors) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// looker reports names in a body that is not swapped into.
-func (x *exchange) looker(src io.Reader) io.Reader {
+// looker reports the names in a body in which nothing is swapped.
+func (x *rewrite) looker(src io.Reader) io.Reader {
 	at := spot{kind: catalog.SurfaceBody, whole: true}
 	return x.s.names.NewReader(src, func(id int) (string, error) {
 		name := x.s.all[id].Name
@@ -101,7 +102,7 @@ func (x *exchange) looker(src io.Reader) io.Reader {
 }
 
 // why is the reason for not swapping a name in a body that no credential declares.
-func (x *exchange) why(name string) string {
+func (x *rewrite) why(name string) string {
 	switch {
 	case !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }):
 		return CodeOther
@@ -109,63 +110,4 @@ func (x *exchange) why(name string) string {
 		return CodeInsecure
 	}
 	return CodeUndeclared
-}
-
-// audit looks at what an encoded body says and passes it on as it is. The two go in step: a value fails the body before
-// its end, so that the request is never complete.
-func (x *exchange) audit(b *coding.Body, encodings []string) {
-	pr, pw := io.Pipe()
-	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
-	go func() {
-		inner := coding.NewBody(pr)
-		x.chain(inner, encodings, false)
-		_, err := io.Copy(io.Discard, inner) // a panic of a decoder is an error of inner
-		_ = pr.CloseWithError(err)
-		_ = inner.Close()
-		a.verdict <- err
-	}()
-	b.Through(func(r io.Reader) io.Reader { a.src = r; return a })
-}
-
-// auditor copies what is read to a pipe and asks at the end what was found.
-type auditor struct {
-	src     io.Reader
-	pipe    *io.PipeWriter
-	verdict chan error
-	done    bool
-}
-
-func (a *auditor) Read(p []byte) (int, error) {
-	n, err := a.src.Read(p)
-	if n > 0 {
-		_, werr := a.pipe.Write(p[:n])
-		if errors.Is(werr, io.ErrClosedPipe) {
-			werr = ErrEncoding // more than what the encoding ends with
-		}
-		if werr != nil {
-			return 0, werr
-		}
-	}
-	if err == nil {
-		return n, nil
-	}
-	if err == io.EOF {
-		_ = a.pipe.Close()
-	} else {
-		_ = a.pipe.CloseWithError(err)
-	}
-	a.done = true
-	if found := <-a.verdict; found != nil && err == io.EOF {
-		return 0, found
-	}
-	return n, err
-}
-
-// Stop ends the reading side.
-func (a *auditor) Stop() {
-	if !a.done {
-		_ = a.pipe.CloseWithError(http.ErrBodyReadAfterClose)
-		<-a.verdict //nolint:errcheck // nobody reads on
-		a.done = true
-	}
 }

@@ -205,7 +205,7 @@ func TestBodyErrors(t *testing.T) {
 }
 
 // rewritten rewrites a body that is read in pieces of a size, 0 for the whole.
-func rewritten(x *exchange, kind, text string, size int) (string, error) {
+func rewritten(x *rewrite, kind, text string, size int) (string, error) {
 	var src io.Reader = strings.NewReader(text)
 	if size > 0 {
 		src = &pieces{text, size}
@@ -239,7 +239,7 @@ func FuzzHeader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {
 		c := []catalog.Credential{credential("API_KEY", "first-value", "header")}
-		x := &exchange{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+		x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
 		got, err := x.header(name, text)
 		if err != nil {
 			return

@@ -8,16 +8,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// formWriter swaps in values of key=value pairs, in a query or a body. The only separator is the ampersand.
+// formWriter swaps in the values of key=value pairs, in a query or a body. The only separator is the ampersand.
 //
-// A body that it swaps into has nothing in it that a serializer of forms escapes, so that it is no JSON and no XML to a
-// server that looks at no type, and has no declared field twice.
+// A body in which it swaps contains no character that a form serializer escapes, so that a server that ignores the type
+// cannot read it as JSON or XML, and no declared field twice.
 type formWriter struct {
 	words
 	kind   catalog.SurfaceKind
 	key    []byte
 	fields []string // the declared ones
-	seen   []bool   // those that were there already
+	seen   []bool   // those that have occurred
 	value  bool     // after the equals sign
 	only   bool     // nothing but one run so far
 }
@@ -25,7 +25,7 @@ type formWriter struct {
 // maxKey is the longest field name that can be declared, in bytes as written.
 const maxKey = 3 * 128
 
-func newFormWriter(x *exchange, kind catalog.SurfaceKind) *formWriter {
+func newFormWriter(x *rewrite, kind catalog.SurfaceKind) *formWriter {
 	fields := x.names(kind)
 	return &formWriter{words: words{x: x}, kind: kind, fields: fields, seen: make([]bool, len(fields)), only: true}
 }
@@ -45,7 +45,7 @@ func (w *formWriter) byte(dst []byte, b byte) []byte {
 		if w.escape = append(w.escape, b); len(w.escape) < 3 && isHex(b) {
 			return dst
 		}
-		if !isHex(b) { // no escape
+		if !isHex(b) { // not an escape
 			held := len(w.escape) - 1
 			dst = append(w.run(dst, false), w.escape[:held]...)
 			w.note(w.escape[:held]...)
@@ -89,14 +89,15 @@ func (w *formWriter) byte(dst []byte, b byte) []byte {
 	return append(dst, b)
 }
 
-// bare reports whether a character that is no letter, digit or underscore may stand in a form as it is. What JSON, XML,
-// lines or another separator are made of may not.
+// bare reports whether a character other than a letter, digit or underscore may occur in a form unescaped. Characters
+// with a meaning in JSON, XML, lines or another separator may not.
 func bare(b byte) bool { return strings.IndexByte("*-.+~!$(),:/?@=[]|^", b) >= 0 }
 
-// spoilt begins to pass the rest of a body on as it is, or ends the body where something was swapped in already.
+// spoilt makes the rest of a body pass unchanged, or ends the body with an error if something has been swapped in
+// already.
 func (w *formWriter) spoilt(dst []byte, why *Ambiguity) []byte {
 	if w.kind == catalog.SurfaceQuery {
-		return dst // other parameters may be what they are: they cannot be taken for the declared one
+		return dst // other parameters need no check: they cannot be taken for the declared one
 	}
 	if w.spoils(why); w.bad == nil {
 		return dst
@@ -104,7 +105,7 @@ func (w *formWriter) spoilt(dst []byte, why *Ambiguity) []byte {
 	return w.endLax(dst)
 }
 
-// endOfKey looks at the name of a body's field.
+// endOfKey checks the name of a body's field.
 func (w *formWriter) endOfKey(dst []byte) []byte {
 	if w.kind != catalog.SurfaceBody {
 		return dst
@@ -174,11 +175,11 @@ func (w *formWriter) finish(dst []byte) []byte {
 	return dst
 }
 
-// escapeForm writes a value. Its spaces are no plus signs, which not every parser reads as spaces.
+// escapeForm writes a value. It writes a space as %20, because not every parser reads a plus sign as a space.
 func escapeForm(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // names lists the fields of a kind of surface that the exchange's credentials declare.
-func (x *exchange) names(kind catalog.SurfaceKind) []string {
+func (x *rewrite) names(kind catalog.SurfaceKind) []string {
 	var out []string
 	for _, c := range x.o.Allowed {
 		for _, s := range c.Surfaces {
@@ -190,8 +191,8 @@ func (x *exchange) names(kind catalog.SurfaceKind) []string {
 	return out
 }
 
-// looseName is a field's name as lenient parsers read it: without case, ended by a NUL, without spaces before it, and with
-// underscores for dots and spaces.
+// looseName returns a field's name as lenient parsers read it: case-insensitive, ended by a NUL, without leading
+// spaces, and with underscores for dots and spaces.
 func looseName(raw string) string {
 	s := raw
 	if plain, err := url.QueryUnescape(raw); err == nil {
@@ -201,7 +202,7 @@ func looseName(raw string) string {
 	return strings.NewReplacer(".", "_", " ", "_").Replace(strings.TrimLeft(s, " \t\r\n\v\f"))
 }
 
-// alikeName reports whether a parser may take a loose name for a declared one. Brackets make a list or a map of it.
+// alikeName reports whether a parser may take a loose name for a declared one. Brackets make it a list or a map.
 func alikeName(loose, declared string) bool {
 	name := looseName(url.QueryEscape(declared))
 	if !strings.Contains(name, "[") {
@@ -214,8 +215,8 @@ func isHex(b byte) bool {
 	return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'f'
 }
 
-// query swaps parameters' values.
-func (x *exchange) query() error {
+// query swaps in the values of parameters.
+func (x *rewrite) query() error {
 	u := x.req.URL
 	if !x.s.parts.Contains(u.RawQuery) {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// headers swaps in all headers, Authorization first.
-func (x *exchange) headers() error {
+// headers swaps in all headers, in Authorization first.
+func (x *rewrite) headers() error {
 	names := slices.Sorted(maps.Keys(x.req.Header))
 	if i := slices.Index(names, "Authorization"); i > 0 {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, "Authorization")
@@ -39,9 +39,9 @@ func (x *exchange) headers() error {
 	return nil
 }
 
-// twice reports whether a header has two values, which servers join or choose from, also under a name that servers take
-// for the same one.
-func (x *exchange) twice(name string) bool {
+// twice reports whether a header has two values, which servers join or choose from, including those under a name that
+// servers treat as the same.
+func (x *rewrite) twice(name string) bool {
 	n := 0
 	for other, values := range x.req.Header {
 		if catalog.SameHeader(name, other) {
@@ -51,8 +51,8 @@ func (x *exchange) twice(name string) bool {
 	return n > 1 && !disarm.Off("one-reading")
 }
 
-// header is one value after swapping.
-func (x *exchange) header(name, value string) (string, error) {
+// header returns one value after swapping.
+func (x *rewrite) header(name, value string) (string, error) {
 	trimmed := strings.TrimSpace(value)
 	scheme, rest, _ := strings.Cut(trimmed, " ")
 	rest = strings.TrimSpace(rest)
@@ -86,8 +86,8 @@ func (x *exchange) header(name, value string) (string, error) {
 	return value, nil
 }
 
-// expected reports whether a header is one where a token name belongs.
-func (x *exchange) expected(header string) bool {
+// expected reports whether a token name belongs in a header.
+func (x *rewrite) expected(header string) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceHeader &&
@@ -96,7 +96,7 @@ func (x *exchange) expected(header string) bool {
 	})
 }
 
-// likeName reports whether a word looks like a token name that somebody meant: capitals joined by underscores.
+// likeName reports whether a word looks as if it were meant as a token name: capitals joined by underscores.
 func likeName(s string) bool {
 	return len(s) >= 5 && len(s) <= 64 && s[0] >= 'A' && s[0] <= 'Z' && strings.Contains(s, "_") &&
 		strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
@@ -107,8 +107,8 @@ func isScheme(s string) bool {
 	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:+") == ""
 }
 
-// path swaps whole segments.
-func (x *exchange) path() error {
+// path swaps whole segments of the path.
+func (x *rewrite) path() error {
 	u := x.req.URL
 	escaped := u.EscapedPath()
 	if !x.s.names.Contains(escaped) {
@@ -139,8 +139,8 @@ func (x *exchange) path() error {
 	return nil
 }
 
-// plainPath reports whether no server takes a path for another one: by its dots, backslashes or control characters, however
-// often they are escaped.
+// plainPath reports whether every server reads a path as the same one: it has no dot segments, backslashes or control
+// characters, however often escaped.
 func plainPath(escaped string) bool {
 	for range 4 {
 		if !utf8.ValidString(escaped) || strings.Contains(escaped, `\`) || strings.ContainsFunc(escaped, isControl) ||
@@ -157,7 +157,7 @@ func plainPath(escaped string) bool {
 	return true
 }
 
-// unescape decodes the percent signs that have two digits, and leaves the others.
+// unescape decodes the percent signs that are followed by two digits, and leaves the others.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

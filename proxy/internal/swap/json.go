@@ -8,12 +8,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// jsonWriter swaps in JSON strings that are values. A field is named by the keys that lead to it, joined by dots; arrays
-// do not count. Names outside of strings are taken as in plain text.
+// jsonWriter swaps in JSON strings that are values. A field is named by the keys that lead to it, joined by dots;
+// arrays do not count. Names outside strings are swapped as in plain text.
 //
-// What it swaps into is JSON by RFC 8259, where lenient parsers read what strict ones do, and has no declared key twice.
-// An ampersand or a semicolon in a string is written as an escape: a server that reads every body as a form finds one
-// field, whose name begins with a brace.
+// It swaps only in JSON by RFC 8259, which lenient parsers read as strict ones do, without a declared key twice in one
+// object. An ampersand or a semicolon in a string is written as an escape, so that a server that reads every body as a
+// form finds one field, whose name begins with a brace.
 type jsonWriter struct {
 	words
 	lines      bool       // one value a line
@@ -22,16 +22,16 @@ type jsonWriter struct {
 	expect     expect
 	levels     []level
 	fields     [][]string
-	top        []match // what leads to a declared field from the top
+	top        []match // the declared fields, matched from the top
 	scalar     scalar
-	text       []byte // of the key that is being read, decoded, at most maxKey
+	text       []byte // the key being read, decoded, at most maxKey bytes
 	rune       runeState
 	in         bool // a string
 	key        bool // which is a key
 	only       bool // nothing but one run so far
 }
 
-// expect is what may come next outside of strings, besides space.
+// expect is what may come next outside strings, besides white space.
 type expect uint8
 
 const (
@@ -47,9 +47,9 @@ const (
 // level is an object or array that is open.
 type level struct {
 	object bool
-	inner  []match // what leads to a declared field, here
-	seen   uint64  // the fields whose keys were here already
-	value  []match // what leads to a declared field from the value that comes
+	inner  []match // the declared fields that are matched up to here
+	seen   uint64  // the fields whose keys have occurred here
+	value  []match // the declared fields that are matched up to the next value
 }
 
 // match is a declared field of which the first keys have been read.
@@ -60,7 +60,7 @@ const (
 	maxFields = 64 // of one exchange; seen has a bit for each
 )
 
-func newJSONWriter(x *exchange, lines bool) *jsonWriter {
+func newJSONWriter(x *rewrite, lines bool) *jsonWriter {
 	w := &jsonWriter{words: words{x: x}, lines: lines, fields: x.fields()}
 	for i := range w.fields {
 		w.top = append(w.top, match{field: i})
@@ -68,9 +68,9 @@ func newJSONWriter(x *exchange, lines bool) *jsonWriter {
 	return w
 }
 
-// fields lists the declared fields of bodies as the keys that lead to them. One with dots is both a path of keys and,
-// at the top, one key.
-func (x *exchange) fields() [][]string {
+// fields lists the declared fields of bodies, each as the keys that lead to it. One with dots is both a path of keys
+// and, at the top level, a single key.
+func (x *rewrite) fields() [][]string {
 	var out [][]string
 	for _, c := range x.o.Allowed {
 		for _, s := range c.Surfaces {
@@ -105,7 +105,8 @@ func (w *jsonWriter) push(dst, src []byte) []byte {
 	return dst
 }
 
-// plain is how many bytes of a value's string pass as they are: those of a run that is no name, and no letters.
+// plain returns how many bytes of a value's string pass unchanged: the rest of a run that is not a name, and what is
+// not part of a run.
 func (w *jsonWriter) plain(src []byte) int {
 	if w.key || len(w.word) > 0 || len(w.escape) > 0 || w.rune.open() {
 		return 0
@@ -142,12 +143,12 @@ func (w *jsonWriter) finish(dst []byte) []byte {
 	return w.end(dst, spot{kind: catalog.SurfaceBody}, nil)
 }
 
-// ended reports whether the end may come here.
+// ended reports whether the body may end here.
 func (w *jsonWriter) ended() bool {
 	return len(w.levels) == 0 && (w.expect == expectNothing && w.scalar.whole() || w.expect == expectValue && w.lines)
 }
 
-// spoilt begins to pass the rest on as it is, or ends the body where something was swapped in already.
+// spoilt makes the rest pass unchanged, or ends the body with an error if something has been swapped in already.
 func (w *jsonWriter) spoilt(dst []byte, why *Ambiguity) []byte {
 	w.spoils(why)
 	w.lenient = w.guessed
@@ -192,7 +193,7 @@ func (w *jsonWriter) inString(dst []byte, b byte) []byte {
 	return append(dst, b)
 }
 
-// separates reports whether parsers of forms may end a field at a byte.
+// separates reports whether form parsers may end a field at a byte.
 func separates(b byte) bool { return b == '&' || b == ';' }
 
 // note keeps what belongs to a key.
@@ -245,7 +246,7 @@ func (w *jsonWriter) run(dst []byte, whole bool) []byte {
 	return w.end(dst, at, escapeJSON)
 }
 
-// field names the value that is being read, or is empty where no declared field is.
+// field returns the name of the declared field whose value is being read, or "".
 func (w *jsonWriter) field() string {
 	for _, m := range w.candidates() {
 		if path := w.fields[m.field]; m.keys == len(path) {
@@ -285,13 +286,13 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 	return dst
 }
 
-// alike reports whether a parser may take two keys for one: some fold case, some end a string at a NUL.
+// alike reports whether a parser may treat two keys as the same: some fold case, some end a string at a NUL.
 func alike(a, b string) bool {
 	a, _, _ = strings.Cut(a, "\x00")
 	return strings.EqualFold(a, b)
 }
 
-// escapeJSON writes a value as it stands within quotes.
+// escapeJSON writes a value as it is written within quotes.
 func escapeJSON(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// outside takes one byte that is in no string.
+// outside handles one byte outside strings.
 func (w *jsonWriter) outside(dst []byte, b byte) []byte {
 	if why := w.misplaced(b); why != nil {
 		if dst = w.spoilt(dst, why); w.bad != nil {
@@ -41,7 +41,7 @@ func (w *jsonWriter) outside(dst []byte, b byte) []byte {
 	return append(dst, b)
 }
 
-// misplaced is why a byte may not stand where it does, or nil. It follows numbers and words.
+// misplaced returns why a byte may not occur where it does, or nil. It checks numbers and words too.
 func (w *jsonWriter) misplaced(b byte) *Ambiguity {
 	if w.scalar.on {
 		switch {
@@ -94,7 +94,7 @@ func (w *jsonWriter) misplaced(b byte) *Ambiguity {
 
 func (w *jsonWriter) inObject() bool { return len(w.levels) > 0 && w.levels[len(w.levels)-1].object }
 
-// candidates are what leads to a declared field from the value that comes.
+// candidates returns the declared fields that are matched up to the next value.
 func (w *jsonWriter) candidates() []match {
 	if n := len(w.levels); n > 0 {
 		return w.levels[n-1].value
@@ -105,7 +105,7 @@ func (w *jsonWriter) candidates() []match {
 func (w *jsonWriter) open(object bool) {
 	matches, n := w.candidates(), len(w.levels)
 	if n < cap(w.levels) {
-		w.levels = w.levels[:n+1] // with the space for its matches
+		w.levels = w.levels[:n+1] // keeps the memory of its matches
 	} else {
 		w.levels = append(w.levels, level{})
 	}
@@ -118,7 +118,7 @@ func (w *jsonWriter) open(object bool) {
 	}
 }
 
-// next is behind a comma.
+// next handles a comma.
 func (w *jsonWriter) next() {
 	w.expect = expectValue
 	if w.inObject() {
@@ -133,7 +133,7 @@ func (w *jsonWriter) shut() {
 	w.value()
 }
 
-// value is behind a value.
+// value handles the end of a value.
 func (w *jsonWriter) value() {
 	w.expect = expectMore
 	if len(w.levels) == 0 {
@@ -141,14 +141,14 @@ func (w *jsonWriter) value() {
 	}
 }
 
-// scalar is a number or one of the three words that is being read, as far as it goes.
+// scalar is the number or literal that is being read, up to here.
 type scalar struct {
 	rest  string // of a word
 	state number
 	on    bool
 }
 
-// number is where in a number one is.
+// number is a position within a number.
 type number uint8
 
 const (
@@ -163,7 +163,7 @@ const (
 	numExponent
 )
 
-// begin reports whether a number or a word begins with a byte.
+// begin reports whether a number or a literal begins with a byte.
 func (s *scalar) begin(b byte) bool {
 	*s = scalar{on: true}
 	switch {
@@ -185,7 +185,7 @@ func (s *scalar) begin(b byte) bool {
 	return s.on
 }
 
-// next takes a byte that goes on with it.
+// next reports whether a byte continues it.
 func (s *scalar) next(b byte) bool {
 	if s.state == numNone {
 		if s.rest == "" || s.rest[0] != b {
@@ -218,7 +218,7 @@ func (s *scalar) next(b byte) bool {
 	return true
 }
 
-// whole reports whether it may end here. It does, then.
+// whole ends it, and reports whether it is complete.
 func (s *scalar) whole() bool {
 	if s.rest != "" || s.state == numMinus || s.state == numPoint || s.state == numE || s.state == numSign {
 		return false
@@ -227,7 +227,7 @@ func (s *scalar) whole() bool {
 	return true
 }
 
-// decodeEscape reads what is known of an escape. A surrogate is given as it is.
+// decodeEscape decodes an escape, as far as it has been read. A surrogate is returned as it is.
 func decodeEscape(escape []byte) (r rune, done, ok bool) {
 	if len(escape) < 2 {
 		return 0, false, true
@@ -257,15 +257,15 @@ func unhex(b byte) byte {
 
 // runeState checks that a string is valid UTF-8 and has no half of a surrogate pair.
 type runeState struct {
-	need   int  // bytes that the character still needs
-	lo, hi byte // what the next of them may be
-	high   rune // a high surrogate that was escaped
+	need   int  // bytes that the character still lacks
+	lo, hi byte // the range of the next of them
+	high   rune // an escaped high surrogate
 }
 
-// open reports whether a character is not whole.
+// open reports whether a character is incomplete.
 func (s *runeState) open() bool { return s.need > 0 || s.high != 0 }
 
-// next takes a byte as it is written.
+// next takes an unescaped byte.
 func (s *runeState) next(b byte) bool {
 	if s.need > 0 {
 		ok := s.lo <= b && b <= s.hi
@@ -301,7 +301,7 @@ func (s *runeState) next(b byte) bool {
 	return true
 }
 
-// escaped takes a character that was escaped, or half of one. It gives the whole, or -1.
+// escaped takes an escaped character, or half of one. It returns the whole character, or -1.
 func (s *runeState) escaped(r rune) (rune, bool) {
 	high := s.high
 	s.high = 0

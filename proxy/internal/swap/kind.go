@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// kind is how a body writes strings.
+// kind is the syntax in which a body writes strings.
 type kind uint8
 
 const (
@@ -20,11 +20,11 @@ const (
 	kindJSON
 	kindLines // JSON values, one a line
 	kindForm
-	kindText // which many servers take as JSON if it looks like that
-	kindNone // no type at all: the same, or a form
+	kindText // which many servers read as JSON if it looks like it
+	kindNone // no type at all: read as text, JSON or a form
 )
 
-// bodyKind tells a body's kind by its type. The Ambiguity is nil if every server reads the type the same way.
+// bodyKind derives a body's kind from its type. The Ambiguity is nil if every server reads the type the same way.
 func bodyKind(h http.Header) (kind, *Ambiguity) {
 	values := h["Content-Type"]
 	for name := range h {
@@ -42,14 +42,14 @@ func bodyKind(h http.Header) (kind, *Ambiguity) {
 	k := kindOf(t)
 	charset, named := params["charset"]
 	mentioned := strings.Count(strings.ToLower(values[0]), "charset")
-	known := isUTF8(charset) || (k == kindRaw || k == kindXML) && isLatin(charset) // no field is known in these
+	known := isUTF8(charset) || (k == kindRaw || k == kindXML) && isLatin(charset) // these have no fields
 	if named && !known || mentioned > 1 || mentioned == 1 && !named {
 		return kindRaw, errCharset
 	}
 	return k, nil
 }
 
-// kindOf tells the kind of a media type.
+// kindOf returns the kind of a media type.
 func kindOf(t string) kind {
 	switch {
 	case t == "application/x-www-form-urlencoded":
@@ -66,7 +66,7 @@ func kindOf(t string) kind {
 	return kindRaw
 }
 
-// isUTF8 reports whether a charset is UTF-8, or ASCII, which is a part of it.
+// isUTF8 reports whether a charset is UTF-8, or ASCII, its subset.
 func isUTF8(charset string) bool {
 	switch strings.ToLower(charset) {
 	case "utf-8", "utf8", "us-ascii", "ascii":
@@ -75,7 +75,7 @@ func isUTF8(charset string) bool {
 	return false
 }
 
-// isLatin reports whether a charset is one of the usual ones that have ASCII in them and are not UTF-8.
+// isLatin reports whether a charset is one of the common supersets of ASCII other than UTF-8.
 func isLatin(charset string) bool {
 	switch strings.ToLower(charset) {
 	case "iso-8859-1", "latin1", "iso-8859-15", "windows-1252":
@@ -84,8 +84,8 @@ func isLatin(charset string) bool {
 	return false
 }
 
-// swapped reads src with names swapped as the body's kind has them.
-func (x *exchange) swapped(src io.Reader) io.Reader {
+// swapped reads src with names swapped by the rules of the body's kind.
+func (x *rewrite) swapped(src io.Reader) io.Reader {
 	if x.from.FormData() {
 		return x.multipart(src)
 	}
@@ -97,7 +97,7 @@ func (x *exchange) swapped(src io.Reader) io.Reader {
 }
 
 // rewriter reads src through the kind's writer.
-func (x *exchange) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
+func (x *rewrite) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
 	if bad != nil {
 		return &rewriteReader{src: src, w: &refuser{words{x: x, bad: bad}}}
 	}
@@ -107,17 +107,17 @@ func (x *exchange) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
 	return &rewriteReader{src: src, w: x.writer(k)}
 }
 
-// writer rewrites text that comes in pieces. Both append to dst what is decided.
+// writer rewrites text that arrives in pieces. push and finish append to dst what is decided.
 type writer interface {
 	push(dst, src []byte) []byte
 	finish(dst []byte) []byte
-	// fault is why what was pushed must not be sent, or nil.
+	// fault returns why what was pushed must not be sent, or nil.
 	fault() error
-	// holding reports whether what was swapped in should wait for what comes: it may turn out to be ambiguous.
+	// holding reports whether what was swapped in should be held back, because what follows may make it ambiguous.
 	holding() bool
 }
 
-func (x *exchange) writer(k kind) writer {
+func (x *rewrite) writer(k kind) writer {
 	switch k {
 	case kindJSON, kindLines:
 		return newJSONWriter(x, k == kindLines)
@@ -129,9 +129,9 @@ func (x *exchange) writer(k kind) writer {
 	return &textWriter{words: words{x: x}, only: true}
 }
 
-// sniffer decides on a kind by the first byte that is no space.
+// sniffer chooses a kind by the first byte other than white space.
 type sniffer struct {
-	x    *exchange
+	x    *rewrite
 	kind kind
 	w    writer
 }
@@ -175,16 +175,16 @@ func (s *sniffer) fault() error {
 
 func (s *sniffer) holding() bool { return s.w != nil && s.w.holding() }
 
-// refuser passes on a body that is ambiguous from the beginning, and fails at the first name that belongs in a body.
+// refuser passes on a body that is ambiguous from the start, and fails at the first name that is declared for bodies.
 type refuser struct{ words }
 
 func (w *refuser) push(dst, src []byte) []byte { return w.lax(dst, src) }
 
 func (w *refuser) finish(dst []byte) []byte { return w.endLax(dst) }
 
-// sparing reads a short body whole. One without a token name leaves as it came.
+// sparing reads a short body to its end. One without a token name leaves unchanged.
 type sparing struct {
-	x    *exchange
+	x    *rewrite
 	src  io.Reader
 	kind kind
 	bad  *Ambiguity
@@ -197,7 +197,7 @@ func (s *sparing) Read(p []byte) (int, error) {
 		switch {
 		case err != nil:
 			return 0, err
-		case len(text) > coding.ExactUpTo: // it was encoded
+		case len(text) > coding.ExactUpTo: // it grew by decoding
 			s.r = s.x.rewriter(io.MultiReader(bytes.NewReader(text), s.src), s.kind, s.bad)
 		case s.x.s.parts.Contains(string(text)):
 			s.r = s.x.rewriter(bytes.NewReader(text), s.kind, s.bad)
@@ -208,7 +208,7 @@ func (s *sparing) Read(p []byte) (int, error) {
 	return s.r.Read(p)
 }
 
-// rewriteReader reads through a writer.
+// rewriteReader reads a source through a writer.
 type rewriteReader struct {
 	src io.Reader
 	w   writer
@@ -216,7 +216,7 @@ type rewriteReader struct {
 	out []byte
 	pos int
 	err error
-	// full is true from when so much was held back that it left, until the writer holds nothing.
+	// full is set when so much was held back that it had to leave, until the writer holds nothing.
 	full bool
 }
 
@@ -245,7 +245,7 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// waits reports whether a swap is still held back. A source that broke off ends the body without it.
+// waits reports whether a swap is still held back. If the source breaks off, the body ends without it.
 func (r *rewriteReader) waits() bool {
 	if !r.w.holding() || r.err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 		r.full = false

@@ -11,8 +11,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// types reads the type of a form with parts that is swapped into. It leaves with a boundary that its author could not know.
-func (x *exchange) types() (err error) {
+// types reads the type of a body in which names are swapped. A multipart one leaves with a boundary that its author
+// could not know.
+func (x *rewrite) types() (err error) {
 	values := x.req.Header["Content-Type"]
 	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "multipart/form-data") {
 		return nil
@@ -28,15 +29,15 @@ func (x *exchange) types() (err error) {
 	return nil
 }
 
-// multipart reads src with names swapped in its parts.
-func (x *exchange) multipart(src io.Reader) io.Reader {
+// multipart reads src with the names in its parts swapped.
+func (x *rewrite) multipart(src io.Reader) io.Reader {
 	return formdata.NewReader(src, formdata.Config{From: x.from, To: x.to, Open: (&fields{x: x}).open})
 }
 
-// fields swaps in the fields of a multipart form. What is in files stays as it is.
+// fields swaps in the fields of a multipart form. The content of files stays as it is.
 type fields struct {
-	x    *exchange
-	seen []string // the declared ones, also in another spelling
+	x    *rewrite
+	seen []string // the declared ones that have occurred, in any spelling
 }
 
 // open begins a field.
@@ -51,8 +52,8 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 		f.seen = append(f.seen, name)
 	}
 	switch p.Type.Media {
-	case "", "text/plain": // as it is without saying so
-	default: // a file to formidable, some to busboy
+	case "", "text/plain": // the default type
+	default: // formidable reads it as a file, busboy does for some types
 		return content, nil
 	}
 	if p.File {

@@ -23,9 +23,9 @@ import (
 // makes of a text, however it is cut, must be what they make of it; what they do not read, it must not swap into.
 
 // oracleExchange declares API_KEY for the field k and for a.k.
-func oracleExchange() *exchange {
+func oracleExchange() *rewrite {
 	c := []catalog.Credential{credential("API_KEY", value, "body:k", "body:a.k", "query:k")}
-	return &exchange{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	return &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
 }
 
 // fragments are what random texts are made of: JSON, what lenient parsers take for JSON, and forms.
@@ -86,7 +86,7 @@ func document(r *rand.Rand) string {
 func TestOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choice
 	swaps, refusals := map[string]int{}, map[string]int{}
-	count := func(kind string, x *exchange, err error) {
+	count := func(kind string, x *rewrite, err error) {
 		swaps[kind] += len(x.report.Swapped())
 		if err != nil {
 			refusals[kind]++
@@ -130,7 +130,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 // checkJSON compares what becomes of a JSON body with the standard library's reading of it.
-func checkJSON(t *testing.T, text string, size int) (*exchange, error) {
+func checkJSON(t *testing.T, text string, size int) (*rewrite, error) {
 	t.Helper()
 	x := oracleExchange()
 	got, err := rewritten(x, "application/json", text, size)
@@ -275,7 +275,7 @@ func (o *treeSwapper) key(path []string, name string, before []string) {
 }
 
 // checkForm compares what becomes of a form with what its pairs say.
-func checkForm(t *testing.T, text string, size int) (*exchange, error) {
+func checkForm(t *testing.T, text string, size int) (*rewrite, error) {
 	t.Helper()
 	x := oracleExchange()
 	got, err := rewritten(x, "application/x-www-form-urlencoded", text, size)
@@ -292,7 +292,7 @@ func checkForm(t *testing.T, text string, size int) (*exchange, error) {
 }
 
 // checkQuery does the same for queries.
-func checkQuery(t *testing.T, text string) (*exchange, error) {
+func checkQuery(t *testing.T, text string) (*rewrite, error) {
 	t.Helper()
 	x := oracleExchange()
 	x.req = &http.Request{URL: &url.URL{RawQuery: text}}
@@ -398,7 +398,7 @@ func FuzzSplits(f *testing.F) {
 			if kind == "text/xml" {
 				with = escapeXML(value)
 			}
-			got, err := rewritten(&exchange{s: New(c), o: Options{Allowed: c}, report: &Report{}}, kind, text, int(size))
+			got, err := rewritten(&rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}, kind, text, int(size))
 			if want := oracleText(text, with); err != nil || got != want {
 				t.Fatalf("%q as %s by %d became %q, %v, want %q", text, kind, size, got, err, want)
 			}

@@ -1,9 +1,10 @@
-// Package swap puts credentials in the place of token names in a request that leaves, on declared surfaces only.
+// Package swap replaces token names by credentials in an outgoing request, on declared surfaces only.
 //
-// Threat: code that writes a token name where its value would be published, or that has got hold of a value; a request that
-// a server reads in another way than this package, and finds a name elsewhere. A name is swapped only for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each
-// surface; what is seen and not swapped is reported. A request that carries a value itself, in whatever
-// form, is refused, and one that could be read in two ways where a name is swapped.
+// Threat: code that writes a token name where its value would be published, or that has obtained a value; a request
+// that a server reads differently from this package, so that the credential ends up elsewhere. A name is swapped only
+// for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each surface; a
+// name that is seen and not swapped is reported. A request is refused if it carries a value itself, in any form, or if
+// what a name is swapped in could be read in two ways.
 package swap
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// ErrCarriesValue is for a request that has a credential's value in it. It is refused; where the value is met in a body
+// ErrCarriesValue is for a request that contains a credential's value. It is refused; if the value is found in a body
 // that streams, reading the body fails with it.
 var ErrCarriesValue = errors.New("the request carries a credential's value")
 
@@ -29,29 +30,29 @@ type Swapper struct {
 	all    []catalog.Credential
 	byName map[string]bool
 	names  *engine.Set // the id is the index in all
-	parts  *engine.Set // names that may be parts of words, as they seem to be after an escape
+	parts  *engine.Set // names inside longer words too, where an escape may precede them
 	values *engine.Set
-	lower  *engine.Set // values as they are where case has no meaning
+	lower  *engine.Set // values in lower case, for what is case-insensitive
 }
 
-// Options say what an exchange may swap.
+// Options hold what an exchange may swap.
 type Options struct {
 	// Allowed are the credentials of the run's APIs that hold the host.
 	Allowed []catalog.Credential
-	// Host is what the code made up of the host's name.
+	// Host is the part of the host name that the code chose.
 	Host string
-	// Insecure is for plain HTTP to a host without allow_http: nothing is swapped, what is seen is reported.
+	// Insecure means plain HTTP to a host without allow_http: nothing is swapped, names are only reported.
 	Insecure bool
 }
 
 // The codes of Seen: why a token name was not swapped.
 const (
 	CodeUndeclared = "not_declared" // the credential does not declare this surface
-	CodeSink       = "sink_header"  // a header that is never swapped into
+	CodeSink       = "sink_header"  // the header is never swapped in
 	CodeInside     = "inside_value" // the name is not the whole value
-	CodeRepeated   = "second_swap"  // it was swapped on this surface already
+	CodeRepeated   = "second_swap"  // it has already been swapped on this surface
 	CodeInsecure   = "plain_http"   // plain HTTP without allow_http
-	CodeUnknown    = "unknown_name" // what is no token name stands where one is expected; Name is empty
+	CodeUnknown    = "unknown_name" // a word that is not a token name stands where one is expected; Name is empty
 	CodeOther      = "other_api"    // the credential is of an API that this exchange may not use
 )
 
@@ -61,7 +62,7 @@ type Swap struct{ Name, In string }
 // Seen is a token name that was not replaced, where ("header", "query", "path", "body"), and why.
 type Seen struct{ Name, Where, Code string }
 
-// Report tells what was done to a request. What concerns the body is complete once the body was read.
+// Report holds what was done to a request. It is complete once the body has been read.
 type Report struct {
 	mu      sync.Mutex
 	swapped []Swap
@@ -76,7 +77,7 @@ func (r *Report) Swapped() []Swap {
 	return slices.Clone(r.swapped)
 }
 
-// Seen lists what was seen and not replaced so far, each name, place and reason once.
+// Seen lists what was seen and not replaced so far: each combination of name, place and reason once.
 func (r *Report) Seen() []Seen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +101,7 @@ type use struct {
 	surface catalog.Surface
 }
 
-// swap notes a swap, unless the name was swapped on that surface before.
+// swap records a swap. It is false if the name has been swapped on that surface before.
 func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +113,7 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
-// count is how many names were swapped so far.
+// count returns how many names were swapped so far.
 func (r *Report) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,14 +145,14 @@ func New(all []catalog.Credential) *Swapper {
 
 // Request rewrites a request in place: URL, headers and body.
 func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
-	x := &exchange{s: s, o: o, req: req, report: &Report{}}
+	x := &rewrite{s: s, o: o, req: req, report: &Report{}}
 	if s == nil || s.names == nil {
 		return x.report, nil
 	}
 	if x.carriesValue() {
 		return x.report, ErrCarriesValue
 	}
-	req.Header.Del("Grpc-Accept-Encoding") // messages that are compressed inside the body cannot be scrubbed
+	req.Header.Del("Grpc-Accept-Encoding") // messages compressed inside a body cannot be scrubbed
 	req.Header.Del("Connect-Accept-Encoding")
 	if err := x.headers(); err != nil {
 		return x.report, err
@@ -163,7 +164,7 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	if err := x.query(); err != nil {
 		return x.report, err
 	}
-	// Some servers decode the URL as the type says that the body is.
+	// Some servers decode the URL by the charset of the body's type.
 	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before && !disarm.Off("one-reading") {
 		return x.report, bad
 	}
@@ -173,10 +174,10 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	return x.report, x.body()
 }
 
-// Message rewrites one WebSocket message. In text, names are swapped for credentials that declare the body. An error
-// means that it must not be sent.
+// Message rewrites one WebSocket message. In text, names are swapped for credentials that declare the body. On an error
+// the message must not be sent.
 func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, error) {
-	x := &exchange{s: s, o: o, report: &Report{}}
+	x := &rewrite{s: s, o: o, report: &Report{}}
 	if s == nil || s.names == nil {
 		return data, x.report, nil
 	}
@@ -194,18 +195,18 @@ func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, e
 	return string(out), x.report, nil
 }
 
-// exchange is one request on its way.
-type exchange struct {
+// rewrite is one request, or one WebSocket message, that is being rewritten.
+type rewrite struct {
 	s      *Swapper
 	o      Options
 	req    *http.Request
 	report *Report
-	// from is the type of a body that is swapped into, to that of a form with parts as it leaves.
+	// from is the type of a body that is swapped in; to is the type with which a multipart one leaves.
 	from, to formdata.Type
 }
 
-// carriesValue looks at everything but the body. Names of hosts and headers have no case.
-func (x *exchange) carriesValue() bool {
+// carriesValue checks everything but the body. Names of hosts and headers are case-insensitive.
+func (x *rewrite) carriesValue() bool {
 	u := x.req.URL
 	if x.s.lower.ContainsFold(x.o.Host) {
 		return true
@@ -221,15 +222,15 @@ func (x *exchange) carriesValue() bool {
 	return false
 }
 
-// spot is a place where a token name was met.
+// spot is a place where a token name was found.
 type spot struct {
 	kind  catalog.SurfaceKind
 	field string // the header's, parameter's or field's name
-	whole bool   // the name is all there is, as the kind sees it
+	whole bool   // the name is the whole value, in the sense of the kind
 }
 
-// use finds the value for a name at a spot. If the name may not be swapped there it reports why.
-func (x *exchange) use(name string, at spot) (string, bool) {
+// use returns the value for a name at a spot. If the name may not be swapped there, it reports why.
+func (x *rewrite) use(name string, at spot) (string, bool) {
 	code := CodeOther
 	for _, c := range x.o.Allowed {
 		if c.Name != name {
@@ -257,8 +258,8 @@ func (x *exchange) use(name string, at spot) (string, bool) {
 	return "", false
 }
 
-// declared finds the surface of a credential that covers a spot: one that names it before one for any. Inside a longer
-// value only "query" and "body" take a name.
+// declared finds the surface of a credential that covers a spot, preferring one with the field's name to one for any
+// field. Inside a longer value only the surfaces "query" and "body" cover a name.
 func declared(c catalog.Credential, at spot) (catalog.Surface, bool) {
 	loose := at.kind == catalog.SurfaceQuery || at.kind == catalog.SurfaceBody
 	for _, s := range c.Surfaces {
@@ -281,7 +282,7 @@ func names(c catalog.Credential, at spot) bool {
 	return ok
 }
 
-// is reports whether a surface names the spot. Header names have no case.
+// is reports whether a surface names the spot's field. Header names are case-insensitive.
 func (at spot) is(s catalog.Surface) bool {
 	return s.Kind == at.kind && (s.Field == at.field || s.Kind == catalog.SurfaceHeader && strings.EqualFold(s.Field, at.field))
 }
@@ -289,7 +290,7 @@ func (at spot) is(s catalog.Surface) bool {
 // maxShown bounds a header's name in a report.
 const maxShown = 64
 
-// in is how a receipt names a spot where a surface allowed the swap.
+// in is the name of a spot in receipts, where a surface allowed the swap.
 func (at spot) in(s catalog.Surface) string {
 	switch {
 	case at.kind == catalog.SurfaceHeader && len(at.field) <= maxShown:
@@ -300,7 +301,7 @@ func (at spot) in(s catalog.Surface) string {
 	return at.seen()
 }
 
-// seen is how a hint names a spot: without any text of the request.
+// seen is the name of a spot in hints: it contains no text of the request.
 func (at spot) seen() string {
 	switch at.kind {
 	case catalog.SurfaceHeader:
@@ -313,8 +314,8 @@ func (at spot) seen() string {
 	return "body"
 }
 
-// look reports all names in text, which is not swapped, at a spot. code is what to say of those that could be used.
-func (x *exchange) look(text, code string, at spot) {
+// look reports all names in a text at a spot where nothing is swapped. code is the reason for those that could be used.
+func (x *rewrite) look(text, code string, at spot) {
 	for _, m := range x.s.names.FindAll(text) {
 		name := x.s.all[m.ID].Name
 		if !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }) {

@@ -316,7 +316,7 @@ func TestRangeIsDropped(t *testing.T) {
 		header, body string
 		kept         bool
 	}{{"API_KEY", "", false}, {"nothing", "", true}, {"nothing", "x=1", false}} {
-		req := request(t, "POST", "https://h/", tc.body, "Range", "bytes=0-3", "If-Range", "x", "X-A", tc.header)
+		req := request(t, "POST", "https://h/", tc.body, "Range", "bytes=0-3", "If-Range", "x", "X-Auth", tc.header)
 		if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
 			t.Fatal(err)
 		}

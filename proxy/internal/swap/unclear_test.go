@@ -254,7 +254,7 @@ func TestUnclearLate(t *testing.T) {
 // TestHeldBound: what is held back is bounded, however long the body is, and nothing of it leaves when the client goes away.
 func TestHeldBound(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
-	x := &exchange{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
 	for _, kind := range []kind{kindJSON, kindLines} {
 		src := io.MultiReader(strings.NewReader(`{"k":"API_KEY","x":"`), io.LimitReader(zeds{}, 16<<20), strings.NewReader(`"}`))
 		r := x.rewriter(src, kind, nil).(*rewriteReader)
@@ -264,7 +264,7 @@ func TestHeldBound(t *testing.T) {
 		}
 	}
 	broken := errors.New("client went away")
-	x = &exchange{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	x = &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
 	got, err := io.ReadAll(x.rewriter(io.MultiReader(strings.NewReader(`{"k":"API_KEY","x":`), iotest.ErrReader(broken)), kindJSON, nil))
 	if !errors.Is(err, broken) || len(got) > 0 {
 		t.Errorf("read %q, %v", got, err)

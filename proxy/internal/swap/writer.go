@@ -8,18 +8,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// words holds back a run of letters, digits and underscores until its end is seen, at most as long as a name may be, and
-// the escape that follows it, which may stand for one more of them.
+// words holds back a run of letters, digits and underscores until its end is seen, up to the length of a name, and the
+// escape that follows it, which may be one more such character.
 type words struct {
-	x      *exchange
+	x      *rewrite
 	word   []byte
-	escape []byte // what is known of an escape
-	long   bool   // the run is no name and has left
+	escape []byte // the escape being read
+	long   bool   // the run is not a name and has left
 
-	bad     *Ambiguity // why nothing more is swapped; the rest passes as it is
+	bad     *Ambiguity // why nothing more is swapped; the rest passes unchanged
 	err     *Ambiguity // why the body must not be sent
 	swapped bool
-	held    bool // what was swapped in may still turn out to be ambiguous
+	held    bool // something was swapped in that may still turn out to be ambiguous
 	lenient bool // a body that is bad may be plain text
 }
 
@@ -44,7 +44,7 @@ func (w *words) spoils(why *Ambiguity) {
 	}
 }
 
-// lax passes text on as it is, and looks for names.
+// lax passes text on unchanged, and searches it for names.
 func (w *words) lax(dst, src []byte) []byte {
 	for _, b := range src {
 		if isWord(b) {
@@ -56,8 +56,8 @@ func (w *words) lax(dst, src []byte) []byte {
 	return dst
 }
 
-// endLax ends a run in what is bad. A name that goes into bodies is why it must not be sent, unless it goes anywhere in
-// them and the body may be plain text.
+// endLax ends a run in an ambiguous body. A name that is declared for bodies makes the body one that must not be sent,
+// unless it is declared for any place in them and the body may be plain text.
 func (w *words) endLax(dst []byte) []byte {
 	if w.named() {
 		switch name := string(w.word); {
@@ -74,8 +74,8 @@ func (w *words) endLax(dst []byte) []byte {
 	return dst
 }
 
-// inBody reports whether a token name is declared for bodies, or for any place in them.
-func (x *exchange) inBody(name string, anywhere bool) bool {
+// inBody reports whether a token name is declared for a field of bodies or, with anywhere, for any place in them.
+func (x *rewrite) inBody(name string, anywhere bool) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return c.Name == name && slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceBody && (s.Field == "" || !anywhere)
@@ -93,10 +93,10 @@ func (w *words) add(dst []byte, b byte) []byte {
 	if w.word = append(w.word, b); isUpper(w.word[0]) && len(w.word) <= maxName {
 		return dst
 	}
-	return w.spoil(dst) // names begin with a capital
+	return w.spoil(dst) // a name begins with a capital
 }
 
-// spoil lets go of a run that cannot be a name.
+// spoil releases a run that cannot be a name.
 func (w *words) spoil(dst []byte) []byte {
 	dst = append(dst, w.word...)
 	w.word, w.long = w.word[:0], true
@@ -110,7 +110,7 @@ func (w *words) named() bool {
 
 func isUpper(b byte) bool { return 'A' <= b && b <= 'Z' }
 
-// end ends a run at a spot: a name is swapped if that is allowed, its value written as escape says.
+// end ends a run at a spot: a name is swapped if that is allowed, its value written through escape.
 func (w *words) end(dst []byte, at spot, escape func(string) string) []byte {
 	word, named := w.word, w.named()
 	w.word, w.long = w.word[:0], false
@@ -126,7 +126,7 @@ func (w *words) end(dst []byte, at spot, escape func(string) string) []byte {
 	return append(dst, word...)
 }
 
-// endKey ends a run in a field's name, which is never swapped.
+// endKey ends a run in the name of a field, where nothing is swapped.
 func (w *words) endKey(dst []byte, at spot) []byte {
 	word, named := w.word, w.named()
 	w.word, w.long = w.word[:0], false
@@ -136,12 +136,12 @@ func (w *words) endKey(dst []byte, at spot) []byte {
 	return append(dst, word...)
 }
 
-// isWord reports whether a byte may be part of a name or next to one that is not meant.
+// isWord reports whether a byte may be part of a name, or makes a name next to it part of a longer word.
 func isWord(b byte) bool {
 	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
 }
 
-// textWriter swaps in plain text. field is the multipart part's name.
+// textWriter swaps in plain text. field is the name of the multipart part.
 type textWriter struct {
 	words
 	field string
@@ -165,10 +165,11 @@ func (w *textWriter) finish(dst []byte) []byte {
 	return w.end(dst, spot{catalog.SurfaceBody, w.field, w.only}, w.coded)
 }
 
-// holding implements writer: text has no reading that could be another.
+// holding implements writer: text cannot turn out to be ambiguous.
 func (w *textWriter) holding() bool { return false }
 
-// xmlWriter swaps in XML whose declaration, if it has one, names a usual charset: a parser reads what follows in it.
+// xmlWriter swaps in XML whose declaration, if any, names a common charset, because a parser decodes what follows by
+// it.
 type xmlWriter struct {
 	textWriter
 	head    []byte
@@ -196,7 +197,7 @@ func (w *xmlWriter) finish(dst []byte) []byte {
 	return w.textWriter.finish(dst)
 }
 
-// decide looks at what is known of the declaration.
+// decide checks the declaration, as far as it has been read.
 func (w *xmlWriter) decide() {
 	const begin = "<?xml"
 	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(w.head), "\ufeff"), " \t\r\n"))
@@ -211,7 +212,7 @@ func (w *xmlWriter) decide() {
 	w.decided = true
 }
 
-// plainDeclaration reports whether an XML declaration names no charset but a usual one.
+// plainDeclaration reports whether an XML declaration names no charset or a common one.
 func plainDeclaration(s string) bool {
 	_, s, named := strings.Cut(s, "encoding")
 	if !named {

@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 )
 
-// trivial is the script of the comparison.
+// trivial is the script that both sides run.
 const trivial = "console.log(1 + 1)\n"
 
 func median(d []time.Duration) time.Duration {
@@ -57,7 +57,7 @@ func BenchmarkAgainstBareDeno(b *testing.B) {
 				return took
 			}
 			for b.Loop() {
-				time.Sleep(60 * time.Millisecond) // until the interpreter that was used is replaced
+				time.Sleep(60 * time.Millisecond) // until the used interpreter has been replaced
 				h = append(h, once(hot))
 				time.Sleep(60 * time.Millisecond)
 				c = append(c, once(cold))

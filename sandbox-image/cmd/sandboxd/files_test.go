@@ -12,7 +12,7 @@ import (
 // told is what the files of TestImportedFiles hold on any machine.
 var told = regexp.MustCompile(`relatime|\brw,|\bro,|root:x?:0|Linux version|HOME=|PPid`)
 
-// An import asks Deno for no permission: the file must not be there, or the kernel must refuse it.
+// Deno needs no permission to import a file, so the file must not exist in the sandbox or the kernel must refuse it.
 func TestImportedFiles(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
@@ -31,7 +31,7 @@ func TestImportedFiles(t *testing.T) {
 				}
 			}
 		}
-		// What code has always seen is there.
+		// The files that code may read exist.
 		r := w.Run(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", 20*time.Second)
 		if m != rig.Container && r.Stdout != "true\n" {
 			t.Errorf("its own code: %+v", r)

@@ -9,12 +9,13 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/network"
 )
 
-// holdNetwork sets up the network namespace, gives up the capability for that, and waits. With --check, as another
-// process of the container, it checks that all this is so.
+// holdNetwork sets up the network namespace, drops NET_ADMIN, and waits. With --check, run as a second process of the
+// container, it verifies that setup instead.
 func holdNetwork(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	s, err := settings.Parse(getenv)
 	if err != nil {
@@ -23,7 +24,7 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	flags := flag.NewFlagSet("hold", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	check := flags.Bool("check", false, "")
-	stay := flags.Duration("linger", 0, "")
+	linger := flags.Duration("linger", 0, "")
 	announce := flags.String("announce", "", "")
 	slots := flags.Int("slots", s.Slots, "")
 	if err := flags.Parse(args); err != nil {
@@ -33,13 +34,13 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 		return fmt.Errorf("hold: want [--check [--linger TIME]] [--slots N] [--announce FILE] and nothing else")
 	}
 	if *check {
-		return checkNetwork(ctx, *slots, *stay)
+		return checkNetwork(ctx, *slots, *linger)
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
 	if err := network.SetUp(*slots); err != nil {
 		return err
 	}
-	if err := network.DropCapabilities(); err != nil {
+	if err := privilege.Drop(); err != nil {
 		return err
 	}
 	if *announce != "" {
@@ -52,13 +53,14 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	return nil
 }
 
-// checkNetwork looks at everything once, and then, for what only the engine can change, at the interface.
-func checkNetwork(ctx context.Context, slots int, stay time.Duration) error {
-	if err := network.VerifyDropped(1); err != nil {
+// checkNetwork verifies everything once. Until linger has passed it then checks the interface alone: nothing else can
+// change without a restart of this container.
+func checkNetwork(ctx context.Context, slots int, linger time.Duration) error {
+	if err := privilege.Check(1); err != nil {
 		return err
 	}
-	if err := network.Look(slots); err != nil {
+	if err := network.VerifyQuick(slots); err != nil {
 		return err
 	}
-	return health.Check(ctx, stay, func(context.Context) error { return network.Present() })
+	return health.Check(ctx, linger, func(context.Context) error { return network.Present() })
 }

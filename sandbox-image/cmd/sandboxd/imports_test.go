@@ -6,17 +6,18 @@ import (
 	"testing"
 )
 
-// allowed are the modules that sandboxd is made of, with the reason. What runs as root next to hostile code stays small.
+// allowed are the packages that sandboxd may import, with the reason. It runs as root next to hostile code, so it stays
+// small.
 var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/sandbox-image/",
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket", // the endpoint
-	"github.com/codeforge-mcp/codeforge/internal/slot",        // slot arithmetic
-	"github.com/codeforge-mcp/codeforge/internal/settings",    // the environment
+	"github.com/codeforge-mcp/codeforge/internal/slot",       // slot arithmetic
+	"github.com/codeforge-mcp/codeforge/internal/settings",   // the environment
 	"github.com/codeforge-mcp/codeforge/catalog/secret",      // of settings
 	"github.com/codeforge-mcp/codeforge/catalog/hostname",    // of settings
-	"github.com/codeforge-mcp/codeforge/internal/health",      // of health
+	"github.com/codeforge-mcp/codeforge/internal/health",     // of health
 	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/visible",
-	"github.com/codeforge-mcp/codeforge/internal/proc",
+	"github.com/codeforge-mcp/codeforge/internal/proc", "github.com/codeforge-mcp/codeforge/internal/privilege",
 	"github.com/codeforge-mcp/codeforge/internal/disarm", // constantly false
 	"github.com/codeforge-mcp/codeforge/internal/version",
 	"github.com/vishvananda/", "github.com/coreos/go-iptables/", // hold

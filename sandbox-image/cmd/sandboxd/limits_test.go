@@ -21,7 +21,7 @@ var hostile = []struct {
 	name, code string
 	timeout    time.Duration
 	reason     runapi.Reason
-	stdout     string // its start
+	stdout     string // prefix of the output
 }{
 	{"endless loop", "console.log('so far');\nfor (;;);\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
 	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
@@ -68,7 +68,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// nothingLeft checks that no process of a slot is alive but what is prepared in it and the waiting interpreter.
+// nothingLeft checks that the only processes left in the slots are the prepared ones and the waiting interpreter.
 func nothingLeft(t *testing.T, w *rig.World, m rig.Mode) {
 	t.Helper()
 	stats, err := w.Client.Stats(context.Background())
@@ -145,7 +145,7 @@ func TestCancel(t *testing.T) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
 		for i := range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*40)*time.Millisecond+time.Millisecond)
-			// One that prints is ended by its reader having gone, too; one that says nothing is not.
+			// A run that prints would also be ended by its reader being gone. One that prints nothing would not.
 			code := []string{"for (;;) { console.log('x'); await 0; }\n", "for (;;);\n"}[i%2]
 			_, err := w.Try(ctx, code, 30*time.Second)
 			cancel()
@@ -160,7 +160,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// A connection that goes away ends its runs and its leases.
+// A connection that closes ends its runs and its leases.
 func TestDroppedConnection(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 0})
@@ -203,7 +203,7 @@ func TestDroppedConnection(t *testing.T) {
 	})
 }
 
-// A reader that stalls holds up nobody but itself, and its run ends at its time all the same.
+// A reader that stalls blocks no other run, and its own run still ends at its timeout.
 func TestStalledReader(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 2, Warm: 1})
 	lease, err := w.Client.Acquire(context.Background())
@@ -226,7 +226,7 @@ func TestStalledReader(t *testing.T) {
 		}
 	}
 	deadline := time.Now().Add(15 * time.Second)
-	for { // the stalled run ends, though nobody reads
+	for { // the stalled run ends although nobody reads its output
 		l, err := w.Client.Acquire(context.Background())
 		if err == nil {
 			_ = w.Client.Release(context.Background(), l.Generation)
@@ -242,7 +242,7 @@ func TestStalledReader(t *testing.T) {
 	<-ended
 }
 
-// What the kernel says of a waiting interpreter.
+// The confinement of a waiting interpreter, as the kernel reports it.
 func TestWhatTheKernelSays(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
 	awaitWarm(t, w, 1)
@@ -283,7 +283,7 @@ func TestWhatTheKernelSays(t *testing.T) {
 		}
 		odd := oddDescriptors(pid)
 		for deadline := time.Now().Add(5 * time.Second); len(odd) > 0 && time.Now().Before(deadline); odd = oddDescriptors(pid) {
-			time.Sleep(20 * time.Millisecond) // Deno may be loading, and look at what the machine has
+			time.Sleep(20 * time.Millisecond) // Deno may be preloading, and reading facts about the machine
 		}
 		if len(odd) > 0 {
 			t.Errorf("descriptors %v", odd)
@@ -294,7 +294,8 @@ func TestWhatTheKernelSays(t *testing.T) {
 	}
 }
 
-// oddDescriptors lists what a waiting interpreter has open beside its standard streams and what Deno makes for itself.
+// oddDescriptors lists the descriptors of a waiting interpreter other than its standard streams and those that Deno opens
+// itself.
 func oddDescriptors(pid int) (odd []string) {
 	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	for _, fd := range fds {

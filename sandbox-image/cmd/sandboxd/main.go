@@ -2,23 +2,27 @@
 //
 //	sandboxd serve --mode embedded|container --socket SOCKET --deno PATH --ca FILE --runs DIR --skills DIR --tmp DIR
 //	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH] [--code DIR] [--owner FILE]
-//	sandboxd attach --socket SOCKET                   hands stdio to serve, and stays as long as that uses it
+//	sandboxd attach --socket SOCKET                   hands its stdio to serve, and exits when serve is done with it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
-//	sandboxd hold [--announce FILE]                   owns the network namespace of the container, and does nothing else
-//	sandboxd hold --check [--linger TIME]             exits 0 when that is so
+//	sandboxd hold [--announce FILE]                   sets up and owns the network namespace of the container
+//	sandboxd hold --check [--linger TIME]             exits 0 when that namespace is set up
 //
-// What the command line of serve leaves out is as SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY and SKILLS_READONLY say;
-// TZ and LOG_FORMAT are read too.
+// Options that serve is not given come from SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY and SKILLS_READONLY. TZ and
+// LOG_FORMAT are read too.
 //
-// Its directories: --state keeps the last generation. --code (code/ in --state when not given) has the private files of
-// slots; in the container its path is what code sees as its own. --owner is the file
-// in which hold announces the namespace. The directory of
-// --socket must have mode 0700 and belong to mcp-server's user: slot.ServiceUID in the container, slot.ServerUID
-// embedded under root, the user itself otherwise; a missing one is made so. In the container serve is process 1, as root with SETUID, SETGID and KILL.
+// Directories of serve:
 //
-// It starts itself as "sandboxd enter" (the last step before a program of a slot), "sandboxd stage" (mounts what
-// embedded sandboxes are made of), "sandboxd reap", "sandboxd wipe" and "sandboxd unnamed" (end processes, remove files, add
-// up those that have no name, as a slot's user).
+//   - --state keeps the last generation.
+//   - --code (default: code/ in --state) has the private files of the slots. In the container, code sees this path.
+//   - --owner is the file in which hold announces the network namespace.
+//   - The directory of --socket must have mode 0700 and belong to mcp-server's user: slot.ServiceUID in the container,
+//     slot.ServerUID embedded under root, otherwise the user who started it. A missing directory is created that way.
+//
+// In the container serve is process 1: root with SETUID, SETGID and KILL.
+//
+// serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
+// (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes), "sandboxd
+// wipe" (removes files) and "sandboxd unnamed" (adds up the open files that have been removed).
 package main
 
 import (

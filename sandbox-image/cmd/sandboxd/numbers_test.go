@@ -7,8 +7,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 )
 
-// No number of a descriptor holds by luck: interpreters start whatever else sandboxd, or the Go runtime in the programs it
-// starts, happens to have open.
+// Descriptor numbers do not depend on chance: interpreters start whatever other descriptors sandboxd, or the Go runtime
+// in the programs that it starts, has open.
 func TestDescriptors(t *testing.T) {
 	for name, o := range map[string]rig.Options{
 		"no cgroup file can be read":         {NoSys: true},

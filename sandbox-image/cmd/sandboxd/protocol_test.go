@@ -20,7 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// raw sends a request that no Client would.
+// raw sends a request that Client would not send.
 func raw(t *testing.T, w *rig.World, method, path, contentType, body string) (int, string) {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -80,7 +80,7 @@ func TestBadRequests(t *testing.T) {
 		{"code too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", runapi.MaxCode+1) + `"`), 400, "want at most"},
 		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*runapi.MaxCode) + `"`), 413, "too large"},
 		{"release of none", "DELETE", "/v1/leases/12", "", 404, "generation 12"},
-		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "no number"},
+		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "not a number"},
 		{"wrong method", "GET", "/v1/runs", "", 404, "no such resource"},
 		{"unknown path", "GET", "/v1/nothing", "", 404, "no such resource"},
 		{"host with a flag", "PUT", "/v1/permissions", `{"allow_net": ["a.example,--allow-run"]}`, 400, "want a lower-case host name"},
@@ -109,7 +109,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// A lease is for one run, and the end of the run does not free its slot.
+// A lease is good for one run, and the end of the run does not free its slot.
 func TestLeases(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 1, Warm: 1})
 	ctx := context.Background()
@@ -142,7 +142,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// Where no interpreter is kept warm, a lease ahead is refused: a run that asks for its lease itself starts one sooner.
+// Where no interpreter is kept warm, a lease ahead is refused: a run that takes its own lease starts one sooner.
 func TestNoLeaseAhead(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3})
@@ -155,7 +155,7 @@ func TestNoLeaseAhead(t *testing.T) {
 	})
 }
 
-// A lease ahead costs no interpreter, follows the permissions, runs warm, and never takes the last slot.
+// A lease ahead starts no interpreter, follows changed permissions, runs warm, and never takes the last slot.
 func TestLeaseAhead(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1})
@@ -216,7 +216,7 @@ func TestLeaseAhead(t *testing.T) {
 		if err := w.Client.Release(ctx, first.Generation); err != nil {
 			t.Error(err)
 		}
-		// A lease on a seat where nothing waits: the next interpreter to be warm is its.
+		// A lease on a seat without a warm interpreter: the next one is started there.
 		for range 2 {
 			l, err := w.Client.AcquireAhead(ctx)
 			if err != nil {
@@ -240,7 +240,7 @@ func TestLeaseAhead(t *testing.T) {
 	})
 }
 
-// Permissions that change replace the waiting interpreters, and a lease of before still works with the new set.
+// Changed permissions replace the waiting interpreters, and an older lease still works with the new set.
 func TestPermissionsChange(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
@@ -276,7 +276,7 @@ func TestPermissionsChange(t *testing.T) {
 	})
 }
 
-// A CA that changes replaces the waiting interpreters; without one nothing runs.
+// A changed CA replaces the waiting interpreters. Without a CA nothing runs.
 func TestCAChange(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
 	awaitWarm(t, w, 1)
@@ -333,7 +333,7 @@ func TestWaitingInterpreterDies(t *testing.T) {
 
 // attachConn is the stdio of a `sandboxd attach`.
 type attachConn struct {
-	net.Conn // never used: only for the methods that HTTP does not call
+	net.Conn // nil: for the methods that net/http does not call
 	io.Reader
 	io.WriteCloser
 }
@@ -372,7 +372,7 @@ func attachAs(t *testing.T, w *rig.World, uid uint32) (*exec.Cmd, *runapi.Client
 	return cmd, c, &errs
 }
 
-// However the client goes away, the runs that came through attach end.
+// The runs that came through attach end, however the client disconnects.
 func TestAttach(t *testing.T) {
 	for _, way := range []string{"end of input", "SIGTERM", "SIGKILL"} {
 		t.Run(way, func(t *testing.T) {
@@ -422,7 +422,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// Nobody else reaches the socket; and whoever gets to it is asked who he is.
+// Only the owner can reach the socket, and the user of each connection is checked.
 func TestWhoMayConnect(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 1})
 	for _, uid := range []uint32{20000, 20050, 65534} {
@@ -436,7 +436,7 @@ func TestWhoMayConnect(t *testing.T) {
 			t.Errorf("user %d: %s", uid, said)
 		}
 	}
-	// Were the directory open, the kernel's word on the peer would still refuse.
+	// Even with an open directory, the peer's uid is refused.
 	if err := errors.Join(os.Chmod(filepath.Dir(w.Socket), 0o711), os.Chmod(w.Socket, 0o777)); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// programs are run in the sandbox and by bare Deno; what they print and how they end must be the same.
+// programs run in the sandbox and in bare Deno. Their output and exit codes must be the same.
 var programs = []struct{ name, code string }{
 	{"types", "interface P { x: number }\nenum E { A = 1, B }\nconst p: P = { x: E.B };\nconsole.log(p satisfies P, E[2]);\n"},
 	{"top-level await", "await new Promise((r) => setTimeout(r, 5));\nconsole.log('after');\n"},
@@ -84,7 +84,7 @@ var programs = []struct{ name, code string }{
 	{"unclosed timer", "setInterval(() => {}, 1000);\nDeno.exit(0);\n"},
 }
 
-// TestSameAsBareDeno compares with `deno run` of the same file. Only the file's directory differs in what is printed.
+// TestSameAsBareDeno compares with `deno run` of the same file. Only the file's directory may differ in the output.
 func TestSameAsBareDeno(t *testing.T) {
 	deno := testkit.Deno(t)
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
@@ -134,8 +134,8 @@ func TestSameAsBareDeno(t *testing.T) {
 	})
 }
 
-// An interpreter that waits has loaded what fetch needs, at nobody's expense; one that there is code for already does not
-// take the time.
+// A waiting interpreter has preloaded what fetch needs, without taking time from a run. An interpreter that already has
+// its code preloads nothing.
 func TestLoadedAhead(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		heap := func(w *rig.World) int {
@@ -211,7 +211,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// Runs share /tmp and /skills, whichever slot they are in.
+// Runs share /tmp and /skills, in whichever slots they are.
 func TestSharedDirectories(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})

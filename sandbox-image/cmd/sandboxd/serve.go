@@ -48,11 +48,11 @@ type serveFlags struct {
 	skillsReadonly                 bool
 }
 
-// Limits of a run that are no settings.
+// Limits of a run that cannot be configured.
 const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
-	keepFrom     = 4 << 10  // bytes of output that are worth a file
-	maxProcesses = 256      // threads counted
+	keepFrom     = 4 << 10  // bytes of output above which it is kept in a file
+	maxProcesses = 256      // threads included
 	maxFileSize  = 128 << 20
 	maxOpenFiles = 1024
 )
@@ -66,7 +66,7 @@ func sharedDirs(f serveFlags) []quota.Dir {
 	return dirs
 }
 
-// parseServe reads the command line; what it leaves out is as the settings say.
+// parseServe reads the command line. The settings are the defaults of its options.
 func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	var f serveFlags
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
@@ -145,7 +145,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err != nil {
 		return err
 	}
-	// What outlives its parent becomes our child, so that its end can be waited for.
+	// A process that outlives its parent becomes our child, so that we can wait for it.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming the reaper of orphans: %w", err)
 	}
@@ -187,7 +187,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
 	if f.mode == container {
-		go func() { lost <- network.Lost(ctx) }()
+		go func() { lost <- network.AwaitLoss(ctx) }()
 	}
 	select {
 	case err = <-served:
@@ -197,26 +197,26 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	err = errors.Join(err, shutdown(p, server, j, log))
 	if errors.Is(err, network.ErrLost) && f.owner != "" {
 		log.Error("waiting for sandbox-net to come back", "error", err)
-		network.Successor(ctx, f.owner)
+		network.AwaitSuccessor(ctx, f.owner)
 	}
 	return err
 }
 
-// shutdownTime bounds the wait for answers under way when sandboxd stops.
+// shutdownTime bounds the wait for responses in flight when sandboxd stops.
 const shutdownTime = 8 * time.Second
 
-// shutdown ends all runs, then the answers about them, then what is left.
+// shutdown ends all runs, then the responses that report them, then the jail.
 func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger) error {
 	closed := p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		log.Warn("answers were cut", "error", err)
+		log.Warn("responses in flight were cut off", "error", err)
 	}
 	return errors.Join(closed, j.Close())
 }
 
-// newJail prepares the jail of the mode, and names the user that the socket belongs to.
+// newJail prepares the jail of the mode, and returns with it the uid that owns the socket.
 func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 	limits := jail.Limits{
 		Memory: f.memory, Processes: maxProcesses, FileSize: maxFileSize, OpenFiles: maxOpenFiles,
@@ -254,7 +254,7 @@ func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 	return j, dirOwner(f.socket), err
 }
 
-// dirOwner is the user whose directory the socket lies in: the supervisor made it mcp-server's.
+// dirOwner is the owner of the socket's directory, which the supervisor gave to mcp-server's user.
 func dirOwner(socket string) int {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Dir(socket), &st); err != nil {
@@ -263,7 +263,7 @@ func dirOwner(socket string) int {
 	return int(st.Uid)
 }
 
-// askDeno asks the interpreter for its version, e.g. "2.9.6".
+// askDeno runs deno --version and returns the version, e.g. "2.9.6".
 func askDeno(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// soakRuns is how many runs a soak test does; SANDBOX_SOAK sets another number, 2000 for the whole.
+// soakRuns is the number of runs of a soak test. SANDBOX_SOAK sets another one; a full soak is 2000.
 func soakRuns(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("SANDBOX_SOAK"))
 	if err != nil || n < 1 {
@@ -28,7 +28,7 @@ func soakRuns(t *testing.T) int {
 	return n
 }
 
-// attacks are the hostile fifth of a soak: code, timeout, and how it must end. A reason "" is a cancel by the client.
+// attacks are the hostile fifth of a soak: code, timeout, and expected reason. "" means that the client cancels.
 var attacks = []struct {
 	code    string
 	timeout time.Duration
@@ -62,8 +62,7 @@ func look(t *testing.T, w *rig.World) (s state, rss int64) {
 	return state{len(fds), len(descendants(w.Process.Pid)), st.Threads, len(entries)}, proc.Memory(pid)
 }
 
-// TestSoak runs many runs one after the other, a fifth of them hostile. Every answer is the right one's, and nothing
-// grows.
+// TestSoak does many runs in sequence, a fifth of them hostile. Every response is that of its own run, and nothing grows.
 func TestSoak(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1, Memory: 192 << 20})
@@ -110,7 +109,7 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// TestManyClients has 64 clients at once on 8 slots: each gets its own answers, or is told that all slots are taken.
+// TestManyClients has 64 clients at once on 8 slots. Each gets its own responses, or ErrBusy.
 func TestManyClients(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 8, Warm: 2})
@@ -147,8 +146,8 @@ func TestManyClients(t *testing.T) {
 	})
 }
 
-// TestRestart: after a clean end, and after SIGKILL in the middle of a run, nothing of the old one is alive, and the
-// next one goes on with greater generations.
+// TestRestart stops sandboxd cleanly, and with SIGKILL during a run. No process of it is left, and the next sandboxd
+// continues with greater generations.
 func TestRestart(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})

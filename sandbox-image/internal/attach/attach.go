@@ -1,6 +1,6 @@
-// Package attach makes one byte stream to sandboxd of a process's standard input and output. It is what a long-lived
-// docker exec runs. Bytes are not copied for that: the process hands its two pipes to sandboxd over the socket, and stays
-// for as long as they are used. When the input ends, or the process does, sandboxd ends the runs of the connection.
+// Package attach turns a process's standard input and output into one byte stream to sandboxd. A long-lived docker exec
+// runs it. No bytes are copied: the process passes its two pipes to sandboxd over the socket, and exits when sandboxd is
+// done with them. When the input ends, or the process exits, sandboxd ends the runs of the connection.
 package attach
 
 import (
@@ -16,26 +16,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What goes over the socket beside the pipes. No protocol that is spoken on it begins with a zero byte.
+// Bytes sent over the socket beside the pipes. No protocol spoken on it begins with a zero byte, so the first one tells
+// whether pipes follow.
 const (
-	handing  = 0 // to sandboxd, with the pipes
-	inputEnd = 1 // from sandboxd: the input has ended
+	passPipes = 0 // to sandboxd, with the pipes attached
+	inputEnd  = 1 // from sandboxd: the input has ended
 )
 
-// Hand gives the two pipes to sandboxd and waits until it is done with them. The input ending is no error; that sandboxd
-// hung up is one.
-func Hand(conn *net.UnixConn, in, out *os.File) error {
+// PassPipes passes two pipes to sandboxd and waits until it is done with them. The end of the input is not an error; a
+// connection closed by sandboxd is.
+func PassPipes(conn *net.UnixConn, in, out *os.File) error {
 	defer conn.Close()
 	if !isPipe(in) || !isPipe(out) {
 		return errNoPipes
 	}
-	// Fd would make the pipes block, for sandboxd too.
-	rights, err := controls(in, out, func(in, out int) []byte { return unix.UnixRights(in, out) })
+	// os.File.Fd would set the pipes to blocking mode, for sandboxd too.
+	rights, err := withDescriptors(in, out, func(in, out int) []byte { return unix.UnixRights(in, out) })
 	if err != nil {
 		return err
 	}
-	if _, _, err := conn.WriteMsgUnix([]byte{handing}, rights, nil); err != nil {
-		return fmt.Errorf("handing the pipes to sandboxd: %w", err)
+	if _, _, err := conn.WriteMsgUnix([]byte{passPipes}, rights, nil); err != nil {
+		return fmt.Errorf("passing the pipes to sandboxd: %w", err)
 	}
 	var b [1]byte
 	if _, err := io.ReadFull(conn, b[:]); err != nil || b[0] != inputEnd {
@@ -44,7 +45,7 @@ func Hand(conn *net.UnixConn, in, out *os.File) error {
 	return nil
 }
 
-// errNoPipes: what is not a pipe, such as a terminal, others use in ways that reading it here would disturb.
+// errNoPipes refuses terminals and files: other processes use them, and reading here would take their input away.
 var errNoPipes = errors.New("attach: standard input and output must be pipes")
 
 func isPipe(f *os.File) bool {
@@ -52,8 +53,8 @@ func isPipe(f *os.File) bool {
 	return err == nil && info.Mode().Type()&(fs.ModeNamedPipe|fs.ModeSocket) != 0
 }
 
-// controls calls f with the descriptors of two files.
-func controls(a, b *os.File, f func(a, b int) []byte) (result []byte, err error) {
+// withDescriptors calls f with the descriptors of two files.
+func withDescriptors(a, b *os.File, f func(a, b int) []byte) (result []byte, err error) {
 	ra, err := a.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func controls(a, b *os.File, f func(a, b int) []byte) (result []byte, err error)
 	return result, errors.Join(err, inner)
 }
 
-// Listener accepts connections that may begin with two pipes. They are then what is read and written.
+// Listener accepts connections that may begin by passing two pipes. Such a connection reads and writes the pipes.
 type Listener struct{ net.Listener }
 
 // Accept implements net.Listener. It does not wait for the first byte.
@@ -81,7 +82,7 @@ func (l Listener) Accept() (net.Conn, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		_ = c.Close()
-		return nil, errors.New("attach: no unix socket")
+		return nil, errors.New("attach: not a unix socket")
 	}
 	return &stream{UnixConn: u}, nil
 }
@@ -92,8 +93,8 @@ type stream struct {
 
 	open  sync.Once
 	fail  error
-	first []byte   // what was read in place of pipes
-	in    *os.File // nil: the connection is read and written itself
+	first []byte   // the first byte, when no pipes came with it
+	in    *os.File // nil: read and write the connection itself
 	out   *os.File
 
 	mu        sync.Mutex
@@ -101,7 +102,7 @@ type stream struct {
 	readUntil time.Time
 }
 
-// receive reads the first byte, and the pipes with it if they come.
+// receive reads the first byte, and the pipes that may come with it.
 func (s *stream) receive() {
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(2*4))
@@ -122,7 +123,7 @@ func (s *stream) receive() {
 		s.first = b[:]
 		return
 	}
-	if err == nil && (b[0] != handing || len(files) != 2) {
+	if err == nil && (b[0] != passPipes || len(files) != 2) {
 		err = errors.New("attach: want two pipes")
 	}
 	for _, f := range files {
@@ -140,7 +141,7 @@ func (s *stream) receive() {
 	s.adopt(files[0], files[1])
 }
 
-// received makes files of the descriptors in a control message.
+// received returns the descriptors in a control message as files.
 func received(oob []byte) ([]*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -150,7 +151,7 @@ func received(oob []byte) ([]*os.File, error) {
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
-			continue // of another kind
+			continue // not SCM_RIGHTS
 		}
 		for _, fd := range fds {
 			if e := unix.SetNonblock(fd, true); e != nil { // so that deadlines and Close work
@@ -165,7 +166,7 @@ func received(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// adopt goes over to the pipes.
+// adopt switches the stream to the pipes.
 func (s *stream) adopt(in, out *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +177,7 @@ func (s *stream) adopt(in, out *os.File) {
 	}
 	_ = in.SetReadDeadline(s.readUntil)
 	_ = s.UnixConn.SetDeadline(time.Time{})
-	go func() { // the process that handed them over says nothing more, but it ends
+	go func() { // the process that passed them sends nothing more; the read returns when it exits
 		_, _ = io.Copy(io.Discard, s.UnixConn)
 		_ = s.Close()
 	}()

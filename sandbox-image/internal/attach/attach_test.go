@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// pair is a connection to a Listener, and what that accepts.
+// pair is a connection to a Listener: the client's end and the accepted one.
 func pair(t *testing.T) (*net.UnixConn, net.Conn) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", filepath.Join(t.TempDir(), "s"))
@@ -33,7 +33,7 @@ func pair(t *testing.T) (*net.UnixConn, net.Conn) {
 	return far.(*net.UnixConn), near
 }
 
-// handed hands two pipes over and gives their other ends.
+// handed passes two pipes and returns their other ends.
 func handed(t *testing.T) (in, out *os.File, near net.Conn, ended <-chan error) {
 	t.Helper()
 	far, near := pair(t)
@@ -47,7 +47,7 @@ func handed(t *testing.T) (in, out *os.File, near net.Conn, ended <-chan error) 
 	}
 	result := make(chan error, 1)
 	go func() {
-		result <- Hand(far, theirIn, theirOut)
+		result <- PassPipes(far, theirIn, theirOut)
 		_, _ = theirIn.Close(), theirOut.Close()
 	}()
 	t.Cleanup(func() { _, _ = in.Close(), out.Close() })
@@ -88,19 +88,18 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// A process that is killed while its pipes are in use takes them with it, also from a reader that has nothing to read and
-// a writer that nobody reads.
+// When a process is killed while its pipes are in use, blocked reads and writes of them end.
 func TestKilled(t *testing.T) {
 	far, near := pair(t)
 	theirIn, in, _ := os.Pipe()
 	out, theirOut, _ := os.Pipe()
 	defer in.Close()
 	defer out.Close()
-	rights, err := controls(theirIn, theirOut, func(a, b int) []byte { return syscall.UnixRights(a, b) })
+	rights, err := withDescriptors(theirIn, theirOut, func(a, b int) []byte { return syscall.UnixRights(a, b) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := far.WriteMsgUnix([]byte{handing}, rights, nil); err != nil {
+	if _, _, err := far.WriteMsgUnix([]byte{passPipes}, rights, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = theirIn.Close(), theirOut.Close()
@@ -110,7 +109,7 @@ func TestKilled(t *testing.T) {
 	go func() { _, err := near.Read(make([]byte, 1)); ends <- err }()
 	go func() { _, err := near.Write(make([]byte, 1<<20)); ends <- err }()
 	time.Sleep(20 * time.Millisecond)
-	_ = far.Close() // what the kernel does at its end
+	_ = far.Close() // as the kernel does when the process ends
 	for range 2 {
 		select {
 		case err := <-ends:
@@ -133,7 +132,7 @@ func TestHungUp(t *testing.T) {
 	}
 }
 
-// A connection without pipes is one as any other.
+// A connection without pipes works like any other.
 func TestPlain(t *testing.T) {
 	far, near := pair(t)
 	_, _ = io.WriteString(far, "PRI * HTTP/2.0")
@@ -146,7 +145,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Only two pipes are taken, and nothing that is refused stays open.
+// Only two pipes are accepted, and refused descriptors are closed.
 func TestRefused(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
@@ -162,9 +161,9 @@ func TestRefused(t *testing.T) {
 		first byte
 		fds   []*os.File
 	}{
-		"a file":       {handing, []*os.File{file, w}},
-		"one":          {handing, []*os.File{w}},
-		"three":        {handing, []*os.File{w, w, w}},
+		"a file":       {passPipes, []*os.File{file, w}},
+		"one":          {passPipes, []*os.File{w}},
+		"three":        {passPipes, []*os.File{w, w, w}},
 		"another byte": {'P', []*os.File{w, w}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,8 +184,8 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	far, _ := pair(t)
-	if err := Hand(far, file, w); !errors.Is(err, errNoPipes) {
-		t.Errorf("handing a file over: %v", err)
+	if err := PassPipes(far, file, w); !errors.Is(err, errNoPipes) {
+		t.Errorf("passing a file: %v", err)
 	}
 	_ = w.Close()
 	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

@@ -1,5 +1,5 @@
-// Package endpoint is the unix socket on which sandboxd is asked to run code: who reaches it runs code, so it lies in
-// a directory closed to everybody but its owner, and each connection's user is asked of the kernel.
+// Package endpoint is the unix socket on which sandboxd takes requests to run code. Whoever can connect can run code, so
+// the socket is in a directory that only its owner can enter, and the kernel names the user of each connection.
 package endpoint
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
-// Listen makes the socket as a file of the owner. Its directory must be the owner's and closed to everybody else; one
-// that is missing is made so. A socket left behind by a process that has gone is replaced, one that answers is not.
+// Listen opens the socket as a file of the owner. Its directory must belong to the owner and have mode 0700; a missing
+// one is created that way. A stale socket is replaced, one that a process still listens on is not.
 func Listen(path string, owner int) (net.Listener, error) {
 	var l net.Listener
 	err := asFileUser(owner, func() error {
@@ -41,8 +41,8 @@ func Listen(path string, owner int) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects to the socket as a file of its directory's owner: the healthcheck is root without the capability to
-// pass a closed directory.
+// Dial connects to the socket with the file system uid of its directory's owner: the healthcheck is root without the
+// capability to enter the directories of others.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Dir(path), &st); err != nil {
@@ -61,7 +61,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, err
 }
 
-// closedDir checks the directory of the socket.
+// closedDir verifies that the directory belongs to the owner and is closed to everybody else.
 func closedDir(dir string, owner int) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -74,7 +74,7 @@ func closedDir(dir string, owner int) error {
 	return nil
 }
 
-// asFileUser calls f with the file system identity of a user, on a thread of its own.
+// asFileUser calls f with the file system uid of a user, on a thread of its own.
 func asFileUser(uid int, f func() error) error {
 	if uid == os.Geteuid() {
 		return f()
@@ -82,7 +82,7 @@ func asFileUser(uid int, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// Both calls tell the value before; a second call tells whether the first one worked.
+		// setfsuid returns the previous uid and no error, so a second call tells whether the first one worked.
 		_, _ = unix.SetfsuidRetUid(uid)
 		if now, _ := unix.SetfsuidRetUid(uid); now != uid {
 			result <- fmt.Errorf("becoming user %d for files: not permitted", uid)
@@ -93,7 +93,7 @@ func asFileUser(uid int, f func() error) error {
 	return <-result
 }
 
-// Peers makes the check of a connection: its process must be of one of the users.
+// Peers returns a check of connections: the peer's process must run as one of the users.
 func Peers(uids ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		uid, err := unixsocket.PeerUID(c)

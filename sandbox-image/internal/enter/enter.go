@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 
-// oomScore makes the kernel, when memory is short, end code before anything else.
+// oomScore makes the kernel's OOM killer choose code before any other process.
 const oomScore = "1000"
 
-// umask keeps what code writes from everybody outside the slots' group.
+// umask hides the files that code writes from everybody outside the slots' group.
 const umask = 0o007
 
-// Exec carries out the plan and does not return when it succeeds. Its process must be this plan's alone: whatever
-// fails, the process ends.
+// Exec carries out the plan and does not return when it succeeds. Call it in a process that does nothing else and exits
+// on an error.
 func (p Plan) Exec() error {
 	runtime.LockOSThread() // never unlocked: exec makes this thread the process
 	parent := os.Getppid()
@@ -32,7 +33,7 @@ func (p Plan) Exec() error {
 		}
 	}
 	if p.MountNS != 0 {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads share their root directory, which changes
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads share their root directory, and setns changes it
 			return fmt.Errorf("leaving the shared root directory: %w", err)
 		}
 		if err := unix.Setns(p.MountNS, unix.CLONE_NEWNS); err != nil {
@@ -46,7 +47,7 @@ func (p Plan) Exec() error {
 		return err
 	}
 	syscall.Umask(umask)
-	signal.Ignore(syscall.SIGXFSZ) // a write beyond the file size fails with EFBIG, which code can tell
+	signal.Ignore(syscall.SIGXFSZ) // so that a write beyond the file size limit fails with EFBIG, which code can handle
 	if err := p.become(); err != nil {
 		return err
 	}
@@ -92,10 +93,10 @@ func setLimit(resource int, value uint64) error {
 	return syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value})
 }
 
-// become gives up the user, the groups and the capabilities, and ties the process to its parent's life.
+// become changes the user and groups, drops every capability, and makes the process die with its parent.
 func (p Plan) become() error {
 	if p.NoNewPrivs {
-		if err := dropBounding(); err != nil {
+		if err := privilege.DropBounding(); err != nil {
 			return err
 		}
 	}
@@ -113,48 +114,21 @@ func (p Plan) become() error {
 		}
 	}
 	if p.NoNewPrivs {
-		if err := dropCapabilities(); err != nil {
+		if err := privilege.DropThread(); err != nil {
 			return err
 		}
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("setting no_new_privs: %w", err)
 		}
 	}
-	// A change of user has cleared what the parent set.
+	// Changing the user cleared the signal that the parent had set.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("setting the parent death signal: %w", err)
 	}
 	return nil
 }
 
-// dropBounding empties the bounding set of this thread, so that no program can bring a capability back. That needs
-// CAP_SETPCAP; without it, as in the container, no_new_privs does the same.
-func dropBounding() error {
-	for c := uintptr(0); ; c++ {
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("dropping capability %d for good: %w", c, err)
-		}
-	}
-}
-
-// dropCapabilities empties the other four sets of this thread.
-func dropCapabilities() error {
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fmt.Errorf("clearing ambient capabilities: %w", err)
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fmt.Errorf("dropping capabilities: %w", err)
-	}
-	return nil
-}
-
-// exec closes every other descriptor, restricts what can be read, loads the seccomp filter, and execs.
+// exec closes all descriptors but those kept, restricts reads, loads the seccomp filter, and execs.
 func (p Plan) exec() error {
 	if err := closeOthers(p.Keep); err != nil {
 		return err
@@ -198,7 +172,7 @@ func closeOthers(keep []int) error {
 	return nil
 }
 
-// await waits for a byte.
+// await blocks until a byte arrives.
 func await(gate int) error {
 	var b [1]byte
 	for {
@@ -207,7 +181,7 @@ func await(gate int) error {
 			return nil
 		}
 		if err == nil {
-			return errors.New("sandboxd wants nothing to be started any more")
+			return errors.New("sandboxd closed the gate: nothing is to be started")
 		}
 		if !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("waiting for the start: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// The test's program enters, and is what it execs then: it says what it has become.
+// The test binary is both the program that enters and the one that is exec'ed, which prints its new identity.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[0] == "sandboxd" && os.Args[1] == "enter":
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// report prints what this process is, and what it is refused.
+// report prints this process's identity and limits, and which calls fail.
 func report() {
 	s, err := proc.ReadStatus(os.Getpid())
 	fmt.Println("status", s.UID[0], s.GID[0], s.Groups, s.Caps, s.Bounding, s.NoNewPrivs, s.Seccomp, err)
@@ -146,7 +146,7 @@ func TestBecome(t *testing.T) {
 	}
 }
 
-// A namespace that cannot be entered is the end, never a run without it.
+// A namespace that cannot be entered ends the process: code never runs without it.
 func TestFailedSetnsIsFatal(t *testing.T) {
 	file, err := os.Open("/etc/hostname")
 	if err != nil {

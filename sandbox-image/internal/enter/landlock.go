@@ -10,27 +10,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// reads are the Landlock rights that are given for single paths alone. Files take the first of them only.
+// reads are the Landlock rights that the ruleset grants path by path. For a file only readFile applies.
 const (
 	readFile = unix.LANDLOCK_ACCESS_FS_READ_FILE
 	reads    = readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
 )
 
-// CanRestrictReads reports whether the kernel can keep a program from reading files: whether it has Landlock (5.13), and
-// nobody switched it off.
+// CanRestrictReads reports whether the kernel can keep a program from reading files: it has Landlock (since 5.13), and
+// Landlock is enabled.
 func CanRestrictReads() bool {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	return errno == 0 && version >= 1
 }
 
-// restrictReads lets this thread, and what it execs, open and list nothing but these paths and what is below them. It
-// does nothing without paths, and where the kernel cannot.
+// restrictReads allows this thread, and the program it execs, to open for reading and to list only the paths and
+// everything below them. It does nothing when paths is empty or the kernel has no Landlock.
 func restrictReads(paths []string) error {
 	if len(paths) == 0 || disarm.Off("host-files") || !CanRestrictReads() {
 		return nil
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads}
-	// The size of the first version: later fields are zero, and an older kernel need not know them.
+	// The struct size of Landlock's first version, so that older kernels accept it. The later fields are not used.
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0) //nolint:gosec // it takes pointers
 	if errno != 0 {
 		return fmt.Errorf("restricting what can be read: %w", errno)
@@ -47,7 +47,7 @@ func restrictReads(paths []string) error {
 	return nil
 }
 
-// allowReads adds a path to a ruleset.
+// allowReads adds a path to a ruleset. A missing path is skipped.
 func allowReads(ruleset int, path string) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a plan does not list cannot be read, whatever leads to it; what it lists can.
+// Paths that a plan lists can be read. No other file can, through whatever link.
 func TestReads(t *testing.T) {
 	if !CanRestrictReads() {
 		if os.Getenv("CODEFORGE_NO_SKIP") != "" {

@@ -1,6 +1,7 @@
-// Package enter is the last step before a program of a slot: it makes this process what the program may be, and
-// execs. It runs as a process of its own ("sandboxd enter"), so that nothing it changes touches sandboxd: a thread
-// that did setns never starts a child, and a failed step is the end of the process, never a run with less.
+// Package enter is the last step before a program of a slot: it gives this process the namespaces, identity and limits
+// of the program, and execs it. It runs as a process of its own ("sandboxd enter"), so that sandboxd itself never
+// changes: no thread of it calls setns, and a step that fails ends the process instead of starting code with less
+// protection.
 package enter
 
 import (
@@ -11,10 +12,10 @@ import (
 	"strconv"
 )
 
-// NoNetNS stands in the place of the descriptor when the process stays in the network namespace it is in.
+// NoNetNS is written instead of a descriptor when the process keeps its network namespace.
 const NoNetNS = "-"
 
-// Plan is what to become, and what to exec then. The zero values of its fields leave things as they are.
+// Plan says what the process becomes and which program it then execs. A zero field changes nothing.
 type Plan struct {
 	// NetNS is the descriptor of the network namespace to enter, or -1.
 	NetNS int
@@ -23,19 +24,19 @@ type Plan struct {
 	Groups   []int
 	// MountNS, when not 0, is the descriptor of the mount namespace to enter (see Stage).
 	MountNS int
-	// Filter loads the seccomp filter. Forks says that the program may start processes under it.
+	// Filter loads the seccomp filter. Forks lets the program start processes under it.
 	Filter, Forks bool
-	// Read, when not empty, lists files and directories: where the kernel has Landlock, nothing outside of them can be
-	// opened for reading or listed. Those that do not exist are left out. It takes NoNewPrivs.
+	// Read, when not empty, lists files and directories. Where the kernel has Landlock, nothing outside of them can be
+	// opened for reading or listed. Missing paths are skipped. It needs NoNewPrivs.
 	Read []string
 	// Resource limits (setrlimit(2)); 0: unchanged. Core files are always off.
 	Processes, FileSize, OpenFiles uint64
-	// Gate, when not 0, is the descriptor at which this waits for a byte before it execs, with all else done but the
-	// filter, under which a Go program could not wait.
+	// Gate, when not 0, is a descriptor to read one byte from before the exec. By then everything is done but
+	// restricting reads and loading the filter, under which a Go program could not wait.
 	Gate int
 	// NoNewPrivs sets no_new_privs, and drops every capability.
 	NoNewPrivs bool
-	// Keep lists the descriptors beside 0, 1 and 2 that the program gets.
+	// Keep lists the descriptors that the program inherits besides 0, 1 and 2.
 	Keep []int
 	// Dir is the working directory.
 	Dir string
@@ -126,7 +127,7 @@ func Parse(args []string) (Plan, error) {
 	if rest[0] != NoNetNS {
 		fd, err := strconv.Atoi(rest[0])
 		if err != nil || fd < 3 {
-			return p, fmt.Errorf("enter: %q is no descriptor of a network namespace", rest[0])
+			return p, fmt.Errorf("enter: %q is not the descriptor of a network namespace", rest[0])
 		}
 		p.NetNS = fd
 	}

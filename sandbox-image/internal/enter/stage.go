@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StageDir is where staged sources are mounted. The directory exists everywhere, and what it hides is hidden only in
-// the stage's mount namespace.
+// StageDir is where staged sources are mounted. /tmp exists on every machine, and the mount hides its content in the
+// stage's mount namespace only.
 const StageDir = "/tmp"
 
 // Bind is one staged source.
 type Bind struct{ Name, Source string }
 
-// Stage puts this process into a new mount namespace in which every source is found at StageDir/<name>. It is how
-// bubblewrap, already without privilege, reaches files below directories that are closed to the slots. Made once, the
-// namespace lives as long as a descriptor of it. Every source is opened before StageDir is covered, so that sources
-// below it are found. It must be called on a locked thread of a process made for it.
+// Stage moves this process into a new mount namespace in which every source is mounted at StageDir/<name>. Through it
+// bubblewrap, which has no privilege by then, reaches files in directories that are closed to the slots. The namespace
+// lives as long as a descriptor of it is open. Every source is opened before StageDir is covered, so that sources below
+// it are found. Call it on a locked thread of a process that does nothing else.
 func Stage(binds []Bind) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
@@ -69,7 +69,7 @@ func bind(fd int, path string) error {
 	return unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), path, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// NewStage has a process ("sandboxd stage") make a stage, and returns the descriptor of its mount namespace.
+// NewStage starts a process ("sandboxd stage") that makes a stage, and returns the descriptor of its mount namespace.
 func NewStage(binds []Bind) (*os.File, error) {
 	args := []string{"stage"}
 	for _, b := range binds {
@@ -78,8 +78,8 @@ func NewStage(binds []Bind) (*os.File, error) {
 	cmd := exec.Command("/proc/self/exe", args...) //nolint:noctx // it ends when stdin does
 	cmd.Args[0] = "sandboxd"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -102,13 +102,13 @@ func NewStage(binds []Bind) (*os.File, error) {
 		err = waited
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making the stage: %w: %s", err, strings.TrimSpace(said.String()))
+		return nil, fmt.Errorf("making the stage: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return ns, nil
 }
 
-// ServeStage is "sandboxd stage": it makes the stage, says which thread is in it, and waits until it has been
-// taken.
+// ServeStage is "sandboxd stage": it makes the stage, prints the id of the thread that is in it, and waits until its
+// input is closed.
 func ServeStage(args []string, in io.Reader, out io.Writer) error {
 	runtime.LockOSThread()
 	var binds []Bind

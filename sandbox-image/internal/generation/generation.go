@@ -1,5 +1,5 @@
-// Package generation counts leases. Numbers only grow, also across restarts and crashes of sandboxd, so that a message
-// of an older lease never acts on a newer one.
+// Package generation numbers leases. Numbers only grow, across restarts and crashes of sandboxd too, so that a message
+// for an older lease never acts on a newer one.
 package generation
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// block is how many numbers one write to disk reserves. A restart skips what was left of its block.
+// block is how many numbers one write to disk reserves. A restart skips the unused rest of the block.
 const block = 1000
 
 // Counter gives out generations. It is safe for concurrent use.
@@ -24,8 +24,8 @@ type Counter struct {
 	last, limit uint64 // given out; reserved on disk
 }
 
-// Open reads the counter's file, which is made when there is none. An unreadable file is an error: starting again
-// from 1 would let an old message act on a new lease.
+// Open reads the counter's file, or creates it. An unreadable file is an error: starting again from 1 would let an old
+// message act on a new lease.
 func Open(path string) (*Counter, error) {
 	c := &Counter{path: path}
 	data, err := os.ReadFile(path)
@@ -34,14 +34,14 @@ func Open(path string) (*Counter, error) {
 	}
 	if err == nil {
 		if c.last, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err != nil {
-			return nil, fmt.Errorf("%s holds no generation: %q", path, data)
+			return nil, fmt.Errorf("%s does not hold a generation: %q", path, data)
 		}
 	}
 	c.limit = c.last
 	return c, c.reserve()
 }
 
-// Next is a number greater than all before.
+// Next returns a number greater than every earlier one.
 func (c *Counter) Next() (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *Counter) Next() (uint64, error) {
 	return c.last, nil
 }
 
-// Last is the newest number given out, or reserved before this start.
+// Last is the newest number given out, or the limit reserved before this start when none was.
 func (c *Counter) Last() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -49,7 +49,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// A damaged file stops the start: beginning again from 1 would let old messages act on new leases.
+// A damaged file is an error: starting again from 1 would let old messages act on new leases.
 func TestDamaged(t *testing.T) {
 	for _, text := range []string{"", "x\n", "-1\n", "99999999999999999999999\n", "1 2\n"} {
 		path := filepath.Join(t.TempDir(), "generation")

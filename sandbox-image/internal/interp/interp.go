@@ -1,5 +1,5 @@
-// Package interp runs one interpreter once: started ahead of time, it waits in its slot until it gets code, and ends
-// with it.
+// Package interp runs one interpreter. It is started ahead of time, waits in its slot until it gets code, runs that code
+// once and exits.
 package interp
 
 import (
@@ -18,30 +18,30 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// upDeadline bounds the time in which an interpreter must be up.
-const upDeadline = 20 * time.Second
+// startTimeout is how long an interpreter may take from Start until it waits for code.
+const startTimeout = 20 * time.Second
 
 // Interpreter is one Deno process in a slot.
 type Interpreter struct {
 	inmate jail.Inmate
-	gate   *os.File // write end of what it waits at until Start
+	gate   *os.File // write end of the pipe at which it waits until Start
 	in     *os.File // write end of its standard input
-	out    *os.File // read ends
-	err    *os.File
+	out    *os.File // read end of its standard output
+	err    *os.File // read end of its standard error
 
 	start   sync.Once
 	up      chan struct{} // closed when it waits for code, or has failed
 	failure error         // valid after up
 	cleanup sync.Once
-	before  time.Duration // processor time it had when it got the code
+	before  time.Duration // processor time it had used when it got the code
 
-	idle   func() bool
-	mu     sync.Mutex
-	wanted bool // there is code for it
+	idle    func() bool
+	mu      sync.Mutex
+	hasCode bool // a run has been assigned, so nothing may be preloaded
 }
 
-// Prepare shuts a process into the seat that becomes the interpreter at Start. It does not wait until that is done. What
-// most code needs is loaded when idle says that there is nothing else to do.
+// Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait until the sandbox is
+// complete. When idle reports true, the interpreter preloads what most code needs.
 func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error) {
 	var files [8]*os.File
 	for i := 0; i < len(files); i += 2 {
@@ -64,11 +64,11 @@ func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error
 	return p, nil
 }
 
-// Start starts the interpreter. It does not wait until it is up.
+// Start starts the interpreter and returns before it is up.
 func (p *Interpreter) Start() {
 	p.start.Do(func() {
-		_ = p.out.SetReadDeadline(time.Now().Add(upDeadline))
-		// An error means that it has ended, which is noticed otherwise too.
+		_ = p.out.SetReadDeadline(time.Now().Add(startTimeout))
+		// An error means that the process has ended, which awaitUp notices.
 		_, _ = p.gate.Write([]byte{runner.GoByte})
 		_ = p.gate.Close()
 	})
@@ -80,7 +80,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// awaitUp reads the byte that says the interpreter waits, and has the kernel say that it is shut in.
+// awaitUp reads the byte with which the interpreter reports that it waits, and verifies the sandbox with the kernel.
 func (p *Interpreter) awaitUp() {
 	defer close(p.up)
 	var b [1]byte
@@ -94,18 +94,18 @@ func (p *Interpreter) awaitUp() {
 	}
 	if err != nil {
 		p.inmate.Kill()
-		p.failure = fmt.Errorf("starting an interpreter: %w%s", err, p.complaint())
+		p.failure = fmt.Errorf("starting an interpreter: %w%s", err, p.stderrText())
 		return
 	}
-	time.AfterFunc(loadPause, p.load)
+	time.AfterFunc(preloadDelay, p.preload)
 }
 
-// loadPause is how long an interpreter that is up only waits, before it loads something and between two looks whether it
-// may.
-const loadPause = 30 * time.Millisecond
+// preloadDelay is the time from when an interpreter is up to its preload, and between two checks of idle.
+const preloadDelay = 30 * time.Millisecond
 
-// load has the interpreter load what most code needs, once there is nothing else to do, unless there is code for it.
-func (p *Interpreter) load() {
+// preload tells the interpreter to load what most code needs, once the sandbox is idle. An interpreter that has its code
+// already gets no such order.
+func (p *Interpreter) preload() {
 	idle := p.idle()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,16 +115,16 @@ func (p *Interpreter) load() {
 	default:
 	}
 	switch {
-	case p.wanted:
+	case p.hasCode:
 	case !idle:
-		time.AfterFunc(loadPause, p.load)
+		time.AfterFunc(preloadDelay, p.preload)
 	default:
-		_, _ = p.in.Write([]byte{runner.LoadByte}) // an error means that it has ended
+		_, _ = p.in.Write([]byte{runner.LoadByte}) // an error means that the process has ended
 	}
 }
 
-// complaint is what a failed interpreter printed.
-func (p *Interpreter) complaint() string {
+// stderrText is what a failed interpreter printed to standard error, after a colon.
+func (p *Interpreter) stderrText() string {
 	_ = p.err.SetReadDeadline(time.Now().Add(time.Second))
 	data, _ := io.ReadAll(io.LimitReader(p.err, 4<<10))
 	if text := strings.TrimSpace(string(bytes.ToValidUTF8(data, []byte("?")))); text != "" {
@@ -133,23 +133,23 @@ func (p *Interpreter) complaint() string {
 	return ""
 }
 
-// Up is closed when the interpreter waits for code or has failed; Failure then tells which.
+// Up is closed when the interpreter waits for code or has failed. Failure then tells which.
 func (p *Interpreter) Up() <-chan struct{} { return p.up }
 
 // Failure is why the interpreter never came up, nil when it did. Valid after Up.
 func (p *Interpreter) Failure() error { return p.failure }
 
-// Ended is closed when the interpreter has ended and nothing of it is alive.
+// Ended is closed when the interpreter has ended and no process of it is left.
 func (p *Interpreter) Ended() <-chan struct{} { return p.inmate.Done() }
 
-// Unnamed is what it holds in open files of a file system that no directory names, in bytes.
+// Unnamed is how many bytes it holds in files of a file system that are open but have been removed.
 func (p *Interpreter) Unnamed(device uint64) int64 { return p.inmate.Unnamed(device) }
 
-// Kill ends the interpreter.
+// Kill kills the interpreter and does not wait.
 func (p *Interpreter) Kill() { p.inmate.Kill() }
 
-// End kills the interpreter and waits until nothing of it is alive. The error is of something that could not be ended:
-// the slot must not be used again.
+// End kills the interpreter and waits until no process of it is left. An error means that one could not be killed: the
+// slot must not be used again.
 func (p *Interpreter) End() error {
 	p.inmate.Kill()
 	<-p.inmate.Done()
@@ -157,7 +157,7 @@ func (p *Interpreter) End() error {
 	return p.inmate.Status().Leftover
 }
 
-// Close ends the interpreter as End does, and removes its private files. After an error the slot must not be used again.
+// Close is End, and removes the private files. After an error the slot must not be used again.
 func (p *Interpreter) Close() error {
 	ended := p.End()
 	var err error
@@ -169,13 +169,13 @@ func (p *Interpreter) Close() error {
 	return errors.Join(ended, err)
 }
 
-// ErrNotSent says that the interpreter ended before it got the code: another one may be tried.
+// ErrNotSent means that the interpreter ended before it got the code: another one may be tried.
 var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
-// send hands over the code.
+// send gives the interpreter its code.
 func (p *Interpreter) send(ctx context.Context, code []byte) error {
 	p.mu.Lock()
-	p.wanted = true
+	p.hasCode = true
 	p.mu.Unlock()
 	select {
 	case <-p.up:
@@ -185,7 +185,7 @@ func (p *Interpreter) send(ctx context.Context, code []byte) error {
 	if p.failure != nil {
 		return p.failure
 	}
-	// Not by the pipe: others of the sandbox may hold its other end.
+	// A write to the pipe would not tell: other processes of the sandbox may hold its read end.
 	if !proc.Lives(p.inmate.Main()) {
 		return ErrNotSent
 	}

@@ -23,20 +23,20 @@ import (
 type Task struct {
 	Code    []byte
 	Timeout time.Duration
-	// Memory is what everything of the run may hold in bytes, Output the printed bytes, over which the run is ended.
+	// Memory is the run's limit on memory in bytes, Output its limit on printed bytes. A run that exceeds one is ended.
 	Memory, Output int64
 	// Emit gets the output as it comes. It is called by one goroutine at a time. An error ends the run.
 	Emit func(runapi.Event) error
-	// Ended is called when everything of the run has ended; what Emit still carries then was printed before.
+	// Ended is called when no process of the run is left. Emit may still be called for output printed before.
 	Ended func()
 	// Keep gets the whole of standard output.
 	Keep *output.File
-	// Watch is asked now and then, and when everything of the run has ended, whether the run is over another limit: a
-	// reason and a sentence.
+	// Watch reports whether the run exceeds another limit: a reason and a sentence, or "". It is called every watchEvery
+	// and once more when no process of the run is left.
 	Watch func() (runapi.Reason, string)
 }
 
-// Intervals at which a run's memory, and its other limits, are looked at.
+// Intervals at which a run's memory and its other limits are checked.
 const (
 	memoryEvery = 10 * time.Millisecond
 	watchEvery  = 250 * time.Millisecond
@@ -48,7 +48,7 @@ type run struct {
 	task Task
 
 	mu     sync.Mutex // serialises Emit
-	failed error      // of Emit
+	failed error      // the first error of Emit
 
 	outBytes, errBytes atomic.Int64
 	peak               atomic.Int64
@@ -60,10 +60,9 @@ type run struct {
 	tail tail // of standard error
 }
 
-// Run hands the code to the interpreter and carries its output until it has ended and nothing of it is alive.
-// Cancelling ctx ends the
-// run with the reason "cancelled". An error means that there is no Exit: the code was never sent, or something could
-// not be ended.
+// Run gives the interpreter its code and emits its output until no process of it is left. Cancelling ctx ends the run
+// with the reason "cancelled". After an error the Exit is not valid: the code was never sent, a process could not be
+// killed, or Emit failed.
 func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	if err := p.send(ctx, t.Code); err != nil {
 		return runapi.Exit{}, err
@@ -82,10 +81,10 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	t.Ended()
 	close(stop)
 	watch.Wait()
-	// Nothing that could hold the other ends is alive: the readers come to the end by themselves.
+	// No process is left that could hold the write ends, so the readers reach EOF.
 	read.Wait()
 
-	r.lookBack()
+	r.lastWatch()
 	st := p.inmate.Status()
 	r.diagnose(st)
 	exit := runapi.Exit{
@@ -93,20 +92,20 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 		WallMS: wall.Milliseconds(), CPUMS: max(0, st.CPU-p.before).Milliseconds(), MaxRSS: max(st.MaxRSS, r.peak.Load()),
 		StdoutBytes: r.outBytes.Load(), StderrBytes: r.errBytes.Load(), InvalidUTF8: out.Invalid + errs.Invalid,
 	}
-	exit.StdoutFile, _ = t.Keep.Close() // no file is told of when it could not be written
+	exit.StdoutFile, _ = t.Keep.Close() // empty when the file could not be written
 	if st.Leftover != nil {
 		return exit, fmt.Errorf("ending the run: %w", st.Leftover)
 	}
 	return exit, r.failed
 }
 
-// end kills the run for a reason; the first one counts.
+// end kills the run. The first reason given is the one reported.
 func (r *run) end(reason runapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
 	r.p.Kill()
 }
 
-// watch ends the run when its time or its memory is over, or when nobody waits for it any more.
+// watch ends the run at its time limit, at any other limit, or when ctx is cancelled.
 func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	timeout := time.NewTimer(r.task.Timeout)
 	defer timeout.Stop()
@@ -146,9 +145,9 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// lookBack asks for the last time whether the run was over another limit: it may have gone there and ended since it was
-// last asked. What is said of the run then is told beside its other reason, if it has one.
-func (r *run) lookBack() {
+// lastWatch calls Watch once more: the run may have exceeded a limit and ended since the last call. Its sentence is added
+// to the reason that the run already has, if any.
+func (r *run) lastWatch() {
 	reason, detail := r.task.Watch()
 	if reason == "" {
 		return
@@ -164,13 +163,13 @@ func outOfMemory(limit int64) string {
 		limit>>20)
 }
 
-// noMemory is the end of a run that the kernel chose when all runs together had taken what there is.
+// noMemory is the detail of a run that the kernel killed because all runs together had used up the memory.
 const noMemory = "The kernel ended the run: there was no memory left for all the runs together. Run it again when fewer others run, or work on smaller pieces."
 
-// readSize is how much output one event carries at most, in bytes before encoding.
+// readSize is the most output that one event carries, in bytes before encoding.
 const readSize = 32 << 10
 
-// read carries one stream to its end.
+// read passes one stream to sink until EOF.
 func (r *run) read(f *os.File, text *output.Text, count *atomic.Int64, sink func([]byte, string) error) {
 	buf := make([]byte, readSize)
 	for {
@@ -180,7 +179,7 @@ func (r *run) read(f *os.File, text *output.Text, count *atomic.Int64, sink func
 		if over > 0 && !disarm.Off("output-limit") {
 			r.end(runapi.OutputLimit, fmt.Sprintf("The run printed more than %d MiB and was ended. Print less, or "+
 				"write results to a file in /tmp.", r.task.Output>>20))
-			n -= int(min(over, int64(n))) // what goes over is counted, not carried
+			n -= int(min(over, int64(n))) // bytes over the limit are counted, not sent
 		}
 		if n > 0 {
 			if e := sink(buf[:n], text.Next(buf[:n])); e != nil {
@@ -219,14 +218,14 @@ func (r *run) emit(e runapi.Event, text string) error {
 	return r.failed
 }
 
-// diagnose names the reason of an end that nobody here asked for.
+// diagnose finds the reason of an end that sandboxd did not cause.
 func (r *run) diagnose(st jail.Status) {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
 		switch syscall.Signal(st.Signal) {
-		case syscall.SIGKILL: // code cannot signal itself: this was the kernel, out of memory
+		case syscall.SIGKILL: // code cannot signal itself, so this was the kernel's OOM killer
 			r.reason, r.detail = runapi.OOM, outOfMemory(r.task.Memory)
-			if r.peak.Load() < r.task.Memory/4*3 { // not for its own limit
+			if r.peak.Load() < r.task.Memory/4*3 { // the run was well below its own limit
 				r.detail = noMemory
 			}
 		case syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGILL, syscall.SIGSEGV:
@@ -237,7 +236,7 @@ func (r *run) diagnose(st jail.Status) {
 	})
 }
 
-// tail remembers the last bytes of a stream.
+// tail keeps the last tailSize bytes of a stream.
 type tail struct{ b []byte }
 
 const tailSize = 8 << 10

@@ -16,30 +16,31 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// boxed is one bubblewrap sandbox: bwrap outside, bwrap as process 1 of the pid namespace, and the interpreter.
+// boxed is one bubblewrap sandbox. It has three processes: the outer bwrap, the bwrap that is process 1 of the pid
+// namespace, and the interpreter.
 type boxed struct {
 	jail  *Embedded
 	slot  slot.ID
 	dir   string
 	outer *os.Process
 	main  int
-	// mounts holds the sandbox's mount namespace, valid after Check: the kernel takes half a millisecond to take it
-	// apart, which the end of a run must not wait for.
+	// mounts keeps the sandbox's mount namespace open, valid after Check. The kernel needs half a millisecond to tear it
+	// down, and the end of a run must not wait for that.
 	mounts *os.File
 
-	told chan struct{} // closed when init is known, or never will be
-	init int           // pid of process 1 of the pid namespace, as seen from here; 0: none was made
-	pin  int           // pidfd of init, valid when init is not 0
+	initKnown chan struct{} // closed when init is set, or bubblewrap ended without reporting it
+	init      int           // pid of process 1 of the pid namespace, as seen from here; 0: there is none
+	initFD    int           // pidfd of init, valid when init is not 0
 
 	done   chan struct{}
 	status Status
 
-	scale scale
+	memory memoryMeter
 }
 
-// listen waits for bubblewrap to say who process 1 is.
-func (b *boxed) listen(r *os.File) {
-	defer close(b.told)
+// readInfo reads from bubblewrap's info pipe the pid of process 1.
+func (b *boxed) readInfo(r *os.File) {
+	defer close(b.initKnown)
 	defer r.Close()
 	var info struct {
 		Child int `json:"child-pid"`
@@ -47,30 +48,30 @@ func (b *boxed) listen(r *os.File) {
 	if json.NewDecoder(r).Decode(&info) != nil || info.Child == 0 {
 		return
 	}
-	// The pid cannot have been given to another process yet: nobody has waited for it. Its parent bwrap does so only
-	// when it ends, and from then on we are the parent (PR_SET_CHILD_SUBREAPER).
+	// The kernel cannot have reused the pid: nobody has waited for the process. Its parent bwrap waits only when it ends
+	// itself, and from then on we are the parent (PR_SET_CHILD_SUBREAPER).
 	fd, err := unix.PidfdOpen(info.Child, 0)
 	if err != nil {
 		return
 	}
-	b.init, b.pin = info.Child, fd
+	b.init, b.initFD = info.Child, fd
 }
 
-// killDeadline bounds how long the kernel may take to end a pid namespace.
-const killDeadline = 10 * time.Second
+// killTimeout bounds how long the kernel may take to kill the processes of a slot.
+const killTimeout = 10 * time.Second
 
-// wait sees bubblewrap end, and ends the pid namespace.
+// wait waits for bubblewrap, then kills the pid namespace.
 func (b *boxed) wait() {
 	defer close(b.done)
 	state, err := b.outer.Wait()
-	<-b.told // bwrap has ended: so has its end of the pipe
+	<-b.initKnown // soon: bwrap has ended, which closed its end of the info pipe
 	if disarm.Off("kill") {
 		b.init = 0
 	}
 	if b.init != 0 {
-		_ = unix.PidfdSendSignal(b.pin, unix.SIGKILL, nil, 0)
-		b.status.Leftover = pidfdGone(b.pin, killDeadline)
-		_ = unix.Close(b.pin)
+		_ = unix.PidfdSendSignal(b.initFD, unix.SIGKILL, nil, 0)
+		b.status.Leftover = awaitExit(b.initFD, killTimeout)
+		_ = unix.Close(b.initFD)
 	}
 	if err != nil {
 		b.status.Leftover = errors.Join(b.status.Leftover, err)
@@ -82,10 +83,10 @@ func (b *boxed) wait() {
 		b.status.Signal = int(ws.Signal())
 		b.status.Code = 128 + b.status.Signal
 	} else if b.status.Code > 128 && b.status.Code < 128+65 {
-		b.status.Signal = b.status.Code - 128 // how bubblewrap passes a signal on
+		b.status.Signal = b.status.Code - 128 // how bubblewrap reports a signal
 	}
 	b.status.add(state.SysUsage().(*syscall.Rusage))
-	// Where bubblewrap ended before it had waited for process 1, we are its parent now.
+	// If bubblewrap ended before it waited for process 1, we are its parent now.
 	var usage syscall.Rusage
 	if b.init != 0 && b.status.Leftover == nil {
 		if pid, _ := syscall.Wait4(b.init, nil, 0, &usage); pid == b.init {
@@ -94,15 +95,15 @@ func (b *boxed) wait() {
 	}
 }
 
-// add counts a process, with those it had waited for.
+// add counts a process and the children it waited for.
 func (s *Status) add(u *syscall.Rusage) {
 	s.CPU += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	s.MaxRSS = max(s.MaxRSS, u.Maxrss<<10)
 }
 
-// pidfdGone waits until the process has ended. For process 1 of a pid namespace the kernel lets that happen only
-// after every other process of the namespace has ended.
-func pidfdGone(fd int, limit time.Duration) error {
+// awaitExit waits until the process has ended. Process 1 of a pid namespace ends only after every other process of the
+// namespace has ended.
+func awaitExit(fd int, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -121,7 +122,7 @@ func pidfdGone(fd int, limit time.Duration) error {
 }
 
 func (b *boxed) Main() int                { return b.main }
-func (b *boxed) Memory() int64            { return b.scale.weigh(b.main) }
+func (b *boxed) Memory() int64            { return b.memory.total(b.main) }
 func (b *boxed) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
 func (b *boxed) Done() <-chan struct{}    { return b.done }
 func (b *boxed) Status() Status           { return b.status }
@@ -139,15 +140,15 @@ func (b *boxed) WriteMain(code []byte) error {
 	return os.WriteFile(filepath.Join(b.dir, MainFile), code, 0o644)
 }
 
-// startDeadline bounds the time in which bubblewrap must have said who process 1 is.
-const startDeadline = 5 * time.Second
+// infoTimeout bounds the time until bubblewrap reports process 1.
+const infoTimeout = 5 * time.Second
 
-// Kill implements Inmate: it ends bubblewrap; process 1 dies with it (--die-with-parent), and wait makes sure. Ended
-// before it has said who process 1 is, it could leave one behind that nobody knows.
+// Kill implements Inmate: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and wait makes sure of it.
+// Kill first waits until the pid of process 1 is known: otherwise a process 1 could be left that nobody can find.
 func (b *boxed) Kill() {
 	select {
-	case <-b.told:
-	case <-time.After(startDeadline):
+	case <-b.initKnown:
+	case <-time.After(infoTimeout):
 	}
 	select {
 	case <-b.done:
@@ -159,7 +160,7 @@ func (b *boxed) Kill() {
 
 // Check implements Inmate.
 func (b *boxed) Check() error {
-	<-b.told
+	<-b.initKnown
 	if b.init == 0 {
 		return errors.New("bubblewrap did not start")
 	}
@@ -192,8 +193,8 @@ func (b *boxed) Check() error {
 		return errors.New("no seccomp filter is loaded")
 	}
 	if n := b.jail.cfg.Limits.Processes; n != 0 && !b.jail.ownUIDs {
-		// An ordinary user's slots share the user's count of processes outside, so the limit is set here, inside,
-		// where the count is the sandbox's own.
+		// The slots of an ordinary user share one uid, and outside the sandbox one count of processes. So the limit is
+		// set on the process in the user namespace, where the count is the sandbox's own.
 		if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
 			return fmt.Errorf("limiting processes: %w", err)
 		}
@@ -206,19 +207,19 @@ func (b *boxed) Check() error {
 	return nil
 }
 
-// inside lists the processes of the sandbox, process 1 left out: all others descend from it.
+// inside lists the processes of the sandbox other than process 1. All of them descend from it.
 func (b *boxed) inside() (all []int) {
 	for queue := []int{b.init}; len(queue) > 0; queue = queue[1:] {
 		children, err := proc.Children(queue[0])
 		if err != nil {
-			continue // it has ended, and its children have become process 1's
+			continue // it has ended, and process 1 has adopted its children
 		}
 		queue, all = append(queue, children...), append(all, children...)
 	}
 	return all
 }
 
-// checkNamespaces: the network namespace is the slot's, and no other one is ours.
+// checkNamespaces verifies that the network namespace is the slot's and that no other namespace is sandboxd's own.
 func (b *boxed) checkNamespaces(pid int) error {
 	ns, err := proc.Namespace(pid, "net")
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	denoDirSize = 64 << 20
 )
 
-// Names of the staged sources (see enter.Stage). Those of files that are replaced are directories.
+// Names of the staged sources (see enter.Stage). Where a file may be replaced, its directory is staged instead.
 const (
 	stageDeno   = "deno"
 	stageCA     = "ca"
@@ -30,7 +30,7 @@ const (
 	resolvName = "resolv.conf"
 )
 
-// bwrapPlan is everything the argv depends on.
+// bwrapPlan is everything that the argv depends on.
 type bwrapPlan struct {
 	bwrap          string
 	uid, gid       int
@@ -46,11 +46,11 @@ type bwrapPlan struct {
 	ca, code string
 }
 
-// library is one file the dynamic loader needs, at its path inside, staged under a name.
+// library is one file that the dynamic loader needs: its path in the sandbox, and the name it is staged under.
 type library struct{ path, name string }
 
-// argv is the command line of bubblewrap. The sandbox sees nothing of the host but what is bound here: the
-// interpreter, the C library's files, the CA, a resolv.conf, and the run's directories.
+// argv is the command line of bubblewrap. Of the host, the sandbox sees only what is bound here: the interpreter, its
+// shared libraries, the CA, a resolv.conf, and the run's directories.
 func (p bwrapPlan) argv() []string {
 	a := []string{
 		p.bwrap,
@@ -86,9 +86,9 @@ func (p bwrapPlan) argv() []string {
 	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
 }
 
-// kernelFiles are what the sandbox sees of /proc and /dev. Imports of files need no permission in Deno, so whatever can be
-// opened can be read: there is no /proc, but for the one name in it that Deno asks for, and no device that holds
-// memory (a shared mapping of /dev/zero) or leads anywhere.
+// kernelFiles are what the sandbox sees of /proc and /dev. Deno needs no permission to import a file, so whatever can be
+// opened can be read. So there is no /proc except the one link that Deno needs, and no device that gives memory (a shared
+// mapping of /dev/zero) or access to anything else.
 func kernelFiles() []string {
 	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
 	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {
@@ -100,7 +100,7 @@ func kernelFiles() []string {
 	return append(a, "--dir", "/proc/self", "--symlink", denoPath, "/proc/self/exe")
 }
 
-// capabilities is what becomes of them.
+// capabilities is the option that drops them.
 func capabilities() string {
 	if disarm.Off("capabilities") {
 		return "--cap-add"
@@ -108,10 +108,10 @@ func capabilities() string {
 	return "--cap-drop"
 }
 
-// dieWithParent ends the sandbox with the bwrap outside of it.
+// dieWithParent is the option that kills the sandbox when the outer bwrap dies.
 func dieWithParent() string {
 	if disarm.Off("kill") {
-		return "--new-session" // which stands there already
+		return "--new-session" // already in the argv: no effect
 	}
 	return "--die-with-parent"
 }

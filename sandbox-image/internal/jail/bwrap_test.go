@@ -70,23 +70,3 @@ func TestNoHostsMeansNoPermission(t *testing.T) {
 		}
 	}
 }
-
-func TestMapHolds(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		want bool
-	}{
-		{"         0          0 4294967295\n", true},
-		{"         0       1000          1\n", false},
-		{"0 1000 1\n1 100000 65536\n", true},
-		{"0 1000 1\n1 100000 20099\n", true},
-		{"0 1000 1\n1 100000 20098\n", false},
-		{"20001 1 100000\n", false},
-		{"", false},
-		{"garbage\n", false},
-	} {
-		if got := mapHolds(c.text, 20000, 20099); got != c.want {
-			t.Errorf("%q: %v", c.text, got)
-		}
-	}
-}

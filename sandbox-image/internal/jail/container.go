@@ -21,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// BasePrivateGroup is the private group of slot 0. It alone may read the slot's code and write its DENO_DIR; sandboxd
-// is in all of them, so that it can give files to a slot without CAP_CHOWN.
+// BasePrivateGroup is the private group of slot 0; slot N has this plus N. Only that group may read the slot's code and
+// write its DENO_DIR. sandboxd is a member of all of them, so that it can give files to a slot without CAP_CHOWN.
 const BasePrivateGroup = 21000
 
 // containerGateFD is the descriptor of the gate in "sandboxd enter".
@@ -33,17 +33,18 @@ type ContainerConfig struct {
 	Slots int
 	Deno  string
 	CA    string
-	// Work is a directory for private files, made anew. Slots must be able to reach it.
+	// Work is the directory of private files; what it held is removed. Slots must be able to enter it.
 	Work   string
 	Limits Limits
 }
 
-// Container is the jail of uids in one container. sandboxd is process 1 there, with SETUID, SETGID and KILL only.
+// Container is the jail in which each slot is a uid of one container. sandboxd is process 1 there, with SETUID, SETGID
+// and KILL only.
 type Container struct {
 	cfg ContainerConfig
 
 	mu    sync.Mutex
-	roots map[int]slot.ID // whose interpreter a process is that we started and have not waited for
+	roots map[int]slot.ID // slot of each interpreter, by pid, until we have waited for it
 }
 
 // NewContainer prepares the jail: it joins the slots' groups and makes their directories.
@@ -69,7 +70,7 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 
 func (c *Container) dir(id slot.ID) string { return filepath.Join(c.cfg.Work, strconv.Itoa(int(id))) }
 
-// clear removes a slot's private files. What the slot's user made unreadable is removed as that user.
+// clear removes a slot's private files. Those that the slot's user made unreadable are removed as that user.
 func (c *Container) clear(id slot.ID) error {
 	dir := c.dir(id)
 	err := os.RemoveAll(dir)
@@ -87,7 +88,7 @@ func Wipe(id slot.ID, dir, name string) error {
 	return err
 }
 
-// asSlot runs "sandboxd wipe", "reap" or "unnamed" as the slot's user, and gives what it said.
+// asSlot runs "sandboxd wipe", "reap" or "unnamed" as the slot's user, and returns its output.
 func asSlot(id slot.ID, command string, args ...string) (string, error) {
 	plan := enter.Plan{
 		NetNS: -1, UID: id.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(id)}, NoNewPrivs: true,
@@ -105,7 +106,7 @@ func asSlot(id slot.ID, command string, args ...string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("starting %s as slot %d: %w", command, id, err)
 	}
-	said, _ := io.ReadAll(io.LimitReader(r, 4<<10))
+	out, _ := io.ReadAll(io.LimitReader(r, 4<<10))
 	state, err := p.Wait()
 	if err != nil {
 		return "", err
@@ -113,10 +114,10 @@ func asSlot(id slot.ID, command string, args ...string) (string, error) {
 	if !state.Success() {
 		return "", fmt.Errorf("%s as slot %d: %s", command, id, state)
 	}
-	return string(said), nil
+	return string(out), nil
 }
 
-// prepare makes the slot's directory: code readable by the slot alone, and a DENO_DIR it can write.
+// prepare makes the slot's directory: code that only the slot can read, and a DENO_DIR that it can write.
 func (c *Container) prepare(id slot.ID) error {
 	if err := c.clear(id); err != nil {
 		return err
@@ -139,7 +140,7 @@ func (c *Container) prepare(id slot.ID) error {
 	return c.write(id, WarmFile, runner.Warm)
 }
 
-// write puts a file where only the slot can read it.
+// write writes a file that only the slot can read.
 func (c *Container) write(id slot.ID, name string, data []byte) error {
 	f, err := os.OpenFile(filepath.Join(c.dir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -149,7 +150,7 @@ func (c *Container) write(id slot.ID, name string, data []byte) error {
 	return errors.Join(err, f.Chown(-1, BasePrivateGroup+int(id)), f.Chmod(0o640), f.Close())
 }
 
-// plan is the whole of what one interpreter becomes.
+// plan is the identity, limits and command line of one interpreter.
 func (c *Container) plan(seat Seat) enter.Plan {
 	dir := c.dir(seat.Slot)
 	l := c.cfg.Limits
@@ -162,9 +163,9 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	}
 }
 
-// readable is all of the container that a slot may read: what Deno is made of and needs to look up a host, and the
-// run's own directories. Imports of files need no permission in Deno, and the container's /proc, /sys and /etc tell of the
-// host.
+// readable lists what a slot may read in the container: Deno with its libraries, what it needs to resolve host names,
+// and the run's directories. Deno needs no permission to import a file, and the container's /proc, /sys and /etc hold
+// facts about the host.
 func (c *Container) readable(dir string) []string {
 	return []string{
 		c.cfg.Deno, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/resolv.conf", "/etc/nsswitch.conf",
@@ -189,16 +190,17 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	c.roots[p.Pid] = seat.Slot
 	c.mu.Unlock()
 	t := &tenant{jail: c, slot: seat.Slot, root: p, done: make(chan struct{})}
-	t.scale.uid = seat.Slot.UID()
-	t.scale.list = func() []int {
-		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // an error leaves it at the interpreter
+	t.memory.uid = seat.Slot.UID()
+	t.memory.list = func() []int {
+		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // after an error only the interpreter is counted
 		return alive
 	}
 	go t.wait()
 	return t, nil
 }
 
-// forget waits until a process that we started has ended, while its number is still its own, and forgets it.
+// forget waits until an interpreter has ended, without reaping it, and removes it from roots. The order matters: once
+// reaped, its pid can belong to another process.
 func (c *Container) forget(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -211,8 +213,8 @@ func (c *Container) forget(pid int) {
 	delete(c.roots, pid)
 }
 
-// others gives a test for the interpreters of other slots than id, and sandboxd itself, which a look for id's processes
-// need not look at. No other process can have their numbers before we have waited for them.
+// others returns a test for the pids of sandboxd and of the interpreters of other slots, which a search for the
+// processes of slot id can skip. The kernel cannot reuse those pids before we have waited for them.
 func (c *Container) others(id slot.ID) func(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +234,7 @@ func (c *Container) Close() error {
 	return errors.Join(errs...)
 }
 
-// tenant is one interpreter that runs as the slot's user.
+// tenant is one interpreter that runs as the slot's user in the container.
 type tenant struct {
 	jail *Container
 	slot slot.ID
@@ -242,10 +244,10 @@ type tenant struct {
 	done   chan struct{}
 	status Status
 
-	scale scale
+	memory memoryMeter
 }
 
-// wait sees the interpreter end, and ends everything else of its user.
+// wait waits for the interpreter, then kills every other process of its user.
 func (t *tenant) wait() {
 	defer close(t.done)
 	t.jail.forget(t.root.Pid)
@@ -262,10 +264,10 @@ func (t *tenant) wait() {
 	t.status.Leftover = errors.Join(err, t.jail.sweep(t.slot))
 }
 
-// sweep ends every process of the slot's user, until there is none.
+// sweep kills the processes of the slot's user until there are none.
 func (c *Container) sweep(id slot.ID) error {
 	var last error
-	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		none, err := c.empty(id)
 		if err != nil {
 			return err
@@ -273,16 +275,16 @@ func (c *Container) sweep(id slot.ID) error {
 		if none {
 			return nil
 		}
-		// As the user itself kill(-1) ends all of them at once: signals sent one by one lose against a fork bomb. What
-		// it ends may also end it first.
+		// kill(-1) as the user itself kills all of them at once; signals sent one by one lose against a fork bomb. The
+		// reaper may be killed by those processes first, so its error alone means nothing.
 		_, last = asSlot(id, "reap")
 	}
 	return errors.Join(fmt.Errorf("processes of slot %d do not end", id), last)
 }
 
-// empty reports whether the slot's user has no process. A look at /proc takes time, in which a process can start
-// another one where the look has been already, and end: so it counts only if none was started meanwhile. The dead ones
-// it finds then are process 1's, as all that could be their parents have ended: it waits for them.
+// empty reports whether the slot's user has no process. While /proc is being read, a process can start another one in
+// the part that was read already, and end. So a reading counts only if no process was started during it. The zombies
+// that such a reading finds are our children, since every other possible parent has ended; they are reaped.
 func (c *Container) empty(id slot.ID) (bool, error) {
 	for range 3 {
 		before, err := proc.LastPID()
@@ -311,25 +313,25 @@ func (c *Container) empty(id slot.ID) (bool, error) {
 }
 
 func (t *tenant) Main() int             { return t.main }
-func (t *tenant) Memory() int64         { return t.scale.weigh(t.main) }
+func (t *tenant) Memory() int64         { return t.memory.total(t.main) }
 func (t *tenant) Done() <-chan struct{} { return t.done }
 func (t *tenant) Status() Status        { return t.status }
 func (t *tenant) Remove() error         { return t.jail.clear(t.slot) }
 
-// Unnamed implements Inmate. Only as the slot's user can it be looked at.
+// Unnamed implements Inmate. Only the slot's user may read the descriptors of its processes.
 func (t *tenant) Unnamed(device uint64) int64 {
-	said, err := asSlot(t.slot, "unnamed", strconv.FormatUint(device, 10))
+	out, err := asSlot(t.slot, "unnamed", strconv.FormatUint(device, 10))
 	if err != nil {
 		return 0
 	}
-	n, _ := strconv.ParseInt(said, 10, 64)
+	n, _ := strconv.ParseInt(out, 10, 64)
 	return n
 }
 
 // WriteMain implements Inmate.
 func (t *tenant) WriteMain(code []byte) error { return t.jail.write(t.slot, MainFile, code) }
 
-// Kill implements Inmate. The rest of the user's processes end in wait.
+// Kill implements Inmate. wait kills the other processes of the user.
 func (t *tenant) Kill() { _ = t.root.Kill() }
 
 // Check implements Inmate.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -19,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// Descriptors of "sandboxd enter", by the order in which Start hands the files over. It inherits all of them: a
-// descriptor that it opened itself could have any number, or take one that the Go runtime uses.
+// Descriptors of "sandboxd enter", in the order in which Start passes the files. All are inherited: a descriptor that it
+// opened itself could have any number, including one that the Go runtime uses.
 const (
 	netnsFD  = 3
 	infoFD   = 4
@@ -35,7 +34,8 @@ type EmbeddedConfig struct {
 	NetNS map[slot.ID]*os.File
 	// Bwrap and Deno are the programs.
 	Bwrap, Deno string
-	// CA, Runs, Skills and Tmp are bound into the sandbox; Work is a directory for private files, made anew.
+	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; what it held is
+	// removed.
 	CA, Runs, Skills, Tmp, Work string
 	SkillsReadonly              bool
 	Limits                      Limits
@@ -47,9 +47,9 @@ type Embedded struct {
 	netns  map[slot.ID]uint64 // inodes
 	ours   map[string]uint64  // sandboxd's own namespaces, by kind: no sandbox may be in one
 	libs   []library
-	stage  *os.File // the mount namespace with what sandboxes are made of
+	stage  *os.File // the mount namespace with the sources of bind mounts
 	filter *os.File // an anonymous file with the seccomp filter
-	// ownUIDs: this process may become the slots' users. An ordinary user's slots share the user's uid.
+	// ownUIDs says that each slot has a uid of its own. Without root, all slots share the user's uid.
 	ownUIDs bool
 
 	mu  sync.Mutex
@@ -141,7 +141,7 @@ func netnsInode(path string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// canBecomeSlots reports whether the slots' uids and their group exist in this user namespace, and are ours to take.
+// canBecomeSlots reports whether this process is root and the slots' uids and group exist in its user namespace.
 func canBecomeSlots() (bool, error) {
 	if os.Geteuid() != 0 {
 		return false, nil
@@ -157,25 +157,14 @@ func canBecomeSlots() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !mapHolds(string(data), m.first, m.last) {
+		if !proc.MapHolds(string(data), m.first, m.last) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// mapHolds reports whether one line of an id map (user_namespaces(7)) holds all ids from first to last.
-func mapHolds(text string, first, last int) bool {
-	for line := range strings.Lines(text) {
-		var inside, outside, count int
-		if n, _ := fmt.Sscan(line, &inside, &outside, &count); n == 3 && inside <= first && last-inside < count {
-			return true
-		}
-	}
-	return false
-}
-
-// shareDirs makes /tmp and /skills what the slots' group can use.
+// shareDirs lets the slots' group use /tmp and /skills.
 func (e *Embedded) shareDirs() error {
 	if err := os.Chmod(e.cfg.Tmp, 0o777|os.ModeSticky); err != nil {
 		return err
@@ -206,7 +195,7 @@ func (e *Embedded) codeDir(id slot.ID) (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, WarmFile), runner.Warm, 0o644)
 }
 
-// plan is the whole of what one interpreter becomes.
+// plan is the identity, limits and command line of one sandbox.
 func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
 	p := enter.Plan{
 		NetNS:     netnsFD,
@@ -242,7 +231,7 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 		return nil, err
 	}
 	defer w.Close()
-	// Each sandbox reads the filter to its end: by an open file of its own, with a position of its own.
+	// bubblewrap reads the filter to its end, so each sandbox needs an open file with a position of its own.
 	filter, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", e.filter.Fd()))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close(), os.RemoveAll(dir))
@@ -257,12 +246,12 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 		_ = r.Close()
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
 	}
-	b := &boxed{jail: e, slot: seat.Slot, dir: dir, outer: p, told: make(chan struct{}), done: make(chan struct{})}
-	b.scale.list, b.scale.uid = b.inside, os.Geteuid()
+	b := &boxed{jail: e, slot: seat.Slot, dir: dir, outer: p, initKnown: make(chan struct{}), done: make(chan struct{})}
+	b.memory.list, b.memory.uid = b.inside, os.Geteuid()
 	if plan.UID != 0 {
-		b.scale.uid = plan.UID
+		b.memory.uid = plan.UID
 	}
-	go b.listen(r)
+	go b.readInfo(r)
 	go b.wait()
 	return b, nil
 }

@@ -1,8 +1,8 @@
-// Package jail puts an interpreter into a slot, checks that it is really shut in, and ends it.
+// Package jail starts an interpreter in a slot, verifies its confinement with the kernel, and ends it.
 //
-// There are two jails. In Docker the container is the wall, and a slot is a uid in it. Embedded, each process has
-// its own bubblewrap sandbox in the slot's network namespace. For both: Check is done before any code is sent, and
-// after End no process of the slot is alive.
+// There are two jails. In Docker the container is the boundary, and a slot is a uid in it. Embedded, each interpreter has
+// its own bubblewrap sandbox in the slot's network namespace. Both guarantee that Check succeeds before any code is sent,
+// and that no process of the slot is left when Done is closed.
 package jail
 
 import (
@@ -32,7 +32,7 @@ type Limits struct {
 	Memory int64
 	// Processes counts threads too.
 	Processes uint64
-	// Forks: the interpreter may start processes. The zero value leaves it its threads.
+	// Forks lets the interpreter start processes. Without it, it can start threads only.
 	Forks bool
 	// FileSize is the largest file that can be written, in bytes.
 	FileSize uint64
@@ -40,7 +40,7 @@ type Limits struct {
 	OpenFiles uint64
 }
 
-// Seat is where an interpreter is to start.
+// Seat is the place of one interpreter: its slot and what it is started with there.
 type Seat struct {
 	Slot slot.ID
 	// Net is the --allow-net list, already parsed; empty: no network permission.
@@ -48,37 +48,37 @@ type Seat struct {
 	TZ  string
 }
 
-// Stdio are the ends that the interpreter gets, and those of the gate it waits at before it starts: shut in already,
-// it goes on when a byte can be read there. To shut a process in takes longer than to start it then.
+// Stdio are the interpreter's ends of its pipes. Gate is the pipe at which the process waits, already sandboxed, until it
+// can read a byte; only then does it start. Sandboxing a process takes longer than starting it afterwards.
 type Stdio struct{ In, Out, Err, Gate *os.File }
 
 // Jail is one of Container and Embedded.
 type Jail interface {
-	// Start puts an interpreter behind the gate; past it, it waits for code. The caller still owns stdio.
+	// Start starts a process that waits at the gate and then, as the interpreter, for code. The caller still owns stdio.
 	Start(Seat, Stdio) (Inmate, error)
-	// Close removes what the jail made outside of the slots.
+	// Close removes the jail's own files.
 	Close() error
 }
 
 // Inmate is one interpreter in a slot.
 type Inmate interface {
-	// Check asks the kernel whether the interpreter is shut in as it must be. It may be called once it is up.
+	// Check verifies with the kernel that the interpreter is confined as it must be. Call it when the interpreter is up.
 	Check() error
 	// WriteMain writes the code where the waiting interpreter reads it.
 	WriteMain(code []byte) error
 	// Main is the pid of the interpreter, 0 before Check.
 	Main() int
-	// Memory is what everything in the slot holds, in bytes; after Check.
+	// Memory is what all processes of the slot hold, in bytes. Valid after Check.
 	Memory() int64
-	// Unnamed is what the slot's processes hold in open files of a file system that no directory names, in bytes.
+	// Unnamed is how many bytes the slot's processes hold in files of a file system that are open but have been removed.
 	Unnamed(device uint64) int64
-	// Kill ends everything in the slot; Done is closed some time later.
+	// Kill kills every process of the slot. Done is closed some time later.
 	Kill()
-	// Done is closed when the interpreter has ended and nothing of the slot is alive.
+	// Done is closed when no process of the slot is left.
 	Done() <-chan struct{}
-	// Status says how it ended; valid after Done.
+	// Status is how it ended. Valid after Done.
 	Status() Status
-	// Remove deletes the private files; after Done.
+	// Remove deletes the private files. Call it after Done.
 	Remove() error
 }
 
@@ -88,7 +88,7 @@ type Status struct {
 	Signal int
 	CPU    time.Duration
 	MaxRSS int64 // bytes
-	// Leftover is set when something of the slot could not be ended: the slot must not be used again.
+	// Leftover is set when a process of the slot could not be killed: the slot must not be used again.
 	Leftover error
 }
 
@@ -119,8 +119,8 @@ func join(list []string) string {
 	return out
 }
 
-// heapMB leaves a quarter of the memory to everything that is not the JavaScript heap, so that a heap that grows too
-// far ends with V8's own message.
+// heapMB leaves a quarter of the memory to everything but the JavaScript heap, so that a heap that grows too large ends
+// with V8's own message.
 func heapMB(memory int64) int64 { return max(64, memory/4*3>>20) }
 
 // environ is the interpreter's whole environment.
@@ -133,7 +133,7 @@ func environ(denoDir, tz string) []string {
 	}
 }
 
-// checkStatus: the user is the slot's, in no other group, and nothing gives it privilege.
+// checkStatus verifies that a process has the slot's user and group, no capability, and no_new_privs set.
 func checkStatus(s proc.Status, uid, gid int) error {
 	for i := range 4 {
 		if s.UID[i] != uid || s.GID[i] != gid {

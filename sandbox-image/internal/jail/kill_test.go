@@ -22,8 +22,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
-// This test's program is also what it jails: code without --allow-run can start no process, so what escapes from an
-// interpreter is played by helpers. Each puts everything it does beyond the reach of a plain kill.
+// The test binary is also the program in the jail. Code without --allow-run cannot start a process, so helpers act as code
+// that has escaped from the interpreter. Each hides its processes from a plain kill.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[0] == "sandboxd" {
 		var err error
@@ -53,13 +53,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The main goroutine, and so TestMain, stays on the main thread.
+// Keeps the main goroutine, and so TestMain, on the main thread.
 func init() { runtime.LockOSThread() }
 
 // children is how many processes the prisoner leaves behind.
 const children = 5
 
-// prisoner plays an interpreter that got out of hand. Its arguments are Deno's; which it is stands in TZ.
+// prisoner acts as an interpreter that hostile code has taken over. It has Deno's arguments; TZ selects its behaviour.
 func prisoner() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	switch kind := os.Getenv("TZ"); kind {
@@ -69,7 +69,7 @@ func prisoner() {
 			if kind == "stopped" || kind == "headless" {
 				env = "TZ=" + kind + "-leaf"
 			}
-			// In a session of its own, and from a parent that ends: a double fork.
+			// A double fork: in its own session, from a parent that ends.
 			start("TZ=middle", "LEAF="+env)
 		}
 		time.Sleep(300 * time.Millisecond)
@@ -117,7 +117,7 @@ func prisoner() {
 	}
 }
 
-// headless ends the main thread, which makes the process look dead; another one goes on.
+// headless ends the main thread, which makes the process look dead, while another thread goes on.
 func headless() {
 	go func() {
 		runtime.LockOSThread()
@@ -144,13 +144,13 @@ func skip(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// prison is a jail around this program.
+// prison is a jail that runs the test binary as its interpreter.
 func prison(t *testing.T, kind string) Jail {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		skip(t, "needs root")
 	}
-	// As sandboxd is, so that what is orphaned becomes ours to wait for.
+	// As in sandboxd: orphans become our children, so that we can wait for them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func prison(t *testing.T, kind string) Jail {
 	if err != nil {
 		skip(t, "no bubblewrap")
 	}
-	// The network is no matter here: any namespace but our own does.
+	// The network does not matter here: any namespace but our own will do.
 	other := exec.Command("sleep", "100")
 	other.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if err := other.Start(); err != nil {
@@ -210,13 +210,13 @@ func prison(t *testing.T, kind string) Jail {
 	return j
 }
 
-// testSlot's user is nobody else's on the machine.
+// testSlot is a slot whose uid no other process on the machine uses.
 const testSlot = slot.ID(97)
 
-// nobody is known to be another's.
+// nobody is a test for the pids of other slots that matches none.
 func nobody(int) bool { return false }
 
-// refused waits for Check to refuse: the daemons' parents may still be on their way out.
+// refused waits until Check fails: the parents of the daemons may still be exiting.
 func refused(p Inmate) bool {
 	for range 500 {
 		if p.Check() != nil {
@@ -227,7 +227,7 @@ func refused(p Inmate) bool {
 	return false
 }
 
-// lockUp starts a prisoner and waits until it says that it is ready. out is the other end of what it prints to.
+// lockUp starts a prisoner and waits until it reports that it is ready. out is the read end of its standard output.
 func lockUp(t *testing.T, j Jail, what string) (p Inmate, out *os.File) {
 	t.Helper()
 	var ends [8]*os.File
@@ -280,7 +280,7 @@ func TestNothingIsLeft(t *testing.T) {
 				if left := p.Status().Leftover; left != nil {
 					t.Error(left)
 				}
-				for range 20 { // one look can miss what runs away
+				for range 20 { // one listing can miss processes that keep forking
 					alive, _, err = proc.OfUser(testSlot.UID(), nobody)
 					if err != nil || len(alive) > 0 {
 						t.Fatalf("alive: %v %v", alive, err)
@@ -295,7 +295,7 @@ func TestNothingIsLeft(t *testing.T) {
 				if after := children1(t); after != before {
 					t.Errorf("children of ours: %s, before %s", after, before)
 				}
-				if c, ok := j.(*Container); ok && len(c.roots) > 0 { // a number that comes again would be passed over
+				if c, ok := j.(*Container); ok && len(c.roots) > 0 { // a reused pid would be skipped
 					t.Errorf("still known: %v", c.roots)
 				}
 			})
@@ -303,7 +303,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// children1 lists our children, dead ones too.
+// children1 lists our children, zombies included.
 func children1(t *testing.T) string {
 	t.Helper()
 	pids, err := proc.Children(os.Getpid())

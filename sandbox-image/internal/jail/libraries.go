@@ -12,17 +12,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
-// libraryDirs are where loaders look without a cache, all distributions together.
+// libraryDirs are the default search paths of the dynamic loaders of all distributions.
 var libraryDirs = [...]string{
 	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 }
 
-// resolverLibraries are loaded by name when a C library before glibc 2.34 looks up a host.
+// resolverLibraries are loaded by name when a glibc before 2.34 resolves a host name.
 var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"}
 
-// libraries lists the files that the dynamic loader needs to start the program: its interpreter, and every shared
-// object it names, with those that these name.
+// libraries lists the files needed to start the program: its dynamic loader, and its shared libraries with all that they
+// depend on.
 func libraries(program string) ([]library, []enter.Bind, error) {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -83,7 +83,7 @@ func libraries(program string) ([]library, []enter.Bind, error) {
 	return libs, binds, nil
 }
 
-// interpreter is the dynamic loader that the program names, empty for a static program.
+// interpreter is the path of the program's dynamic loader, empty for a static program.
 func interpreter(f *elf.File) (string, error) {
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_INTERP {
@@ -98,7 +98,7 @@ func interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// find looks for a shared object of the program's machine, and reads what it needs itself.
+// find searches libraryDirs for a shared library of the program's architecture, and returns its path and dependencies.
 func find(name string, machine elf.Machine) (string, []string, error) {
 	if strings.Contains(name, "/") {
 		return "", nil, fmt.Errorf("the interpreter needs %s: only names without a directory are supported", name)

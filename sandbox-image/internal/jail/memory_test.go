@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 )
 
-// weight is what each of the heavy processes takes, in bytes.
+// weight is the memory of each heavy process, in bytes.
 const weight = 48 << 20
 
 // take fills memory.
@@ -22,10 +22,10 @@ func take(n int) []byte {
 	return b
 }
 
-// kept keeps the collector from what take took.
+// kept keeps the memory of take from being collected.
 var kept []byte
 
-// tables reads one byte in two MiB of memory that is not there: nothing is held but the tables that say so.
+// tables reads one byte in every 2 MiB of unallocated memory, so that it holds little but page tables.
 func tables() {
 	const room = 64 << 30
 	b, err := unix.Mmap(-1, 0, room, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
@@ -40,7 +40,7 @@ func tables() {
 	kept = b[:int(sum)+1]
 }
 
-// Memory is that of all processes of the slot, also of those without a main thread, and of page tables.
+// Memory counts all processes of the slot, including those without a main thread, and their page tables.
 func TestMemory(t *testing.T) {
 	for _, kind := range []string{"embedded", "container"} {
 		for what, want := range map[string]int64{"heavy": (children + 2) * weight, "tables": 120 << 20} {
@@ -53,8 +53,8 @@ func TestMemory(t *testing.T) {
 				}()
 				main := mainOf(t, p)
 				var got int64
-				for range 100 { // the list of processes is older for a moment
-					if got = scaleOf(p).weigh(main); got >= want {
+				for range 100 { // the list of processes may be out of date at first
+					if got = meterOf(p).total(main); got >= want {
 						break
 					}
 					time.Sleep(20 * time.Millisecond)
@@ -70,12 +70,12 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func scaleOf(p Inmate) *scale {
+func meterOf(p Inmate) *memoryMeter {
 	switch p := p.(type) {
 	case *boxed:
-		return &p.scale
+		return &p.memory
 	case *tenant:
-		return &p.scale
+		return &p.memory
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func mainOf(t *testing.T, p Inmate) int {
 	t.Helper()
 	switch p := p.(type) {
 	case *boxed:
-		<-p.told
+		<-p.initKnown
 		if all, err := proc.Children(p.init); err == nil && len(all) > 0 {
 			return all[0]
 		}

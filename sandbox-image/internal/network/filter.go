@@ -11,7 +11,7 @@ import (
 
 const filterTable = "filter"
 
-// filter sets the rules. Policies come first, so that a failure leaves everything closed.
+// filter sets the policies and rules. Policies come first, so that a failure leaves everything closed.
 func filter(n int, dev string) error {
 	ipt, err := iptables.New()
 	if err != nil {
@@ -43,9 +43,10 @@ func filter(n int, dev string) error {
 // jumps are the only rules of the built-in chains.
 var jumps = []struct{ from, to string }{{"INPUT", chainIn}, {"OUTPUT", chainOut}}
 
-// verifyFilter compares what the kernel has with what it must have: the policies, nothing in the built-in chains but
-// the jump, and our chains rule by rule, or with each false by the number of rules: a process per rule is too much for
-// what is done every few seconds, and nobody is left who could change one.
+// verifyFilter compares the kernel's filter with the wanted one: the policies, the built-in chains with only the jump in
+// them, and our own chains. With each, our chains are compared rule by rule. Without it only the number of rules is:
+// iptables is one process per rule, which is too much for a check made every few seconds, and no process is left with
+// the capability to change a rule.
 func verifyFilter(n int, dev string, each bool) error {
 	ipt, err := iptables.New()
 	if err != nil {
@@ -79,7 +80,7 @@ func verifyFilter(n int, dev string, each bool) error {
 	}
 	for chain, want := range count {
 		list, err := ipt.List(filterTable, chain)
-		if err == nil && len(list) != want+1 { // the first line makes the chain
+		if err == nil && len(list) != want+1 { // the first line is the chain itself
 			err = fmt.Errorf("the chain %s has %d rules, want %d", chain, len(list)-1, want)
 		}
 		errs = append(errs, err)

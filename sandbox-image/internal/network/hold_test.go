@@ -42,7 +42,7 @@ func TestRulesGolden(t *testing.T) {
 	}
 }
 
-// wire is the container's network and the proxy's, joined as sandbox-net joins them.
+// wire is the network namespaces of the container and the proxy, connected like sandbox-net.
 type wire struct{ sandbox, proxy netns.NsHandle }
 
 func newWire(t *testing.T) *wire {
@@ -141,7 +141,7 @@ func (w *wire) in(t *testing.T, ns netns.NsHandle, uid int, f func() error) {
 	}
 }
 
-// serve accepts at the proxy and says from where.
+// serve accepts connections at the proxy and reports their source addresses.
 func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 	from = make(chan netip.AddrPort, 16)
 	w.in(t, w.proxy, 0, func() error {
@@ -202,7 +202,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
 	w.in(t, w.sandbox, 0, func() error { return SetUp(3) })
-	w.in(t, w.sandbox, 0, func() error { return SetUp(3) }) // again changes nothing
+	w.in(t, w.sandbox, 0, func() error { return SetUp(3) }) // idempotent
 
 	for n := range 3 {
 		id := slot.ID(n)
@@ -244,7 +244,7 @@ func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
 	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
-	// Listeners of another slot, of root, and on loopback, which must not be reached.
+	// Listeners of another slot, of root and on loopback, none of which may be reachable.
 	w.in(t, w.sandbox, 20000, func() error {
 		for _, a := range []string{"0.0.0.0:8080", "0.0.0.0:4430"} {
 			l, err := net.Listen("tcp4", a)
@@ -300,7 +300,7 @@ func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 	}
 }
 
-// A source port that another slot used a moment ago gives nobody that slot's identity.
+// Reusing a source port that another slot has just used does not give that slot's identity.
 func TestReusedSourcePort(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
@@ -335,12 +335,12 @@ func TestReusedSourcePort(t *testing.T) {
 	}
 }
 
-// The same of datagrams, where nothing has to be torn down first.
+// The same for datagrams, where no connection has to be torn down first.
 func TestReusedDatagramPort(t *testing.T) {
 	w := newWire(t)
 	w.serve(t)
 	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
-	// ask sends from the address and says whose question the resolver saw.
+	// ask sends a query from the address and returns the source address that the resolver saw.
 	ask := func(from string) (string, error) {
 		c, err := dial("udp4", from, "10.77.0.2:53")
 		if err != nil {
@@ -409,8 +409,8 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 					return err
 				}
 				err := Verify(2)
-				if look := Look(2); (look == nil) != (err == nil) {
-					return fmt.Errorf("Verify says %w, Look %w", err, look)
+				if quick := VerifyQuick(2); (quick == nil) != (err == nil) {
+					return fmt.Errorf("Verify says %w, VerifyQuick %w", err, quick)
 				}
 				if err == nil && c.name == "IPv6 address" {
 					if list, _ := netlink.AddrList(nil, netlink.FAMILY_V6); len(list) == 0 {

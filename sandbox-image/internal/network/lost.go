@@ -9,19 +9,19 @@ import (
 // ErrLost says that the network namespace has lost its interface.
 var ErrLost = errors.New("the network of the sandbox is gone: its owner, sandbox-net, has ended")
 
-// lookEvery is how often Lost looks.
-const lookEvery = 500 * time.Millisecond
+// pollEvery is how often AwaitLoss and AwaitSuccessor check.
+const pollEvery = 500 * time.Millisecond
 
-// Lost waits until the interface with our address goes away, and returns ErrLost then; nil when ctx ends first. The
-// engine takes the interface away when the container that owns the namespace ends. What shares the namespace lives
-// on without a way out, and gets the new one only by starting again. A namespace that has no such interface to begin
-// with has none to lose.
-func Lost(ctx context.Context) error {
+// AwaitLoss waits until the interface with our address is gone and returns ErrLost, or nil when ctx ends first. The
+// engine removes the interface when the container that owns the namespace ends. A container that shares the namespace
+// keeps running without a network, and joins the new namespace only when it is started again. If there is no such
+// interface to begin with, AwaitLoss waits for ctx.
+func AwaitLoss(ctx context.Context) error {
 	if _, err := device(); err != nil {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for missed := 0; missed < 2; {
 		select {

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// device finds the interface that has our address.
+// device is the interface that has our address.
 func device() (netlink.Link, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -50,7 +50,7 @@ func hostNet(a netip.Addr) *net.IPNet { return &net.IPNet{IP: a.AsSlice(), Mask:
 // everywhere is 0.0.0.0/0.
 func everywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
 
-// network sets addresses, routes and rules.
+// network sets addresses, routes and routing rules.
 func network(n int, dev netlink.Link) error {
 	have, err := addresses(dev)
 	if err != nil {
@@ -67,12 +67,12 @@ func network(n int, dev netlink.Link) error {
 				return fmt.Errorf("setting the route of slot %d: %w", s.id, err)
 			}
 		}
-		if err := ruleFor(s); err != nil {
+		if err := ensureRule(s); err != nil {
 			return err
 		}
 	}
-	// Everybody else has the same way, which the filter closes; without any the kernel would not take answers from
-	// addresses it has no route to (rp_filter).
+	// All other users get the same default route, and the filter drops what they send. Without the route the kernel
+	// would drop responses from addresses that it has no route to (rp_filter).
 	for _, r := range routes(unix.RT_TABLE_MAIN, slot.HoldAddr, dev)[1:] {
 		if err := netlink.RouteReplace(&r); err != nil {
 			return fmt.Errorf("setting the default route: %w", err)
@@ -81,7 +81,7 @@ func network(n int, dev netlink.Link) error {
 	return nil
 }
 
-// routes lead to the proxy, and through it to everywhere, as one source address.
+// routes are a route to the proxy and a default route through it, both with one source address.
 func routes(table int, src netip.Addr, dev netlink.Link) []netlink.Route {
 	index := dev.Attrs().Index
 	return []netlink.Route{
@@ -90,8 +90,8 @@ func routes(table int, src netip.Addr, dev netlink.Link) []netlink.Route {
 	}
 }
 
-// ruleFor adds the slot's routing rule where it is missing.
-func ruleFor(s seat) error {
+// ensureRule adds the slot's routing rule if it is missing.
+func ensureRule(s seat) error {
 	have, err := hasRule(s)
 	if err != nil || have {
 		return err
@@ -117,7 +117,7 @@ func hasRule(s seat) (bool, error) {
 	return false, nil
 }
 
-// verifyNetwork asks the kernel which way each slot's packets would go.
+// verifyNetwork asks the kernel for the addresses, and for the routes that each slot's packets would take.
 func verifyNetwork(n int, dev netlink.Link) error {
 	var errs []error
 	have, err := addresses(dev)
@@ -127,14 +127,14 @@ func verifyNetwork(n int, dev netlink.Link) error {
 			errs = append(errs, fmt.Errorf("the address %s of slot %d is missing", s.addr, s.id))
 		}
 		for _, dst := range []netip.Addr{slot.ProxyAddr, slot.SyntheticAddr} {
-			errs = append(errs, verifyWay(s, dst, dev))
+			errs = append(errs, verifyRoute(s, dst, dev))
 		}
 	}
 	return errors.Join(append(errs, verifyNoIPv6())...)
 }
 
-// verifyWay: packets of the slot's user to dst leave by the proxy, as the slot's address.
-func verifyWay(s seat, dst netip.Addr, dev netlink.Link) error {
+// verifyRoute verifies that packets of the slot's user to dst leave through the proxy, with the slot's source address.
+func verifyRoute(s seat, dst netip.Addr, dev netlink.Link) error {
 	got, err := netlink.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{UID: &s.uid})
 	if err != nil {
 		return fmt.Errorf("asking for slot %d's route to %s: %w", s.id, dst, err)
@@ -150,7 +150,7 @@ func verifyWay(s seat, dst netip.Addr, dev netlink.Link) error {
 	return nil
 }
 
-// verifyNoIPv6: no interface has an IPv6 address. The container turns IPv6 off by sysctl.
+// verifyNoIPv6 verifies that no interface has an IPv6 address. A sysctl of the container disables IPv6.
 func verifyNoIPv6() error {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_V6)
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {

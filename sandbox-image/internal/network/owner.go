@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Announce writes to the file at path which network namespace this is, once it is ready for the slots.
+// Announce writes the name of our network namespace to the file at path. Call it when the namespace is set up.
 func Announce(path string) error {
 	space, err := namespace()
 	if err != nil {
@@ -18,10 +18,11 @@ func Announce(path string) error {
 	return errors.Join(os.WriteFile(draft, []byte(space+"\n"), 0o644), os.Rename(draft, path)) //nolint:gosec // read by sandboxd
 }
 
-// Successor waits until another namespace than ours has been announced in the file at path, or ctx ends. The engine
-// starts what shares a namespace again at once and only once: who has lost his must not end before there is a new one.
-func Successor(ctx context.Context, path string) {
-	tick := time.NewTicker(lookEvery)
+// AwaitSuccessor waits until the file at path announces a namespace other than ours, or ctx ends. The engine restarts a
+// container that shares a namespace immediately and only once, so a process that lost its namespace must not exit until
+// the replacement exists.
+func AwaitSuccessor(ctx context.Context, path string) {
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
 		ours, err := namespace()
@@ -37,5 +38,5 @@ func Successor(ctx context.Context, path string) {
 	}
 }
 
-// namespace names our network namespace. As long as a process is in it no other has that name.
+// namespace is the name of our network namespace. No other namespace can have it while a process is in ours.
 func namespace() (string, error) { return os.Readlink("/proc/self/ns/net") }

@@ -16,11 +16,11 @@ func TestSuccessor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	done := make(chan struct{})
-	go func() { Successor(ctx, path); close(done) }()
+	go func() { AwaitSuccessor(ctx, path); close(done) }()
 	select {
 	case <-done:
 		t.Fatal("our own namespace is taken for another one")
-	case <-time.After(2 * lookEvery):
+	case <-time.After(2 * pollEvery):
 	}
 	if err := os.WriteFile(path, []byte("net:[1]\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestSuccessor(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Error("the successor is not seen")
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), lookEvery)
+	ctx, cancel = context.WithTimeout(t.Context(), pollEvery)
 	defer cancel()
-	Successor(ctx, filepath.Join(t.TempDir(), "none")) // ends with ctx
+	AwaitSuccessor(ctx, filepath.Join(t.TempDir(), "none")) // ends with ctx
 }

@@ -1,8 +1,9 @@
-// Package network sets up the network namespace of the container: what each slot's user can reach, and as whom.
+// Package network sets up the network namespace of the container: what each slot's user can reach, and with which source
+// address.
 //
-// Threat: code that reaches anything but the proxy, or that reaches it as another slot. Identity is the kernel's,
-// without NAT, whose table an attacker can play with: routing by uid gives each slot its source address, and a filter
-// refuses every packet of a slot's user that does not carry it.
+// Threat: code that reaches anything but the proxy, or that reaches it as another slot. The kernel enforces identity
+// without NAT, because an attacker can manipulate the NAT table: routing by uid gives each slot its source address, and a
+// filter rejects every packet of a slot's user that has another one.
 package network
 
 import (
@@ -13,13 +14,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Tables and priorities of the slots' routing rules: the base and the slot's number.
+// A slot's routing table and the priority of its routing rule are these plus its number.
 const (
 	baseTable    = 100
 	basePriority = 1000
 )
 
-// seat is what one slot needs.
+// seat is the network configuration of one slot.
 type seat struct {
 	id       slot.ID
 	addr     netip.Addr
@@ -44,10 +45,10 @@ type rule struct {
 	spec  []string
 }
 
-// The chains, built in, and what becomes of a packet that no rule speaks of.
+// The built-in chains and their policies.
 var policies = []struct{ chain, policy string }{{"INPUT", "DROP"}, {"FORWARD", "DROP"}, {"OUTPUT", "DROP"}}
 
-// Our own chains, which the built-in ones jump to, so that a second run can replace them.
+// Our own chains, which the built-in ones jump to, so that SetUp can replace their rules.
 const (
 	chainIn  = "CODEFORGE-IN"
 	chainOut = "CODEFORGE-OUT"
@@ -60,11 +61,11 @@ func rules(n int, dev string) []rule {
 	in := func(spec ...string) { list = append(list, rule{chainIn, spec}) }
 	out := func(spec ...string) { list = append(list, rule{chainOut, spec}) }
 
-	// Answers, whatever address they come from: what the proxy redirected answers as the address asked.
+	// Responses from any address: a connection that the proxy redirected is answered from its original destination.
 	in("-i", dev, "-p", "tcp", "-m", "multiport", "--sports", "80,443,53", "!", "--syn", "-j", "ACCEPT")
 	in("-i", dev, "-s", proxy, "-p", "udp", "-m", "udp", "--sport", "53", "-j", "ACCEPT")
 	in("-i", dev, "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-j", "ACCEPT")
-	// What REJECT below answers.
+	// The replies that REJECT below makes.
 	in("-i", "lo", "-p", "tcp", "--tcp-flags", "RST", "RST", "-j", "ACCEPT")
 	in("-i", "lo", "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-j", "ACCEPT")
 
@@ -78,7 +79,7 @@ func rules(n int, dev string) []rule {
 	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Max-1)
 	out("-m", "owner", "--uid-owner", slots, "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset")
 	out("-m", "owner", "--uid-owner", slots, "-j", "REJECT", "--reject-with", "icmp-port-unreachable")
-	// The ends of connections whose process has ended belong to nobody. They open nothing.
+	// Last packets of connections whose process has ended have no owner. They cannot open a connection.
 	out("-o", dev, "-p", "tcp", "-m", "multiport", "--dports", "80,443,53", "!", "--syn", "-m", "owner", "!",
 		"--socket-exists", "-j", "ACCEPT")
 	out("-o", "lo", "-p", "tcp", "--tcp-flags", "RST", "RST", "-m", "owner", "!", "--socket-exists", "-j", "ACCEPT")

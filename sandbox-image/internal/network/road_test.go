@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// everywhere makes the proxy's end answer at every address and port, as a network outside would, and counts the datagrams
-// that come: what leaves and is not answered has left all the same.
+// everywhere makes the proxy's end answer at every address and port, as an outside network would, and counts incoming
+// datagrams: one that leaves has left even if it is not answered.
 func (w *wire) everywhere(t *testing.T) *atomic.Int64 {
 	heard := new(atomic.Int64)
 	w.in(t, w.proxy, 0, func() error {
@@ -45,7 +45,7 @@ func (w *wire) everywhere(t *testing.T) *atomic.Int64 {
 	return heard
 }
 
-// reaches reports whether something answers there.
+// reaches reports whether the address answers.
 func reaches(network, remote string) bool {
 	c, err := (&net.Dialer{Timeout: 400 * time.Millisecond}).Dial(network, remote)
 	if err != nil {
@@ -60,8 +60,8 @@ func reaches(network, remote string) bool {
 	return err == nil
 }
 
-// TestNoOtherRoad: the network outside answers at every address and port, and nobody in the sandbox's namespace reaches
-// more of it than the rules name; once the filter is open, the same questions are answered.
+// TestNoOtherRoad makes the outside network answer at every address and port. The sandbox's namespace reaches only what
+// the rules allow. With the filter open, the same probes are answered.
 func TestNoOtherRoad(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)

@@ -14,11 +14,11 @@ const FileName = "stdout.txt"
 
 // KeepConfig configures Keep.
 type KeepConfig struct {
-	// Dir is the directory of runs, which code sees read-only as Inside.
+	// Dir is the directory of runs. Code sees it read-only as Inside.
 	Dir, Inside string
-	// From is how much output, in bytes, is worth a file. Zero keeps everything.
+	// From is the number of bytes above which output is kept. Zero keeps all output.
 	From int64
-	// Runs and Bytes bound what is kept of older runs. Zero means 100, and 64 MiB.
+	// Runs and Bytes bound what is kept of older runs. Zero means 100 runs and 64 MiB.
 	Runs  int
 	Bytes int64
 }
@@ -48,10 +48,10 @@ func NewKeep(cfg KeepConfig) (*Keep, error) {
 // Close closes the directory.
 func (k *Keep) Close() error { return k.root.Close() }
 
-// File starts the file of a run. Nothing is on disk before From bytes were written.
+// File returns the file of a run. It is created once more than From bytes have been written.
 func (k *Keep) File(run string) *File { return &File{keep: k, run: run} }
 
-// File is the kept output of one run. Its first error sticks and is told by Close; it never stops the run.
+// File is the kept output of one run. Its first error is sticky and returned by Close; it never stops the run.
 type File struct {
 	keep *Keep
 	run  string
@@ -88,8 +88,8 @@ func (f *File) open() error {
 	return err
 }
 
-// Close ends the file and tells its path as code sees it, empty when the output was too small to be kept or could not
-// be.
+// Close closes the file and returns its path as code sees it. The path is empty when the output was too small to keep or
+// could not be written.
 func (f *File) Close() (string, error) {
 	if f.f == nil {
 		return "", f.err
@@ -101,7 +101,7 @@ func (f *File) Close() (string, error) {
 	return path.Join(f.keep.cfg.Inside, f.run, FileName), nil
 }
 
-// trim removes the oldest runs beyond the bounds.
+// trim removes the oldest runs that exceed the bounds.
 func (k *Keep) trim() error {
 	dir, err := k.root.Open(".")
 	if err != nil {
@@ -121,7 +121,7 @@ func (k *Keep) trim() error {
 	for _, e := range entries {
 		info, err := k.root.Lstat(path.Join(e.Name(), FileName))
 		if err != nil {
-			continue // no output of a run, or just being made
+			continue // not the output of a run, or not created yet
 		}
 		runs = append(runs, kept{e.Name(), info.ModTime(), info.Size()})
 	}

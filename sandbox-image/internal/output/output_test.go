@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// want is the answer of a Text for a whole stream.
+// want is the expected text of a whole stream.
 func want(p []byte) (s string, invalid int64) {
 	var b strings.Builder
 	for len(p) > 0 {
@@ -43,7 +43,7 @@ func TestTextAtEverySplit(t *testing.T) {
 	}
 }
 
-// A finished character leaves at once.
+// A complete character is returned immediately.
 func TestTextHoldsBackOnlyACharacter(t *testing.T) {
 	var x Text
 	if got := x.Next([]byte("漢\xe6")); got != "漢" {
@@ -110,7 +110,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A link where the file would be is not followed.
+// A link in the place of the file is not followed.
 func TestKeepFollowsNoLink(t *testing.T) {
 	k := newKeep(t, KeepConfig{})
 	victim := filepath.Join(t.TempDir(), "victim")

@@ -1,5 +1,5 @@
-// Package output turns what code prints into events: valid UTF-8, cut between characters, bounded, with the whole of
-// it kept in a file that later code can read.
+// Package output turns what code prints into valid UTF-8, cut between characters, and keeps all of it in a file that
+// later runs can read.
 package output
 
 import (
@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes valid UTF-8 of a byte stream that arrives in pieces. The zero Text is ready to use.
+// Text converts a byte stream that arrives in pieces to valid UTF-8. The zero Text is ready to use.
 type Text struct {
-	rest []byte // the start of a character that has not ended yet
+	rest []byte // the first bytes of a character that is not complete yet
 	// Invalid counts the bytes that became U+FFFD.
 	Invalid int64
 }
 
-// Next is the text of a piece: everything but a last character that may go on in the next one.
+// Next returns the text of a piece, without a last character that the next piece may complete.
 func (t *Text) Next(p []byte) string {
 	if len(t.rest) > 0 {
 		p = append(t.rest, p...)
@@ -27,7 +27,7 @@ func (t *Text) Next(p []byte) string {
 	return t.valid(p)
 }
 
-// End is what is left when the stream has ended.
+// End returns the rest when the stream has ended.
 func (t *Text) End() string {
 	p := t.rest
 	t.rest = nil
@@ -52,7 +52,7 @@ func (t *Text) valid(p []byte) string {
 	return b.String()
 }
 
-// unfinished is the length of a character at the end of p that could still become a valid one.
+// unfinished is the number of bytes at the end of p that could begin a valid character.
 func unfinished(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
 		tail := p[len(p)-n:]

@@ -1,5 +1,5 @@
-// Package permission is the set of hosts that Deno lets code connect to. It is hygiene: kernel rules and the proxy are
-// the boundary. Still nothing reaches the interpreter's command line that is not a host name.
+// Package permission is the set of hosts that Deno lets code connect to. It is not a security boundary: kernel rules and
+// the proxy are. Even so, only valid host names reach the interpreter's command line.
 package permission
 
 import (
@@ -15,7 +15,7 @@ import (
 // All allows every host (YOLO_MODE).
 const All = "*"
 
-// maxHosts bounds the command line.
+// maxHosts bounds the length of the command line.
 const maxHosts = 2000
 
 // Set is an immutable, sorted set of hosts. The zero Set allows none.
@@ -43,7 +43,7 @@ func Parse(list []string) (Set, error) {
 // Hosts is the sorted list.
 func (s Set) Hosts() []string { return slices.Clone(s.hosts) }
 
-// Hash names the set.
+// Hash identifies the set.
 func (s Set) Hash() string {
 	sum := sha256.Sum256([]byte(strings.Join(s.hosts, "\n")))
 	return hex.EncodeToString(sum[:8])

@@ -11,8 +11,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Acquire implements runapi.Sandbox. A slot without a warm interpreter starts one right away, while the proxy still
-// learns of the lease; not for a lease ahead, which therefore is no gain where none are kept warm, and refused.
+// Acquire implements runapi.Sandbox. In a slot without a warm interpreter it starts one immediately, which overlaps with
+// the registration at the proxy. A lease ahead starts none; where no interpreters are kept warm it would gain nothing and
+// is refused.
 func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,12 +34,12 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	s.lease, s.used, s.ahead = g, false, r.Ahead
 	p.leases[g] = s
 	p.watchIdle(s)
-	s.unown = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
+	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
 }
 
-// choose picks a free slot: a warm one, else one that is getting warm, else one that is prepared, else an empty one,
-// else one where the last interpreter is ending. p.mu is held.
+// choose picks a free slot. In order of preference: its interpreter is warm, is starting, is prepared, there is none, or
+// the previous one is ending. p.mu is held.
 func (p *Pool) choose() (best *seat, isWarm bool) {
 	key, rank := p.key(), 0
 	for _, s := range p.seats {
@@ -63,15 +64,15 @@ func (p *Pool) choose() (best *seat, isWarm bool) {
 	return best, false
 }
 
-// vacant reports whether a lease can be had on the seat.
+// vacant reports whether the seat can be leased.
 func (s *seat) vacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
 
-// another reports whether a seat beside this one is vacant. p.mu is held.
+// another reports whether a seat other than this one is vacant. p.mu is held.
 func (p *Pool) another(but *seat) bool {
 	return slices.ContainsFunc(p.seats, func(s *seat) bool { return s != but && s.vacant() })
 }
 
-// watchIdle ends the lease when nothing is asked of it for too long. p.mu is held.
+// watchIdle ends the lease when it stays unused for too long. p.mu is held.
 func (p *Pool) watchIdle(s *seat) {
 	g, limit := s.lease, p.cfg.LeaseIdle
 	if s.ahead {
@@ -79,10 +80,10 @@ func (p *Pool) watchIdle(s *seat) {
 	}
 	s.idle = time.AfterFunc(limit, func() {
 		p.mu.Lock()
-		busy := p.leases[g] != nil && s.cancel != nil // its run began at this very moment
+		busy := p.leases[g] != nil && s.cancel != nil // its run began while the timer fired
 		p.mu.Unlock()
 		if !busy {
-			p.expire(g, "nothing was asked of it for too long")
+			p.expire(g, "it was unused for too long")
 		}
 	})
 }
@@ -99,8 +100,8 @@ func (p *Pool) expire(g uint64, why string) {
 	p.endLease(s, true)
 }
 
-// endLease takes a seat's lease away and kills its run. The slot is free when that has ended, and after a quarantine
-// where one is due. p.mu is held.
+// endLease ends a seat's lease and kills its run. The slot is free once that run has ended and, if suspect, after a
+// quarantine. p.mu is held.
 func (p *Pool) endLease(s *seat, suspect bool) {
 	if s.lease == 0 {
 		return
@@ -108,20 +109,20 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 	delete(p.leases, s.lease)
 	s.lease, s.ahead = 0, false
 	s.idle.Stop()
-	s.unown()
+	s.forgetOwner()
 	if s.cancel != nil {
 		s.cancel()
 	}
 	if suspect && !p.closed {
 		s.quarantine = true
 		running := s.running
-		p.work.Go(func() { p.lift(s, running) })
+		p.work.Go(func() { p.endQuarantine(s, running) })
 	}
 	p.refillAfter(endPause)
 }
 
-// lift ends a quarantine.
-func (p *Pool) lift(s *seat, running chan struct{}) {
+// endQuarantine ends a quarantine when it is over.
+func (p *Pool) endQuarantine(s *seat, running chan struct{}) {
 	if running != nil {
 		<-running
 	}
@@ -135,7 +136,7 @@ func (p *Pool) lift(s *seat, running chan struct{}) {
 	p.refill()
 }
 
-// Release implements runapi.Sandbox. When it returns nothing runs in the slot.
+// Release implements runapi.Sandbox. When it returns, nothing runs in the slot.
 func (p *Pool) Release(g uint64) error {
 	p.mu.Lock()
 	s := p.leases[g]
@@ -167,14 +168,14 @@ func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) 
 	}
 }
 
-// answerPause is how long what is to be done after a run waits, so that its answer leaves first.
-const answerPause = time.Millisecond
+// cleanupDelay is how long the cleanup after a run waits, so that the run's response leaves first.
+const cleanupDelay = time.Millisecond
 
-// maxTries is how many interpreters a run is given to when they end before they get it.
+// maxTries is how many interpreters a run is offered to when they end before they get its code.
 const maxTries = 3
 
-// try runs the code in the slot's interpreter. When it returns nothing of the run is alive; its private files are removed
-// while the answer is on its way, and the slot is taken until then.
+// try runs the code in the slot's interpreter. When it returns, no process of the run is left. Its private files are
+// removed while the response is being sent, and the slot is not free until then.
 func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
 	s, w, done, err := p.begin(ctx, r, cancel)
 	if err != nil {
@@ -193,7 +194,7 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 		err = ended
 	}
 	if e := added.End(); e != nil {
-		p.cfg.Log.Warn("what a run left could not all be removed", "run", r.Run, "error", e)
+		p.cfg.Log.Warn("files of a run could not be removed", "run", r.Run, "error", e)
 	}
 	remove := func(after time.Duration) {
 		time.Sleep(after)
@@ -209,10 +210,10 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 	}
 	closed := p.closed
 	if !closed {
-		p.work.Go(func() { remove(answerPause) })
+		p.work.Go(func() { remove(cleanupDelay) })
 	}
 	p.mu.Unlock()
-	if closed { // Close may have waited for the pool's goroutines already
+	if closed { // Close may have finished waiting for the pool's goroutines
 		remove(0)
 	}
 	return exit, err
@@ -227,8 +228,8 @@ func (w *warm) isUp() bool {
 	}
 }
 
-// begin takes the lease's one run. Where the slot's interpreter is of no use any more it waits for its end, and starts
-// another one.
+// begin uses up the lease's one run and takes the slot's interpreter. If that one is outdated, begin waits until it has
+// ended and takes its replacement.
 func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc) (*seat, *warm, chan struct{}, error) {
 	for {
 		p.mu.Lock()
@@ -259,7 +260,7 @@ func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.Ca
 	}
 }
 
-// claim finds the lease's seat, and sees to it that it has an interpreter or that one is ending. p.mu is held.
+// claim finds the lease's seat. Afterwards the seat has a started interpreter, or an outdated one is ending. p.mu is held.
 func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	s := p.leases[r.Generation]
 	switch {
@@ -281,7 +282,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	return s, nil
 }
 
-// maxTimeout bounds a run whatever was asked for.
+// maxTimeout bounds the timeout of a request.
 const maxTimeout = 24 * time.Hour
 
 // valid refuses requests that can never work.

@@ -1,9 +1,8 @@
-// Package pool owns the slots: who holds a lease on which, which interpreters wait warm in them, and when a slot may be
-// used again.
+// Package pool owns the slots: which are leased, which interpreters wait warm in them, and when a slot may be used again.
 //
-// The end of a run does not free its slot, the end of its lease does. A lease that ends any other way than by Release
-// (its connection went away, or nothing was asked of it for too long) leaves its slot in quarantine for a moment,
-// since somebody may still believe in it.
+// A slot is freed by the end of its lease, not by the end of its run. A lease that ends other than by Release (its
+// connection closed, or it was unused for too long) leaves its slot in quarantine for a moment, because its holder may
+// still believe that it has the slot.
 package pool
 
 import (
@@ -27,27 +26,27 @@ import (
 
 // Config configures a Pool.
 type Config struct {
-	// Slots is how many there are, Warm how many interpreters wait in free ones.
+	// Slots is the number of slots, Warm the number of interpreters that wait in free ones.
 	Slots, Warm int
 	Jail        jail.Jail
 	Generations *generation.Counter
 	Keep        *output.Keep
-	// CA is the file that interpreters trust; they are replaced when it changes.
+	// CA is the file of the certificate that interpreters trust. They are replaced when it changes.
 	CA string
-	// Memory is a run's limit in bytes; Output how many bytes a run may print.
+	// Memory is a run's limit on memory, Output its limit on printed output, both in bytes.
 	Memory, Output int64
 	// Quota bounds what a run leaves in shared directories.
 	Quota *quota.Meter
 	// LeaseIdle is how long a lease may be held without a run. Zero means 30 s.
 	LeaseIdle time.Duration
-	// TZ is the interpreters' time zone; Deno and Version are told by Health.
+	// TZ is the interpreters' time zone. Health reports Deno and Version.
 	TZ, Deno, Version string
 	Log               *slog.Logger
 }
 
 const (
 	defaultLeaseIdle = 30 * time.Second
-	// aheadIdle is how long a lease ahead may be held. Who holds it gives it back sooner, or its connection ends.
+	// aheadIdle is how long a lease ahead may be held. Its holder releases it sooner, or its connection closes.
 	aheadIdle  = time.Hour
 	quarantine = time.Second
 	tick       = time.Second
@@ -65,7 +64,7 @@ type Pool struct {
 	seats   []*seat
 	leases  map[uint64]*seat
 	set     permission.Set
-	ca      string // hash of the CA file, empty while there is none
+	ca      string // hash of the CA file, empty while there is no file
 	problem error  // why the last interpreter did not start
 	backoff time.Duration
 	retryAt time.Time
@@ -77,14 +76,15 @@ type Pool struct {
 type seat struct {
 	id         slot.ID
 	lease      uint64 // 0: free, or in quarantine
-	ahead      bool   // the lease is for a run that is not there yet
+	ahead      bool   // the lease is for a future run
 	quarantine bool
-	broken     error // something of the slot could not be ended: it is never used again
-	used       bool  // the lease has had its run
-	running    chan struct{}
+	broken     error              // a process of the slot could not be killed: the slot is never used again
+	used       bool               // the lease has had its run
+	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil: neither
 	cancel     context.CancelFunc // of the run
 	idle       *time.Timer
-	unown      func() bool
+	// forgetOwner stops watching the connection that owns the lease.
+	forgetOwner func() bool
 
 	warm *warm
 }
@@ -102,12 +102,12 @@ func New(cfg Config) *Pool {
 	p.ca = hashFile(cfg.CA)
 	p.refill()
 	p.mu.Unlock()
-	p.work.Go(p.tend)
+	p.work.Go(p.maintain)
 	return p
 }
 
-// tend looks now and then for a changed CA, and for interpreters that could not be started before.
-func (p *Pool) tend() {
+// maintain notices a changed CA and retries interpreters that failed to start, every tick.
+func (p *Pool) maintain() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	for {
@@ -127,7 +127,7 @@ func (p *Pool) tend() {
 	}
 }
 
-// hashFile names a file's content, empty when it cannot be read.
+// hashFile is the hash of a file's content, empty when the file is empty or cannot be read.
 func hashFile(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) == 0 {
@@ -137,7 +137,7 @@ func hashFile(path string) string {
 	return string(sum[:])
 }
 
-// Close ends every run and every interpreter, and waits for all of it.
+// Close ends every run and every interpreter, and waits for them.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -160,7 +160,7 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// key is what an interpreter must have been started with to be of use now.
+// key identifies the permissions and CA in force. An interpreter that was prepared with another key is outdated.
 func (p *Pool) key() string { return p.set.Hash() + p.ca }
 
 // SetPermissions implements runapi.Sandbox.

@@ -9,17 +9,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 )
 
-// warm is an interpreter that waits, or is about to, or is only prepared.
+// warm is an interpreter without code: prepared, starting, or waiting.
 type warm struct {
 	*interp.Interpreter
-	key     string // what it was prepared with
+	key     string // Pool.key when it was prepared
 	started bool
 }
 
-// open reports whether interpreters may come and go in the seat.
+// open reports whether the pool may replace the seat's interpreter: no lease other than one ahead is held on it.
 func (s *seat) open() bool { return s.lease == 0 || s.ahead }
 
-// refill replaces interpreters that are of no use, and starts new ones until enough wait. p.mu is held.
+// refill replaces outdated interpreters, and prepares and starts new ones until enough wait. p.mu is held.
 func (p *Pool) refill() {
 	if p.closed {
 		return
@@ -37,8 +37,8 @@ func (p *Pool) refill() {
 	if p.ca == "" || time.Now().Before(p.retryAt) {
 		return
 	}
-	// Every free slot has its process prepared, and as many as are to be warm have it started, those first that the next
-	// runs will get.
+	// Every free slot gets a prepared process, and Warm of them a started one. Slots with a lease ahead come first, since
+	// the next runs will use them.
 	seats := slices.Clone(p.seats)
 	slices.SortStableFunc(seats, func(a, b *seat) int {
 		if a.ahead == b.ahead {
@@ -54,7 +54,7 @@ func (p *Pool) refill() {
 			continue
 		}
 		switch {
-		case s.running != nil: // one that is of no use is ending there; the next one is this seat's
+		case s.running != nil: // an outdated interpreter is ending here, and its replacement counts
 			waiting++
 		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
 			if !p.start(s) {
@@ -69,16 +69,16 @@ func (p *Pool) refill() {
 	}
 }
 
-// Starting an interpreter takes a processor for longer than a short run takes. So the replacement of one that was used
-// waits until a short run has ended, and its answer is on the way; and while runs could use half the processors or more
-// it waits a little longer.
+// Starting an interpreter uses a processor for longer than a short run does. So the replacement of a used one waits until
+// a short run has ended and its response has left. While runs could be using half the processors or more, it waits a
+// little longer.
 const (
 	busyPause = 25 * time.Millisecond
 	endPause  = 8 * time.Millisecond
-	patience  = 4 // pauses of busyPause more
+	maxPauses = 4 // of busyPause, after the first one
 )
 
-// refillAfter refills in a moment. p.mu is held.
+// refillAfter refills after d, or later while runs keep the processors busy. p.mu is held.
 func (p *Pool) refillAfter(d time.Duration) {
 	if p.closed {
 		return
@@ -92,7 +92,7 @@ func (p *Pool) refillAfter(d time.Duration) {
 			case <-p.stop:
 				return
 			}
-			if p.refillNow(waited >= patience) {
+			if p.refillNow(waited >= maxPauses) {
 				return
 			}
 			t.Reset(busyPause)
@@ -100,19 +100,19 @@ func (p *Pool) refillAfter(d time.Duration) {
 	})
 }
 
-// refillNow refills, unless runs could use half the processors. With force it refills in any case.
+// refillNow refills, unless runs could be using half the processors and force is false. It reports whether it did.
 func (p *Pool) refillNow(force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if 2*p.underWay() >= runtime.GOMAXPROCS(0) && !force {
+	if 2*p.activeRuns() >= runtime.GOMAXPROCS(0) && !force {
 		return false
 	}
 	p.refill()
 	return true
 }
 
-// underWay counts the runs. p.mu is held.
-func (p *Pool) underWay() (runs int) {
+// activeRuns counts the runs in progress. p.mu is held.
+func (p *Pool) activeRuns() (runs int) {
 	for _, s := range p.seats {
 		if s.cancel != nil {
 			runs++
@@ -121,14 +121,14 @@ func (p *Pool) underWay() (runs int) {
 	return runs
 }
 
-// idle reports whether no run is under way.
+// idle reports whether no run is in progress.
 func (p *Pool) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.underWay() == 0
+	return p.activeRuns() == 0
 }
 
-// start sees to it that a seat has an interpreter that was started. p.mu is held.
+// start starts a seat's interpreter, preparing one first if there is none. p.mu is held.
 func (p *Pool) start(s *seat) bool {
 	if s.warm == nil && !p.prepare(s) {
 		return false
@@ -147,12 +147,12 @@ func (p *Pool) prepare(s *seat) bool {
 	}
 	w := &warm{Interpreter: i, key: p.key()}
 	s.warm = w
-	p.work.Go(func() { p.mind(s, w) })
+	p.work.Go(func() { p.monitor(s, w) })
 	return true
 }
 
-// mind sees an interpreter come up, which it may do long after it was prepared, and go if it does before it was used.
-func (p *Pool) mind(s *seat, w *warm) {
+// monitor waits until an interpreter is up, possibly long after it was prepared, and replaces it if it ends unused.
+func (p *Pool) monitor(s *seat, w *warm) {
 	select {
 	case <-w.Up():
 	case <-p.stop:
@@ -178,7 +178,7 @@ func (p *Pool) mind(s *seat, w *warm) {
 	}
 }
 
-// failed notes why an interpreter did not start, and puts off the next try. p.mu is held.
+// failed records why an interpreter did not start, and backs off before the next try. p.mu is held.
 func (p *Pool) failed(err error) {
 	p.problem = err
 	p.backoff = min(max(2*p.backoff, 100*time.Millisecond), maxBackoff)
@@ -186,7 +186,7 @@ func (p *Pool) failed(err error) {
 	p.cfg.Log.Error("an interpreter did not start", "error", err, "next_try", p.backoff)
 }
 
-// discard ends a seat's waiting interpreter; until it has ended the seat counts as running. p.mu is held.
+// discard ends a seat's waiting interpreter. The seat counts as running until it has ended. p.mu is held.
 func (p *Pool) discard(s *seat) {
 	w := s.warm
 	s.warm = nil
@@ -200,7 +200,7 @@ func (p *Pool) discard(s *seat) {
 	})
 }
 
-// vacate marks the end of what ran in a seat. p.mu is held.
+// vacate records that a seat's run, or its discarded interpreter, has ended. p.mu is held.
 func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	if err != nil {
 		s.broken = err
@@ -209,13 +209,13 @@ func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	s.running, s.cancel = nil, nil
 	close(done)
 	if !s.open() && !s.used && s.broken == nil && !p.closed {
-		p.start(s) // it was leased while the last one ended
+		p.start(s) // the seat was leased while the previous interpreter was ending
 		return
 	}
 	p.refillAfter(endPause)
 }
 
-// ready reports whether an interpreter waits in the seat that can be used at once.
+// ready reports whether an up-to-date interpreter waits for code in the seat.
 func (s *seat) ready(key string) bool {
 	if s.warm == nil || s.warm.key != key {
 		return false

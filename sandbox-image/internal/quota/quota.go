@@ -1,12 +1,12 @@
 // Package quota bounds what one run leaves in the directories that runs share.
 //
-// They have no quota of the kernel's that would work everywhere, so each is looked at while runs go on, and once more
-// when a run has ended: how much there is that has come since the run began and belongs to its slot. Slots of an
-// ordinary user share the user's uid; there a run is held responsible only while no other one is under way, and the
-// size of the directory itself is the bound.
+// No kernel quota works for them everywhere. So each directory is measured while a run is in progress and once more when
+// it has ended: what counts is everything that was created since the run began and belongs to its slot. The slots of an
+// ordinary user share one uid; there a run is charged only while no other run is in progress, and otherwise the size of
+// the directory itself is the bound.
 //
-// What runs leave within their bounds adds up, and a slot cannot remove the files of another. So where a directory is
-// a file system of its own, the oldest files go when it is more than half full.
+// What runs leave within their bounds adds up, and one slot cannot remove the files of another. So where a directory is a
+// file system of its own, the oldest files are removed when it is more than half full.
 package quota
 
 import (
@@ -27,7 +27,7 @@ import (
 
 // Dir is one shared directory.
 type Dir struct {
-	// Path is sandboxd's, Name the sandbox's.
+	// Path is the directory as sandboxd sees it, Name as code sees it.
 	Path, Name string
 	// Bytes and Files are what one run may add.
 	Bytes, Files int64
@@ -38,15 +38,15 @@ type Dir struct {
 // Config configures a Meter.
 type Config struct {
 	Dirs []Dir
-	// OwnUsers: every slot has a uid of its own.
+	// OwnUsers says that every slot has a uid of its own.
 	OwnUsers bool
-	// Wipe empties the directory name below dir as the slot's user, where that user may have closed it to sandboxd. It
-	// may be nil: then sandboxd can remove everything itself.
+	// Wipe empties the directory name below dir as the slot's user, for directories that the user has closed to
+	// sandboxd. Nil means that sandboxd can remove everything itself.
 	Wipe func(id slot.ID, dir, name string) error
 	Log  *slog.Logger
 }
 
-// Meter watches the shared directories. It is safe for concurrent use.
+// Meter measures the shared directories. It is safe for concurrent use.
 type Meter struct {
 	cfg   Config
 	roots []*os.Root
@@ -79,7 +79,7 @@ func (m *Meter) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run is one run under watch.
+// Run is one run whose files are being measured.
 type Run struct {
 	meter *Meter
 	slot  slot.ID
@@ -89,19 +89,19 @@ type Run struct {
 	before []space
 }
 
-// Begin starts to watch a run.
+// Begin starts to measure a run.
 func (m *Meter) Begin(id slot.ID) *Run {
 	m.mu.Lock()
 	m.busy[id] = true
 	m.mu.Unlock()
 	r := &Run{meter: m, slot: id, since: fileTime()}
 	for i := range m.cfg.Dirs {
-		r.before = append(r.before, m.cfg.Dirs[i].look().used)
+		r.before = append(r.before, m.cfg.Dirs[i].fill().used)
 	}
 	return r
 }
 
-// fileTime is the time that a file made now is stamped with: that of the kernel's last tick.
+// fileTime is the timestamp that a file created now would get: the time of the kernel's last tick.
 func fileTime() time.Time {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
@@ -110,9 +110,10 @@ func fileTime() time.Time {
 	return time.Unix(t.Unix())
 }
 
-// Check looks whether the run is over a bound: a reason, and a sentence about it. Its last call, before End, is to come
-// when nothing of the run is alive: a fast run fills a directory between two looks. unnamed tells what the run's processes
-// hold in open files of a device that no directory names; it is asked only when the file system has grown.
+// Check reports whether the run exceeds a bound: a reason and a sentence, or "". Call it a last time before End, when no
+// process of the run is left: a fast run can fill a directory between two calls. unnamed returns how many bytes the run's
+// processes hold in files of a device that are open but have been removed; it is called only when the file system has
+// grown.
 func (r *Run) Check(unnamed func(device uint64) int64) (runapi.Reason, string) {
 	shared := r.shared()
 	for i, root := range r.meter.roots {
@@ -122,7 +123,7 @@ func (r *Run) Check(unnamed func(device uint64) int64) (runapi.Reason, string) {
 			return runapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, which is "+
 				"too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
 		}
-		if shared || r.quiet(i) {
+		if shared || r.withinBounds(i) {
 			continue
 		}
 		bytes, files := r.measure(root, d.Files)
@@ -140,15 +141,15 @@ func (r *Run) Check(unnamed func(device uint64) int64) (runapi.Reason, string) {
 	return "", ""
 }
 
-// shared reports whether what is found could be another run's.
+// shared reports whether the files found could belong to another run.
 func (r *Run) shared() bool {
 	r.meter.mu.Lock()
 	defer r.meter.mu.Unlock()
 	return !r.meter.cfg.OwnUsers && len(r.meter.busy) > 1
 }
 
-// End stops watching. Where the run was over a bound, what it made is removed: nothing of it may run any more. Where
-// runs have left too much between them, the oldest of it is.
+// End stops measuring. If the run exceeded a bound, the files that it created are removed; no process of it may be left.
+// If all runs together have left too much, the oldest files are removed.
 func (r *Run) End() error {
 	m := r.meter
 	var errs []error
@@ -168,18 +169,18 @@ func (r *Run) End() error {
 	return errors.Join(errs...)
 }
 
-// space is bytes and files of a file system.
+// space is an amount of bytes and files.
 type space struct{ bytes, files int64 }
 
 // fill is how full a file system is.
 type fill struct {
 	used, total space
-	// own: it is a tmpfs, which holds nothing but the directory.
+	// own says that it is a tmpfs, which holds nothing but the directory.
 	own bool
 }
 
-// look tells how full the directory's file system is. The zero fill is that of one that cannot be told.
-func (d *Dir) look() fill {
+// fill returns how full the directory's file system is, or the zero fill if the kernel does not tell.
+func (d *Dir) fill() fill {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.Path, &st); err != nil {
 		return fill{}
@@ -191,14 +192,14 @@ func (d *Dir) look() fill {
 	}
 }
 
-// grown reports whether the directory's file system holds more than a run may add, more than when the run began. Others may
+// grown reports whether the directory's file system has grown by more than a run may add since the run began. Others may
 // have written that.
 func (r *Run) grown(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
-	return d.look().used.bytes-r.before[i].bytes > d.Bytes
+	return d.fill().used.bytes-r.before[i].bytes > d.Bytes
 }
 
-// device is the number of the directory's file system, 0 when it cannot be told.
+// device is the device number of the directory's file system, 0 if it cannot be read.
 func (d *Dir) device() uint64 {
 	var st unix.Stat_t
 	if err := unix.Stat(d.Path, &st); err != nil {
@@ -207,24 +208,24 @@ func (d *Dir) device() uint64 {
 	return st.Dev
 }
 
-// quiet reports that a directory cannot have grown beyond a bound, without looking at its files.
-func (r *Run) quiet(i int) bool {
+// withinBounds reports that the run cannot have exceeded a bound of a directory, without reading its files.
+func (r *Run) withinBounds(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
-	now := d.look()
+	now := d.fill()
 	return now.own && now.used.bytes-r.before[i].bytes <= d.Bytes && now.used.files-r.before[i].files <= d.Files
 }
 
-// maxDepth bounds the walk. Nothing deeper is counted or removed.
+// maxDepth bounds the walk. Files below it are neither counted nor removed.
 const maxDepth = 64
 
-// each calls f for everything in a directory. Whether it goes into a directory is f's answer.
+// each calls f for every entry below a directory. It descends into a directory if f returns true for it.
 func each(root *os.Root, dir string, depth int, f func(name string, st *unix.Statx_t) (enter bool)) {
 	if depth > maxDepth {
 		return
 	}
 	d, err := root.Open(dir)
 	if err != nil {
-		return // a closed directory counts as one file
+		return // an unreadable directory counts as one file
 	}
 	defer d.Close()
 	for {
@@ -246,7 +247,7 @@ func each(root *os.Root, dir string, depth int, f func(name string, st *unix.Sta
 	}
 }
 
-// mine reports whether a file is the slot's, and born since the run began.
+// mine reports whether a file belongs to the slot and was created since the run began.
 func (r *Run) mine(st *unix.Statx_t) bool {
 	at := st.Btime
 	if st.Mask&unix.STATX_BTIME == 0 {
@@ -261,7 +262,7 @@ func (r *Run) owns(st *unix.Statx_t) bool {
 	return !r.meter.cfg.OwnUsers || int(st.Uid) == r.slot.UID()
 }
 
-// measure adds up what the run made, and the older files of the slot that it wrote to.
+// measure adds up the files that the run created, and older files of the slot that it wrote to.
 func (r *Run) measure(root *os.Root, maxFiles int64) (bytes, files int64) {
 	seen := map[uint64]bool{}
 	each(root, ".", 0, func(_ string, st *unix.Statx_t) bool {
@@ -282,7 +283,7 @@ func (r *Run) measure(root *os.Root, maxFiles int64) (bytes, files int64) {
 	return bytes, files
 }
 
-// remove removes what the run made.
+// remove removes the files that the run created.
 func (r *Run) remove(i int) error {
 	var errs []error
 	each(r.meter.roots[i], ".", 0, func(name string, st *unix.Statx_t) bool {

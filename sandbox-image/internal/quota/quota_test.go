@@ -21,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// tmpfs is a file system of 16 MiB that is mounted nowhere: a path to it, good while the test runs.
+// tmpfs makes a file system of 16 MiB that is mounted nowhere, and returns a path to it that is valid during the test.
 func tmpfs(t *testing.T, files int) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -78,7 +78,7 @@ func write(t *testing.T, id slot.ID, size int, elem ...string) {
 	name := filepath.Join(elem...)
 	must(t, os.WriteFile(name, make([]byte, size), 0o660))
 	must(t, os.Chown(name, id.UID(), slot.GroupID))
-	time.Sleep(5 * time.Millisecond) // a tick of the kernel's: the next file is younger
+	time.Sleep(5 * time.Millisecond) // a kernel tick, so that the next file is younger
 }
 
 func must(t *testing.T, err error) {
@@ -156,7 +156,7 @@ func TestTooManyFiles(t *testing.T) {
 	})
 }
 
-// What an older file grows by counts, and hard links count once.
+// Growth of an older file counts, and hard links count once.
 func TestGrown(t *testing.T) {
 	places(t, func(t *testing.T, dir string) {
 		m := meter(t, dir, nil)
@@ -176,7 +176,7 @@ func TestGrown(t *testing.T) {
 	})
 }
 
-// A run that follows another one in its slot is not held responsible for what that left.
+// A run is not charged for files that an earlier run left in its slot.
 func TestFollows(t *testing.T) {
 	places(t, func(t *testing.T, dir string) {
 		m := meter(t, dir, nil)
@@ -191,7 +191,7 @@ func TestFollows(t *testing.T) {
 	})
 }
 
-// Where all slots have one user, a run is responsible only while it is alone.
+// Where all slots share one user, a run is charged only while it is the only one.
 func TestOneUser(t *testing.T) {
 	dir := tmpfs(t, 1000)
 	m := meter(t, dir, func(c *Config) { c.OwnUsers = false })
@@ -201,7 +201,7 @@ func TestOneUser(t *testing.T) {
 		t.Error("ended for what may be another's")
 	}
 	must(t, b.End())
-	same(t, dir, "whose") // somebody may be at work
+	same(t, dir, "whose") // it may belong to the other run
 	if reason, _ := a.Check(none); reason != runapi.OutputLimit {
 		t.Error("alone, and not ended")
 	}
@@ -209,8 +209,8 @@ func TestOneUser(t *testing.T) {
 	same(t, dir)
 }
 
-// Runs that each keep within their bound leave more than half of the room taken: the oldest files go, and no more than
-// must.
+// Runs that each stay within their bound leave the directory more than half full: the oldest files are removed, and no
+// more than necessary.
 func TestMakeRoom(t *testing.T) {
 	dir := tmpfs(t, 1000)
 	m := meter(t, dir, nil)
@@ -235,7 +235,7 @@ func TestMakeRoom(t *testing.T) {
 	same(t, dir, "d/", "newer", "newest")
 }
 
-// Files that take no room count too, and so do their directories.
+// Empty files count too, and so do directories.
 func TestMakeRoomForFiles(t *testing.T) {
 	dir := tmpfs(t, 100)
 	m := meter(t, dir, nil)
@@ -251,8 +251,7 @@ func TestMakeRoomForFiles(t *testing.T) {
 }
 
 // asContainer calls f with the rights that sandboxd has in its container: root in the slots' group, without the
-// capabilities to pass by modes.
-// privileged, within it, has them all again.
+// capabilities that bypass file modes. Inside f, privileged runs a function with all capabilities.
 func asContainer(t *testing.T, f func(privileged func(func()))) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -276,7 +275,7 @@ func asContainer(t *testing.T, f func(privileged func(func()))) {
 	f(func(g func()) { set(all); g(); set(less) })
 }
 
-// What its owner has closed is emptied as its owner; a directory in which another run may be at work stays.
+// A directory that its owner has closed is emptied as its owner. A directory that another run may be using stays.
 func TestMakeRoomInClosedDirectories(t *testing.T) {
 	for _, mode := range []os.FileMode{0, 0o500, 0o700} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -312,7 +311,7 @@ func TestMakeRoomInClosedDirectories(t *testing.T) {
 	}
 }
 
-// A directory on a file system with other things never loses anything.
+// In a directory on a shared file system, no old files are removed.
 func TestNoRoomElsewhere(t *testing.T) {
 	tmpfs(t, 10) // needs root
 	dir := t.TempDir()
@@ -322,10 +321,10 @@ func TestNoRoomElsewhere(t *testing.T) {
 	same(t, dir, "kept")
 }
 
-// none: no file without a name.
+// none reports that no removed file is open.
 func none(uint64) int64 { return 0 }
 
-// What a run holds in files that it has removed is bounded too, also where others write: but only what is its own counts.
+// Open files that a run has removed count too, even while others write; only the run's own files count.
 func TestUnnamed(t *testing.T) {
 	dir := tmpfs(t, 100)
 	m, err := New(Config{Dirs: []Dir{{Path: dir, Name: "/skills", Bytes: 4 << 20, Files: 100}}, Log: slog.New(slog.DiscardHandler)})

@@ -13,18 +13,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// entry is a file or directory that may have to go.
+// entry is a file or directory that may be removed.
 type entry struct {
 	name string
 	uid  uint32
 	// changed is when its content or attributes last changed; code cannot set it.
 	changed time.Time
-	// closed: a directory that we cannot look into.
+	// closed says that it is a directory that sandboxd cannot read.
 	closed bool
 }
 
-// opens reports whether we can look into a directory.
-func opens(root *os.Root, dir string) bool {
+// canOpen reports whether sandboxd can read a directory.
+func canOpen(root *os.Root, dir string) bool {
 	f, err := root.Open(dir)
 	if err != nil {
 		return false
@@ -32,8 +32,8 @@ func opens(root *os.Root, dir string) bool {
 	return f.Close() == nil
 }
 
-// makeRoom removes the oldest files of a directory that is more than half full, until it no longer is. What belongs to a
-// slot with a run under way stays.
+// makeRoom removes the oldest files of a directory until it is no more than half full. Files of a slot with a run in
+// progress stay.
 func (m *Meter) makeRoom(i int) {
 	m.room.Lock()
 	defer m.room.Unlock()
@@ -43,7 +43,7 @@ func (m *Meter) makeRoom(i int) {
 	}
 	var leaves, dirs []entry
 	owner := map[string]uint32{} // of directories
-	busy := map[string]bool{}    // directories with files of a slot that has a run under way
+	busy := map[string]bool{}    // directories that hold files of a slot with a run in progress
 	each(root, ".", 0, func(name string, st *unix.Statx_t) bool {
 		e := entry{name, st.Uid, instant(st.Ctime), false}
 		if !m.idle(e.uid) {
@@ -53,7 +53,7 @@ func (m *Meter) makeRoom(i int) {
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			owner[name] = e.uid
-			if e.closed = !opens(root, name); !e.closed {
+			if e.closed = !canOpen(root, name); !e.closed {
 				dirs = append(dirs, e)
 				return true
 			}
@@ -62,7 +62,7 @@ func (m *Meter) makeRoom(i int) {
 		return false
 	})
 	slices.SortFunc(leaves, func(a, b entry) int { return a.changed.Compare(b.changed) })
-	slices.Reverse(dirs) // what is in a directory comes before it
+	slices.Reverse(dirs) // children before their parents
 	removed := 0
 	for _, e := range append(leaves, dirs...) {
 		if !m.crowded(i) {
@@ -71,9 +71,9 @@ func (m *Meter) makeRoom(i int) {
 		if !m.idle(e.uid) {
 			continue
 		}
-		err := root.Remove(e.name) // of directories only what is empty
+		err := root.Remove(e.name) // removes a directory only if it is empty
 		if dir := path.Dir(e.name); errors.Is(err, fs.ErrPermission) && dir != "." && !busy[dir] && m.idle(owner[dir]) {
-			e.name, e.uid, e.closed = dir, owner[dir], true // closed for changes
+			e.name, e.uid, e.closed = dir, owner[dir], true // the directory is not writable: remove all of it
 		}
 		if e.closed {
 			err = m.discard(i, e.name, e.uid)
@@ -82,16 +82,17 @@ func (m *Meter) makeRoom(i int) {
 			removed++
 		}
 	}
-	m.cfg.Log.Warn("the oldest files were removed: more than half of the room was taken", "from", m.cfg.Dirs[i].Name, "removed", removed)
+	m.cfg.Log.Warn("removed the oldest files of a directory that was more than half full",
+		"directory", m.cfg.Dirs[i].Name, "removed", removed)
 }
 
-// crowded reports whether more than half of a directory's room is taken.
+// crowded reports whether a directory is more than half full.
 func (m *Meter) crowded(i int) bool {
-	f := m.cfg.Dirs[i].look()
+	f := m.cfg.Dirs[i].fill()
 	return f.own && (2*f.used.bytes > f.total.bytes || 2*f.used.files > f.total.files)
 }
 
-// idle reports whether what belongs to uid is no running code's.
+// idle reports whether no run is in progress whose files belong to uid.
 func (m *Meter) idle(uid uint32) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +109,7 @@ func slotOf(uid uint32) (slot.ID, bool) {
 	return id, id >= 0 && id < slot.Max
 }
 
-// discard removes a file, or a directory with all that is in it. What its owner has closed is emptied as its owner.
+// discard removes a file or directory tree. If its owner has closed it, it is first emptied as that user.
 func (m *Meter) discard(i int, name string, uid uint32) error {
 	err := m.roots[i].RemoveAll(name)
 	id, ok := slotOf(uid)

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// prepare makes sandboxd's directories. They lie below the system's directory for temporary files, reachable as the
-// state directory of the container is.
+// prepare makes sandboxd's directories below the system's directory for temporary files.
 func (w *World) prepare(t testing.TB, o Options) {
 	dir, err := os.MkdirTemp("", "sandboxd-world-")
 	if err != nil {
@@ -53,7 +52,7 @@ func (w *World) must(t testing.TB, err error) {
 	}
 }
 
-// command is the test binary as supervisor (see Main), which becomes sandboxd.
+// command starts the test binary as a supervisor (see Main), which execs sandboxd.
 func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	at := func(name string) string { return filepath.Join(w.Dir, name) }
 	args := []string{"serve", "--mode", "embedded", "--socket", w.Socket, "--deno", deno, "--ca", at("ca.pem"),
@@ -83,7 +82,7 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 		w.must(t, copyFile(copySelf, self))
 		cmd.Path = copySelf
 		attr.Credential = &syscall.Credential{Uid: UserUID, Gid: UserUID, NoSetGroups: true}
-		// The user namespace is made by the supervisor itself, as that user.
+		// The supervisor makes the user namespace itself, as that user.
 		attr.Cloneflags = 0
 	case Container:
 		attr.Cloneflags |= syscall.CLONE_NEWPID | syscall.CLONE_NEWNET
@@ -92,7 +91,7 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	return cmd
 }
 
-// copyFile puts the test binary where every user may execute it.
+// copyFile copies the test binary to where every user may execute it.
 func copyFile(to, from string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -40,8 +40,8 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
-	// NoSys hides /sys from sandboxd, and with it what cgroups say of processors: the Go runtime then keeps no file of its
-	// own open. Closed closes the standard streams before sandboxd starts.
+	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file of
+	// its own open. Closed closes the standard streams before sandboxd starts.
 	NoSys, Closed bool
 	// Args are appended to the command line of serve.
 	Args []string
@@ -136,7 +136,7 @@ func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
 	}
 }
 
-// Start starts sandboxd and waits until it is ready. It ends with the test, which fails when it did not end cleanly.
+// Start starts sandboxd and waits until it is ready. It is stopped with the test, which fails if it does not exit cleanly.
 func Start(t testing.TB, o Options) *World {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -176,7 +176,7 @@ func Start(t testing.TB, o Options) *World {
 	return w
 }
 
-// Dial connects to sandboxd, as the user that the socket is for.
+// Dial connects to sandboxd as the owner of its socket.
 func (w *World) Dial(ctx context.Context) (net.Conn, error) {
 	return dialAs(ctx, socketOwner(w.mode), w.Socket)
 }
@@ -192,8 +192,8 @@ func socketOwner(m Mode) int {
 	return slot.ServerUID
 }
 
-// dialAs connects from a thread that is the user for a moment. The thread must not end with it: the children it has
-// started die with it (Pdeathsig).
+// dialAs connects from a thread that becomes the user temporarily. The thread must live on: the children that it started
+// die with it (Pdeathsig).
 func dialAs(ctx context.Context, uid int, socket string) (net.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -231,7 +231,7 @@ func (w *World) awaitReady(t testing.TB) {
 	}
 }
 
-// Pid is sandboxd's. In mode User its supervisor stays in between.
+// Pid is the pid of sandboxd. In mode User that is a child of the process that was started, its supervisor.
 func (w *World) Pid() int {
 	if w.mode == User {
 		if children, err := proc.Children(w.Process.Pid); err == nil && len(children) == 1 {
@@ -279,7 +279,7 @@ func (w *World) stop(t testing.TB) {
 	}
 }
 
-// Log is what sandboxd has said so far.
+// Log is what sandboxd has logged so far.
 func (w *World) Log() string { return w.log.String() }
 
 // Allow sets the permission set.
@@ -292,7 +292,7 @@ func (w *World) Allow(t testing.TB, hosts ...string) {
 	w.Hash = set.Hash
 }
 
-// Result is a whole run.
+// Result is the outcome of a run.
 type Result struct {
 	Lease          runapi.Lease
 	Stdout, Stderr string
@@ -311,7 +311,7 @@ func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
 
 // Try is Run for runs that may fail.
 func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
-	// Not cancelled with ctx, as in mcp-server: a lease whose answer is lost keeps its slot until it expires.
+	// Not cancelled with ctx, as in mcp-server: a lease whose response is lost keeps its slot until it expires.
 	r.Lease, err = w.Client.Acquire(context.WithoutCancel(ctx))
 	if err != nil {
 		return r, err

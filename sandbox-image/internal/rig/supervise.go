@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
@@ -42,7 +44,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// supervise prepares what sandboxd inherits, and becomes it.
+// supervise prepares what sandboxd inherits, and execs it.
 func supervise(mode Mode) error {
 	if mode == User && os.Geteuid() != 0 {
 		return intoUserNamespace()
@@ -91,7 +93,7 @@ func supervise(mode Mode) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
 }
 
-// intoUserNamespace starts this program again as root of a user namespace, and becomes its shadow.
+// intoUserNamespace starts this program again as root of a user namespace, forwards signals to it and waits for it.
 func intoUserNamespace() error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -156,13 +158,13 @@ func allLocal() error {
 	})
 }
 
-// Where the container has its programs.
+// The paths of programs in the container.
 const (
 	inDeno     = "/usr/local/bin/deno"
 	inSandboxd = "/usr/local/bin/sandboxd"
 )
 
-// containerRoot makes a root directory like the image's, and enters it.
+// containerRoot makes a root directory like that of the image, and changes into it.
 func containerRoot(dir, deno, sandboxd string) error {
 	root := filepath.Join(dir, "root")
 	if err := unix.Mount("root", root, "tmpfs", 0, "mode=755"); err != nil {
@@ -207,19 +209,11 @@ func containerRoot(dir, deno, sandboxd string) error {
 	return os.Chdir("/")
 }
 
-// becomeContainer keeps the capabilities the container has, and becomes sandboxd.
+// becomeContainer drops all capabilities but those of the container, and execs sandboxd.
 func becomeContainer() error {
 	runtime.LockOSThread()
-	keep := uint32(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL)
-	for c := range uintptr(64) {
-		if c < 32 && keep&(1<<c) != 0 {
-			continue
-		}
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	data := [2]unix.CapUserData{{Effective: keep, Permitted: keep}}
-	if err := unix.Capset(&header, &data[0]); err != nil {
+	keep := []int{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
+	if err := errors.Join(privilege.DropBounding(keep...), privilege.DropThread(keep...)); err != nil {
 		return err
 	}
 	return syscall.Exec(inSandboxd, os.Args[1:], nil)

@@ -1,10 +1,10 @@
-// Package seccomp builds the system call filter of code in the embedded sandbox, as a classic BPF program.
+// Package seccomp builds the system call filter of sandboxed code, as a classic BPF program.
 //
-// The filter is a denylist on top of a process that has no capability, no_new_privs and its own namespaces: it takes
-// away what has been a way out of such a process (io_uring, userfaultfd, keyctl, bpf, nested namespaces, vsock and
-// packet sockets, TIOCSTI), what holds memory that no process is charged with, other processes than the one that
-// it is loaded for, and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring
-// fail with ENOSYS, so that libraries fall back to what they did before these existed.
+// The filter is a denylist for a process that already has no capability, no_new_privs and its own namespaces. It refuses
+// calls that have been used to break out of such a process (io_uring, userfaultfd, keyctl, bpf, nested namespaces, vsock
+// and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, calls that start another
+// process, and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring fail with ENOSYS, so
+// that libraries fall back to older calls.
 package seccomp
 
 import (
@@ -24,10 +24,10 @@ const (
 	offArg0 = 16
 )
 
-// offArg is the offset of the low 32 bits of an argument.
+// offArg is the offset of the low 32 bits of argument n.
 func offArg(n int) uint32 { return uint32(offArg0 + 8*n) }
 
-// The filter's answers.
+// The filter's verdicts.
 const (
 	allow = unix.SECCOMP_RET_ALLOW
 	kill  = unix.SECCOMP_RET_KILL_PROCESS
@@ -38,22 +38,22 @@ func refuse(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
 // x32Bit marks the x32 system call table, which shares amd64's audit architecture.
 const x32Bit = 0x40000000
 
-// namespaceFlags are the clone(2) flags that make a namespace. CLONE_NEWTIME is none: its bit is part of the exit
-// signal there.
+// namespaceFlags are the clone(2) flags that make a namespace. CLONE_NEWTIME is not among them: in clone its bit belongs
+// to the exit signal.
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
 // tiocLinux is TIOCLINUX (asm-generic/ioctls.h): paste into a virtual console.
 const tiocLinux = 0x541C
 
-// Machine is what the filter depends on.
+// Machine is the architecture that a filter is made for.
 type Machine struct {
 	Arch  uint32            // AUDIT_ARCH_*
-	Calls map[string]uint32 // numbers of the system calls named below
-	X32   bool              // the machine has a second table behind x32Bit
+	Calls map[string]uint32 // system call numbers by name
+	X32   bool              // the architecture has a second table, marked by x32Bit
 }
 
-// refused lists what fails, and with which error.
+// refused lists the system calls that fail, by error.
 var refused = []struct {
 	errno uint32
 	names []string
@@ -65,11 +65,12 @@ var refused = []struct {
 		"fsconfig", "fsmount", "fspick", "mount_setattr", "statmount", "listmount", "open_tree_attr",
 		// other processes' memory and descriptors
 		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
-		// what outlives a process: in a container, slots share it
+		// IPC objects that outlive a process: in a container, slots would share them
 		"shmget", "shmat", "msgget", "msgsnd", "msgrcv", "semget", "semop", "semtimedop", "mq_open",
-		// memory that no process's size shows, or that a descriptor on its way keeps
-		"memfd_create", "io_setup", "landlock_create_ruleset",
-		// kernel attack surface without a use here
+		// memory that no process's size shows, or that a descriptor in flight keeps alive
+		"memfd_create", "io_setup", "landlock_create_ruleset", "seccomp",
+		"setxattr", "lsetxattr", "fsetxattr", "setxattrat", // of files in memory: their size does not show it
+		// kernel attack surface that code here does not need
 		"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "fanotify_init",
 		"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "quotactl", "quotactl_fd", "syslog", "acct",
 		"vmsplice", "move_pages", "mbind", "set_mempolicy", "migrate_pages", "set_mempolicy_home_node",
@@ -81,13 +82,13 @@ var refused = []struct {
 	}},
 }
 
-// Options are what differs between programs under the filter.
+// Options say what a program may do under the filter.
 type Options struct {
-	// Processes: the program may start others, under the same filter. The zero value leaves it its threads.
+	// Processes lets the program start others, under the same filter. Without it, it can start threads only.
 	Processes bool
 }
 
-// startProcess are the calls by which a process starts another one, beside clone.
+// startProcess are the calls, besides clone, that start a process.
 var startProcess = []string{"fork", "vfork"}
 
 // Program is the filter for a machine.
@@ -121,7 +122,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 		}
 	}
-	for _, need := range []string{"socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
+	for _, need := range []string{"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
 		if _, ok := m.Calls[need]; !ok {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}
@@ -133,17 +134,18 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	p = append(p, guarded(m.Calls["close_range"], oneTable())...)
 	p = append(p, guarded(m.Calls["mmap"], ownMemory())...)
 	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
+	p = append(p, guarded(m.Calls["prctl"], noMoreFilters())...)
 	return append(p, bpf.RetConstant{Val: allow}), nil
 }
 
-// guarded runs body, which always returns, for one system call. The accumulator holds the call's number.
+// guarded runs body for one system call; body must always return. The accumulator holds the number of the call.
 func guarded(nr uint32, body []bpf.Instruction) []bpf.Instruction {
 	head := bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(body))}
 	return append([]bpf.Instruction{head}, body...)
 }
 
-// usualSockets lets through TCP and UDP over IPv4, and NETLINK's routes, with which name resolution lists addresses. There are
-// no UNIX sockets: in a container abstract ones would lead from slot to slot, and others to whoever listens.
+// usualSockets allows TCP and UDP over IPv4, and NETLINK_ROUTE, with which name resolution lists addresses. It refuses
+// unix sockets: in a container, abstract ones would connect slots with each other, and others with whatever listens.
 func usualSockets() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
@@ -167,7 +169,7 @@ func usualSockets() []bpf.Instruction {
 // socketType is the type in socket(2)'s second argument, without SOCK_NONBLOCK and SOCK_CLOEXEC.
 const socketType = 0xf
 
-// streamPairs lets through connected UNIX streams. A datagram pair could be connected anew, to an address.
+// streamPairs allows pairs of connected unix stream sockets. A datagram pair could be reconnected to an address.
 func streamPairs() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
@@ -181,8 +183,7 @@ func streamPairs() []bpf.Instruction {
 	}
 }
 
-// usualBuffers keeps the buffers of sockets as large as they are without a word of the program: what is in them is on no
-// process's account.
+// usualBuffers keeps socket buffers at their default size, because their content is charged to no process.
 func usualBuffers() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
@@ -197,8 +198,8 @@ func usualBuffers() []bpf.Instruction {
 	}
 }
 
-// noNamespaces refuses to make a namespace and, unless processes may be started, whatever is no thread, or a thread with a
-// table of descriptors of its own: the limit on open files is one for each table.
+// noNamespaces refuses new namespaces. Unless processes may be started, it also refuses clones that are not threads, and
+// threads with their own descriptor table, since each table has its own limit on open files.
 func noNamespaces(o Options) []bpf.Instruction {
 	rest := []bpf.Instruction{bpf.RetConstant{Val: allow}}
 	if !o.Processes {
@@ -216,7 +217,7 @@ func noNamespaces(o Options) []bpf.Instruction {
 	}, rest...)
 }
 
-// oneTable keeps a thread from taking a table of descriptors of its own.
+// oneTable keeps a thread from getting its own descriptor table.
 func oneTable() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
@@ -226,8 +227,8 @@ func oneTable() []bpf.Instruction {
 	}
 }
 
-// ownMemory refuses mappings whose memory is not the process's own: huge pages, which its size leaves out, and shared
-// anonymous memory, which stays when the process says that it needs the pages no longer. MAP_SHARED is a bit of
+// ownMemory refuses mappings whose memory is not counted as the process's own: huge pages, which its size does not
+// include, and shared anonymous memory, which stays allocated after MADV_DONTNEED. MAP_SHARED is a bit of
 // MAP_SHARED_VALIDATE too.
 func ownMemory() []bpf.Instruction {
 	return []bpf.Instruction{
@@ -240,7 +241,17 @@ func ownMemory() []bpf.Instruction {
 	}
 }
 
-// noTerminalInput refuses TIOCSTI and TIOCLINUX. The kernel looks at the low 32 bits of the request only.
+// noMoreFilters refuses a second filter: each thread may have some of its own, and they are memory of no process.
+func noMoreFilters() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: 1},
+		bpf.RetConstant{Val: allow},
+		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+	}
+}
+
+// noTerminalInput refuses TIOCSTI and TIOCLINUX. The kernel reads only the low 32 bits of the request.
 func noTerminalInput() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(1), Size: 4},

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verdict runs the filter of this machine on a system call. The machine of x/net/bpf reads big-endian words, the
-// kernel's the CPU's: so each word is given to it that way.
+// verdict runs the filter of this machine on a system call. The interpreter of x/net/bpf reads big-endian words and the
+// kernel those of the CPU, so each word is encoded for the former.
 func verdict(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
 	return judge(t, Options{}, arch, nr, args...)
@@ -61,7 +61,11 @@ func TestFilter(t *testing.T) {
 		{"memfd_create", unix.SYS_MEMFD_CREATE, nil, eperm},
 		{"memfd_secret", unix.SYS_MEMFD_SECRET, nil, eperm},
 		{"io_setup", unix.SYS_IO_SETUP, nil, eperm},
-		{"seccomp", unix.SYS_SECCOMP, nil, allow},
+		{"seccomp", unix.SYS_SECCOMP, nil, eperm},
+		{"a name of a thread", unix.SYS_PRCTL, []uint64{unix.PR_SET_NAME}, allow},
+		{"another filter", unix.SYS_PRCTL, []uint64{1<<32 | unix.PR_SET_SECCOMP, 2}, eperm},
+		{"fsetxattr", unix.SYS_FSETXATTR, nil, eperm},
+		{"getxattr", unix.SYS_GETXATTR, nil, allow},
 		{"clone3", unix.SYS_CLONE3, nil, enosys},
 		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, enosys},
 		{"io_uring_enter", unix.SYS_IO_URING_ENTER, nil, enosys},
@@ -138,7 +142,7 @@ func mapping(flags uint64) []uint64 {
 	return []uint64{0, 4096, unix.PROT_READ | unix.PROT_WRITE, flags}
 }
 
-// A program that may start processes makes no namespace all the same.
+// A program that may start processes still cannot make a namespace.
 func TestProcesses(t *testing.T) {
 	m, eperm := thisMachine(), refuse(uint32(unix.EPERM))
 	for _, name := range startProcess {

@@ -100,7 +100,7 @@ for (const n of names) await post("", new TextEncoder().encode("a=b&" + percent(
 for (const n of names) await post("application/json", JSON.stringify({ a: 1, [n]: "DELETE" }));
 
 // name: overrides in what JSON5 takes for JSON
-// judge: nothingWhole("request_body_ambiguous")
+// judge: nothingWhole("ambiguous_request")
 // seconds: 60
 for (
   const b of [
@@ -119,7 +119,7 @@ for (
 for (const n of names.slice(0, 27)) await post("text/plain", JSON.stringify({ [n]: "DELETE" }));
 
 // name: overrides in a form with parts
-// judge: nothingWhole("override_unseen", "request_body_ambiguous")
+// judge: nothingWhole("override_unseen", "ambiguous_request")
 // seconds: 60
 for (const n of names.filter((n) => !n.includes("\0"))) {
   const f = new FormData();
@@ -144,7 +144,7 @@ for (
 }
 
 // name: overrides in parts with two readings
-// judge: nothingWhole("request_body_ambiguous")
+// judge: nothingWhole("ambiguous_request")
 // seconds: 60
 for (
   const h of [
@@ -173,14 +173,14 @@ for (const e of ["\n", "\r"]) {
 }
 
 // name: overrides in parts of what only seems another type
-// judge: nothingWhole("request_body_ambiguous")
+// judge: nothingWhole("ambiguous_request")
 // seconds: 60
 for (const t of ['text/plain; x="multipart/form-data; boundary=bbbb"', "text/x-multipart; boundary=bbbb"]) {
   await post(t, '--bbbb\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--bbbb--\r\n');
 }
 
 // name: overrides in a charset of its own
-// judge: nothingWhole("request_body_ambiguous")
+// judge: nothingWhole("ambiguous_request")
 // seconds: 60
 await post("application/x-www-form-urlencoded; charset=cp037", "%6D%94%85%A3%88%96%84=DELETE");
 await post("application/x-www-form-urlencoded; charset=utf-7", "+AF8-method=DELETE");

@@ -1,7 +1,7 @@
-// The same in the head of a request.
+// Heads that servers read in different ways, where names stand in declared places.
 
 // expected: refused, nothing sent
-// judge: refused("ambiguous_request")
+// judge: refused("ambiguous_request", "bad_request")
 
 // name: {what}
 // each: what | headers

@@ -1,0 +1,146 @@
+// Package privilege gives up what a process needs only to start: Drop for a daemon, which goes on with all its threads;
+// DropBounding and DropThread for the one thread that is about to exec.
+//
+// Contract: afterwards nothing there, nor any program it starts, has a capability that the caller did not name. Where
+// the kernel refuses, the error says so, and the process must not go on.
+package privilege
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+)
+
+// HideMemory makes the process leave no core file, and lets no other process of its user trace it.
+func HideMemory() error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("forbidding core files: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbidding traces: %w", err)
+	}
+	return nil
+}
+
+// Drop gives up every capability but those to keep, on every thread, sets no_new_privs, and checks that it worked. What
+// is kept is kept only if the process has it. It needs a binary built without cgo; with cgo the error is
+// syscall.ENOTSUP.
+func Drop(keep ...int) error {
+	if err := prctlAll(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+		return fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	if err := dropBounding(prctlAll, maskOf(keep)); err != nil {
+		return err
+	}
+	if err := dropSets(prctlAll, capsetAll, maskOf(keep)); err != nil {
+		return err
+	}
+	return Check(os.Getpid(), keep...)
+}
+
+// Check reports a thread of a process that has another capability than those kept, or lacks no_new_privs.
+func Check(pid int, keep ...int) error {
+	tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	if err != nil {
+		return fmt.Errorf("checking capabilities: %w", err)
+	}
+	for _, t := range tasks {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return fmt.Errorf("checking capabilities: %w", err)
+		}
+		s, err := proc.ReadStatus(tid)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return fmt.Errorf("checking capabilities: %w", err)
+		}
+		if left := s.Caps &^ maskOf(keep); left != 0 || !s.NoNewPrivs {
+			return fmt.Errorf("thread %d still has capabilities %#x, or can gain some (no_new_privs: %t)", tid, left, s.NoNewPrivs)
+		}
+	}
+	return nil
+}
+
+// DropBounding takes every capability but those to keep out of the calling thread's bounding set, so that no program
+// can bring one back. That needs CAP_SETPCAP; without it, as in a container, no_new_privs has the same effect.
+func DropBounding(keep ...int) error { return dropBounding(prctlThread, maskOf(keep)) }
+
+// DropThread takes every capability but those to keep out of the calling thread's other four sets.
+func DropThread(keep ...int) error { return dropSets(prctlThread, capsetThread, maskOf(keep)) }
+
+func maskOf(caps []int) (mask uint64) {
+	for _, c := range caps {
+		mask |= 1 << c
+	}
+	return mask
+}
+
+type (
+	prctl  func(option int, arg uintptr) error
+	capset func(*unix.CapUserHeader, *[2]unix.CapUserData) error
+)
+
+func dropBounding(call prctl, keep uint64) error {
+	for c := range 64 {
+		if keep&(1<<c) != 0 {
+			continue
+		}
+		err := call(unix.PR_CAPBSET_DROP, uintptr(c))
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // beyond the last; or without CAP_SETPCAP
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("dropping capability %d from the bounding set: %w", c, err)
+		}
+	}
+	return nil
+}
+
+func dropSets(call prctl, set capset, keep uint64) error {
+	if err := call(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("clearing ambient capabilities: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have, left [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return fmt.Errorf("reading capabilities: %w", err)
+	}
+	for i := range left {
+		word := have[i].Permitted & uint32(keep>>(32*i)) //nolint:gosec // one half of the mask
+		left[i] = unix.CapUserData{Effective: word, Permitted: word}
+	}
+	if err := set(&header, &left); err != nil {
+		return fmt.Errorf("dropping capabilities: %w", err)
+	}
+	return nil
+}
+
+func prctlThread(option int, arg uintptr) error { return unix.Prctl(option, arg, 0, 0, 0) }
+
+func prctlAll(option int, arg uintptr) error {
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, uintptr(option), arg, 0, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func capsetThread(header *unix.CapUserHeader, data *[2]unix.CapUserData) error {
+	return unix.Capset(header, &data[0])
+}
+
+func capsetAll(header *unix.CapUserHeader, data *[2]unix.CapUserData) error {
+	//nolint:gosec // capset(2) takes two pointers
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(data)), 0); errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package proc
+
+import (
+	"strconv"
+	"strings"
+)
+
+// MapHolds reports whether one line of an id map, the text of /proc/<pid>/uid_map or gid_map, holds all ids from first
+// to last (user_namespaces(7)). Several lines that hold them together do not count: their ids may belong to different
+// owners.
+func MapHolds(text string, first, last int) bool {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		start, err1 := strconv.Atoi(f[0])
+		size, err2 := strconv.Atoi(f[2])
+		if err1 == nil && err2 == nil && start <= first && last < start+size {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,42 @@
+package egress
+
+import (
+	"net/http"
+
+	"github.com/elazarl/goproxy"
+)
+
+// newProxy makes the handler that sends an exchange's request through roundTrip and copies the response.
+func newProxy() http.Handler {
+	p := goproxy.NewProxyHttpServer()
+	p.Logger = silent{}
+	p.KeepAcceptEncoding = true
+	p.KeepHeader = true // outgoing leaves out more than goproxy would
+	p.Tr = nil          // every request has a round tripper of its own
+	p.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+		ctx.RoundTripper = goproxy.RoundTripperFunc(roundTrip)
+		return r, nil
+	})
+	return p
+}
+
+// silent keeps goproxy from logging: its messages quote bytes from upstream.
+type silent struct{}
+
+// Printf implements goproxy.Logger.
+func (silent) Printf(string, ...any) {}
+
+// roundTrip sends the request for goproxy, through our transport and the scrubber. It never returns an error, because
+// goproxy would show its text to the client.
+func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
+	x := exchangeOf(out.Context())
+	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
+	if err != nil {
+		return x.failureResponse(err), nil
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 999 {
+		_ = resp.Body.Close()
+		return x.failureResponse(errStatus), nil
+	}
+	return x.scrubResponse(resp, out.Method), nil
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// dial parses --socket and the command's other flags, and connects.
+func dial(ctx context.Context, flags *flag.FlagSet, args []string) (net.Conn, error) {
+	command := flags.Name()
+	flags.SetOutput(io.Discard)
+	socket := flags.String("socket", "", "")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if *socket == "" || flags.NArg() > 0 {
+		return nil, fmt.Errorf("%s: want --socket SOCKET and nothing else", command)
+	}
+	conn, err := endpoint.Dial(ctx, *socket)
+	if err != nil {
+		return nil, fmt.Errorf("reaching sandboxd: %w", err)
+	}
+	return conn, nil
+}
+
+func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) error {
+	conn, err := dial(ctx, flag.NewFlagSet("attach", flag.ContinueOnError), args)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	err = attach.PassPipes(conn.(*net.UnixConn), stdin, stdout)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func checkHealth(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("health", flag.ContinueOnError)
+	linger := flags.Duration("linger", 0, "")
+	conn, err := dial(ctx, flags, args)
+	if err != nil {
+		return err
+	}
+	client := runapi.NewClient(runapi.ClientConfig{Dial: func(context.Context) (net.Conn, error) { return conn, nil }})
+	defer client.Close()
+	var h runapi.Health
+	err = health.Check(ctx, *linger, func(ctx context.Context) error {
+		if h, err = client.Health(ctx); err != nil {
+			return err
+		}
+		if !h.Ready {
+			return fmt.Errorf("not ready: %s", h.Problem)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "ready: %d slots, Deno %s\n", h.Slots, h.Deno)
+	return err
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+)
+
+// reap kills every other process of this process's user.
+func reap() error {
+	if os.Getuid() == 0 {
+		return errors.New("reap: not as root")
+	}
+	if err := syscall.Kill(-1, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("reap: %w", err)
+	}
+	return nil
+}
+
+// unnamed prints how many bytes this process's user holds in files of a file system that are open but have been removed.
+func unnamed(args []string, stdout io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("unnamed: want the number of a device")
+	}
+	device, err := strconv.ParseUint(args[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("unnamed: %w", err)
+	}
+	pids, _, err := proc.OfUser(os.Getuid(), func(pid int) bool { return pid == os.Getpid() })
+	if err != nil {
+		return fmt.Errorf("unnamed: %w", err)
+	}
+	_, err = fmt.Fprint(stdout, proc.Unnamed(pids, device))
+	return err
+}
+
+// wipe empties the directory args[1] below args[0] as this process's user, including directories that the user has made
+// unreadable. Links are not followed out of args[0].
+func wipe(args []string) error {
+	if os.Getuid() == 0 || len(args) != 2 {
+		return errors.New("wipe: want a directory and one below it, and not as root")
+	}
+	above, err := os.OpenRoot(args[0])
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	_ = above.Chmod(args[1], 0o700) // fails when it is another user's, which is no reason to stop
+	root, err := above.OpenRoot(args[1])
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && path != "." {
+			_ = root.Chmod(path, 0o700) // in time: WalkDir calls this before it reads the directory
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	errs := []error{err}
+	for _, name := range names {
+		errs = append(errs, root.RemoveAll(name))
+	}
+	return errors.Join(errs...)
+}
