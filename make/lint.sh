@@ -1,5 +1,5 @@
 #!/bin/sh
-# lint.sh: golangci-lint, gofmt, go mod tidy and shellcheck over the whole project.
+# lint.sh: golangci-lint, gofmt, go mod tidy, shellcheck, and Deno's check and fmt, over the whole project.
 set -eu
 cd "$(dirname "$0")/.."
 golangci=v2.15.0
@@ -26,4 +26,7 @@ elif [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
 else
 	echo "lint: shellcheck skipped, not installed"
 fi
+deno=${DENO_PATH:-$tools/deno}
+make/deno.sh "$tools/deno" || status=1
+(cd e2e/attack/testdata && "$deno" check --quiet . && "$deno" fmt --check --quiet .) || { echo "lint: e2e/attack/testdata has findings (deno check, deno fmt)" >&2; status=1; }
 exit $status

@@ -2,12 +2,20 @@
 // happen. Each Attack is one small attempt with its expectation; Suite lists them all. They run against a whole
 // CodeForge with canary credentials, and every output is searched for every canary in every encoded form.
 //
+// What code in the sandbox tries is TypeScript, in testdata; its README.md has the format. The runner and the judges are
+// Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs, docker, skills,
+// terminal), several runs or clients at once (neighbours, resources), tasks for the intruder (escaped, memory), programs that
+// deno check cannot accept (imports), and a ClientHello that crypto/tls makes (hosts). Suite lists both kinds.
+//
 // An attack that could not be mounted counts as not held: where a credential must be scrubbed, the upstream must have
 // received it first.
 package attack
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -50,6 +58,8 @@ type Attack struct {
 	Chain string
 	// Alone keeps other attacks away while it runs: it takes what they need.
 	Alone bool
+	// Weighed measures from outside what memory it takes meanwhile.
+	Weighed bool
 	// Only names the one mode in which the attack exists.
 	Only world.Mode
 }
@@ -64,6 +74,10 @@ type Evidence struct {
 	// Arrived are the trial's requests at the upstream.
 	Arrived []upstream.Seen
 	Took    time.Duration
+	// Allowed is the run's timeout.
+	Allowed time.Duration
+	// Weight is what an attack that is Weighed took.
+	Weight Weight
 }
 
 // Judge says in a few words what was seen, and whether the defence held.
@@ -80,14 +94,12 @@ type Outcome struct {
 	Detail string
 }
 
-// Suite is every attack, by section.
+// Suite is every attack: those of the files, then those of Go.
 func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
-		hosts(), requests(), desync(), surfaces(), multipart(), unclearRequests(), addresses(), methods(), overrides(), encoded(),
-		values(), forms(), places(), codings(), charsets(), breaches(), framings(), lies(), sockets(), elsewhere(),
-		ways(), permissions(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), costs(),
+		fromFiles(),
+		hosts(), encoded(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(), terminals(), costs(),
 	} {
 		all = append(all, section...)
 	}
@@ -106,19 +118,23 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 		seen, held := a.Do(ctx, w)
 		return Outcome{Attack: a, Seen: seen, Held: held, Took: time.Since(start)}
 	}
-	e := &Evidence{World: w, Trial: mark()}
-	seconds := a.Seconds
-	if seconds == 0 {
-		seconds = 20
-	}
+	seconds := cmp.Or(a.Seconds, 20)
+	e := &Evidence{World: w, Trial: mark(), Allowed: time.Duration(seconds) * time.Second}
 	code := strings.ReplaceAll(a.Code, "TRIAL", e.Trial)
 	for name, c := range w.Canaries {
 		code = strings.ReplaceAll(code, "REVERSED_"+name, backwards(c.Value()))
 	}
 	if !a.Escaped {
-		code = prelude + code
+		code = prelude() + code
+	}
+	var g *gauge
+	if a.Weighed {
+		g = startGauge()
 	}
 	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: code, APIs: a.APIs, Timeout: seconds})
+	if g != nil {
+		e.Weight = g.end()
+	}
 	e.Took = time.Since(start)
 	e.Arrived = w.Upstream.Seen(e.Trial)
 	seen, held := judge(a, e)
@@ -210,4 +226,11 @@ func clip(s string, n int) string {
 		return s
 	}
 	return s[:n] + "..."
+}
+
+// mark is a name for a trial that nothing else contains.
+func mark() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b)
+	return "trial" + hex.EncodeToString(b)
 }

@@ -93,9 +93,13 @@ func unknown() []Attack {
 	for _, f := range strings.Fields("chunk1 chunk7 sse ndjson split:9") {
 		add("framed by "+f, "OFF_TOKEN", "frame="+f)
 	}
-	for _, s := range knownSockets {
-		list = append(list, Attack{Section: "B", Name: "unknown to the proxy: WebSocket: " + s.name, Judge: notEchoed("OFF_TOKEN"),
-			Code: speak + fmt.Sprintf(`await speak("what=known:OFF_TOKEN&%s", []);`, s.query)})
+	for _, a := range Suite() {
+		// The ways in which a server of RFC 6455 sends the credential.
+		if strings.Contains(a.Code, `await speak("what=known:HTTPBIN_TOKEN&`) && a.Expected == "scrubbed" {
+			a.Name, a.Judge = "unknown to the proxy: "+a.Name, notEchoed("OFF_TOKEN")
+			a.Code = strings.ReplaceAll(a.Code, "known:HTTPBIN_TOKEN", "known:OFF_TOKEN")
+			list = append(list, a)
+		}
 	}
 	return list
 }

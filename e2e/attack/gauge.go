@@ -38,11 +38,17 @@ func startGauge() *gauge {
 	return g
 }
 
-// end stops measuring and gives the peak in bytes; false when there was nothing to measure.
-func (g *gauge) end() (int64, bool) {
+// Weight is what a gauge measured, in bytes.
+type Weight struct {
+	Before, Peak int64
+	Measured     bool // there was something to measure
+}
+
+// end stops measuring.
+func (g *gauge) end() Weight {
 	close(g.stop)
 	<-g.done
-	return g.peak, g.seen
+	return Weight{g.before, g.peak, g.seen}
 }
 
 func (g *gauge) look() {

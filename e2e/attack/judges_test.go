@@ -116,6 +116,15 @@ func TestJudges(t *testing.T) {
 		"unsmuggled: two lengths": {unsmuggled, evidence(answered, upstream.Seen{
 			Host: upstream.HTTPBin, Method: "GET", Target: "/anything", Header: http.Header{"Content-Length": {"1", "2"}},
 		}).exchanges("GET /anything"), false},
+		"asGet: arrived as GET":       {asGet, evidence(answered, plainGet), true},
+		"asGet: arrived as DELETE":    {asGet, evidence(answered, upstream.Seen{Method: "DELETE"}), false},
+		"asGet: nothing printed":      {asGet, evidence("", plainGet), false},
+		"basic: as Bearer":            {basic, evidence(answered).withToken(), false},
+		"closed: closed":              {closed, evidence(`{"seen":"closed "}` + "\n"), true},
+		"closed: arrived":             {closed, evidence(`{"seen":"closed comment"}` + "\n"), false},
+		"closed: not mounted":         {closed, evidence(denied403), false},
+		"reached: nothing arrived":    {reached, evidence(denied403), false},
+		"documented: never sent":      {documented, evidence(answered, plainGet), false},
 		"unsmuggled: nothing printed": {unsmuggled, evidence(""), false},
 		"unsmuggled: both framings":   {unsmuggled, evidence(answered).wire("POST /?t=trial1 HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), false},
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// skills are attempts on mcp-server through files that code wrote into /skills.
+// skills are attempts on mcp-server through files that code wrote into /skills, besides testdata/G/planted.ts.
 func skills() []Attack {
 	g := func(name, expected string, do func(context.Context, *world.World) (string, bool)) Attack {
 		return Attack{Section: "G", Name: name, Expected: expected, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
@@ -23,17 +23,10 @@ func skills() []Attack {
 		}}
 	}
 	list := []Attack{
-		g("a symbolic link out of /skills", "never followed", planted(`try { Deno.symlinkSync("/etc/passwd", "/skills/planted.ts"); } catch (e) { why(e); }`)),
-		g("a symbolic link to the proxy's key", "never followed", planted(`try { Deno.symlinkSync("/dev/shm/ca/ca.key", "/skills/planted.ts"); } catch (e) { why(e); }`)),
-		g("a symbolic link to a directory", "never followed", planted(`try { Deno.symlinkSync("/etc", "/skills/planted"); } catch (e) { why(e); }`)),
-		g("a hard link into /skills", "never read", planted(`try { Deno.linkSync("/etc/passwd", "/skills/planted.ts"); } catch (e) { why(e); }`)),
-		g("a directory named as a skill", "skipped", planted(`Deno.mkdirSync("/skills/planted.ts"); Deno.writeTextFileSync("/skills/planted.ts/x", "root:x:0:0");`)),
 		g("a skill of 10 MB", "skipped and said, or cut", big),
 		g("more skills than are listed", "bounded", many),
 		g("names with odd characters", "skipped", odd),
 		g("a description with control characters and instructions", "one bounded line", described),
-		g("a skill that is not UTF-8", "the server stays up", planted(`Deno.writeFileSync("/skills/planted.ts", new Uint8Array([0x2f, 0x2a, 0x2a, 0xff, 0xfe, 0x00, 0x2a, 0x2f]));`)),
-		g("a skill with a credential's name", "no credential appears", planted(`Deno.writeTextFileSync("/skills/planted.ts", "/** @description HTTPBIN_TOKEN */\nexport const a = 'HTTPBIN_TOKEN';");`)),
 	}
 	for _, name := range []string{"../etc/passwd", "..", ".", "/etc/passwd", "a/b", `a\b`, "a\x00b", "", "planted.ts", "a.ts/../b", "%2e%2e", "~root", "-rf", strings.Repeat("a", 5000), "ａ", "con"} {
 		list = append(list, Attack{Section: "G", Name: fmt.Sprintf("update_skill and delete_skill of %q", clip(name, 20)), Expected: "refused", Do: func(ctx context.Context, w *world.World) (string, bool) {
@@ -109,32 +102,31 @@ func clear(ctx context.Context, w *world.World) {
 	_, _ = w.Execute(ctx, `for (const f of Deno.readDirSync("/skills")) if (!["README.md"].includes(f.name) && /^(planted|many|big|TRIAL|trial|\.|-| )/.test(f.name)) { try { Deno.removeSync("/skills/" + f.name, { recursive: true }); } catch { /* next */ } }`)
 }
 
-// planted runs code, then looks whether mcp-server shows what it must not.
-func planted(code string) func(context.Context, *world.World) (string, bool) {
-	return func(ctx context.Context, w *world.World) (string, bool) {
-		r, err := w.Execute(ctx, prelude+code)
-		if err != nil {
-			return err.Error(), false
-		}
-		if r.IsError && !strings.Contains(r.Out, `"error"`) {
-			return "not planted: " + clip(r.Out, 80), false
-		}
-		said := everything(ctx, w)
-		clear(ctx, w)
-		for _, bad := range []string{"root:x:0", "root:*", "PRIVATE KEY"} {
-			if strings.Contains(said, bad) {
-				return "mcp-server shows " + bad, false
-			}
-		}
-		if where := w.Leak(said); where != "" {
-			return "LEAK: " + where, false
-		}
-		seen := "planted, not shown"
-		if strings.Contains(r.Out, `"error"`) {
-			seen = "could not even be planted"
-		}
-		return seen, alive(ctx, w)
+// unshown: mcp-server shows nothing of what the code planted, and goes on.
+func unshown(e *Evidence) (string, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if e.Failed != nil {
+		return e.Failed.Error(), false
 	}
+	refused := strings.Contains(e.Result.Out, `"error"`)
+	if e.Result.IsError && !refused {
+		return "not planted: " + clip(e.Result.Out, 80), false
+	}
+	said := everything(ctx, e.World)
+	clear(ctx, e.World)
+	for _, bad := range []string{"root:x:0", "root:*", "PRIVATE KEY"} {
+		if strings.Contains(said, bad) {
+			return "mcp-server shows " + bad, false
+		}
+	}
+	if where := e.World.Leak(said); where != "" {
+		return "LEAK: " + where, false
+	}
+	if refused {
+		return "could not even be planted", alive(ctx, e.World)
+	}
+	return "planted, not shown", alive(ctx, e.World)
 }
 
 func big(ctx context.Context, w *world.World) (string, bool) {

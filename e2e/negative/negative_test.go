@@ -90,7 +90,7 @@ func groups() []group {
 			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{controls: []control{
-			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test "}},
+			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test"}},
 			{defence: "time-limit", attacks: []string{"endless loop"}, patience: 12 * time.Second},
 			{defence: "output-limit", attacks: []string{"output flood"}, patience: 12 * time.Second},
 			{defence: "memory-limit", attacks: []string{"buffers of 1.5 GiB", "shared buffers of 2.5 GiB"}},
@@ -112,6 +112,23 @@ func groups() []group {
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
 			{defence: "netns", attacks: []string{"escaped: DNS outside the catalog", "escaped: TLS to a host in no API"}},
 		}},
+	}
+}
+
+// TestNamed: every attack of a control is one of the suite, in whatever mode.
+func TestNamed(t *testing.T) {
+	suite := map[string]bool{}
+	for _, a := range attack.Suite() {
+		suite[a.Name] = true
+	}
+	for _, g := range groups() {
+		for _, c := range g.controls {
+			for _, name := range c.attacks {
+				if !suite[name] {
+					t.Errorf("%s: no attack is named %q", c.defence, name)
+				}
+			}
+		}
 	}
 }
 

@@ -1,0 +1,121 @@
+package attack
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/canary"
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+)
+
+const sample = `// Attempts, in prose: with a colon.
+
+// expected: refused
+// seconds: 5
+
+const shared = 1;
+
+// name: {what} over {port}
+// judge: refused("{code}")
+// yolo: {open}
+// each: what | code | open
+//   a host      | host_unknown |  no
+//   a \r\n host | bad_request  |  yes
+// each: port = 80 443
+await raw("{what}", {port: "{port}"});
+
+// name: alone
+// expected: nothing
+// judge: both(verdicts(), unswapped("X", true))
+// alone: yes
+// apis: one two
+// note: why
+{
+  out(1);
+}
+`
+
+// TestFiles: a file is read as its README says.
+func TestFiles(t *testing.T) {
+	list, err := readFile("A", sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, a := range list {
+		got = append(got, fmt.Sprintf("%s|%s|%s|%v|%d|%t|%t|%q", a.Section, a.Name, a.Expected, a.APIs, a.Seconds, a.YOLO, a.Alone, a.Code))
+	}
+	const shared = `// Attempts, in prose: with a colon.\n\n\nconst shared = 1;\n\n`
+	want := []string{
+		`A|a host over 80|refused|[]|5|false|false|"` + shared + `await raw(\"a host\", {port: \"80\"});"`,
+		`A|a host over 443|refused|[]|5|false|false|"` + shared + `await raw(\"a host\", {port: \"443\"});"`,
+		`A|a \r\n host over 80|refused|[]|5|true|false|"` + shared + `await raw(\"a \\r\\n host\", {port: \"80\"});"`,
+		`A|a \r\n host over 443|refused|[]|5|true|false|"` + shared + `await raw(\"a \\r\\n host\", {port: \"443\"});"`,
+		`A|alone|nothing|[one two]|5|false|true|"` + shared + `{\n  out(1);\n}"`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if _, held := list[0].Judge(evidence(`{"status":403,"code":"host_unknown"}` + "\n")); !held {
+		t.Error("the judge of the first row is another")
+	}
+	if _, held := list[2].Judge(evidence(`{"status":403,"code":"host_unknown"}` + "\n")); held {
+		t.Error("the judge of the third row is another")
+	}
+}
+
+// TestFilesRefused: a file with a mistake in it is not read as something else.
+func TestFilesRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"no attack":                      "out(1);\n",
+		"no expectation":                 "// name: a\n// judge: refused()\nout(1);\n",
+		"no judge":                       "// name: a\n// expected: b\nout(1);\n",
+		"an unknown field":               "// name: a\n// expects: b\n// judge: refused()\nout(1);\n",
+		"an unknown field at first":      "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n// title: c\nout(2);\n",
+		"a field twice":                  "// name: a\n// expected: b\n// expected: c\n// judge: refused()\nout(1);\n",
+		"a field without a value":        "// name: a\n// expected:\n// judge: refused()\nout(1);\n",
+		"a number that is none":          "// name: a\n// expected: b\n// judge: refused()\n// seconds: soon\nout(1);\n",
+		"neither yes nor no":             "// name: a\n// expected: b\n// judge: refused()\n// alone: true\nout(1);\n",
+		"too few cells":                  "// name: {a} {b}\n// expected: b\n// judge: refused()\n// each: a | b\n//   x\nout(1);\n",
+		"an unknown column":              "// name: {a}\n// expected: b\n// judge: refused()\nout(1);\n",
+		"an unused column":               "// name: a\n// expected: b\n// judge: refused()\n// each: c = d\nout(1);\n",
+		"a column in a template":         "// name: {c}\n// expected: b\n// judge: refused()\n// each: c = d\nout(`${c}`);\n",
+		"defaults behind an attack":      "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n// expected: c\n\n// name: d\n// judge: refused()\nout(2);\n",
+		"an unknown judge":               "// name: a\n// expected: b\n// judge: refuse()\nout(1);\n",
+		"a judge that is not called":     "// name: a\n// expected: b\n// judge: refused\nout(1);\n",
+		"a judge of the wrong argument":  "// name: a\n// expected: b\n// judge: refused(1)\nout(1);\n",
+		"a judge of too few arguments":   "// name: a\n// expected: b\n// judge: unswapped(\"X\")\nout(1);\n",
+		"a judge of too many arguments":  "// name: a\n// expected: b\n// judge: verdicts(1)\nout(1);\n",
+		"a judge that is no expression":  "// name: a\n// expected: b\n// judge: refused(\nout(1);\n",
+		"a judge that is not a judge":    "// name: a\n// expected: b\n// judge: \"refused\"\nout(1);\n",
+		"a judge that is called in vain": "// name: a\n// expected: b\n// judge: stuck()\nout(1);\n",
+	} {
+		if list, err := readFile("A", text); err == nil {
+			t.Errorf("%s: read as %d attacks", name, len(list))
+		}
+	}
+}
+
+// TestFilesComplete: what other packages list, and the files name once more, is all there.
+func TestFilesComplete(t *testing.T) {
+	suite := Suite()
+	named := func(name string) bool {
+		return slices.ContainsFunc(suite, func(a Attack) bool { return a.Name == name })
+	}
+	for _, f := range canary.Forms() {
+		for _, token := range []string{"HTTPBIN_TOKEN", "HTTPBIN_HARD"} {
+			if !named("echo as " + f.Name + " of " + token) {
+				t.Errorf("testdata/B/forms.ts has no %s of %s", f.Name, token)
+			}
+		}
+	}
+	for _, host := range upstream.ForbiddenNames() {
+		addresses, _ := upstream.Embedded.Resolve(host, 0)
+		i := slices.IndexFunc(suite, func(a Attack) bool { return a.Name == "name that resolves to "+addresses[0].String() })
+		if i < 0 || !strings.Contains(suite[i].Code, "https://"+host+"/") {
+			t.Errorf("testdata/A/addresses.ts has no %s, %s", host, addresses[0])
+		}
+	}
+}
