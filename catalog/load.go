@@ -258,7 +258,7 @@ func (l *loader) settle(name string, a *API, v *validator) {
 }
 
 // reject puts the previous version in the place of a bad one. Where there is none, its hosts are closed: those it has,
-// or, if it got no further than to be read, those it had last.
+// or, if it got no further than to be read, those it had last. Where none were ever known, any host may be one of them.
 func (l *loader) reject(name string, bad *API, why string) {
 	if l.keep(name, why) {
 		return
@@ -269,12 +269,16 @@ func (l *loader) reject(name string, bad *API, why string) {
 		}
 		return
 	}
+	known := false
 	if l.o.Previous != nil {
 		for pattern, api := range l.o.Previous.closed {
 			if api == name {
-				l.closed[pattern] = name
+				l.closed[pattern], known = name, true
 			}
 		}
+	}
+	if !known {
+		l.closed["*"] = name
 	}
 }
 

@@ -80,6 +80,24 @@ func TestBrokenAPIStaysClosed(t *testing.T) {
 	}
 }
 
+// TestUnreadAPIClosesAll: of an API that could never be read no host is known, so none is one that is in no API. Mended, or
+// gone, it closes nothing any more.
+func TestUnreadAPIClosesAll(t *testing.T) {
+	dir := writeTree(t, map[string]string{"a/config.json": `{"domains": ["api.example.com"`, "b/config.json": api("b.example.com", "B_TOKEN", "Wq7ZtNc4-XbKp2Vm9RdL")})
+	c, _ := catalog.Load(dir, catalog.Options{})
+	if !c.Holds(mustHost(t, "api.example.com")) || !c.Holds(mustHost(t, "any.example.org")) || len(c.Match(mustHost(t, "b.example.com"))) != 1 {
+		t.Error("a host that may be of the API is in none")
+	}
+	c, _ = catalog.Load(dir, catalog.Options{Previous: c})
+	if !c.Holds(mustHost(t, "any.example.org")) {
+		t.Error("a reload forgets it")
+	}
+	write(t, dir, "a/config.json", plainConfig)
+	if c = clean(t, dir, c); c.Holds(mustHost(t, "any.example.org")) {
+		t.Error("a mended API closes hosts of others")
+	}
+}
+
 func closedHosts(t *testing.T, c *catalog.Catalog) {
 	t.Helper()
 	for host, want := range map[string]bool{"api.example.com": true, "x.example.org": true, "example.org": false, "other.example.com": false} {

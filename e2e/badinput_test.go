@@ -22,8 +22,8 @@ func good() world.API {
 	}}
 }
 
-// TestBadAPIs shows that mistakes in apis/ are told by file, field and remedy, all at once, without the credential, and
-// that the other APIs work.
+// TestBadAPIs checks that mistakes in apis/ are all reported at once, by file, field and remedy and without the
+// credential, and that the other APIs work.
 func TestBadAPIs(t *testing.T) {
 	embeddedOnly(t)
 	const hidden = "this-is-the-real-credential"
@@ -78,7 +78,8 @@ func expect(t *testing.T, who, out string, want []string, never string) {
 	}
 }
 
-// TestFailedStarts shows that what a start lacks is said in one clear line, with exit code 1, and that nothing stays.
+// TestFailedStarts checks that a failed start says in one clear line what is missing, exits with 1, and leaves nothing
+// behind.
 func TestFailedStarts(t *testing.T) {
 	embeddedOnly(t)
 	rows := []struct {
@@ -135,7 +136,7 @@ func TestFailedStarts(t *testing.T) {
 	}
 }
 
-// TestNoUserNamespaces shows that a kernel setting in the way is named, with what to do.
+// TestNoUserNamespaces checks that an error names the kernel setting that forbids user namespaces, and the remedy.
 func TestNoUserNamespaces(t *testing.T) {
 	embeddedOnly(t)
 	if _, err := exec.LookPath("unshare"); err != nil {
@@ -146,7 +147,7 @@ func TestNoUserNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	// The limit belongs to a user namespace: it is set in one made for this, so that the machine keeps its own.
+	// The limit is set in a user namespace made for this test, so that the machine's own stays.
 	shell := filepath.Join(dir, "shell")
 	write(t, dir, "shell", "#!/bin/sh\nexec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "+world.Binary("codeforge")+" \"$@\"' sh \"$@\"\n")
 	if err := os.Chmod(shell, 0o755); err != nil {
@@ -173,7 +174,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// takePort lets somebody else listen on the port.
+// takePort makes another process listen on the port.
 func takePort(t *testing.T, c *world.Command) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -184,7 +185,7 @@ func takePort(t *testing.T, c *world.Command) {
 	c.Args = append(c.Args, "--port", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 }
 
-// missingDaemon runs from a folder without egress-proxy.
+// missingDaemon runs codeforge from a folder without egress-proxy.
 func missingDaemon(t *testing.T, c *world.Command) {
 	t.Helper()
 	bin := filepath.Join(c.Dir, "bin")
@@ -211,7 +212,7 @@ func lower(list []string) []string {
 	return out
 }
 
-// within is a context for a command that must end in so many seconds.
+// within is a context for a command that must end within some seconds.
 func within(t *testing.T, seconds int) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)

@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// TestCommandLine does the main job with the command line alone: run, receipt, logs, api test, doctor. Nothing that it
-// prints or keeps holds a credential, raw or encoded.
+// TestCommandLine does the main job with the command line alone: run, receipt, logs, api test, doctor. Nothing that the
+// commands print or store contains a credential, raw or encoded.
 func TestCommandLine(t *testing.T) {
 	embeddedOnly(t)
 	for name, user := range users() {
@@ -53,7 +53,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestDoctorRunsCode: every part may be there, and no code run all the same. The doctor sees that, and says why.
+// TestDoctorRunsCode checks that doctor notices, and explains, when every part is present but code does not run.
 func TestDoctorRunsCode(t *testing.T) {
 	embeddedOnly(t)
 	for name, user := range users() {
@@ -70,7 +70,7 @@ func TestDoctorRunsCode(t *testing.T) {
 				want []string
 			}{
 				{0, nil, []string{"ok       interpreter            code ran in the sandbox of embedded mode"}},
-				// It says that it is Deno, and does not run TypeScript.
+				// A program that claims to be Deno and does not run TypeScript.
 				{1, map[string]string{"DENO_PATH": world.Binary("intruder")}, []string{"the pinned version", "failed   interpreter", "embedded mode does not run code here", "intruder: reading the task", "failed   ways to run"}},
 			} {
 				env := map[string]string{"DOCKER_HOST": "unix:///nowhere", "TMPDIR": dir}
@@ -97,7 +97,7 @@ func TestDoctorRunsCode(t *testing.T) {
 	}
 }
 
-// onlyHTTPBin is a folder with the one API whose hosts all answer.
+// onlyHTTPBin is a folder with the only API whose hosts all answer.
 func onlyHTTPBin(t *testing.T, w *world.World) string {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "only")
@@ -115,7 +115,7 @@ func onlyHTTPBin(t *testing.T, w *world.World) string {
 	return dir
 }
 
-// keptLeaks searches what the supervisor keeps.
+// keptLeaks searches the supervisor's files for credentials.
 func keptLeaks(t *testing.T, w *world.World) {
 	t.Helper()
 	files := 0

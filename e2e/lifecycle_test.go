@@ -38,7 +38,7 @@ func startBare(t *testing.T, user world.User) *world.Process {
 	return p
 }
 
-// TestNothingStays stops or kills CodeForge in every way and looks for what is left: processes, mounts, sockets,
+// TestNothingStays stops or kills CodeForge in every way and checks that nothing is left: processes, mounts, sockets,
 // network devices, cgroups, iptables rules.
 func TestNothingStays(t *testing.T) {
 	embeddedOnly(t)
@@ -81,7 +81,7 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// clean checks that an ordered end leaves no socket and no up.json, and that the directory can be used again.
+// clean checks that an orderly stop leaves no socket and no up.json, and that the directory can be used again.
 func clean(t *testing.T, p *world.Process) {
 	t.Helper()
 	for _, pattern := range []string{"up.json*", "run/*", "tmp/*"} {
@@ -91,7 +91,7 @@ func clean(t *testing.T, p *world.Process) {
 	}
 }
 
-// TestStartsAgain shows that a killed supervisor's state directory is used again without help.
+// TestStartsAgain checks that CodeForge starts on the state directory of a killed supervisor without manual cleanup.
 func TestStartsAgain(t *testing.T) {
 	embeddedOnly(t)
 	p := startBare(t, world.Self)
@@ -111,7 +111,7 @@ func TestStartsAgain(t *testing.T) {
 	}
 }
 
-// kill ends the daemon of that name with SIGKILL.
+// kill returns a function that kills the daemon of that name with SIGKILL.
 func kill(name string) func(*testing.T, *world.Process) {
 	return func(t *testing.T, p *world.Process) {
 		t.Helper()
@@ -123,7 +123,7 @@ func kill(name string) func(*testing.T, *world.Process) {
 	}
 }
 
-// down ends it with the command line.
+// down stops CodeForge with the command line.
 func down(t *testing.T, p *world.Process) {
 	t.Helper()
 	out, code, err := world.Tool(t.Context(), world.Command{Dir: p.Dir, User: ownerOf(t, p.State), Args: []string{"down", "--state", p.State}})
@@ -132,7 +132,7 @@ func down(t *testing.T, p *world.Process) {
 	}
 }
 
-// ownerOf is the user whose state directory it is.
+// ownerOf is the owner of a state directory.
 func ownerOf(t *testing.T, state string) world.User {
 	t.Helper()
 	info, err := os.Stat(state)

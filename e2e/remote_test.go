@@ -50,7 +50,7 @@ func TestMCPRemote(t *testing.T) {
 	}
 }
 
-// remote is a client of mcp-remote's stdio: newline JSON-RPC.
+// remote is a client of mcp-remote's stdio: JSON-RPC, one message per line.
 type remote struct {
 	in   io.Writer
 	out  *bufio.Scanner
@@ -94,7 +94,7 @@ func (c *remote) notify(t *testing.T, method string) {
 	}
 }
 
-// call sends a request and gives its result, passing over notifications.
+// call sends a request and returns its result, skipping notifications.
 func (c *remote) call(t *testing.T, method, params string) json.RawMessage {
 	t.Helper()
 	c.next++

@@ -46,6 +46,8 @@ type Attack struct {
 	Do func(ctx context.Context, w *world.World) (seen string, held bool)
 	// YOLO runs it where hosts in no API are open.
 	YOLO bool
+	// Unredacted runs it where no string is redacted and no payload logged: redaction decodes every body first.
+	Unredacted bool
 	// Escaped runs Code, a task for cmd/intruder, with the intruder in the interpreter's place.
 	Escaped bool
 	// Token runs it where a bearer token is set.
@@ -97,7 +99,8 @@ func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
 		fromFiles(),
-		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(), terminals(), costs(),
+		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
+		terminals(), costs(),
 	} {
 		all = append(all, section...)
 	}

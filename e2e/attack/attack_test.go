@@ -24,7 +24,7 @@ const width = 8
 // TestSuite mounts every attack and prints the table.
 func TestSuite(t *testing.T) {
 	only := regexp.MustCompile(os.Getenv("CODEFORGE_ATTACK"))
-	var ordinary, open, inside []Attack
+	var ordinary, open, bare, inside []Attack
 	var foreign []string
 	for _, a := range Suite() {
 		switch {
@@ -33,6 +33,8 @@ func TestSuite(t *testing.T) {
 			foreign = append(foreign, a.Name)
 		case a.YOLO:
 			open = append(open, a)
+		case a.Unredacted:
+			bare = append(bare, a)
 		case a.Escaped, a.Token:
 			inside = append(inside, a)
 		default:
@@ -51,6 +53,7 @@ func TestSuite(t *testing.T) {
 		env := map[string]string{"YOLO_MODE": "true", "REDACTING_STRINGS": redactMe, "DEBUG_MODE": "true"}
 		outcomes = append(outcomes, siege(t, world.Config{Env: env, TrustCA: true}, open)...)
 	})
+	t.Run("nothing redacted", func(t *testing.T) { outcomes = append(outcomes, siege(t, world.Config{}, bare)...) })
 	t.Run("escaped from the interpreter", func(t *testing.T) {
 		env := map[string]string{"MCP_AUTH_TOKEN": Token}
 		outcomes = append(outcomes, siege(t, world.Config{Env: env, Interpreter: "intruder"}, inside)...)

@@ -1,8 +1,8 @@
-// Package bench is what the benchmark shows: rows of tables with a gate each, curves of growth, and their forms on the
-// terminal, as JSON and as pictures.
+// Package bench is the report of the benchmark: tables whose rows have gates, growth curves, and their output as text, JSON
+// and charts.
 //
-// Machines differ and are noisy. So every gate is on a ratio, or a difference, of things measured side by side in one
-// run, in interleaved rounds; a row's value is the median of its rounds.
+// Machines differ and are noisy. So every gate is a ratio or a difference of values measured side by side in one run, in
+// interleaved rounds. A row's value is the median of its rounds.
 package bench
 
 import (
@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// Row is one line of a table: what is measured and what it should be.
+// Row is one row of a table: what is measured and which values are good.
 type Row struct {
 	// ID names the row in JSON and in the code that measures it, e.g. "proxy.cpu".
 	ID    string `json:"id"`
 	Table string `json:"table"`
 	What  string `json:"what"`
-	// Unit is what the value counts: "x" for "times as good", "" for a plain ratio, else a unit.
+	// Unit is the unit of the value: "x" for "times as good", "" for a plain ratio.
 	Unit string `json:"unit"`
-	// Gate is what must be reached, Stretch what is hoped for. Both zero: the row only informs.
+	// Gate is the value to reach, Stretch a better one to aim for. Both zero: the row is for information only.
 	Gate    float64 `json:"gate,omitempty"`
 	Stretch float64 `json:"stretch,omitempty"`
 	// Less says that smaller is better.
@@ -39,7 +39,7 @@ type Result struct {
 	Verdict string `json:"verdict"`
 }
 
-// Curve shows how something grows: a column per line, a row per x.
+// Curve shows how quantities grow with X: a column per line, a row per x.
 type Curve struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
@@ -60,7 +60,7 @@ type Point struct {
 	Y float64 `json:"y"`
 }
 
-// Report is everything of one run of the benchmark.
+// Report is the result of one run of the benchmark.
 type Report struct {
 	Started time.Time         `json:"started"`
 	Seconds float64           `json:"seconds"`
@@ -80,7 +80,7 @@ const (
 	LeftOut = "left out"
 )
 
-// Judge fills in median and verdict.
+// Judge computes the median and the verdict.
 func (r *Result) Judge() {
 	if len(r.Rounds) == 0 {
 		r.Verdict = LeftOut
@@ -115,7 +115,7 @@ type Collector struct {
 	missing map[string]string
 }
 
-// Add notes a reading of a row. The detail of the last round counts.
+// Add records the value of a row in one round. The detail of the last round is kept.
 func (c *Collector) Add(id string, value float64, detail string, args ...any) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return
@@ -127,7 +127,7 @@ func (c *Collector) Add(id string, value float64, detail string, args ...any) {
 	c.details[id] = fmt.Sprintf(detail, args...)
 }
 
-// Miss notes why rows have no value.
+// Miss records why rows have no value.
 func (c *Collector) Miss(why string, ids ...string) {
 	if c.missing == nil {
 		c.missing = map[string]string{}
@@ -137,7 +137,7 @@ func (c *Collector) Miss(why string, ids ...string) {
 	}
 }
 
-// Results are those rows of the table that the collector has heard of, in the table's order.
+// Results are the rows of the table that were added or missed, in the table's order.
 func (c *Collector) Results() []Result {
 	var out []Result
 	for _, row := range Rows {
@@ -152,7 +152,7 @@ func (c *Collector) Results() []Result {
 	return out
 }
 
-// Merge adds what another part of the benchmark has found.
+// Merge adds the results of another part of the benchmark.
 func (r *Report) Merge(o Report) {
 	r.Results = append(r.Results, o.Results...)
 	r.Curves = append(r.Curves, o.Curves...)
@@ -168,10 +168,10 @@ func (r *Report) Sort() {
 	slices.SortStableFunc(r.Results, func(a, b Result) int { return at[a.ID] - at[b.ID] })
 }
 
-// Median is the middle value, or the mean of the two middle ones. NaN of nothing.
+// Median is the middle value, or the mean of the two middle ones, or NaN if there are none.
 func Median(v []float64) float64 { return Quantile(v, 0.5) }
 
-// Quantile is the q-quantile with linear interpolation. NaN of nothing.
+// Quantile is the q-quantile with linear interpolation, or NaN if there are no values.
 func Quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

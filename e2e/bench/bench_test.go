@@ -45,7 +45,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestRows holds the table together: names are unique, and the stretch is never easier than the gate.
+// TestRows checks that names are unique and that no stretch is easier than its gate.
 func TestRows(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Rows {

@@ -51,7 +51,7 @@ func Pictures(dir string, r Report) error {
 	return nil
 }
 
-// score is how many times as good as its gate a row is.
+// score is how many times better than its gate a row is.
 func (r Result) score() float64 {
 	if r.Less {
 		return r.Gate / math.Max(r.Median, r.Gate/100)
@@ -59,8 +59,8 @@ func (r Result) score() float64 {
 	return r.Median / r.Gate
 }
 
-// The layout of the bars, in points; 600 of them are 800 pixels. Who looks may have a wider font than the one measured
-// here, so no place depends on the width of a text: each begins at a fixed x, has room to its right, and stands above its bar.
+// The layout of the bars, in points; 600 points are 800 pixels. A viewer's font may be wider than the one measured here, so
+// no position depends on the width of a text: each text begins at a fixed x, with room to its right, above its bar.
 const (
 	width, margin = 600, 10
 	left          = 74 // of the rows' names and bars
@@ -71,7 +71,7 @@ const (
 	perGate       = (width - margin - left) / most
 )
 
-// board is a canvas whose y counts down from the upper edge.
+// board is a canvas whose y axis points down from the upper edge.
 type board struct{ draw.Canvas }
 
 func (b board) text(x, y, size vg.Length, c color.Color, s string) {
@@ -84,7 +84,7 @@ func (b board) rect(x, y, w, h vg.Length, c color.Color) {
 	b.Fill(vg.Rectangle{Min: vg.Point{X: x, Y: b.Max.Y - y - h}, Max: vg.Point{X: x + w, Y: b.Max.Y - y}}.Path())
 }
 
-// row is a value, its name, and below them a bar that says how far it is ahead of its gate, the black mark.
+// row draws a value and its name, and below them a bar that shows how far it is ahead of its gate, the black mark.
 func (b board) row(y vg.Length, r Result) {
 	b.text(margin, y+11, 9, colours[r.Verdict], withUnit(r.Median, r.Unit))
 	b.text(left, y+11, 9, black, strings.ReplaceAll(r.What, "`", "")+", gate "+r.goal(r.Gate))
@@ -189,7 +189,7 @@ func lines(path string, c Curve) error {
 	return save(svg, path)
 }
 
-// save writes an SVG. It names fonts to fall back to: elsewhere there may be no Liberation.
+// save writes an SVG with fallback fonts, since not every machine has Liberation.
 func save(svg io.WriterTo, path string) error {
 	var out bytes.Buffer
 	if _, err := svg.WriteTo(&out); err != nil {

@@ -23,7 +23,7 @@ func (a box) overlaps(b box) bool {
 	return a.x < b.x+b.w && b.x < a.x+a.w && a.y < b.y+b.h && b.y < a.y+a.h
 }
 
-// TestPicture draws every row and looks for texts that touch a bar, another text or an edge, also where the font is a wide one.
+// TestPicture draws every row and checks that no text touches a bar, another text or an edge, even with a wide font.
 func TestPicture(t *testing.T) {
 	r := Report{Machine: map[string]string{"cpus": "128", "arch": "amd64", "cpu": "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"}}
 	for i, row := range Rows {
@@ -63,7 +63,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// TestBar holds the bars to the values: twice as good is a bar that ends twice as far as the gate's mark.
+// TestBar checks the lengths of bars: a value twice as good has a bar twice as long as the distance to the gate's mark.
 func TestBar(t *testing.T) {
 	for _, c := range []struct {
 		less        bool
@@ -86,7 +86,7 @@ var (
 	fontStyle = regexp.MustCompile(`font-family:[^;]*,sans-serif;.*font-size:([\d.]+)px`)
 )
 
-// drawn makes the picture and finds the texts and rectangles in it.
+// drawn makes the chart and finds the texts and rectangles in it.
 func drawn(t *testing.T, r Report) (texts, rects []box) {
 	t.Helper()
 	dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes the tables for people.
+// Print writes the tables as text.
 func Print(w io.Writer, r Report) error {
 	table := ""
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -38,7 +38,7 @@ func Print(w io.Writer, r Report) error {
 	return err
 }
 
-// goal is a gate or stretch with its unit, and a sign that says which side is the good one.
+// goal is a gate or stretch with its unit, and a sign for the direction that is better.
 func (r Row) goal(v float64) string {
 	if v == 0 {
 		return ""

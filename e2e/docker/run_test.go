@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// TestLine is the main job, through every container.
-func TestLine(t *testing.T) { works(t) }
+// TestMainJob runs the main job through every container.
+func TestMainJob(t *testing.T) { works(t) }
 
 // TestCommand runs a script as a user does, with the command line inside mcp-server's container.
 func TestCommand(t *testing.T) {

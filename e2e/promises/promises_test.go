@@ -1,4 +1,4 @@
-// Package promises checks that what the documents promise is held by something that exists.
+// Package promises checks that the tests and files that documents name exist.
 package promises
 
 import (
@@ -11,10 +11,10 @@ import (
 
 const root = "../.."
 
-// named matches a test as SECURITY.md names it: `folder.TestName`.
+// named matches the name of a test in SECURITY.md: `folder.TestName`.
 var named = regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)\\w+)`")
 
-// TestInvariantsNameTests looks up every test that SECURITY.md names, and that every invariant names one.
+// TestInvariantsNameTests checks that every test named in SECURITY.md exists, and that every invariant names one.
 func TestInvariantsNameTests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
 	if err != nil {
@@ -40,7 +40,7 @@ func TestInvariantsNameTests(t *testing.T) {
 	}
 }
 
-// defines reports whether a test of that name stands in a folder.
+// defines reports whether a folder has a test of that name.
 func defines(t *testing.T, dir, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -57,6 +57,40 @@ func defines(t *testing.T, dir, name string) bool {
 		}
 	}
 	return false
+}
+
+// place matches a row of the table "Where does it live": a question and its file.
+var place = regexp.MustCompile("(?m)^\\| ([^|`]*(?:`[^`]*`[^|`]*)*\\?) \\| `([^`]+)` \\|$")
+
+// TestPlaces checks that each of the twenty questions of docs/architecture.md names one file, which exists.
+func TestPlaces(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Where does it live\n")
+	if !found {
+		t.Fatal("docs/architecture.md has no section \"Where does it live\"")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	if rows := strings.Count(section, "\n| ") - 1; rows != 20 { // the first one is the heading
+		t.Errorf("%d rows, want 20", rows)
+	}
+	rows := place.FindAllStringSubmatch(section, -1)
+	if len(rows) != 20 {
+		t.Errorf("%d rows are a question and a file, want 20", len(rows))
+	}
+	files := map[string]bool{}
+	for _, row := range rows {
+		question, file := row[1], row[2]
+		if files[file] {
+			t.Errorf("%s answers two questions", file)
+		}
+		files[file] = true
+		if info, err := os.Stat(filepath.Join(root, file)); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s %s: no such file", question, file)
+		}
+	}
 }
 
 // TestDenoIsPinnedOnce compares the Dockerfile's Deno with the pin.

@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// ErrFenced is the answer to a registration or its end whose generation is not the one the slot expects.
+// ErrFenced is the answer to a registration or its end whose generation is not the one that the slot expects.
 var ErrFenced = errors.New("another generation holds the slot")
 
 // ErrNotFound is the answer for an API that is not in the catalog, or has no types.
@@ -39,13 +39,13 @@ func NewClient(path string) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Catalog asks for the public catalog.
+// Catalog fetches the public catalog.
 func (c *Client) Catalog(ctx context.Context) (Catalog, error) {
 	var out Catalog
 	return out, c.call(ctx, http.MethodGet, "/v1/catalog", nil, &out)
 }
 
-// Types asks for the text of an API's types.d.ts. ErrNotFound when it has none.
+// Types fetches the text of an API's types.d.ts. ErrNotFound when it has none.
 func (c *Client) Types(ctx context.Context, api string) (string, error) {
 	resp, err := c.do(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/types", nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64) 
 	return out, c.call(ctx, http.MethodDelete, path, nil, &out)
 }
 
-// Events calls on for every event until ctx ends or the stream breaks.
+// Events calls on for every event until ctx ends or the stream breaks off.
 func (c *Client) Events(ctx context.Context, on func(Event)) error {
 	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 	return out, c.call(ctx, http.MethodGet, "/v1/health", nil, &out)
 }
 
-// Metrics asks for the Prometheus text.
+// Metrics fetches the Prometheus text.
 func (c *Client) Metrics(ctx context.Context) (string, error) {
 	resp, err := c.do(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// do sends a request and maps statuses to the errors above.
+// do sends a request and maps status codes to the errors above.
 func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var data []byte
 	if body != nil {
@@ -137,7 +137,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 	return nil, fmt.Errorf("the proxy answered %d: %s", resp.StatusCode, e.Error)
 }
 
-// call is do for answers of one JSON value, or none.
+// call is do for a response of one JSON value, or none.
 func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
 	resp, err := c.do(ctx, method, path, body)
 	if err != nil {

@@ -18,7 +18,7 @@ import "time"
 type Catalog struct {
 	// Version changes whenever anything here does.
 	Version string `json:"version"`
-	// YOLO says that hosts in no API are open too.
+	// YOLO means that hosts in no API are reachable too.
 	YOLO     bool      `json:"yolo"`
 	APIs     []API     `json:"apis"`
 	Problems []Problem `json:"problems,omitempty"`
@@ -35,7 +35,7 @@ type API struct {
 	AllowedMethods    []string `json:"allowed_methods,omitempty"`
 	AllowHTTP         bool     `json:"allow_http,omitempty"`
 	HasTypes          bool     `json:"has_types,omitempty"`
-	// Stale says that the folder's present content is broken and this is the last good version.
+	// Stale means that the folder's current content is broken and this is the last good version.
 	Stale bool `json:"stale,omitempty"`
 }
 
@@ -69,13 +69,13 @@ type Receipt struct {
 	Exchanges  []Exchange `json:"exchanges"`
 	// Omitted counts exchanges beyond the bound on Exchanges.
 	Omitted int `json:"omitted,omitempty"`
-	// Hints say why something was blocked or not swapped: constant sentences, catalog names, at most a normalised
-	// host name.
+	// Hints say why something was blocked or not swapped: constant sentences with names of the catalog and at most
+	// a normalised host name.
 	Hints []Hint `json:"hints,omitempty"`
 	Count Count  `json:"count"`
 }
 
-// Count sums up a run's exchanges, also the omitted ones.
+// Count sums up a run's exchanges, including the omitted ones.
 type Count struct {
 	Exchanges int   `json:"exchanges"`
 	Denied    int   `json:"denied"`
@@ -107,11 +107,11 @@ func (c *Count) Add(e Exchange) {
 const (
 	OutcomeServed  = "served"  // the upstream answered
 	OutcomeDenied  = "denied"  // policy refused, nothing was sent
-	OutcomeFailed  = "failed"  // the upstream could not be reached or broke
-	OutcomeAborted = "aborted" // the client, the end of the run or a reload cut it
+	OutcomeFailed  = "failed"  // the upstream could not be reached, or its response broke off
+	OutcomeAborted = "aborted" // the client, the end of the run or a reload cut it off
 )
 
-// Exchange is one HTTP request and response through the proxy, with the decisions taken on it.
+// Exchange is one HTTP request and response through the proxy, with the decisions made on it.
 type Exchange struct {
 	At     time.Time `json:"at"`
 	Run    string    `json:"run,omitempty"`
@@ -122,7 +122,7 @@ type Exchange struct {
 	APIs []string `json:"apis,omitempty"`
 	// Outcome is one of the constants above.
 	Outcome string `json:"outcome"`
-	// Status is the status the sandbox saw.
+	// Status is the status that the sandbox saw.
 	Status int `json:"status"`
 	// Code is the code of a refusal or failure, e.g. "method_restricted".
 	Code      string `json:"code,omitempty"`
@@ -135,7 +135,7 @@ type Exchange struct {
 	Milliseconds float64 `json:"ms"`
 }
 
-// Swap says that a token name was replaced by its credential, and where.
+// Swap records that a token name was replaced by its credential, and where.
 type Swap struct {
 	Name string `json:"name"`
 	In   string `json:"in"`
@@ -161,7 +161,7 @@ type Event struct {
 	// Catalog is the version after a change.
 	Catalog  string    `json:"catalog,omitempty"`
 	Exchange *Exchange `json:"exchange,omitempty"`
-	// Receipt is that of a run that has ended.
+	// Receipt is the receipt of a run that has ended.
 	Receipt *Receipt `json:"receipt,omitempty"`
 }
 

@@ -1,12 +1,12 @@
-// Package arena is where the proxies are measured: network namespaces for a client, two proxies and an origin, wired so
-// that each proxy gets its traffic as in earnest, by an iptables REDIRECT of what the client sends to the internet.
+// Package arena is where the proxies are measured: network namespaces for a client, two proxies and an origin. As in
+// production, each proxy gets its traffic through an iptables REDIRECT of what the client sends to the internet.
 //
 //	client ── 10.77.0.0/24 ── codeforge ── 10.81.0.0/24 ──┐
 //	   ├───── 10.78.0.0/24 ── mitmproxy ── 10.80.0.0/24 ──┼── origin
 //	   └───── 10.79.0.0/24 ────────────────────────────────┘
 //
-// All of it lies in namespaces of its own: nothing of the machine's network, mounts or firewall is touched, and when the
-// process that made it ends, everything in it ends.
+// All of it is in its own namespaces: the machine's network, mounts and firewall are not touched, and everything in the
+// arena ends with the process that made it.
 package arena
 
 import (
@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The addresses that the client connects to, by the way it takes.
+// The addresses that the client connects to, by route.
 const (
 	Direct    = "10.79.0.2"
 	Mitmproxy = "10.80.0.2"  // the origin's own: a transparent mitmproxy connects where the client wanted to
@@ -42,10 +42,10 @@ const (
 // Dir is a tmpfs of the arena for files.
 const Dir = "/mnt"
 
-// stageVar tells a process started again what to be.
+// stageVar is the environment variable that selects the stage of a process.
 const stageVar = "CODEFORGE_BENCH_STAGE"
 
-// Stage is "arena" in the process inside the arena, "enter" in one that is to become a command in one of its places,
+// Stage is "arena" in the first process of the arena, "enter" in one that is about to exec a command in one of its places,
 // and empty outside.
 func Stage() string { return os.Getenv(stageVar) }
 
@@ -66,7 +66,7 @@ func Command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Enter becomes the command in os.Args[2:] in the place os.Args[1]. It returns only on an error.
+// Enter execs the command in os.Args[2:] in the place os.Args[1]. It returns only on an error.
 func Enter() error {
 	if len(os.Args) < 3 {
 		return errors.New("enter: want a place and a command")
@@ -89,7 +89,7 @@ func Enter() error {
 	return syscall.Exec(path, os.Args[2:], os.Environ())
 }
 
-// In makes a command that runs in a place.
+// In is a command that runs in a place.
 func In(where string, argv ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", append([]string{where}, argv...)...) //nolint:gosec,noctx // the benchmark's own commands
 	cmd.Env = append(os.Environ(), stageVar+"=enter")
@@ -98,7 +98,7 @@ func In(where string, argv ...string) *exec.Cmd {
 
 func place(name string) string { return filepath.Join(Dir, "net-"+name) }
 
-// Make makes the namespaces and wires. It is called once, in the stage "arena".
+// Make makes the namespaces and connects them. Call it once, in the stage "arena".
 func Make() error {
 	if err := mounts(); err != nil {
 		return err
@@ -250,7 +250,7 @@ func routes() error {
 	return nil
 }
 
-// ReachOrigin leads the client to the origin's name and address as CodeForge's proxy knows them, past the proxies.
+// ReachOrigin routes the client directly to the origin's name and address as CodeForge's proxy knows them.
 func ReachOrigin() error {
 	_, dst, err := net.ParseCIDR(Origin + "/32")
 	if err != nil {
@@ -262,7 +262,7 @@ func ReachOrigin() error {
 	return nil
 }
 
-// onThread runs f on a thread that ends with it.
+// onThread runs f on a thread that ends afterwards.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {

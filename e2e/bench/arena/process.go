@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a started daemon under measurement.
+// Process is a running daemon that is being measured.
 type Process struct {
 	cmd  *exec.Cmd
 	log  *tail
@@ -43,8 +43,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Start starts a command. What it prints goes to /dev/null, or with loud to a buffer that errors quote: carrying every
-// log line through this process would cost processor time that belongs to nobody measured.
+// Start starts a command. Its output goes to /dev/null, or with loud to a buffer that errors quote: copying every log line
+// through this process would cost processor time that distorts the measurement.
 func Start(cmd *exec.Cmd, loud bool) (*Process, error) {
 	p := &Process{cmd: cmd, log: &tail{}, done: make(chan struct{})}
 	if loud {
@@ -57,7 +57,7 @@ func Start(cmd *exec.Cmd, loud bool) (*Process, error) {
 	return p, nil
 }
 
-// Await waits until ready gives true, at most d.
+// Await waits until ready returns true, at most d.
 func (p *Process) Await(d time.Duration, ready func() bool) error {
 	for end := time.Now().Add(d); !ready(); time.Sleep(5 * time.Millisecond) {
 		select {
@@ -90,7 +90,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// PID is the process's number.
+// PID is the pid of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // CPU is the processor time the process has used so far, from the kernel's clock of the process.
@@ -107,13 +107,13 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Peak is the most resident memory the process has had since ResetPeak, or its start, in bytes (VmHWM).
+// Peak is the peak resident memory of the process since ResetPeak or its start, in bytes (VmHWM).
 func (p *Process) Peak() (int64, error) { return status(p.PID(), "VmHWM:") }
 
 // Resident is the memory the process has in use, in bytes (VmRSS).
 func (p *Process) Resident() (int64, error) { return status(p.PID(), "VmRSS:") }
 
-// ResetPeak makes Peak start anew (proc(5), clear_refs).
+// ResetPeak resets Peak (proc(5), clear_refs).
 func (p *Process) ResetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0)
 }

@@ -16,7 +16,7 @@ import (
 // rows are the benchmarks behind each row.
 var rows = map[string]string{"Reader/patterns=8/json": "engine.8", "Reader/patterns=64/json": "engine.64"}
 
-// Run runs them count times, each for so long as `go test -benchtime` says, on one core.
+// Run runs them count times on one core, each for the time given as `go test -benchtime`.
 func Run(ctx context.Context, root string, count int, benchtime string) (bench.Report, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkReader$/^patterns=(8|64)$/^json$", "-benchtime", benchtime, //nolint:gosec // fixed
 		"-count", strconv.Itoa(count), "-cpu", "1", "./proxy/internal/engine")

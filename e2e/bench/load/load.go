@@ -1,5 +1,5 @@
-// Package load is the client of the benchmark: as little work per request as HTTP over TLS allows, so that what is
-// measured is what lies between it and the origin.
+// Package load is the client of the benchmark. It does as little work per request as HTTP over TLS allows, so that the
+// measurement shows what is between the client and the origin.
 package load
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/peer"
 )
 
-// Conn is one keep-alive connection. It reads HTTP by itself: net/http takes more time for an answer than a proxy may.
+// Conn is one keep-alive connection. It parses HTTP itself: net/http takes more time per response than a proxy should.
 type Conn struct {
 	tls  *tls.Conn
-	buf  *[16 << 10]byte // what was read and not used is buf[r:w]
+	buf  *[16 << 10]byte // unread bytes are buf[r:w]
 	r, w int
 }
 
-// patience is how long a load may take beyond the time it is meant to.
+// patience is how long a load may take beyond its planned duration.
 const patience = 60 * time.Second
 
-// Dial connects and does a full TLS handshake. Everything on the connection must end within d and patience.
+// Dial connects and does a full TLS handshake. The connection has a deadline of d plus patience.
 func Dial(ctx context.Context, p *peer.Peer, address string, d time.Duration) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -50,7 +50,7 @@ func Dial(ctx context.Context, p *peer.Peer, address string, d time.Duration) (*
 
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
-// config is how the client speaks TLS: as Deno does, whose rustls offers these curves. It resumes nothing.
+// config is the client's TLS configuration: the curves that Deno's rustls offers, and no session resumption.
 func config(p *peer.Peer) *tls.Config {
 	return &tls.Config{
 		ServerName: origin.Host, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
@@ -115,7 +115,7 @@ var (
 	errChunk = errors.New("a chunk that does not end where it should, or a trailer")
 )
 
-// until is what comes up to the end of a separator. It is good until the next read.
+// until returns what comes before and with a separator. The result is valid until the next read.
 func (c *Conn) until(separator string) ([]byte, error) {
 	for {
 		if i := bytes.Index(c.buf[c.r:c.w], []byte(separator)); i >= 0 {
@@ -166,7 +166,7 @@ func (c *Conn) copy(w io.Writer, n int64) error {
 	return nil
 }
 
-// parse gives the status of a response head and the length of its body, -1 for chunks.
+// parse returns the status of a response head and the length of its body, -1 for chunks.
 func parse(head []byte) (status string, length int64, err error) {
 	line, fields, _ := bytes.Cut(head, []byte("\r\n"))
 	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
@@ -192,7 +192,7 @@ func parse(head []byte) (status string, length int64, err error) {
 	return string(line[9:12]), length, nil
 }
 
-// Verify checks that a peer does what it is measured for: the credential arrives, and its echo comes back as the name.
+// Verify checks that a peer does the work it is measured for: the credential arrives, and its echo comes back as the name.
 func Verify(ctx context.Context, p *peer.Peer) error {
 	for _, address := range []string{p.Address, p.StreamAddress} {
 		c, err := Dial(ctx, p, address, 0)
@@ -212,7 +212,7 @@ func Verify(ctx context.Context, p *peer.Peer) error {
 	return nil
 }
 
-// Samples are the times that requests took, in seconds, and how long all of it took.
+// Samples are the times of requests, in seconds, and the total time.
 type Samples struct {
 	Took    []float64
 	Elapsed time.Duration
@@ -221,8 +221,8 @@ type Samples struct {
 // Rate is requests per second.
 func (s Samples) Rate() float64 { return float64(len(s.Took)) / s.Elapsed.Seconds() }
 
-// Keep asks for a path over n keep-alive connections, each sending the next request when the last one was answered,
-// for the duration. Connections are open and used before the clock starts, and started is called.
+// Keep requests a path over n keep-alive connections for the duration. Each sends its next request after the response to
+// the last one. Connections are opened and used before the clock starts and started is called.
 func Keep(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration, started func()) (Samples, error) {
 	conns := make([]*Conn, n)
 	defer func() {
@@ -259,7 +259,7 @@ func Fresh(ctx context.Context, p *peer.Peer, path string, n int, d time.Duratio
 	})
 }
 
-// together calls f again and again from n goroutines until the duration is over, or one fails.
+// together calls f repeatedly from n goroutines until the duration is over or a call fails.
 func together(n int, d time.Duration, f func(i int) error) (Samples, error) {
 	var mu sync.Mutex
 	var all Samples
@@ -287,7 +287,7 @@ func together(n int, d time.Duration, f func(i int) error) (Samples, error) {
 	return all, failed
 }
 
-// Download fetches one body of size bytes, of the kind "bytes" or "json", and gives the time from the request to its end.
+// Download fetches one body of size bytes, of the kind "bytes" or "json", and returns the time from the request to its end.
 // started is called before the request.
 func Download(ctx context.Context, p *peer.Peer, address, kind string, size int64, started func()) (time.Duration, error) {
 	c, err := Dial(ctx, p, address, 0)
@@ -308,7 +308,7 @@ func Download(ctx context.Context, p *peer.Peer, address, kind string, size int6
 	return took, nil
 }
 
-// count counts what is written to it.
+// count counts the bytes written to it.
 type count int64
 
 // Write implements io.Writer.
@@ -317,7 +317,7 @@ func (c *count) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Events reads n events, one each every, and gives how old each was when it arrived, in seconds.
+// Events reads n events, sent at the interval every, and returns the age of each at its arrival, in seconds.
 func Events(ctx context.Context, p *peer.Peer, n int, every time.Duration) ([]float64, error) {
 	c, err := Dial(ctx, p, p.Address, time.Duration(n)*every)
 	if err != nil {
@@ -332,7 +332,7 @@ func Events(ctx context.Context, p *peer.Peer, n int, every time.Duration) ([]fl
 	return ages.seconds, err
 }
 
-// ages reads events and notes how old each is.
+// ages reads events and records the age of each.
 type ages struct {
 	rest    []byte
 	seconds []float64

@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/peer"
 )
 
-// serve serves with net/http as the origin, and gives a peer that leads to it.
+// serve is an origin made with net/http, and returns a peer that connects to it.
 func serve(t *testing.T, h http.Handler) *peer.Peer {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func serve(t *testing.T, h http.Handler) *peer.Peer {
 	return p
 }
 
-// TestDo: bodies of every size and framing arrive as they were sent, one after the other on one connection.
+// TestDo checks that bodies of every size and framing arrive as they were sent, in sequence on one connection.
 func TestDo(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789"), 20_000)
 	p := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestVerify: a certificate of another authority is refused, also after one that is good.
+// TestVerify checks that a certificate of another authority is refused, even after a valid one.
 func TestVerify(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	p, other := serve(t, ok), serve(t, ok)

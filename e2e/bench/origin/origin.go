@@ -1,5 +1,5 @@
-// Package origin is the server that the measured proxies lead to: HTTP/1.1 over TLS with answers of any size, events
-// with the time at which they were sent, and a check that the credential arrived.
+// Package origin is the server behind the measured proxies: HTTP/1.1 over TLS with responses of any size, events with the
+// time at which they were sent, and a check that the credential arrived.
 package origin
 
 import (
@@ -24,10 +24,10 @@ import (
 // Host is the name of the origin. Every name below it is the origin too.
 const Host = "bench.test"
 
-// Credential is what Authorization carries when the proxy did its work.
+// Credential is the value of Authorization if the proxy has done its work.
 const Credential = "sk_live_bench_0123456789abcdefghijklmn0"
 
-// Certificate makes an authority of its own and a certificate of Host, and writes them to files.
+// Certificate makes a certificate authority and a certificate for Host, and writes them to files.
 func Certificate(caFile, certFile, keyFile string) error {
 	template := func(serial int64, name string) *x509.Certificate {
 		return &x509.Certificate{
@@ -71,8 +71,8 @@ func Certificate(caFile, certFile, keyFile string) error {
 	return nil
 }
 
-// Serve serves on the ports 443 and 8443 of this network namespace, and names on port 53, until it fails. Every name
-// leads to address.
+// Serve serves HTTPS on the ports 443 and 8443 of this network namespace, and DNS on port 53, until it fails. Every name
+// resolves to address.
 func Serve(certFile, keyFile, address string) error {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {

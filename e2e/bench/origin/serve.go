@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// server answers keep-alive HTTP/1.1 over TLS from prepared bytes. It understands only what the benchmark asks for: its
-// own processor time is taken from the proxies on a machine with few of them.
+// server serves keep-alive HTTP/1.1 over TLS from prepared bytes. It understands only the benchmark's requests, because on
+// a machine with few processors its own processor time is taken from the proxies.
 type server struct {
 	tls         *tls.Config
-	small       []byte // the whole answer
+	small       []byte // the whole response
 	refused     []byte
 	json, noise []byte // bodies, repeated as needed
 }
@@ -39,7 +39,7 @@ func newServer(cert tls.Certificate) *server {
 	return s
 }
 
-// head is the head of an answer. A negative length means chunks.
+// head is the head of a response. A negative length means chunks.
 func head(status, kind string, length int64) []byte {
 	framing := "Transfer-Encoding: chunked"
 	if length >= 0 {
@@ -67,7 +67,7 @@ var (
 	errHead = errors.New("not a request of the benchmark")
 )
 
-// talk answers the requests of one connection, which a proxy may keep for as long as the benchmark lasts.
+// talk serves the requests of one connection, which a proxy may keep open as long as the benchmark lasts.
 func (s *server) talk(c *tls.Conn) error {
 	buf, n := make([]byte, 16<<10), 0
 	for {
@@ -152,7 +152,7 @@ func body(c *tls.Conn, query, kind string, text []byte) error {
 	return nil
 }
 
-// events sends n= events, one each every=, each with the time of its sending in nanoseconds.
+// events sends n= events at the interval every=, each with its sending time in nanoseconds.
 func events(c *tls.Conn, query string) error {
 	q, err := url.ParseQuery(query)
 	if err != nil {

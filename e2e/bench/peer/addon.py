@@ -39,7 +39,7 @@ def requestheaders(flow):
 def responseheaders(flow):
     replace(flow.response.headers, [(value, name) for name, value in PAIRS])
     if STREAM:
-        # The length changes with what is replaced, and is known only at the end.
+        # Replacements change the length, which is known only at the end.
         flow.response.headers.pop("content-length", None)
         flow.response.headers["transfer-encoding"] = "chunked"
         flow.response.stream = scrub

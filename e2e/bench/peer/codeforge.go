@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// CodeForgeConfig says what proxy to start. The zero config has Standard credentials in one API.
+// CodeForgeConfig describes the proxy to start. The zero config has Standard credentials in one API.
 type CodeForgeConfig struct {
 	// Binary is egress-proxy.
 	Binary string
@@ -24,7 +24,7 @@ type CodeForgeConfig struct {
 	CA string
 	// Credentials is how many the API of the origin has; zero means Standard.
 	Credentials int
-	// APIs is how many APIs there are; zero means one. The further ones have a credential each, for other hosts.
+	// APIs is how many APIs there are; zero means one. Each further API has one credential, for other hosts.
 	APIs int
 	// Profile opens /debug/pprof on the control socket.
 	Profile bool
@@ -33,7 +33,7 @@ type CodeForgeConfig struct {
 // generations count up, as those of sandboxd do.
 var generations atomic.Uint64
 
-// CodeForge starts egress-proxy in gateway mode with a run in slot 0 and gives the time until it was ready.
+// CodeForge starts egress-proxy in gateway mode with a run in slot 0, and returns the time until it was ready.
 func CodeForge(c CodeForgeConfig) (p *Peer, start time.Duration, err error) {
 	dir, err := os.MkdirTemp(arena.Dir, "codeforge-")
 	if err != nil {

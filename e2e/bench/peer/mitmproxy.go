@@ -33,7 +33,7 @@ func MitmproxyVersion() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// Mitmproxy starts two transparent mitmproxies, each behind a REDIRECT: one that has whole bodies, and one whose addon
+// Mitmproxy starts two transparent mitmproxies, each behind a REDIRECT: one that buffers whole bodies, and one whose addon
 // streams them.
 func Mitmproxy(caFile string) (p *Peer, err error) {
 	dir, err := os.MkdirTemp(arena.Dir, "mitmproxy-")
@@ -76,7 +76,7 @@ func Mitmproxy(caFile string) (p *Peer, err error) {
 	return p, err
 }
 
-// mitmdump starts one mitmproxy on port that gets what is sent to the port from.
+// mitmdump starts one mitmproxy on port that gets the connections to the port from.
 func mitmdump(dir, caFile, from, port, mode string) (*arena.Process, error) {
 	redirect := arena.In(arena.AtMitmproxy, "iptables", "-t", "nat", "-A", "PREROUTING", "-i", "in0", "-p", "tcp", "--dport", from, "-j", "REDIRECT", "--to-ports", port)
 	if out, err := redirect.CombinedOutput(); err != nil {
@@ -93,7 +93,7 @@ func mitmdump(dir, caFile, from, port, mode string) (*arena.Process, error) {
 		if !exists(filepath.Join(dir, "mitmproxy-ca-cert.pem")) {
 			return false
 		}
-		// Through the redirect: a transparent mitmproxy that is called at its own port connects to itself, without end.
+		// Through the redirect: a transparent mitmproxy that gets a connection to its own port connects to itself in a loop.
 		c, err := net.DialTimeout("tcp", arena.Mitmproxy+":"+from, time.Second)
 		if err != nil {
 			return false

@@ -1,4 +1,4 @@
-// Package peer starts what is compared: CodeForge's proxy, mitmproxy, and nothing at all.
+// Package peer starts the peers of the comparison: CodeForge's proxy, mitmproxy, and a direct connection.
 package peer
 
 import (
@@ -18,23 +18,23 @@ type Peer struct {
 	Name string
 	// Address is where the client connects for whole bodies, StreamAddress for bodies that the peer should not buffer.
 	Address, StreamAddress string
-	// Roots is what the client trusts on this way.
+	// Roots are the certificate authorities that the client trusts on this way.
 	Roots *x509.CertPool
-	// Process and StreamProcess are what is measured; nil for Direct.
+	// Process and StreamProcess are the measured processes; nil for Direct.
 	Process, StreamProcess *arena.Process
-	// Auth is what the client sends as Authorization.
+	// Auth is the Authorization header that the client sends.
 	Auth string
 
-	// Control is the socket of the control API; empty when there is none.
+	// Control is the socket of the control API, or empty.
 	Control string
 
 	stop  func()
-	known atomic.Pointer[x509.Certificate] // the certificate that Verify has seen last
+	known atomic.Pointer[x509.Certificate] // the last certificate that Verify accepted
 }
 
-// Verify has the signature of tls.Config.VerifyConnection. The chain of a certificate is verified when it is new: doing
-// that again for every connection would take more of the processors from a proxy with elliptic curves than from one
-// with RSA. That the server has its key is verified each time, by crypto/tls.
+// Verify has the signature of tls.Config.VerifyConnection. It verifies the chain of a certificate only when it is new:
+// repeating that for every connection would take more processor time from a proxy with elliptic curves than from one with
+// RSA. crypto/tls verifies each time that the server has the key.
 func (p *Peer) Verify(s tls.ConnectionState) error {
 	leaf := s.PeerCertificates[0]
 	if known := p.known.Load(); known != nil && known.Equal(leaf) {
@@ -58,10 +58,10 @@ func (p *Peer) Close() {
 	}
 }
 
-// The credential's token name, and how many others there are beside it.
+// The token name of the credential, and the number of credentials.
 const (
 	tokenName = "BENCH_TOKEN_0"
-	// Standard is how many credentials there are unless the number is what grows.
+	// Standard is the number of credentials, except where a curve varies it.
 	Standard = 8
 )
 

@@ -15,14 +15,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
 )
 
-// callScript calls the origin once, with what it is told to send as the credential.
+// callScript calls the origin once, with the given credential.
 const callScript = "const r = await fetch('https://" + origin.Host + "/small', { headers: { authorization: 'Bearer %s' } });\nconsole.log(r.status, (await r.json()).id);\n"
 
-// called is what it prints.
+// called is the output of callScript.
 const called = "200 cus_9s6XKzkNRiz8i3"
 
-// Call measures what most runs do: one call of an API over HTTPS, whose answer is parsed. Bare Deno does the same with the
-// credential in its script; both ask the same resolver and reach the same origin. It is called in an arena.
+// Call measures what most runs do: one API call over HTTPS, whose response is parsed. Bare Deno does the same with the
+// credential in its script. Both use the same resolver and the same origin. It must be called in an arena.
 func Call(ctx context.Context, cfg Config) (bench.Report, error) {
 	col := &bench.Collector{}
 	at := func(name string) string { return filepath.Join(arena.Dir, name) }

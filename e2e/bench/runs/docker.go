@@ -16,8 +16,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 )
 
-// Docker measures the row of Docker mode: a run in a warm slot against the obvious design, one `deno run -` through the
-// engine's API per call, in the same container. The row is left out where no stack can run.
+// Docker measures the row of Docker mode: a run in a warm slot against the obvious design, one `deno run -` per call through
+// the engine's API, in the same container. The row is left out if no stack can run.
 func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 	col := &bench.Collector{}
 	err := docker(ctx, cfg, col)
@@ -29,14 +29,14 @@ func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 	return bench.Report{Results: col.Results()}, err
 }
 
-// engineSettle is how long the engine gets to clear away an exec, which it does after it has answered, and a slot to have
-// a warm interpreter again.
+// engineSettle is the pause in which the engine cleans up an exec, which it does after its response, and a slot gets a new
+// warm interpreter.
 const engineSettle = 500 * time.Millisecond
 
-// youth is for how long the engine starts a healthcheck in each container every second (internal/health).
+// youth is how long after the start the engine runs a healthcheck in each container every second (internal/health).
 const youth = 22 * time.Second
 
-// missingError says why there is no Docker mode here.
+// missingError says why Docker mode cannot run here.
 type missingError struct{ why string }
 
 // Error implements error.
@@ -69,7 +69,7 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 	if err := stack.Up(ctx); err != nil {
 		return err
 	}
-	log.Print("execute_code, Docker: waiting until the engine looks after young containers less often")
+	log.Print("execute_code, Docker: waiting until the engine starts healthchecks less often")
 	time.Sleep(youth)
 	s := &server{stop: func() {}}
 	if err := s.connect(ctx, stack.URL); err != nil {
@@ -109,7 +109,7 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 	return nil
 }
 
-// oneExec is baseline A: create an exec of `deno run -`, attach, send the script, read to the end, ask for the exit code.
+// oneExec is the baseline: create an exec of `deno run -`, attach, send the script, read all output, ask for the exit code.
 func oneExec(ctx context.Context, api *client.Client) (time.Duration, error) {
 	start := time.Now()
 	made, err := api.ExecCreate(ctx, compose.Sandbox, client.ExecCreateOptions{

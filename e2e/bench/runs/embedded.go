@@ -21,8 +21,8 @@ type Config struct {
 	Growth bool
 }
 
-// settle is how long a slot gets to have a warm interpreter again that has loaded what it can: until then it takes
-// processor time from what is measured next.
+// settle is the pause in which a slot gets a new warm interpreter, with its preloading done. Until then the slot takes
+// processor time from the next measurement.
 const settle = 300 * time.Millisecond
 
 // Embedded measures the rows of embedded mode.
@@ -104,8 +104,8 @@ func single(ctx context.Context, cfg Config, hot, cold *server, col *bench.Colle
 	return nil
 }
 
-// noop measures a tool that only asks mcp-server: from a request that was made before to the last byte of its answer, so
-// that the client has next to no part in it.
+// noop measures a tool that involves only mcp-server. The request is prepared before, and the time ends with the last byte of
+// the response, so that the client adds next to nothing.
 func noop(ctx context.Context, s *server, col *bench.Collector) error {
 	c, err := s.caller(ctx, "list_apis", nil)
 	if err != nil {
@@ -167,7 +167,7 @@ func eight(ctx context.Context, cfg Config, col *bench.Collector) error {
 	return nil
 }
 
-// atOnce calls f from n goroutines, each times one after the other, and gives the time until the last has ended.
+// atOnce calls f from n goroutines, each times in sequence, and returns the time until the last call has ended.
 func atOnce(n, each int, f func() error) (time.Duration, error) {
 	errs := make(chan error, n)
 	var wg sync.WaitGroup
@@ -192,7 +192,7 @@ func atOnce(n, each int, f func() error) (time.Duration, error) {
 	}
 }
 
-// byOutput measures runs that print more and more.
+// byOutput measures runs with increasing output.
 func byOutput(ctx context.Context, s *server) (bench.Curve, error) {
 	c := bench.Curve{ID: "output", Title: "One warm run, by what it prints", X: "KiB printed"}
 	var line bench.Line

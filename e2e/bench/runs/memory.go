@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
 )
 
-// idle measures the private memory of everything that waits in a slot: the interpreter and what holds it.
+// idle measures the private memory of all processes that wait in a slot: the interpreter and its sandbox.
 func idle(s *server, warm int, col *bench.Collector) error {
 	time.Sleep(4 * settle)
 	var total, interpreters int64
@@ -40,7 +40,7 @@ func idle(s *server, warm int, col *bench.Collector) error {
 	return nil
 }
 
-// privateMemory is what no other process shares, in bytes (proc(5), smaps_rollup).
+// privateMemory is the memory that no other process shares, in bytes (proc(5), smaps_rollup).
 func privateMemory(pid int) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package runs measures execute_code from end to end: what a client waits for over MCP and HTTP.
+// Package runs measures execute_code end to end: the time that a client waits over MCP and HTTP.
 package runs
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
 )
 
-// Script is what every run does, bare or not.
+// Script is the code of every run, in CodeForge and in bare Deno.
 const Script = "console.log(1 + 1)\n"
 
 // server is a running CodeForge and a session with it.
@@ -36,8 +36,8 @@ type server struct {
 	stop    func()
 }
 
-// embedded starts `codeforge up` with so many slots and warm interpreters, in a directory of its own. api is the
-// config.json of an API; empty: there is none.
+// embedded starts `codeforge up` with this many slots and warm interpreters, in a new directory. api is the config.json of
+// an API, or empty.
 func embedded(ctx context.Context, bin, deno string, slots, warm int, api string) (_ *server, err error) {
 	dir, err := os.MkdirTemp("", "codeforge-bench-")
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *server) Close() {
 	s.stop()
 }
 
-// caller calls a tool, always with the same arguments, over a connection of its own. It writes and reads in one
-// goroutine: what an MCP client does beside would count as the server's time.
+// caller calls a tool, always with the same arguments, over its own connection. It writes and reads in one goroutine,
+// because the other work of an MCP client would count as the server's time.
 type caller struct {
 	tcp     net.Conn
 	answers *bufio.Reader
@@ -146,7 +146,7 @@ func (s *server) caller(ctx context.Context, tool string, args map[string]any) (
 	return &caller{tcp: tcp, answers: bufio.NewReader(tcp), request: request.Bytes()}, nil
 }
 
-// call calls the tool and gives its result and the time until that was there.
+// call calls the tool and returns its result and the time until it arrived.
 func (c *caller) call() (*mcp.CallToolResult, time.Duration, error) {
 	start := time.Now()
 	if _, err := c.tcp.Write(c.request); err != nil {
@@ -177,7 +177,7 @@ func (c *caller) call() (*mcp.CallToolResult, time.Duration, error) {
 // Close closes the connection.
 func (c *caller) Close() { _ = c.tcp.Close() }
 
-// run runs code and says whether an interpreter waited for it. Connections are kept.
+// run runs code and reports whether a warm interpreter was waiting. Connections are kept open.
 func (s *server) run(ctx context.Context, code, want string) (took time.Duration, warm bool, err error) {
 	var c *caller
 	select {
@@ -220,7 +220,7 @@ func firstText(res *mcp.CallToolResult) string {
 	return ""
 }
 
-// bare is `deno run -` with the script on its standard input, as a user would.
+// bare runs `deno run -` with the script on its standard input, as a user would.
 func bare(ctx context.Context, deno, code string, flags ...string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, deno, append(append([]string{"run"}, flags...), "-")...)
 	cmd.Stdin = strings.NewReader(code)

@@ -59,7 +59,7 @@ func (m *measurement) throughput(ctx context.Context) error {
 	return nil
 }
 
-// jsonConns are the connections of the latency comparison: few enough that mitmproxy is not measured by its queue.
+// jsonConns is the number of connections in the latency comparison: few enough that no requests queue in mitmproxy.
 const jsonConns = 2
 
 func (m *measurement) json(ctx context.Context) error {
@@ -140,7 +140,7 @@ func (m *measurement) downloads(ctx context.Context) error {
 	return nil
 }
 
-// bulk downloads one body past the peer's whole-body buffering; it counts as one request.
+// bulk downloads one body without whole-body buffering in the peer. It counts as one request.
 func (m *measurement) bulk(ctx context.Context, p *peer.Peer, kind string, size int64) (measured, error) {
 	return m.metered(p.StreamProcess, func(started func()) (load.Samples, error) {
 		took, err := load.Download(ctx, p, p.StreamAddress, kind, size, started)
@@ -148,8 +148,8 @@ func (m *measurement) bulk(ctx context.Context, p *peer.Peer, kind string, size 
 	})
 }
 
-// memory is the peak of a proxy that was just started, over bodies of all sizes. It is measured when no other proxy of
-// CodeForge runs: there is one address for it.
+// memory is the peak memory of a newly started proxy over bodies of all sizes. It is measured when no other proxy of
+// CodeForge runs, because there is only one address for it.
 func (m *measurement) memory(ctx context.Context) error {
 	p, _, err := peer.CodeForge(peer.CodeForgeConfig{Binary: m.cfg.Binary, CA: m.ca})
 	if err != nil {

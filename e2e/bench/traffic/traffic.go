@@ -1,4 +1,4 @@
-// Package traffic measures the proxies: every peer in every round, one after the other.
+// Package traffic measures the proxies: in every round each peer in turn.
 package traffic
 
 import (
@@ -20,10 +20,10 @@ import (
 
 // Config says how much to measure.
 type Config struct {
-	// Binary is egress-proxy, Self the benchmark itself, to start the origin with.
+	// Binary is egress-proxy. Self is the benchmark's own executable, which also starts the origin.
 	Binary string
 	Rounds int
-	// Unit is how long a load lasts; heavier ones last twice as long.
+	// Unit is how long a load lasts. Heavier loads last twice as long.
 	Unit time.Duration
 	// Growth measures the curves too.
 	Growth bool
@@ -131,7 +131,7 @@ func (m *measurement) startPeers(ctx context.Context) (err error) {
 	return nil
 }
 
-// peers are those that are there.
+// peers are the available peers.
 func (m *measurement) peers() []*peer.Peer {
 	all := []*peer.Peer{m.direct, m.cf}
 	if m.mitm != nil {
@@ -147,7 +147,7 @@ type measured struct {
 	CPU, Client, Origin float64
 }
 
-// shares says who takes the processors, which the ends share with the proxy.
+// shares says how the proxy and both ends share the processor time.
 func (x measured) shares() string {
 	return fmt.Sprintf("CPU per request: proxy %.0f us, client %.0f us, origin %.0f us", micros(x.CPU), micros(x.Client), micros(x.Origin))
 }
@@ -157,8 +157,8 @@ func (m *measurement) keep(ctx context.Context, p *peer.Peer, path string, conns
 	return m.metered(p.Process, func(started func()) (load.Samples, error) { return load.Keep(ctx, p, path, conns, d, started) })
 }
 
-// metered measures a load with the processor time of a proxy, which is nil where there is none, and of both ends, from
-// when the load calls started.
+// metered measures a load with the processor time of both ends and of a proxy, which may be nil, from when the load calls
+// started.
 func (m *measurement) metered(proxy *arena.Process, f func(started func()) (load.Samples, error)) (measured, error) {
 	clocks := func() (at [3]time.Duration, err error) {
 		if proxy != nil {

@@ -110,7 +110,7 @@ func startWith(t *testing.T, args []string, mode string, env []string, files ...
 	}
 }
 
-// slotFiles are the sockets of slot 0 as a supervisor hands them over.
+// slotFiles are the sockets of slot 0 as a supervisor passes them on.
 func slotFiles(t *testing.T) (env []string, files []*os.File, https string) {
 	t.Helper()
 	var names []string
@@ -169,7 +169,7 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
-// TestReloadSignal: SIGHUP reads apis/ again.
+// TestReloadSignal: SIGHUP reloads apis/.
 func TestReloadSignal(t *testing.T) {
 	env, files, _ := slotFiles(t)
 	p := start(t, "embedded", env, files...)
@@ -189,7 +189,7 @@ func TestReloadSignal(t *testing.T) {
 	}
 }
 
-// TestProfile: profiles are served on the control socket when that was asked for, and nowhere otherwise.
+// TestProfile: profiles are served on the control socket with --profile, and never elsewhere.
 func TestProfile(t *testing.T) {
 	for _, c := range []struct {
 		args []string

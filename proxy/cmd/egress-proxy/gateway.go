@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/firewall"
 )
 
-// gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is led to
-// a port that nobody serves.
+// gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
+// redirected to a port without a listener.
 func gateway() (inputs, error) {
 	in := inputs{asker: asker}
 	ctx := context.Background()
@@ -44,7 +44,7 @@ func gateway() (inputs, error) {
 	return in, err
 }
 
-// at is a port of the proxy's address on the sandbox's network, and on no other.
+// at returns the proxy's address on the sandbox's network, and no other, with a port.
 func at(port uint16) string { return netip.AddrPortFrom(slot.ProxyAddr, port).String() }
 
 // secure gives up what only the start needs. CAP_DAC_READ_SEARCH stays, to read a config.json that only its owner may

@@ -65,7 +65,7 @@ func newNetworks(t *testing.T) *networks {
 	for _, id := range []slot.ID{0, 1} {
 		n.address("sb0", id.Addr().String()+"/24")
 	}
-	n.address("sb0", "10.77.0.50/24") // no slot's
+	n.address("sb0", "10.77.0.50/24") // not a slot's
 	n.up("sb0")
 	n.route("sb0", slot.ProxyAddr.String())
 	return n
@@ -163,21 +163,21 @@ func TestGateway(t *testing.T) {
 	if rec, err := p.client.Unregister(ctx, 0, 1); err != nil || rec.Count.Denied != 5 {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
-	// A slot without a run, and an address that is no slot's.
+	// A slot without a run, and an address that is not a slot's.
 	testkit.Must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
 	for _, from := range []string{second, "10.77.0.50"} {
 		if status, body, err := get(from, "198.18.0.1:80", "evil.test"); err == nil {
 			t.Errorf("from %s: %d %q", from, status, body)
 		}
 	}
-	// Nothing else can be reached: the ports behind the redirect, the proxy's other address, what lies beyond.
+	// Nothing else can be reached: the ports behind the redirect, the proxy's other address, the networks beyond.
 	for _, to := range []string{"10.77.0.2:8080", "10.77.0.2:8443", "192.168.77.2:8443", "192.168.77.1:22", "198.18.0.1:22", "192.168.77.2:53"} {
 		if c, err := n.dial(first, "tcp4", to); err == nil {
 			c.Close()
 			t.Errorf("%s can be reached", to)
 		}
 	}
-	// DNS answers slots from the address that was asked, and nobody else.
+	// DNS answers slots only, from the address that was asked.
 	ask := func(from, network, to string) (*dns.Msg, error) {
 		c, err := n.dial(from, network, to)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestImports holds the rules of what the proxy may be made of.
+// TestImports checks which packages the proxy may import.
 func TestImports(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	testkit.Must(t, err)

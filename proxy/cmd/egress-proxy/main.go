@@ -5,7 +5,7 @@
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
 // firewall of its container and listens itself; a connection's slot is its source address. Settings come from the
-// environment (internal/settings). SIGHUP reads apis/ again, SIGTERM and SIGINT stop cleanly.
+// environment (internal/settings). SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// gcPercent trades a few megabytes for shorter tails: the heap is small, and most of it is buffers in use.
+// gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use.
 const gcPercent = 200
 
 func main() {

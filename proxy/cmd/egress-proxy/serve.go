@@ -35,7 +35,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// daemon is the parts of a running proxy.
+// daemon holds the parts of a running proxy.
 type daemon struct {
 	log      *slog.Logger
 	reloader *reload.Reloader
@@ -79,7 +79,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	return err
 }
 
-// assemble puts the parts together and loads the catalog.
+// assemble builds the parts and loads the catalog.
 func assemble(o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer) (*daemon, error) {
 	pool, err := newPool(set)
 	if err != nil {
@@ -124,7 +124,7 @@ func assemble(o options, set settings.Settings, in inputs, getenv func(string) s
 	d.control = control.New(control.Config{
 		Book: d.book, Journal: journal, Current: d.reloader.Current, Ready: d.problem, Profile: o.profile,
 	})
-	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges under way.",
+	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
 	journal.Metrics().Gauge("codeforge_proxy_leases", "Slots with a run.",
 		func() float64 { return float64(len(d.book.Leases())) })
@@ -132,7 +132,7 @@ func assemble(o options, set settings.Settings, in inputs, getenv func(string) s
 	return d, nil
 }
 
-// problem says why the proxy is not ready.
+// problem returns why the proxy is not ready, or nil.
 func (d *daemon) problem() error {
 	if !d.ready.Load() {
 		return errors.New("starting")
@@ -140,7 +140,7 @@ func (d *daemon) problem() error {
 	return nil
 }
 
-// newPool reads what the settings say of the way out.
+// newPool makes the pool from the settings for upstreams.
 func newPool(set settings.Settings) (*upstream.Pool, error) {
 	conf := upstream.Config{Proxy: set.UpstreamProxy}
 	if set.UpstreamCAFile != "" {
@@ -152,11 +152,11 @@ func newPool(set settings.Settings) (*upstream.Pool, error) {
 	return upstream.New(conf)
 }
 
-// refused records connections that end before there is a request: with a receipt entry when there is a run.
-// Without a run nothing bounds them, so most of a flood is only counted.
+// refused records connections that end before there is a request: with a receipt entry when there is a run. Without a
+// run they are unbounded, so most of a flood is only counted.
 func refused(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, error) {
 	limit := rate.NewLimiter(10, 50)
-	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total", "Connections without a slot, a run or a free place.")
+	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total", "Connections without a slot or a run, or beyond a limit.")
 	return func(l *lease.Lease, from string, err error) {
 		var h *entrance.HandshakeError
 		if !errors.As(err, &h) || l == nil {
@@ -171,7 +171,7 @@ func refused(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, er
 	}
 }
 
-// hangups makes SIGHUPs readable.
+// hangups returns a channel of SIGHUPs.
 func hangups() <-chan struct{} {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
@@ -187,14 +187,15 @@ func hangups() <-chan struct{} {
 // asker limits who may ask the resolver, in gateway mode.
 func asker(a netip.Addr) bool { _, ok := slot.FromAddr(a); return ok }
 
-// The modes of the control socket: in Docker its volume is the fence, and mcp-server is another user.
+// The modes of the control socket: in Docker access to its volume is the boundary, and mcp-server is another user.
 const (
 	modeEmbedded fs.FileMode = 0o600
 	modeGateway  fs.FileMode = 0o666
 )
 
-// unquoted is the output of the standard library's log, which net/http's Transport writes to: it quotes what an
-// upstream sent unasked, and a part of a credential in that would not be recognised. The lines are told of, not shown.
+// unquoted is the output of the standard library's log, which net/http's Transport writes to: it quotes unsolicited
+// bytes of an upstream, and a part of a credential in them would not be recognised. The log says that there was a line,
+// not what it said.
 type unquoted struct{ log *slog.Logger }
 
 // Write logs that there was a line.

@@ -16,10 +16,10 @@ type inputs struct {
 	listeners []entrance.Listener
 	packets   []net.PacketConn
 	streams   []net.Listener
-	asker     func(netip.Addr) bool // who may ask the resolver; nil: whoever reaches it
+	asker     func(netip.Addr) bool // who may ask the resolver; nil: everyone who reaches it
 }
 
-// sockets opens or inherits the sockets, and says which mode the control socket gets.
+// sockets opens or inherits the sockets, and returns the mode of the control socket.
 func sockets(o options, getenv func(string) string) (inputs, fs.FileMode, error) {
 	if o.mode == "gateway" {
 		in, err := gateway()
@@ -33,7 +33,7 @@ func sockets(o options, getenv func(string) string) (inputs, fs.FileMode, error)
 	return in, modeEmbedded, err
 }
 
-// inherit makes listeners of inherited files.
+// inherit turns inherited files into listeners.
 func inherit(files []slot.File) (inputs, error) {
 	var in inputs
 	for _, f := range files {
@@ -75,7 +75,7 @@ func (in *inputs) add(f slot.File) error {
 		}
 		in.packets = append(in.packets, p)
 	case slot.NetNS:
-		return errors.New("a network namespace is sandboxd's")
+		return errors.New("network namespaces are for sandboxd, not the proxy")
 	}
 	return nil
 }

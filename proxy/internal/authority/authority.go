@@ -1,7 +1,7 @@
 // Package authority is the certificate authority that sandboxed code trusts.
 //
-// Contract: the key never leaves its directory (0600) and this process; the certificate is published whole, by rename,
-// before New returns; every leaf uses one ECDSA P-256 key made at start and lives shorter than the authority.
+// Contract: the key never leaves its file (0600) and this process; the certificate is published whole, by rename,
+// before New returns; every leaf uses one ECDSA P-256 key generated at start, and expires before the authority.
 package authority
 
 import (
@@ -28,12 +28,12 @@ const (
 
 	caLife    = 10 * 365 * 24 * time.Hour
 	caRenewal = 60 * 24 * time.Hour // an authority that expires sooner is replaced at start
-	backdate  = time.Hour           // for clocks that are behind
+	backdate  = time.Hour           // for clocks that are slow
 )
 
-// Config is what an Authority needs.
+// Config holds what an Authority needs.
 type Config struct {
-	// Private is the directory of the key, Public that of the published certificate. Both are made if missing.
+	// Private is the directory of the key, Public that of the published certificate. Both are created if missing.
 	Private, Public string
 	// Now is the clock. Nil: time.Now.
 	Now func() time.Time
@@ -48,16 +48,16 @@ type Authority struct {
 	leaves
 }
 
-// New opens the authority of a directory, making it on first start, and publishes its certificate.
+// New opens the authority of a directory, creating it on first start, and publishes its certificate.
 func New(c Config) (*Authority, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if err := os.MkdirAll(c.Private, 0o700); err != nil {
-		return nil, fmt.Errorf("making the authority's directory: %w", err)
+		return nil, fmt.Errorf("creating the authority's directory: %w", err)
 	}
 	if err := os.MkdirAll(c.Public, 0o755); err != nil { //nolint:gosec // every user of the sandbox reads it
-		return nil, fmt.Errorf("making the directory of the public certificate: %w", err)
+		return nil, fmt.Errorf("creating the directory of the public certificate: %w", err)
 	}
 	cert, key, err := open(c.Private, c.Now())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,10 +77,10 @@ func New(c Config) (*Authority, error) {
 	return &Authority{now: c.Now, cert: cert, key: key, leaf: leaf}, nil
 }
 
-// Certificate is the authority's own certificate.
+// Certificate returns the authority's own certificate.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
-// open reads key and certificate. An authority about to expire counts as not existing.
+// open reads the key and the certificate. An authority that is about to expire counts as missing.
 func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	keyPath := filepath.Join(dir, keyFile)
 	info, err := os.Stat(keyPath)
@@ -108,7 +108,7 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, nil, fmt.Errorf("%s does not belong to %s: remove both to make a new authority", keyFile, certFile)
+		return nil, nil, fmt.Errorf("%s does not belong to %s: remove both to create a new authority", keyFile, certFile)
 	}
 	if now.Add(caRenewal).After(cert.NotAfter) {
 		return nil, nil, fs.ErrNotExist
@@ -116,7 +116,7 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 	return cert, key, nil
 }
 
-// create makes a new authority. The key is written last: with it the authority exists.
+// create makes a new authority. The key is written last: the authority exists once the key does.
 func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -138,7 +138,7 @@ func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, er
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the authority: %w", err)
+		return nil, nil, fmt.Errorf("creating the authority: %w", err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
@@ -194,7 +194,7 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 	return os.Rename(f.Name(), path)
 }
 
-// newSerial is a random positive serial number of at most 20 octets (RFC 5280, 4.1.2.2).
+// newSerial returns a random positive serial number of at most 20 octets (RFC 5280, 4.1.2.2).
 func newSerial() (*big.Int, error) {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -51,7 +51,7 @@ func TestFirstStart(t *testing.T) {
 	if b := open2(t, private, public, nil); !b.Certificate().Equal(a.Certificate()) {
 		t.Error("a second start made another authority")
 	}
-	// The published copy is made anew when it is lost.
+	// A lost published copy is restored.
 	if err := os.Remove(filepath.Join(public, PublicFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestBadDirectory(t *testing.T) {
 	}
 }
 
-// swapKey puts the key of another authority in the place of the directory's own.
+// swapKey replaces the directory's key by that of another authority.
 func swapKey(dir string) error {
 	other, err := os.MkdirTemp("", "other")
 	if err != nil {
@@ -164,7 +164,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestRenewal: leaves and authority are made anew before they expire.
+// TestRenewal: the leaves and the authority are renewed before they expire.
 func TestRenewal(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
@@ -185,7 +185,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestClockJumps: whatever the clock is set to, the leaf that a client is shown is valid then.
+// TestClockJumps: whatever the clock is set to, the leaf that a client gets is valid at that time.
 func TestClockJumps(t *testing.T) {
 	start := time.Now()
 	now := start

@@ -7,7 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// BenchmarkLeaf is the certificate of a new host, and of one that has one.
+// BenchmarkLeaf is the certificate of a new host, and of a cached one.
 func BenchmarkLeaf(b *testing.B) {
 	a, err := New(Config{Private: b.TempDir(), Public: b.TempDir()})
 	if err != nil {

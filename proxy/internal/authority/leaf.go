@@ -18,11 +18,11 @@ import (
 
 const (
 	leafLife    = 7 * 24 * time.Hour
-	leafRenewal = 24 * time.Hour // a leaf that expires sooner is minted anew
+	leafRenewal = 24 * time.Hour // a leaf that expires sooner is replaced
 	maxLeaves   = 1024           // cached leaves; the least recently used goes first
 )
 
-// ErrNoHost refuses a handshake that does not say which host it is for, or names none that can be one.
+// ErrNoHost is for a handshake that names no host, or not a valid one.
 var ErrNoHost = errors.New("the client named no host")
 
 // leaves caches leaves by host.
@@ -50,7 +50,7 @@ func (a *Authority) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate
 	return a.Leaf(host)
 }
 
-// Leaf is a certificate for a host, from the cache if there is one that lives long enough.
+// Leaf returns a certificate for a host, from the cache if it has one that is valid long enough.
 func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
 	name := host.String()
 	if c := a.cached(name); c != nil {
@@ -72,7 +72,7 @@ func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
 	return c.(*tls.Certificate), nil
 }
 
-// cached finds a leaf that is not about to expire, nor of a future that a clock set back has undone.
+// cached finds a leaf that is neither about to expire nor, after the clock was set back, not yet valid.
 func (a *Authority) cached(name string) *tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,7 +118,7 @@ func (a *Authority) mint(name string) (*tls.Certificate, error) {
 		until = a.cert.NotAfter
 	}
 	subject := pkix.Name{}
-	if len(name) <= 64 { // the bound of a common name (RFC 5280, appendix A)
+	if len(name) <= 64 { // the longest common name (RFC 5280, appendix A)
 		subject.CommonName = name
 	}
 	template := &x509.Certificate{

@@ -1,10 +1,10 @@
-// Package charset turns text in a character set that is no superset of ASCII into UTF-8 while it streams, so that what
-// looks for ASCII strings in it finds them, and what they may be written with: escapes, base64, hexadecimal digits.
+// Package charset converts text in a character set that is not a superset of ASCII to UTF-8 while it streams, so that a
+// search for ASCII strings finds them, also as escapes, base64 or hexadecimal digits.
 //
-// Threat: code that has a server answer in UTF-16, UTF-32, EBCDIC or a set with shift sequences. Such a set is known by
-// the head's label, a byte order mark, zero bytes at the beginning of a text, or a declaration inside; one that is not
-// known is refused. What begins a text may be code's, so it only ever adds a reading: the bytes as they stand are looked
-// at in every case, and a mark that contradicts a label is refused.
+// Threat: code that makes a server answer in UTF-16, UTF-32, EBCDIC or a set with shift sequences. Such a set is
+// recognised by the head's label, a byte order mark, zero bytes at the beginning of a text, or a declaration inside; an
+// unknown one is refused. The beginning of a text may be under the code's control, so it only ever adds a reading: the
+// raw bytes are searched in every case, and a mark that contradicts a label is refused.
 package charset
 
 import (
@@ -24,18 +24,18 @@ import (
 	"golang.org/x/text/encoding/unicode/utf32"
 )
 
-// ErrUnknown is for text in a character set that cannot be decoded, or that is declared in two ways.
+// ErrUnknown is for text in a character set that cannot be decoded, or with two contradictory declarations.
 var ErrUnknown = errors.New("the character set is not supported")
 
-// Reading is how a response's body is read. The zero Reading takes bytes as they are.
+// Reading is how a response's body is decoded. The zero Reading takes bytes as they are.
 type Reading struct {
 	enc    encoding.Encoding // what the head declares; nil for a superset of ASCII
 	marked bool              // the declared set needs a byte order mark: UTF-16 and UTF-32 without a byte order
-	text   bool              // the beginning may say more
-	markup bool              // and so may a declaration: HTML, XML, CSS
+	text   bool              // the beginning may declare a set
+	markup bool              // and so may a declaration inside: HTML, XML, CSS
 }
 
-// Parse reads what a response's head says.
+// Parse reads the character set from a response's head.
 func Parse(h http.Header) (Reading, error) {
 	var r Reading
 	types := h["Content-Type"]
@@ -68,7 +68,7 @@ func Parse(h http.Header) (Reading, error) {
 // Changes reports whether the head declares a set that is decoded.
 func (r Reading) Changes() bool { return r.enc != nil }
 
-// Label makes the head say UTF-8, if it declares a set that is decoded.
+// Label changes the head to declare UTF-8, if it declares a set that is decoded.
 func (r Reading) Label(h http.Header) {
 	if r.enc == nil {
 		return
@@ -95,7 +95,7 @@ func containsAny(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
-// labels are the values that a text gives a word, as in charset=x, charset = "x", charset*=utf-8”x.
+// labels returns the values that a text gives a word, as in charset=x, charset = "x", charset*=utf-8”x.
 func labels(text, word string) []string {
 	var out []string
 	lower := strings.ToLower(text)
@@ -126,7 +126,7 @@ func isAlnum(b byte) bool {
 	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_'
 }
 
-// folded is a label without what its spellings differ in.
+// folded returns a label without what its spellings differ in.
 func folded(label string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -139,7 +139,7 @@ func folded(label string) string {
 	}, label)
 }
 
-// Lookup is the encoding of a label, nil for a superset of ASCII.
+// Lookup returns the encoding of a label, nil for a superset of ASCII.
 func Lookup(label string) (encoding.Encoding, error) {
 	if label == "" {
 		return nil, nil
@@ -178,7 +178,7 @@ func Lookup(label string) (encoding.Encoding, error) {
 	return nil, ErrUnknown
 }
 
-// The sets of more than a byte for each character. A byte order mark is kept: it becomes UTF-8's.
+// The sets with more than one byte for each character. A byte order mark is kept: it becomes UTF-8's.
 var (
 	utf16LE = unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM)
 	utf16BE = unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)
@@ -195,8 +195,8 @@ func needsMark(label string) bool {
 	return false
 }
 
-// decoded is nil for an encoding of single bytes in which all of ASCII stands for itself: its bytes are looked at as they
-// are. In all others a byte of ASCII may be a part of another character, or a shift.
+// decoded returns nil for a single-byte encoding that is a superset of ASCII: its bytes are searched as they are. In
+// all others an ASCII byte may be a part of another character, or a shift.
 func decoded(enc encoding.Encoding) encoding.Encoding {
 	if enc == unicode.UTF8 || enc == unicode.UTF8BOM {
 		return nil

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// window is how far into a text a declaration is looked for, in bytes (HTML, 13.2.3.2).
+// window is how far into a text a declaration is searched for, in bytes (HTML, 13.2.3.2).
 const window = 1024
 
-// Reader is a body as UTF-8, or as it is where it is a superset of ASCII. Its error is sticky.
+// Reader is a body converted to UTF-8, or unchanged if its set is a superset of ASCII. Its error is sticky.
 type Reader struct {
 	src    io.Reader
 	how    Reading
 	before func(io.Reader) io.Reader
-	cur    io.Reader // nil: not decided
-	raw    io.Reader // what before made
-	seen   []byte    // of markup, up to window: where a declaration may be
+	cur    io.Reader // nil: not chosen yet
+	raw    io.Reader // src as seen through before
+	seen   []byte    // of markup, up to window: the part that may hold a declaration
 	err    error
 }
 
-// NewReader reads src. before is put between src and a decoder, and sees the bytes as they stand.
+// NewReader reads src. before is put between src and a decoder, and sees the raw bytes.
 func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Reader {
 	r := &Reader{src: src, how: how, before: before}
 	if how.enc == nil && !how.text {
@@ -34,8 +34,8 @@ func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Re
 	return r
 }
 
-// Read reads without waiting for more than the first bytes that tell a set: two, four where these may be a mark. That is
-// the same for every text that begins with them.
+// Read does not wait for more than the first bytes, which determine the set: two, or four if these may be a mark. That
+// is the same for every text that begins with them.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.err == nil && r.cur == nil {
 		r.err = r.decide()
@@ -51,17 +51,17 @@ func (r *Reader) Read(p []byte) (int, error) {
 			return 0, unknown
 		}
 		if switched {
-			return r.Read(p) // no more than once: raw is set
+			return r.Read(p) // at most once, because raw is set now
 		}
 	}
 	r.err = err
 	return n, err
 }
 
-// Decodes reports whether what was read so far is another text than the source's.
+// Decodes reports whether what was read so far differs from the source's bytes.
 func (r *Reader) Decodes() bool { return r.raw != nil }
 
-// Stop gives the buffers of before back.
+// Stop releases the buffers of before.
 func (r *Reader) Stop() {
 	if s, ok := r.raw.(interface{ Stop() }); ok {
 		s.Stop()
@@ -71,7 +71,7 @@ func (r *Reader) Stop() {
 	}
 }
 
-// decide looks at the first bytes.
+// decide chooses by the first bytes.
 func (r *Reader) decide() error {
 	var first [4]byte
 	n, err := io.ReadAtLeast(r.src, first[:], 2)
@@ -100,8 +100,8 @@ func (r *Reader) decide() error {
 	return nil
 }
 
-// again is how the source ended: io.ReadAtLeast makes io.ErrUnexpectedEOF of an end, and an upstream that breaks off gives
-// the same error.
+// again returns how the source ended: io.ReadAtLeast turns an end into io.ErrUnexpectedEOF, and an upstream that breaks
+// off gives the same error.
 func (r *Reader) again() error {
 	_, err := r.src.Read(make([]byte, 1))
 	return err
@@ -121,7 +121,7 @@ func mayMark(head []byte) bool {
 	return head[1] == 0
 }
 
-// choose is the set that a body is decoded from, by the head and the first bytes. Nil: its bytes are ASCII or more.
+// choose returns the set that a body is decoded from, by the head and the first bytes. Nil: a superset of ASCII.
 func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	has := func(mark string) bool { return strings.HasPrefix(string(head), mark) }
 	if has("\x2b\x2f\x76") || has("\xdd\x73\x66\x73") || has("\x0e\xfe\xff") || has("\xfb\xee\x28") {
@@ -145,7 +145,7 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	case r.enc == nil:
 		return r.unmarked(head), nil
 	case r.marked && (mark == nil || isShort(mark) != short):
-		return nil, ErrUnknown // of either byte order, and the text may be such that it looks like the other
+		return nil, ErrUnknown // without a byte order; the text may be made to look like either
 	case r.marked:
 		return mark, nil
 	case mark != nil && mark != r.enc:
@@ -156,8 +156,8 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 
 func isShort(e encoding.Encoding) bool { return e == utf16LE || e == utf16BE }
 
-// unmarked tells sets by the zero bytes of ASCII characters (RFC 4627, section 3), and EBCDIC by "<?xm" in it (XML,
-// appendix F).
+// unmarked recognises sets by the zero bytes of ASCII characters (RFC 4627, section 3), and EBCDIC by its bytes for
+// "<?xm" (XML, appendix F).
 func (r Reading) unmarked(head []byte) encoding.Encoding {
 	if len(head) < 2 {
 		return nil
@@ -178,9 +178,9 @@ func (r Reading) unmarked(head []byte) encoding.Encoding {
 	return nil
 }
 
-// declaration looks for one in what was read of markup, and goes over to its decoder from p on. Of the sets that a
-// declaration can be read in, those with shift sequences matter: until the first one they are ASCII. What declares
-// UTF-16 in ASCII is not UTF-16.
+// declaration searches what was read of markup for a declaration, and changes to its decoder from p on. Of the sets in
+// which a declaration is readable, those with shift sequences matter: up to the first one they are ASCII. Text that
+// declares UTF-16 in ASCII is not UTF-16.
 func (r *Reader) declaration(p []byte) (switched bool, err error) {
 	r.seen = append(r.seen, p[:min(len(p), window-len(r.seen))]...)
 	text := strings.TrimPrefix(strings.ToLower(string(r.seen)), "\xef\xbb\xbf")
@@ -208,7 +208,7 @@ func (r *Reader) declaration(p []byte) (switched bool, err error) {
 	return false, nil
 }
 
-// resumed is a source of which the first bytes were read.
+// resumed is a source whose first bytes have been read.
 type resumed struct {
 	head []byte
 	src  io.Reader

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// ExactUpTo is the size in bytes up to which a body of known length is rewritten before its head leaves, so that its new
-// length is known. A longer one that may change has no known length.
+// ExactUpTo is the size in bytes up to which a body of known length is rewritten before its head leaves, so that its
+// new length is known. The new length of a longer one that may change is unknown.
 const ExactUpTo = 256 << 10
 
-// Body is a body that is read through other readers. Its error is sticky; Close may come while Read waits.
+// Body is a body that is read through a chain of readers. Its error is sticky; Close may be called while Read waits.
 type Body struct {
 	src   io.ReadCloser
 	mu    sync.Mutex
@@ -21,10 +21,10 @@ type Body struct {
 	err   error
 }
 
-// NewBody begins with the body itself.
+// NewBody returns a chain of the body alone.
 func NewBody(src io.ReadCloser) *Body { return &Body{src: src, top: src} }
 
-// Through puts a reader on top. If it can be stopped, Close stops it. It must come before the first Read.
+// Through puts a reader on top. If it has a Stop method, Close calls it. It must be called before the first Read.
 func (b *Body) Through(wrap func(io.Reader) io.Reader) {
 	b.top = wrap(b.top)
 	if s, ok := b.top.(interface{ Stop() }); ok {
@@ -32,14 +32,14 @@ func (b *Body) Through(wrap func(io.Reader) io.Reader) {
 	}
 }
 
-// Decode takes encodings off.
+// Decode puts a decoder on top.
 func (b *Body) Decode(encodings []string) {
 	if len(encodings) > 0 {
 		b.Through(func(r io.Reader) io.Reader { return NewReader(r, encodings) })
 	}
 }
 
-// Read reads from the top. A panic there is an error of this body: it may be read where nobody recovers, as by
+// Read reads from the top. A panic there becomes an error of this body: it may be read where nothing recovers, as in
 // http.Transport, and what made a decoder or a parser panic came from outside.
 func (b *Body) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
@@ -56,7 +56,7 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	return b.top.Read(p)
 }
 
-// Close closes the source first, which ends a Read that waits, and then gives the buffers back.
+// Close closes the source first, which ends a waiting Read, and then returns the buffers.
 func (b *Body) Close() error {
 	err := b.src.Close()
 	b.mu.Lock()
@@ -71,8 +71,8 @@ func (b *Body) Close() error {
 	return err
 }
 
-// Ahead makes body the request's. One of known small length is read to its end, which gives its length and its error
-// before the request leaves. A longer one streams; its length is kept unless it may change.
+// Ahead makes body the request's body. One of known small length is read to its end, so that its length and its error
+// are known before the request leaves. A longer one streams; its length is kept unless it may change.
 func Ahead(req *http.Request, body io.ReadCloser, changes bool) error {
 	req.Body, req.GetBody = body, nil
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
@@ -105,7 +105,7 @@ func exact(req *http.Request, body io.Closer, data []byte) {
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 
-// prefixed reads from one and closes another.
+// prefixed reads from one source and closes another.
 type prefixed struct {
 	io.Reader
 	io.Closer

@@ -1,8 +1,7 @@
-// Package coding takes Content-Encoding off bodies while they stream: gzip, deflate (with and without a zlib head), br and
-// zstd, at most two of them stacked.
+// Package coding decodes the Content-Encoding of bodies while they stream: gzip, deflate (with and without a zlib
+// header), br and zstd, at most two of them stacked.
 //
-// Threat: a body that is small on the wire and endless when decoded. Windows are bounded, and a body that grows more than
-// Ratio times ends in ErrRatio.
+// Threat: a decompression bomb. Windows are bounded, and a body that grows more than Ratio times ends in ErrRatio.
 package coding
 
 import (
@@ -15,24 +14,25 @@ import (
 )
 
 const (
-	// MaxStack is how many encodings a body may have on top of one another.
+	// MaxStack is how many encodings of a body may be stacked.
 	MaxStack = 2
 	// Ratio is how many times a body may grow, once it has grown to RatioFrom bytes.
 	Ratio = 256
-	// RatioFrom is the decoded size in bytes from which Ratio holds.
+	// RatioFrom is the decoded size in bytes from which Ratio applies.
 	RatioFrom = 16 << 20
 )
 
 var (
-	// ErrUnknown is for an encoding that is not known, or more than MaxStack of them.
+	// ErrUnknown is for an unknown encoding, or more than MaxStack of them.
 	ErrUnknown = errors.New("content encoding is not supported")
 	// ErrRatio ends a body that grows too much.
 	ErrRatio = errors.New("decoded body grows too much")
-	// ErrBroken ends a body that is not what its encoding says. The decoder's own error is not told: it may quote bytes.
+	// ErrBroken ends a body that does not match its encoding. The decoder's own error is not passed on: it may
+	// quote bytes.
 	ErrBroken = errors.New("encoded body is broken")
 )
 
-// Parse reads Content-Encoding into the encodings to take off, outermost first. Nil means identity.
+// Parse reads Content-Encoding into the encodings to decode, outermost first. Nil means identity.
 func Parse(h http.Header) ([]string, error) {
 	var list []string
 	for _, v := range h.Values("Content-Encoding") {
@@ -55,12 +55,12 @@ func Parse(h http.Header) ([]string, error) {
 	return list, nil
 }
 
-// Large reports whether taking the encodings off needs megabytes: the windows of br and zstd.
+// Large reports whether decoding needs megabytes of memory: the windows of br and zstd.
 func Large(encodings []string) bool {
 	return slices.Contains(encodings, "br") || slices.Contains(encodings, "zstd")
 }
 
-// Reader is a body with its encodings taken off. Its error is sticky.
+// Reader is a decoded body. Its error is sticky.
 type Reader struct {
 	src     source
 	layers  []*layer
@@ -68,8 +68,8 @@ type Reader struct {
 	err     error
 }
 
-// NewReader takes the encodings that Parse found off src. An error of src comes through as it is. An empty body is an
-// empty body in every encoding.
+// NewReader decodes src by the encodings that Parse found. An error of src is passed on unchanged. An empty body is
+// empty in every encoding.
 func NewReader(src io.Reader, encodings []string) *Reader {
 	r := &Reader{src: source{src: src}}
 	below := io.Reader(&r.src)
@@ -109,7 +109,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop gives the decoders back. Reads fail from then on.
+// Stop returns the decoders to their pools. Reads fail from then on.
 func (r *Reader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
@@ -123,7 +123,7 @@ func (r *Reader) free() {
 	}
 }
 
-// source counts what is read and remembers how it ended.
+// source counts the bytes read and remembers how they ended.
 type source struct {
 	src io.Reader
 	n   int64

@@ -64,7 +64,7 @@ func TestTrailing(t *testing.T) {
 	}
 }
 
-// TestReuse: a decoder that was given back in the middle of a body, or broken, decodes the next one.
+// TestReuse: a decoder that was returned in the middle of a body, or after an error, decodes the next body.
 func TestReuse(t *testing.T) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -88,7 +88,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// TestPanic: what panics below a body ends that body. http.Transport reads it in a goroutine that would end the process.
+// TestPanic: a panic in a reader below a body ends that body. http.Transport reads it in a goroutine whose panic would
+// end the process.
 func TestPanic(t *testing.T) {
 	b := NewBody(io.NopCloser(strings.NewReader("x")))
 	b.Through(func(io.Reader) io.Reader { return panics{} })

@@ -12,11 +12,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow bounds zstd's window; it is what RFC 8878 asks every decoder to support. Those of the other formats are
-// bounded by the formats: 32 KiB, and 16 MiB for br.
+// maxWindow bounds zstd's window; it is the size that RFC 8878 asks every decoder to support. The other formats bound
+// theirs: 32 KiB, and 16 MiB for br.
 const maxWindow = 8 << 20
 
-// layer takes one encoding off. Its decoder is taken from a pool at the first byte.
+// layer decodes one encoding. It takes its decoder from a pool at the first byte.
 type layer struct {
 	name string
 	src  *bufio.Reader
@@ -48,7 +48,7 @@ func (l *layer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open chooses the decoder. At the end of src before any byte it says io.EOF.
+// open chooses the decoder. If src is empty it returns io.EOF.
 func (l *layer) open() error {
 	head, err := l.src.Peek(1)
 	if len(head) == 0 {
@@ -71,7 +71,7 @@ func (l *layer) open() error {
 	return l.dec.reset(l.src)
 }
 
-// end is io.EOF if nothing comes after what was decoded.
+// end returns io.EOF if nothing follows what was decoded.
 func (l *layer) end() error {
 	if _, err := l.src.Peek(1); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (l *layer) end() error {
 	return ErrBroken
 }
 
-// isZlib recognises the two bytes a zlib stream begins with (RFC 1950); what is sent as deflate often lacks them.
+// isZlib recognises the header of a zlib stream (RFC 1950), which bodies sent as deflate often lack.
 func isZlib(head []byte) bool {
 	return len(head) == 2 && head[0]&15 == 8 && head[0]>>4 <= 7 && (int(head[0])<<8|int(head[1]))%31 == 0
 }
@@ -89,7 +89,7 @@ func (l *layer) free() {
 		l.err = io.ErrClosedPipe
 	}
 	if l.dec != nil {
-		_ = l.dec.reset(nothing{}) // lets go of the body
+		_ = l.dec.reset(nothing{}) // releases the body
 		l.pool.Put(l.dec)
 		l.dec = nil
 	}
@@ -101,7 +101,7 @@ type nothing struct{}
 func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
 func (nothing) ReadByte() (byte, error)  { return 0, io.EOF }
 
-// The pools are caches: nothing is remembered in them from one body to the next.
+// The pools are caches: they carry nothing over from one body to the next.
 var (
 	gzips   = sync.Pool{New: func() any { return &gzipDecoder{} }}
 	zlibs   = sync.Pool{New: func() any { return &zlibDecoder{} }}

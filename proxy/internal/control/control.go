@@ -1,7 +1,7 @@
 // Package control serves the control API of proxy/controlapi on a unix socket.
 //
-// Threat: whoever reaches the socket can register runs. It lies in a directory that only mcp-server shares; nothing
-// that this API answers holds a credential.
+// Threat: whoever reaches the socket can register runs. It is in a directory that only mcp-server shares, and no answer
+// of this API contains a credential.
 package control
 
 import (
@@ -30,12 +30,12 @@ const (
 	keepTime = 10 * time.Second // between empty lines of the event stream
 )
 
-// Config is what a Control needs.
+// Config holds what a Control needs.
 type Config struct {
 	Book    *lease.Book
 	Journal *receipt.Journal
 	Current func() *reload.Snapshot
-	// Ready is nil when the proxy serves, else says why not.
+	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
 	// Profile adds /debug/pprof.
 	Profile bool
@@ -149,7 +149,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, rec)
 }
 
-// slotOf reads {n}, written as the client writes it.
+// slotOf parses {n}, only in the form in which the client writes it.
 func slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	id := slot.ID(n)
@@ -160,7 +160,7 @@ func slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	return id, true
 }
 
-// events streams what happens, with an empty line now and then so that a dead reader is noticed.
+// events streams the events, with an empty line from time to time so that a dead reader is noticed.
 func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	ch, cancel := s.conf.Journal.Subscribe()
 	defer cancel()
@@ -196,7 +196,7 @@ func (s *Control) health(w http.ResponseWriter, _ *http.Request) {
 	answer(w, status, h)
 }
 
-// statusOf maps an error of the book to a status.
+// statusOf maps an error of the book to a status code.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, lease.ErrFenced):

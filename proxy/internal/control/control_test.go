@@ -48,7 +48,7 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	return New(Config{Book: lease.NewBook(lease.Config{}), Journal: j, Current: r.Current, Ready: func() error { return nil }}), j
 }
 
-// serve listens on a real socket and gives its client.
+// serve listens on a real socket and returns a client for it.
 func serve(t *testing.T, c *Control) *controlapi.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.sock")

@@ -1,8 +1,8 @@
 // Package dialguard decides which addresses the proxy may dial.
 //
-// Threat: a host name that resolves to loopback, to a private network, to a metadata service or to the proxy itself,
-// in any spelling of the address. Contract: the check is made on the address that is dialled, after resolution, and
-// there is no way to switch it off.
+// Threat: a host name that resolves to loopback, to a private network, to a metadata service or to the proxy itself, in
+// any spelling of the address. Contract: the check is made on the address that is dialled, after resolution, and cannot
+// be switched off.
 package dialguard
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// ErrRefused is why an address is not dialled.
+// ErrRefused is for an address that may not be dialled.
 var ErrRefused = errors.New("address refused")
 
-// never are ranges that no configuration opens.
+// never are the ranges that no configuration opens.
 var never = prefixes(
 	"0.0.0.0/8",          // this network, unspecified
 	"169.254.0.0/16",     // link-local, metadata of most clouds
@@ -65,7 +65,7 @@ type Guard struct {
 	AllowPrivate []netip.Prefix
 }
 
-// Check is nil when the address may be dialled.
+// Check returns nil if the address may be dialled.
 func (g Guard) Check(a netip.Addr) error {
 	inner, err := unwrap(a)
 	if err != nil {
@@ -100,12 +100,12 @@ func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	}
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: %q is no address", ErrRefused, address)
+		return fmt.Errorf("%w: %q is not an address", ErrRefused, address)
 	}
 	return g.Check(ap.Addr())
 }
 
-// unwrap takes an IPv4 address out of the IPv6 forms that carry one.
+// unwrap extracts an IPv4 address from the IPv6 forms that contain one.
 func unwrap(a netip.Addr) (netip.Addr, error) {
 	if !a.IsValid() || a.Zone() != "" {
 		return a, fmt.Errorf("%w: %s is not a plain address", ErrRefused, a)
@@ -141,7 +141,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// machine caches this machine's addresses: listing them takes longer than the rest of a dial's checks.
+// machine caches this machine's addresses: listing them takes longer than all other checks of a dial.
 var machine interfaces
 
 type interfaces struct {
@@ -151,7 +151,7 @@ type interfaces struct {
 	err   error
 }
 
-// own reports whether an address other than loopback belongs to this machine; also when that cannot be found out.
+// own reports whether an address other than loopback belongs to this machine. It is true if that cannot be determined.
 func own(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return false
@@ -165,7 +165,7 @@ func own(a netip.Addr) bool {
 	return machine.err != nil || machine.addrs[a]
 }
 
-// list is every address of this machine.
+// list returns every address of this machine.
 func list() (map[netip.Addr]bool, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

@@ -90,7 +90,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestOwn: no configuration opens this machine's own addresses, loopback aside.
+// TestOwn: no configuration opens this machine's own addresses, except loopback.
 func TestOwn(t *testing.T) {
 	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	addrs, err := net.InterfaceAddrs()
@@ -137,7 +137,7 @@ func FuzzCheck(f *testing.F) {
 		if !ok || (Guard{}).Check(a) != nil {
 			return
 		}
-		// What is open by default must be ordinary by the standard library's reading too.
+		// What is open by default must be an ordinary address to the standard library too.
 		u := a.Unmap()
 		if !u.IsGlobalUnicast() || u.IsPrivate() || u.IsLoopback() || u.IsLinkLocalUnicast() || u.IsMulticast() || u.IsUnspecified() {
 			t.Errorf("%s is open", a)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestNegotiation looks at what leaves: by no spelling of a header can code choose a coding or a character set.
+// TestNegotiation checks what leaves: no spelling of a header lets code choose a coding or a character set.
 func TestNegotiation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config string
@@ -58,7 +58,8 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// TestCompressedResponse: a server that compresses whatever it was asked is refused where its hosts have credentials.
+// TestCompressedResponse: the response of a server that compresses regardless of the request is refused if the host has
+// credentials.
 func TestCompressedResponse(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -107,7 +108,8 @@ func TestCompressedResponse(t *testing.T) {
 	}
 }
 
-// TestCodedTransfer: what is compressed by Transfer-Encoding, or inside as RFC 3229 has it, is never passed on.
+// TestCodedTransfer: what is compressed by Transfer-Encoding, or by an instance manipulation (RFC 3229), is never
+// passed on.
 func TestCodedTransfer(t *testing.T) {
 	for _, head := range []string{"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "Transfer-Encoding: gzip\r\nConnection: close\r\n\r\nabc", "IM: gzip\r\nContent-Length: 3\r\n\r\nabc", "Content-Encoding: dcz\r\nContent-Length: 3\r\n\r\nabc"} {
 		r := newRig(t, setup{})
@@ -124,8 +126,8 @@ func TestCodedTransfer(t *testing.T) {
 	}
 }
 
-// TestWebSocketCompression: permessage-deflate keeps a window over messages, a credential's and code's. It is not offered,
-// in no spelling, and a server that uses it all the same is refused.
+// TestWebSocketCompression: permessage-deflate shares a window between messages, with a credential and with the code's
+// text. It is not offered, in any spelling, and a server that uses it all the same is refused.
 func TestWebSocketCompression(t *testing.T) {
 	for name, config := range map[string]string{"not allowed": demoAPI(""), "allowed": demoAPI(`, "compress": true`)} {
 		for _, imposed := range []bool{false, true} {
@@ -165,7 +167,7 @@ func TestWebSocketCompression(t *testing.T) {
 
 // cherryPy starts CherryPy as the upstream, or skips.
 func cherryPy(t *testing.T, r *rig) {
-	python := "/usr/bin/python3" // Debian's packages are seen by Debian's interpreter
+	python := "/usr/bin/python3" // Debian's packages are for Debian's interpreter
 	if err := exec.CommandContext(t.Context(), python, "-c", "import cherrypy").Run(); err != nil {
 		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
 			t.Fatal("CherryPy is missing: apt-get install python3-cherrypy3")
@@ -201,7 +203,7 @@ func cherryPy(t *testing.T, r *rig) {
 }
 
 // TestCherryPy: a real server with its gzip and encode tools on. No header makes it compress or leave UTF-8; what it
-// writes in another set all the same is read.
+// writes in another set all the same is decoded.
 func TestCherryPy(t *testing.T) {
 	r := newRig(t, setup{})
 	cherryPy(t, r)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// BenchmarkRequest is a small JSON request with a credential over kept connections, real TLS on both sides; direct is
-// the same without the proxy.
+// BenchmarkRequest is a small JSON request with a credential over persistent connections, real TLS on both sides;
+// direct is the same without the proxy.
 func BenchmarkRequest(b *testing.B) {
 	creds := ""
 	for i := range 7 {
@@ -70,8 +70,8 @@ func BenchmarkDownload(b *testing.B) {
 	}
 }
 
-// BenchmarkCoding is a body of 4 MiB of JSON from a server that compresses where it is asked to, through a proxy that
-// asks and one that does not. wire-bytes is what the upstream sends.
+// BenchmarkCoding is a body of 4 MiB of JSON from a server that compresses on request, through a proxy that requests it
+// and one that does not. wire-bytes is what the upstream sends.
 func BenchmarkCoding(b *testing.B) {
 	var text, packed bytes.Buffer
 	for i := 0; text.Len() < 4<<20; i++ {

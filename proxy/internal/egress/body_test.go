@@ -16,8 +16,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// TestUnreadableBody: a request body that is not what its headers say is the client's mistake, whatever its size, and
-// never reaches the upstream whole.
+// TestUnreadableBody: a request body that does not match its headers is the client's error, whatever its size, and
+// never reaches the upstream complete.
 func TestUnreadableBody(t *testing.T) {
 	for name, c := range map[string]struct{ encoding, kind, body string }{
 		"not gzip":     {"gzip", "", "not gzip"},
@@ -50,8 +50,9 @@ func TestUnreadableBody(t *testing.T) {
 	}
 }
 
-// TestAmbiguousBody: a form with parts that servers read in different ways is refused, also where most of it has left by
-// then, and never reaches the upstream whole: where a credential may be swapped in, and where methods are restricted.
+// TestAmbiguousBody: a multipart form that servers read in different ways is refused, even if most of it has already
+// left, and never reaches the upstream complete: where a credential may be swapped in, and where methods are
+// restricted.
 func TestAmbiguousBody(t *testing.T) {
 	const head = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n"
 	const restrictedAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem",
@@ -96,8 +97,8 @@ func TestAmbiguousBody(t *testing.T) {
 	}
 }
 
-// TestFormData: a form as browsers write it arrives whole, with its credential, and a long one where nothing is swapped
-// keeps its length.
+// TestFormData: a form as browsers write it arrives complete, with its credential, and a long one without a swap keeps
+// its length.
 func TestFormData(t *testing.T) {
 	const api = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
 		"restricted_methods": ["DELETE"], "credentials": {"` + tokenName + `": {"value": "` + secretValue + `", "in": [%s]}}}`
@@ -147,8 +148,8 @@ const bodyAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_fi
 const fieldAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
 	"credentials": {"` + tokenName + `": {"value": "` + secretValue + `", "in": ["header", "body:k", "query:k", "path"]}}}`
 
-// TestAmbiguous: a request that servers read in two ways where a token name stands is refused with its reason. A short
-// one does not arrive, a long one not whole.
+// TestAmbiguous: a request that servers read in two ways at a token name is refused with its reason. A short one does
+// not arrive, a long one not complete.
 func TestAmbiguous(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	long := strings.Repeat("z", 2<<20)

@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// BenchmarkBody is a small POST with a credential, to an upstream that speaks HTTP/1 and to one that speaks HTTP/2, and
-// how many connections it took.
+// BenchmarkBody is a small POST with a credential, to an upstream with HTTP/1 and to one with HTTP/2, and counts the
+// connections.
 func BenchmarkBody(b *testing.B) {
 	for _, protocol := range []string{"HTTP1", "HTTP2"} {
 		for _, method := range []string{"GET", "POST"} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCutLines: where a log line is cut, no part of a string that must not be logged stays behind.
+// TestCutLines: where a log line is truncated, no part of a string that must not be logged remains.
 func TestCutLines(t *testing.T) {
 	r := newRig(t, setup{
 		debug: true, redact: []string{"Jane Roe"},

@@ -33,7 +33,7 @@ func TestDebug(t *testing.T) {
 	}
 }
 
-// TestNoPayloadsWithoutDebug: bodies are nobody's business.
+// TestNoPayloadsWithoutDebug: without DEBUG_MODE no body is logged.
 func TestNoPayloadsWithoutDebug(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen

@@ -14,14 +14,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// deaf is a server that answers heads and reads no body: what follows a head is the next request to it, as it is to
-// Python's http.server for a method whose handler reads nothing. The answer says on which connection it came.
+// deaf is a server that answers heads and reads no bodies: it takes what follows a head for the next request, as
+// Python's http.server does for a method whose handler reads nothing. Its answer names the connection.
 type deaf struct {
 	mu    sync.Mutex
 	conns int
-	lines []string // of every request, behind the number of its connection
+	lines []string // of every request, after the number of its connection
 	heads []string
-	// after is sent behind the answer to a request with this word in its head.
+	// after is sent after the answer to a request with this word in its head.
 	after map[string]string
 }
 
@@ -72,8 +72,8 @@ func (d *deaf) request(t *testing.T, word string) (line, head string) {
 	return line, head
 }
 
-// TestDesync: whatever a server makes of a body, no request follows it on its connection: none with a credential, and
-// none of another run.
+// TestDesync: however a server reads a body, no request follows it on its connection: none with a credential, and none
+// of another run.
 func TestDesync(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "POST", "PUT", "PATCH", "PURGE", "PROPFIND"} {
 		for _, chunked := range []bool{false, true} {
@@ -119,7 +119,7 @@ func TestDesync(t *testing.T) {
 	}
 }
 
-// TestAnswersStay: what a server sends behind an answer, which code may have chosen, is no other run's answer.
+// TestAnswersStay: what a server sends after an answer, which code may have chosen, is never another run's answer.
 func TestAnswersStay(t *testing.T) {
 	const chosen = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nchosen"
 	for name, first := range map[string]struct{ Method, after string }{
@@ -136,7 +136,7 @@ func TestAnswersStay(t *testing.T) {
 				r.beginIn(0, 1)
 				r.beginIn(1, 1)
 				clients := [2]*http.Client{r.clientIn(0, h2), r.clientIn(1, h2)}
-				for range 20 { // whether the transport sees the bytes before it uses the connection again is a race
+				for range 20 { // whether the transport sees the bytes before it reuses the connection is a race
 					q, err := http.NewRequest(first.Method, "https://"+demoHost+"/first", nil)
 					check(t, err)
 					resp, err := clients[0].Do(q)

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// seen remembers what an upstream was sent.
+// seen records what an upstream was sent.
 type seen struct {
 	mu       sync.Mutex
 	requests []*http.Request
@@ -53,7 +53,7 @@ func (s *seen) echo() http.Handler {
 	})
 }
 
-// TestSwapAndScrub is the line through the whole proxy: a name goes in, the credential arrives, the name comes back.
+// TestSwapAndScrub goes through the whole proxy: a name goes in, the credential arrives, the name comes back.
 func TestSwapAndScrub(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("h2=%t", h2), func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 )
 
-// hanging serves requests that never end, and tells when each began and ended.
+// hanging serves requests that never end, and reports when each began and ended.
 func hanging() (h http.Handler, began, ended chan string) {
 	began, ended = make(chan string, 100), make(chan string, 100)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func hanging() (h http.Handler, began, ended chan string) {
 	}), began, ended
 }
 
-// TestEndAborts: DELETE aborts what is in flight, waits for it, and has it in the receipt.
+// TestEndAborts: DELETE aborts what is in flight, waits for it, and returns it in the receipt.
 func TestEndAborts(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("h2=%t", h2), func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestEndAborts(t *testing.T) {
 	}
 }
 
-// TestConnectionDiesWithItsRun: a connection kept open by one run is of no use in the next.
+// TestConnectionDiesWithItsRun: a connection kept open by one run is useless to the next.
 func TestConnectionDiesWithItsRun(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -111,8 +111,8 @@ func TestNoRun(t *testing.T) {
 	}
 }
 
-// TestQueuedConnection: a request that an ended run left in the accept queue is not served as the next run's. The
-// acceptor is kept from accepting by beginning the next run at once, many times.
+// TestQueuedConnection: a request that an ended run left in the accept queue is not served as the next run's. The next
+// run begins at once, many times, so that the acceptor has no time to accept.
 func TestQueuedConnection(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "allow_http": true`)}})
 	var mu sync.Mutex
@@ -123,7 +123,7 @@ func TestQueuedConnection(t *testing.T) {
 		served[req.URL.Path] = true
 	}))
 	for g := uint64(1); g <= 150; g++ {
-		// Between two runs the slot's code is dead; what it sent is still on its way.
+		// Between two runs the slot's code is dead; what it sent is still in flight.
 		c, err := net.Dial("tcp", r.http[0])
 		check(t, err)
 		_, _ = fmt.Fprintf(c, "GET /%d HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", g, demoHost)
@@ -143,7 +143,7 @@ func TestQueuedConnection(t *testing.T) {
 	}
 }
 
-// TestNoRunIsReportedAsAnother races clients of two slots against beginnings and ends: every exchange is in the
+// TestNoRunIsReportedAsAnother races clients of two slots against the begin and end of runs: every exchange is in the
 // receipt of the run that made it.
 func TestNoRunIsReportedAsAnother(t *testing.T) {
 	r := newRig(t, setup{})
@@ -173,7 +173,7 @@ func TestNoRunIsReportedAsAnother(t *testing.T) {
 						client.CloseIdleConnections()
 					})
 				}
-				if g%3 == 0 { // the run is cut while its clients are busy
+				if g%3 == 0 { // the run is aborted while its clients are busy
 					time.Sleep(2 * time.Millisecond)
 				} else {
 					clients.Wait()
@@ -229,7 +229,7 @@ func TestConnectionBound(t *testing.T) {
 	eventually(t, func() bool { return one() == nil })
 }
 
-// TestReloadCuts: open streams of a removed API, or under a replaced value, end; others go on.
+// TestReloadCuts: open streams of a removed API, or with a replaced value, end; others continue.
 func TestReloadCuts(t *testing.T) {
 	other := strings.NewReplacer(demoHost, "other.test", tokenName, "OTHER_TOKEN", secretValue, "other-secret-value").Replace(demoAPI(""))
 	for name, c := range map[string]struct {
@@ -276,7 +276,7 @@ func TestReloadCuts(t *testing.T) {
 	}
 }
 
-// TestReplacedValueStaysScrubbed: a server may still echo the value of before the reload.
+// TestReplacedValueStaysScrubbed: a server may still echo the value from before the reload.
 func TestReplacedValueStaysScrubbed(t *testing.T) {
 	r := newRig(t, setup{})
 	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "old: "+secretValue) }))
@@ -313,7 +313,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestWatch: a change of apis/ is found without being told.
+// TestWatch: a change of apis/ is noticed without a signal.
 func TestWatch(t *testing.T) {
 	r := newRig(t, setup{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -386,7 +386,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestWebSocketInvalidAnswer: a 101 that is no WebSocket's is not relayed.
+// TestWebSocketInvalidAnswer: a 101 that does not complete the handshake is not relayed.
 func TestWebSocketInvalidAnswer(t *testing.T) {
 	r := newRig(t, setup{})
 	r.upstreams.raw(func(c net.Conn) {

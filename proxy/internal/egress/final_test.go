@@ -21,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// noDelete restricts one method, so that an override to it in any place of a POST is looked for.
+// noDelete restricts one method, so that a POST is searched for an override to it.
 const noDelete = `, "restricted_methods": ["DELETE"]`
 
 // arrival is a request as an upstream read it from the wire: names as they were written, in order.
@@ -30,7 +30,7 @@ type arrival struct {
 	body   string
 }
 
-// arrivals are those of a raw upstream.
+// arrivals are the requests that reached a raw upstream.
 type arrivals struct {
 	mu  sync.Mutex
 	all []arrival
@@ -150,8 +150,7 @@ func (a *arrivals) serve(r *rig, protocols ...string) {
 	}()
 }
 
-// spellings are header lines, each of which changes what a server makes of a message, or is taken off by somebody on
-// the way.
+// spellings are header lines that change how a server reads a message, or that some hop removes.
 func spellings() []string {
 	list := []string{
 		"Connection: close", "Connection: keep-alive", "Connection: Close, Keep-Alive", "Connection: te\r\nTE: trailers",
@@ -177,14 +176,14 @@ func spellings() []string {
 	return list
 }
 
-// lasting are the headers that the proxy or its transport writes itself.
+// lasting are the headers that the proxy or its transport adds.
 var lasting = []string{
 	":request", ":method", ":path", ":scheme", ":authority", "host", "user-agent", "accept-encoding", "content-length", "transfer-encoding", "connection",
 }
 
-// bodies whose meaning is in the type: each is an override to DELETE in one type, and harmless in another.
+// bodies whose meaning depends on the type: each is an override to DELETE in one type, and harmless in another.
 var typed = []struct{ kind, body string }{
-	{"text/plain", "_method=DELETE"}, {"application/x-www-form-urlencoded", "a=b"}, {"", "a=b"},
+	{"text/plain", "method=DELETE"}, {"application/x-www-form-urlencoded", "a=b"}, {"", "a=b"},
 }
 
 // TestFinalHeaders: what arrives is what was judged. Judged once more as it came from the wire, every request that
@@ -246,7 +245,7 @@ func TestFinalHeaders(t *testing.T) {
 	}
 }
 
-// compare judges an arrival as the policy would if it stood at the upstream's door.
+// compare judges an arrival as the policy would if it ran in front of the upstream.
 func compare(t *testing.T, r *rig, sent string, x arrival) {
 	t.Helper()
 	q := &http.Request{Method: http.MethodPost, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(x.body)), ContentLength: int64(len(x.body))}
@@ -288,12 +287,12 @@ type everything struct{}
 
 func (everything) Includes(string) bool { return true }
 
-// TestFinalAfterRedaction: redaction makes names of names and takes headers off, so what it left is judged.
+// TestFinalAfterRedaction: redaction changes names and removes headers, so its result is what is judged.
 func TestFinalAfterRedaction(t *testing.T) {
 	for name, c := range map[string]struct{ redact, target, kind, body string }{
 		"a bracket in a query":     {"reda ctme", "/?_methodreda+ctme=DELETE", "", ""},
 		"a bracket in a form":      {"reda ctme", "/", "application/x-www-form-urlencoded", "_methodreda+ctme=DELETE"},
-		"the header of the type":   {"content-type", "/", "text/plain", "_method=DELETE"},
+		"the header of the type":   {"content-type", "/", "text/plain", "method=DELETE"},
 		"a bracket, escaped again": {"reda ctme", "/?%5Fmethodreda%20ctme=DELETE", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +316,7 @@ func TestFinalAfterRedaction(t *testing.T) {
 	}
 }
 
-// TestOneVerdict: every request has one verdict, one log line and one entry, and what is refused shifts no count.
+// TestOneVerdict: every request has one verdict, one log line and one entry, and a refusal does not shift the count.
 func TestOneVerdict(t *testing.T) {
 	const host = "Host: " + demoHost + "\r\n"
 	const bad = "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
@@ -354,7 +353,7 @@ func TestOneVerdict(t *testing.T) {
 			rec := end()
 			want := 2
 			if name == "CONNECT /" {
-				want = 3 // it is well formed, so the one behind it is read too
+				want = 3 // it is well formed, so the one after it is read too
 			}
 			lines := strings.Count(r.logs.String(), "outcome=")
 			if rec.Count.Exchanges != want || rec.Count.Denied != want-1 || lines != want {

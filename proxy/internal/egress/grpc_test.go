@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// message is a gRPC message as it stands in a body: not compressed, with its length.
+// message is a gRPC message as in a body: not compressed, with its length.
 func message(text string) []byte {
 	out := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)))
 	return append(out, text...)
@@ -29,7 +29,7 @@ func nextMessage(r io.Reader) (string, error) {
 	return string(text), err
 }
 
-// grpcServer has one method of each kind, as a gRPC server speaks on the wire (PROTOCOL-HTTP2.md of grpc).
+// grpcServer has one method of each kind, with a gRPC server's wire format (PROTOCOL-HTTP2.md of grpc).
 func grpcServer(t *testing.T) http.Handler {
 	begin := func(w http.ResponseWriter, req *http.Request) {
 		if req.ProtoMajor != 2 || req.Header.Get("Te") != "trailers" || req.Header.Get("Content-Type") != "application/grpc" ||
@@ -55,7 +55,7 @@ func grpcServer(t *testing.T) http.Handler {
 	mux.HandleFunc("POST /demo.Demo/Stream", func(w http.ResponseWriter, req *http.Request) {
 		begin(w, req)
 		w.WriteHeader(http.StatusOK)
-		for { // each answer waits for its question: a message that ends in a line feed is not held back on the way
+		for { // each answer waits for its question: a message that ends in a line feed is not held back
 			_ = http.NewResponseController(w).Flush()
 			text, err := nextMessage(req.Body)
 			if err != nil {
@@ -134,7 +134,7 @@ func TestGRPC(t *testing.T) {
 		},
 		"an echo in a message": func(t *testing.T, r *rig) {
 			resp := r.grpcCall("Echo", http.NoBody)
-			// The message has another length than it says: broken, and nothing got out.
+			// The message is not as long as it says: broken, and nothing left.
 			if text, _ := io.ReadAll(resp.Body); bytes.Contains(text, []byte(secretValue)) || !bytes.Contains(text, []byte(tokenName)) {
 				t.Errorf("got %q", text)
 			}
@@ -170,7 +170,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// TestGRPCWithoutHTTP2: a server that has only HTTP/1 cannot be called, which is said; nothing is sent.
+// TestGRPCWithoutHTTP2: a server with HTTP/1 only cannot be called, and the refusal says so; nothing is sent.
 func TestGRPCWithoutHTTP2(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -189,7 +189,7 @@ func TestGRPCWithoutHTTP2(t *testing.T) {
 	}
 }
 
-// TestGRPCKinds: HTTP/2 is for what needs it alone. A server is asked that has only HTTP/1.
+// TestGRPCKinds: only gRPC's own content types require HTTP/2. The server has HTTP/1 only.
 func TestGRPCKinds(t *testing.T) {
 	for kind, needs := range map[string]bool{
 		"application/grpc": true, "application/grpc+proto": true, "application/grpc+json": true, "application/grpc; charset=utf-8": true, "Application/gRPC": true,

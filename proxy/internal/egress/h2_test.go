@@ -55,7 +55,7 @@ func TestHTTP2Heads(t *testing.T) {
 	}
 }
 
-// h2 sends one head as it is and gives the status, or nothing when the stream was reset.
+// h2 sends one head unchanged and returns the status, or "" if the stream was reset.
 func (r *rig) h2(fields []string) string {
 	r.t.Helper()
 	c, err := tls.Dial("tcp", r.https[0], &tls.Config{RootCAs: r.roots(), ServerName: demoHost, NextProtos: []string{"h2"}})

@@ -24,7 +24,8 @@ func (o *oneSession) Put(_ string, s *tls.ClientSessionState) {
 	}
 }
 
-// TestResumedName: a resumed session asks for no certificate. Its server name is judged all the same, and none is refused.
+// TestResumedName: a resumed session does not call GetCertificate. Its server name is checked all the same, and a
+// missing one is refused.
 func TestResumedName(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -71,8 +72,8 @@ func TestResumedName(t *testing.T) {
 
 const wsKey = "dGhlIHNhbXBsZSBub25jZQ=="
 
-// wsHandshake is a WebSocket handshake with these lines in the place of those of the same names; "more" comes behind them,
-// "body" behind the head.
+// wsHandshake is a WebSocket handshake in which these lines replace those of the same name; "more" follows them, "body"
+// follows the head.
 func wsHandshake(line string, change map[string]string) string {
 	text := line + " HTTP/1.1\r\nHost: " + demoHost + "\r\n"
 	for _, f := range []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + wsKey} {
@@ -87,7 +88,7 @@ func wsHandshake(line string, change map[string]string) string {
 	return text + change["more"] + "\r\n" + change["body"]
 }
 
-// TestWebSocketHandshake: a handshake that is right but for one thing is refused, and the upstream is not reached.
+// TestWebSocketHandshake: a handshake with one thing wrong is refused, and the upstream is not reached.
 func TestWebSocketHandshake(t *testing.T) {
 	for name, c := range map[string]struct {
 		line   string
@@ -135,10 +136,10 @@ func TestWebSocketHandshake(t *testing.T) {
 	}
 }
 
-// TestWebSocketExtensions: no extension is offered to an upstream, and one that it takes all the same ends the exchange.
+// TestWebSocketExtensions: no extension is offered to an upstream, and one that it uses all the same ends the exchange.
 func TestWebSocketExtensions(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer string // what the upstream adds to a right 101
+		answer string // what the upstream adds to a valid 101
 		status string
 	}{
 		"none":               {"", "101"},
@@ -160,7 +161,7 @@ func TestWebSocketExtensions(t *testing.T) {
 				sum := sha1.Sum([]byte(req.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see the import
 				_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n%s\r\n\x81\x02hi",
 					base64.StdEncoding.EncodeToString(sum[:]), c.answer)
-				_, _ = in.ReadByte() // until the relay goes
+				_, _ = in.ReadByte() // until the relay closes
 			})
 			r.begin()
 			in, _ := r.raw(demoHost, wsHandshake("GET /", map[string]string{

@@ -23,7 +23,7 @@ var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settin
 var framing = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
 
 var (
-	errConnection = errors.New("Connection names another header")
+	errConnection = errors.New("the Connection header names another header")
 	errLookalike  = errors.New("some servers read a header's name as that of a header that frames the message")
 )
 

@@ -14,22 +14,22 @@ import (
 	"github.com/mccutchen/go-httpbin/v2/httpbin"
 )
 
-// call is one request of the differential test, and what the proxy means to change about its answer.
+// call is one request of the differential test, and what the proxy intentionally changes in its response.
 type call struct {
 	method, path string
 	header       []string
 	body         string
-	// without are headers that the proxy takes off or replaces: see the tables above calls.
+	// without are headers that the proxy removes or replaces: see the tables above calls.
 	without []string
 	// loose bodies hold times or random bytes: only their length or shape is compared.
 	loose bool
 }
 
-// What the proxy means to change.
+// What the proxy intentionally changes.
 var (
 	// A decoded body has no encoding, and its own length and hash.
 	decoded = []string{"Content-Encoding", "Content-Length", "Vary"}
-	// Slices are not offered, because a credential could be read in slices.
+	// Ranges are not offered, because a credential could be read in parts.
 	ranges = []string{"Accept-Ranges"}
 	// A body of more than 256 KiB streams: its length after scrubbing is not known when its head leaves.
 	streamed = []string{"Content-Length"}
@@ -149,7 +149,7 @@ func (c call) send(t *testing.T, client *http.Client) answer {
 	return a
 }
 
-// decode takes the encoding off that the proxy already took off.
+// decode removes the encoding that the proxy has already removed.
 func decode(t *testing.T, resp *http.Response) io.Reader {
 	switch resp.Header.Get("Content-Encoding") {
 	case "gzip":

@@ -9,8 +9,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// TestConnectionLogin: NTLM and Negotiate log a connection in, not a request. Whoever used that connection next would be
-// logged in too, so nobody does: no other request of the same run. Another run uses no connection of it in any case.
+// TestConnectionLogin: NTLM and Negotiate authenticate a connection, not a request. The next request on that connection
+// would be authenticated too, so there is none, not even from the same run. Other runs never share a connection with
+// it.
 func TestConnectionLogin(t *testing.T) {
 	for name, c := range map[string]struct {
 		values []string // of Authorization

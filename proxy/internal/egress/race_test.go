@@ -10,7 +10,7 @@ import (
 )
 
 // TestReloadWhileStreaming: a value is replaced while a body streams up and its echo streams down. The exchange is cut;
-// neither value comes back, then or later; and no connection of before carries a request of after.
+// neither value comes back, then or later; and no connection from before carries a request from after.
 func TestReloadWhileStreaming(t *testing.T) {
 	const newValue = "another-secret-9-0123456789"
 	inBody := func(value string) string {
@@ -66,7 +66,7 @@ func TestReloadWhileStreaming(t *testing.T) {
 			pr, pw := io.Pipe()
 			q, _ := http.NewRequest(http.MethodPost, "https://"+demoHost+"/stream", pr)
 			q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			// more than is held back behind a swap
+			// more than is held back after a swap
 			go func() { _, _ = io.WriteString(pw, "client_secret="+tokenName+"&a="+strings.Repeat("x", 400<<10)) }()
 			resp, err := client.Do(q)
 			check(t, err)

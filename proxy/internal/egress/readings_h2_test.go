@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/readings"
 )
 
-// sendHTTP2 is send over HTTP/2, frame by frame: no client library makes a request well-formed.
+// sendHTTP2 is send over HTTP/2, frame by frame, so that no client library normalises a request.
 func (w *wire) sendHTTP2(host string, request []byte) (readings.Outcome, error) {
 	w.hangUp()
 	c, err := tls.Dial("tcp", w.r.https[0], &tls.Config{RootCAs: w.r.roots(), ServerName: host, NextProtos: []string{"h2"}})
@@ -37,7 +37,7 @@ func (w *wire) sendHTTP2(host string, request []byte) (readings.Outcome, error) 
 	_ = f.WriteHeaders(http2.HeadersFrameParam{
 		StreamID: 1, BlockFragment: fields(host, string(head)), EndHeaders: true, EndStream: len(body) == 0,
 	})
-	for len(body) > 0 { // at most the window that every server begins with
+	for len(body) > 0 { // at most the initial window of every server
 		n := min(len(body), 16<<10)
 		_ = f.WriteData(1, n == len(body), body[:n])
 		body = body[n:]
@@ -55,7 +55,7 @@ func (w *wire) sendHTTP2(host string, request []byte) (readings.Outcome, error) 
 	return o, err
 }
 
-// fields are a request's head as a header block. Those of the connection are left out.
+// fields returns a request's head as a header block, without the headers of the connection.
 func fields(host, head string) []byte {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
@@ -113,7 +113,7 @@ func answerHTTP2(f *http2.Framer, o *readings.Outcome) ([]byte, error) {
 	}
 }
 
-// TestReadingsHTTP2 is TestReadings for code that speaks HTTP/2, which no parser of HTTP/1 has looked at before.
+// TestReadingsHTTP2 is TestReadings over HTTP/2, where no HTTP/1 parser has checked the request before.
 func TestReadingsHTTP2(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)

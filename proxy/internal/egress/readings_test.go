@@ -24,16 +24,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/readings"
 )
 
-// wire is a proxy whose upstream keeps every request as it came, byte by byte. It takes one request at a time.
+// wire is a proxy whose upstream records the bytes of every request. It takes one request at a time.
 type wire struct {
 	r    *rig
 	left chan captured
-	conn net.Conn // towards the proxy, as code holds it
+	conn net.Conn // to the proxy, as sandboxed code has it
 	in   *bufio.Reader
 	host string
 }
 
-// captured is what reached the upstream, whole or broken off.
+// captured is what reached the upstream, complete or not.
 type captured struct {
 	bytes    []byte
 	complete bool
@@ -75,10 +75,11 @@ func newWire(t testing.TB) *wire {
 	return w
 }
 
-// oneRequest reads as much as there is. Since the proxy waits for the answer, that is never of the next request.
+// oneRequest reads as much as has arrived. Because the proxy waits for the answer, that never includes the next
+// request.
 type oneRequest struct{ net.Conn }
 
-// send has the proxy take one request to a host, and says what became of it.
+// send sends one request to a host through the proxy, and returns the outcome.
 func (w *wire) send(host string, request []byte) (readings.Outcome, error) {
 	if w.conn == nil || w.host != host {
 		w.hangUp()
@@ -106,7 +107,7 @@ func (w *wire) answer(request []byte) (readings.Outcome, bool, error) {
 	resp, err := http.ReadResponse(w.in, &http.Request{Method: method})
 	if err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err) {
-			err = nil // it was broken off
+			err = nil // it was aborted
 		}
 		o.Code = "connection closed"
 		w.take(&o)
@@ -159,7 +160,7 @@ func isReset(err error) bool {
 	return errors.As(err, &op)
 }
 
-// arena is what a comparison needs: the peers, and proxies that each take one request at a time.
+// arena holds what a comparison needs: the peers, and proxies that each take one request at a time.
 type arena struct {
 	peers *readings.Peers
 	wires chan *wire
@@ -183,14 +184,14 @@ func newArena(t *testing.T) *arena {
 	return a
 }
 
-// finding is what became of a case.
+// finding is the outcome of a case.
 type finding struct {
 	outcome readings.Outcome
 	request []byte
 	differ  []readings.Disagreement
 }
 
-// compare has the proxy take a case and the peers read what is left of it.
+// compare sends a case through the proxy and lets the peers read what leaves.
 func (a *arena) compare(c readings.Case, api readings.API) (finding, error) {
 	w := <-a.wires
 	defer func() { a.wires <- w }()
@@ -210,8 +211,8 @@ func (f finding) String() string {
 	return fmt.Sprintf("request %.900q\nproxy: %d %s, whole: %v, left %.900q", f.request, f.outcome.Status, f.outcome.Code, f.outcome.Complete, f.outcome.Left)
 }
 
-// TestReadings has every peer read what leaves of each case of the corpus: none finds a credential outside its field, nor
-// a restricted method.
+// TestReadings lets every peer read what leaves of each case of the corpus: none finds a credential outside its field,
+// nor a restricted method.
 func TestReadings(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)
@@ -237,7 +238,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// unwanted says what is wrong with the outcome itself.
+// unwanted returns what is wrong with the outcome itself.
 func (f finding) unwanted(want string, api readings.API) string {
 	o := f.outcome
 	switch {
@@ -251,8 +252,8 @@ func (f finding) unwanted(want string, api readings.API) string {
 	return ""
 }
 
-// TestReadingsMutated does the same with requests that nobody thought of: cases of the corpus, changed in small ways. For
-// other ones than in every run: -readings.seed=N -readings.mutations=N.
+// TestReadingsMutated does the same with mutated cases of the corpus. For other mutations than the default ones:
+// -readings.seed=N -readings.mutations=N.
 func TestReadingsMutated(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)
@@ -299,7 +300,7 @@ var (
 	seed      = flag.Uint64("readings.seed", 1, "what TestReadingsMutated begins with")
 )
 
-// of is an API that a case is for, with either value in turn.
+// of returns the API that a case is for, with either value in turn.
 func (a *arena) of(c readings.Case, n int) readings.API {
 	var mine []readings.API
 	for _, api := range a.apis {
@@ -310,7 +311,7 @@ func (a *arena) of(c readings.Case, n int) readings.API {
 	return mine[n%len(mine)]
 }
 
-// smallest is the least of a case that has the same disagreement.
+// smallest reduces a case to the least that has the same disagreement.
 func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreement) finding {
 	var last finding
 	readings.Minimise(c, 300, func(c readings.Case) bool {
@@ -329,9 +330,9 @@ func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreem
 	return last
 }
 
-// TestReadingsBite holds that the comparison can fail. The peers get the corpus as if a proxy had put the credential in the
-// place of every token name: each reader finds credentials where they belong, and each group has requests by which
-// servers are misled.
+// TestReadingsBite proves that the comparison can fail. The peers get the corpus as if a proxy had replaced every token
+// name by the credential: each reader finds credentials where they belong, and each group has requests that mislead
+// servers.
 func TestReadingsBite(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// raw sends bytes to slot 0 over TLS with this server name ("": plain TCP to port 80) and gives the answers.
+// raw sends bytes to slot 0 over TLS with this server name ("": plain TCP to port 80) and returns the answers.
 func (r *rig) raw(serverName, text string) (*bufio.Reader, net.Conn) {
 	r.t.Helper()
 	var c net.Conn
@@ -32,7 +32,7 @@ func (r *rig) raw(serverName, text string) (*bufio.Reader, net.Conn) {
 }
 
 // TestSmuggling sends what two parsers may read differently. None of it may reach the upstream; each is refused with
-// 400 and has its entry.
+// 400 and has a receipt entry.
 func TestSmuggling(t *testing.T) {
 	const ok = "Host: " + demoHost + "\r\n"
 	for name, text := range map[string]string{
@@ -95,7 +95,7 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestMalformedChunks breaks a body off in the middle: the upstream must not see a complete request.
+// TestMalformedChunks: a body turns malformed in the middle; the upstream must not see a complete request.
 func TestMalformedChunks(t *testing.T) {
 	for name, chunks := range map[string]string{
 		"extension":          "3;a=b\r\nabc\r\n0\r\n\r\n",
@@ -127,7 +127,7 @@ func TestMalformedChunks(t *testing.T) {
 	}
 }
 
-// TestPipelining: a refused request behind a good one is answered as the second.
+// TestPipelining: a refused request after a good one is answered second.
 func TestPipelining(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -151,7 +151,7 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// TestHosts: handshake and request must name one host that the run may use.
+// TestHosts: the handshake and the request must name the same host, and the run must be allowed to use it.
 func TestHosts(t *testing.T) {
 	two := map[string]string{
 		"demo":  demoAPI(`, "active": true`),
@@ -229,7 +229,7 @@ func TestNoServerName(t *testing.T) {
 	}
 }
 
-// TestMethods: the method on the line and every override must pass.
+// TestMethods: the method of the request line and every override must be allowed.
 func TestMethods(t *testing.T) {
 	restricted := map[string]string{"demo": demoAPI(`, "restricted_methods": ["DELETE", "PUT"]`)}
 	allowed := map[string]string{"demo": demoAPI(`, "allowed_methods": ["GET", "POST"]`)}
@@ -320,7 +320,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestUpgrades: no change of protocol but WebSocket.
+// TestUpgrades: no upgrade but WebSocket.
 func TestUpgrades(t *testing.T) {
 	for name, header := range map[string]string{
 		"h2c":                "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
@@ -388,7 +388,7 @@ func TestPlainHTTPOpen(t *testing.T) {
 	in, _ := r.raw("", "GET / HTTP/1.1\r\nHost: some.test\r\n\r\n")
 	resp, err := http.ReadResponse(in, nil)
 	check(t, err)
-	if got := refusal(t, resp); got.Code != "address_refused" { // its address is loopback here: it came as far as the dial
+	if got := refusal(t, resp); got.Code != "address_refused" { // its address is loopback here: the request got as far as the dial
 		t.Errorf("got %+v", got)
 	}
 }
@@ -430,8 +430,8 @@ func TestCredentialSent(t *testing.T) {
 	}
 }
 
-// TestChosenHost: what code makes up of a host's name carries no credential and no redacted string, not even to a DNS
-// server. What an API names may have the string in it.
+// TestChosenHost: the part of a host name that code chooses carries no credential and no redacted string, not even to a
+// DNS server. The part that an API names may contain the string.
 func TestChosenHost(t *testing.T) {
 	wild := `{"description": "wild", "domains": ["*.project-x.test", "project-x.named.test"], "credentials": {"WILD_TOKEN": "wild-value-0123456789"}, "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"], "allow_http": true}`
 	for host, code := range map[string]string{

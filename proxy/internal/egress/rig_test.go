@@ -37,14 +37,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// The credential of the test API, and what code writes in its place.
+// The credential of the test API, and what code writes instead.
 const (
 	secretValue = "sk_live_51canary0123456789"
 	tokenName   = "DEMO_AUTH_TOKEN"
 	demoHost    = "api.demo.test"
 )
 
-// rig is a whole proxy but for its processes: real listeners, real TLS on both sides, a real upstream.
+// rig is a whole proxy in one process: real listeners, real TLS on both sides, a real upstream.
 type rig struct {
 	t         testing.TB
 	apis      string
@@ -59,7 +59,7 @@ type rig struct {
 	http      [2]string // and for 80
 }
 
-// setup says what a rig is made of. The zero setup has one API for demoHost.
+// setup configures a rig. The zero setup has one API for demoHost.
 type setup struct {
 	yolo   bool
 	redact []string
@@ -151,7 +151,7 @@ func (r *rig) writeAPI(name, text string) {
 	check(r.t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600))
 }
 
-// begin registers a run in slot 0 that may use everything, and gives what ends it.
+// begin registers a run in slot 0 that may use everything, and returns the function that ends it.
 func (r *rig) begin(apis ...string) (end func() controlapi.Receipt) {
 	r.t.Helper()
 	return r.beginIn(0, 1, apis...)
@@ -171,7 +171,7 @@ func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func()
 	}
 }
 
-// client is a client inside slot 0: every name leads to the slot's listeners.
+// client is a client inside slot 0: every name resolves to the slot's listeners.
 func (r *rig) client(h2 bool) *http.Client { return r.clientIn(0, h2) }
 
 func (r *rig) clientIn(id slot.ID, h2 bool) *http.Client {
@@ -201,14 +201,14 @@ func (r *rig) roots() *x509.CertPool {
 	return pool
 }
 
-// upstreams are the servers that names lead to, all on loopback.
+// upstreams are the servers that names resolve to, all on loopback.
 type upstreams struct {
 	t  testing.TB
 	ca *testCA
 
 	mu    sync.Mutex
 	addrs map[string][]netip.Addr // by host; other hosts have 127.0.0.1
-	ports map[uint16]string       // by well-known port: where it really is
+	ports map[uint16]string       // by well-known port: the real one
 	dials int
 }
 
@@ -233,7 +233,7 @@ func (u *upstreams) connect(ctx context.Context, to netip.AddrPort) (net.Conn, e
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// dialDirect leads a client that uses no proxy to where the proxy would get.
+// dialDirect connects a client without the proxy to what the proxy would reach.
 func (u *upstreams) dialDirect(ctx context.Context, _, _ string) (net.Conn, error) {
 	u.mu.Lock()
 	addr := u.ports[443]
@@ -241,7 +241,7 @@ func (u *upstreams) dialDirect(ctx context.Context, _, _ string) (net.Conn, erro
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// client is one that uses no proxy.
+// client is a client that does not use the proxy.
 func (u *upstreams) client() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AddCert(u.ca.cert)

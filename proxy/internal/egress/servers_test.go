@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// servers are real ones that answer a DELETE without reading its body. Each prints its port first, and answers every
-// request with its line and the value of Authorization.
+// servers are real servers that answer a DELETE without reading its body. Each prints its port first, and answers every
+// request with its request line and the value of Authorization.
 var servers = map[string][]string{
 	"Python's http.server": {"python3", "-uc", `
 import http.server
@@ -32,7 +32,7 @@ const s = require("http").createServer((q, r) => r.end(q.method + " " + q.url + 
 s.listen(0, "127.0.0.1", () => console.log(s.address().port));`},
 }
 
-// TestRealServers: a run gets the answer to its own request, whatever another run, or it itself, has sent before.
+// TestRealServers: a run gets the answer to its own request, whatever it or another run has sent before.
 func TestRealServers(t *testing.T) {
 	for name, command := range servers {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestRealServers(t *testing.T) {
 	}
 }
 
-// start starts a server and gives its address.
+// start starts a server and returns its address.
 func start(t *testing.T, command []string) string {
 	t.Helper()
 	path, err := exec.LookPath(command[0])

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestStaleConnection: an upstream that has closed an idle connection meanwhile costs a request that is safe to repeat
-// nothing.
+// TestStaleConnection: if an upstream has closed an idle connection, a request that is safe to repeat succeeds all the
+// same.
 func TestStaleConnection(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("h2=%t", h2), func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestStaleConnection(t *testing.T) {
 				in := bufio.NewReader(conn)
 				for served := 0; ; served++ {
 					if _, err := http.ReadRequest(in); err != nil || first && served == 1 {
-						return // closes the connection: the second request on the first one has no answer
+						return // closes the connection: the second request on it gets no answer
 					}
 					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 				}

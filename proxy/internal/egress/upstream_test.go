@@ -19,7 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// TestBadUpstreams: what breaks upstream is a clear failure or an abort, never a truncated success.
+// TestBadUpstreams: a broken response is a clear failure or an abort, never a truncated success.
 func TestBadUpstreams(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 	big := strings.Repeat("x", 1<<20)
@@ -76,7 +76,7 @@ func TestBadUpstreams(t *testing.T) {
 	}
 }
 
-// TestWrongCertificate: nothing is sent to an upstream that is not who it should be.
+// TestWrongCertificate: nothing is sent to an upstream without a valid certificate for its host.
 func TestWrongCertificate(t *testing.T) {
 	r := newRig(t, setup{})
 	other := newUpstreams(t) // has an authority of its own
@@ -99,7 +99,7 @@ func TestWrongCertificate(t *testing.T) {
 	}
 }
 
-// TestDialGuard: a configured host whose name leads to a forbidden address is not dialled.
+// TestDialGuard: a configured host that resolves to a forbidden address is not dialled.
 func TestDialGuard(t *testing.T) {
 	for _, addr := range []string{"169.254.169.254", "10.0.0.1", "::ffff:10.0.0.1", "0.0.0.0", "198.18.0.1", "::1", "64:ff9b::a00:1"} {
 		t.Run(addr, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestDialGuard(t *testing.T) {
 	}
 }
 
-// TestShapes: what HTTP can look like passes as it is.
+// TestShapes: every form of HTTP message passes unchanged.
 func TestShapes(t *testing.T) {
 	r := newRig(t, setup{})
 	var continued atomic.Bool
@@ -212,7 +212,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestAbortHTTP10: where the end of the connection ends the body, a broken one must not end like a whole one.
+// TestAbortHTTP10: where the end of the connection ends the body, a truncated body must not end like a complete one.
 func TestAbortHTTP10(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "allow_http": true`)}})
 	r.upstreams.plain(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -230,7 +230,7 @@ func TestAbortHTTP10(t *testing.T) {
 	}
 }
 
-// TestStreaming: events leave as they come, bodies of any size in pieces.
+// TestStreaming: events leave as they arrive, bodies of any size in pieces.
 func TestStreaming(t *testing.T) {
 	r := newRig(t, setup{})
 	next := make(chan bool)
@@ -313,7 +313,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestClientGone: a client that goes away ends the upstream's exchange too.
+// TestClientGone: a client that disconnects ends the upstream's exchange too.
 func TestClientGone(t *testing.T) {
 	r := newRig(t, setup{})
 	started, gone := make(chan bool, 1), make(chan bool, 1)
@@ -343,7 +343,7 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// TestRange: slices of a response would be too short for the scrubber.
+// TestRange: ranges of a response could be too short for the scrubber.
 func TestRange(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -362,7 +362,7 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// TestHints: a name where it is not swapped gets a hint, and leaves as it is.
+// TestHints: a name that is not swapped gets a hint, and leaves unchanged.
 func TestHints(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen

@@ -87,7 +87,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkHostile reads what is slowest to look at.
+// BenchmarkHostile reads the texts that are slowest to search.
 func BenchmarkHostile(b *testing.B) {
 	var ps []Pattern
 	for i, p := range patterns(64) {

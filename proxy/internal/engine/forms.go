@@ -10,8 +10,8 @@ import (
 )
 
 // Forms returns the patterns that find a value as a server may echo it: literally, escaped, in base64 (at every
-// alignment, in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16 (also in base64
-// and hexadecimal digits), UTF-32 and EBCDIC.
+// alignment, in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16 (also in base64),
+// UTF-32 and EBCDIC.
 func Forms(value string, id int) []Pattern {
 	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
 	if strings.Contains(value, " ") { // as HTML forms write it
@@ -20,7 +20,8 @@ func Forms(value string, id int) []Pattern {
 	if isASCII(value) {
 		ps = append(ps, otherSets(value, id)...)
 	}
-	ps = append(ps, digits(value, id)...)
+	h := hex.EncodeToString([]byte(value))
+	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
 	for align := range 3 {
 		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding), base64Form(value, id, align, base64.RawURLEncoding))
 	}
@@ -34,7 +35,6 @@ func otherSets(value string, id int) []Pattern {
 		write := func(text string) string { return ebcdic(page, text) }
 		ps = append(ps, Pattern{Text: write(value), ID: id, Write: write})
 	}
-	ps = append(ps, digits(wide(value), id)...)
 	for align := range 3 {
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			p := base64Form(wide(value), id, align, enc)
@@ -44,12 +44,6 @@ func otherSets(value string, id int) []Pattern {
 		}
 	}
 	return ps
-}
-
-// digits are bytes in hexadecimal digits of either case.
-func digits(value string, id int) []Pattern {
-	h := hex.EncodeToString([]byte(value))
-	return []Pattern{{Text: h, ID: id, thin: true}, {Text: strings.ToUpper(h), ID: id, thin: true}}
 }
 
 // wide is ASCII text in UTF-16 of either byte order, without the NUL before or after it.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPlainEscapes is TestEscapes for a value without % \ and &, which is found in another way, with a character that
-// UTF-16 writes as a pair.
+// TestPlainEscapes is TestEscapes for a value without % \ and &, which another algorithm finds, with a character that
+// is a surrogate pair in UTF-16.
 func TestPlainEscapes(t *testing.T) {
 	const value = "sk/A+é🔑 x"
 	set := New(Forms(value, 7))
@@ -48,7 +48,7 @@ func TestPlainEscapes(t *testing.T) {
 	}
 }
 
-// TestHoldIsCoarse: how much is held back tells little of how long a credential is, and nothing else of it.
+// TestHoldIsCoarse: how much is held back reveals little about the length of a credential, and nothing else about it.
 func TestHoldIsCoarse(t *testing.T) {
 	for _, length := range []int{8, 9, 15, 16, 17, 40, 41, 100, 255, 256} {
 		first := New(Forms(strings.Repeat("a", length), 1)).Hold()
@@ -61,8 +61,8 @@ func TestHoldIsCoarse(t *testing.T) {
 	}
 }
 
-// TestNoOracleBehind: what comes behind a guess moves it, byte by byte, out of what is held back. A true and a false guess
-// leave at the same byte then too: nothing looks at what they are as they pass.
+// TestNoOracleBehind: what follows a guess moves it, byte by byte, out of what is held back. Then too a true and a
+// false guess leave at the same byte: no decision depends on their content.
 func TestNoOracleBehind(t *testing.T) {
 	set := New(Forms(canary, 1))
 	behind := strings.Split(strings.Repeat("~", set.hold+60), "")

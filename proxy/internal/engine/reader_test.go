@@ -18,7 +18,7 @@ var echoes = map[string]string{
 	"base64 0": "c2tfbGl2ZV81MUh4L1pxK2NhbmFyeT09", "base64 1": "YTpza19saXZlXzUxSHgvWnErY2FuYXJ5PT0=", "url": "Onxza19saXZlXzUxSHgvWnErY2FuYXJ5PT0",
 }
 
-// chunks reads text in pieces of the sizes, in turns.
+// chunks reads text in pieces of alternating sizes.
 type chunks struct {
 	text  string
 	sizes []int
@@ -36,7 +36,7 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestReaderSplits puts echoes at many places around the borders of reads and of the buffer.
+// TestReaderSplits puts echoes at many positions around the boundaries of reads and of the buffer.
 func TestReaderSplits(t *testing.T) {
 	set := New(Forms(canary, 1))
 	fillers := map[string]string{"letters": "x", "lines": "abc def\n", "escapes": `\"a%20&amp;`}

@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acceptor accepts on one listener. Its barrier is what makes generations sound: a connection that waits in the
-// accept queue was made by an earlier run, whoever holds the slot when it is accepted.
+// acceptor accepts on one listener. Its barrier makes generations sound: a connection that waits in the accept queue
+// was made by an earlier run, whoever holds the slot when it is accepted.
 type acceptor struct {
 	listener Listener
 	admit    func(Listener, net.Conn)
-	done     chan struct{} // closed when run returned
+	done     chan struct{} // closed when run has returned
 
 	mu      sync.Mutex
 	stopped bool
-	waiting []chan struct{} // barriers that were asked for
+	waiting []chan struct{} // barriers that were requested
 }
 
 func newAcceptor(l Listener, admit func(Listener, net.Conn)) *acceptor {
 	return &acceptor{listener: l, admit: admit, done: make(chan struct{})}
 }
 
-// run accepts until stop.
+// run accepts until stop is called.
 func (a *acceptor) run() error {
 	defer close(a.done)
 	for {
@@ -44,7 +44,7 @@ func (a *acceptor) run() error {
 	}
 }
 
-// barrier asks run to empty the accept queue. The channel is closed when that is done.
+// barrier makes run empty the accept queue. The channel is closed when that is done.
 func (a *acceptor) barrier() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,7 +65,7 @@ func (a *acceptor) barrier() <-chan struct{} {
 	return out
 }
 
-// pass empties the accept queue and lets the waiting barriers go.
+// pass empties the accept queue and releases the waiting barriers.
 func (a *acceptor) pass() {
 	a.mu.Lock()
 	waiting := a.waiting
@@ -82,7 +82,7 @@ func (a *acceptor) pass() {
 	}
 }
 
-// queued accepts without waiting until the queue is empty.
+// queued accepts, without blocking, until the queue is empty.
 func (a *acceptor) queued() []net.Conn {
 	raw, err := a.listener.TCP.SyscallConn()
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *acceptor) queued() []net.Conn {
 	return out
 }
 
-// stop closes the listener and waits for run.
+// stop closes the listener and waits for run to return.
 func (a *acceptor) stop() {
 	a.mu.Lock()
 	a.stopped = true
@@ -118,7 +118,7 @@ func (a *acceptor) stop() {
 	<-a.done
 }
 
-// handoff is a net.Listener whose connections are given to it.
+// handoff is a net.Listener that accepts the connections passed to give.
 type handoff struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -127,7 +127,7 @@ type handoff struct {
 
 func newHandoff() *handoff { return &handoff{conns: make(chan net.Conn), done: make(chan struct{})} }
 
-// give hands over a connection, or closes it when nobody accepts any more.
+// give passes a connection on, or closes it when the server no longer accepts.
 func (h *handoff) give(c net.Conn) {
 	select {
 	case h.conns <- c:

@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 )
 
-// TestHTTP2Bounds: what one HTTP/2 connection may have unread, and how many streams, is said to the client at its beginning,
-// which is what the server holds it to.
+// TestHTTP2Bounds: the client is told at the start how much one HTTP/2 connection may have unread, and how many
+// streams; the server enforces both.
 func TestHTTP2Bounds(t *testing.T) {
 	t.Parallel()
 	const most = 256 << 10

@@ -26,27 +26,27 @@ type Conn struct {
 	tls      bool
 	host     catalog.Host
 	strict   *strict.Conn // nil for HTTP/2
-	served   int          // requests of HTTP/1 handed to the handler
+	served   int          // HTTP/1 requests passed to the handler
 	close    sync.Once
 	closeErr error
-	text     cork // what is written before TLS
+	text     cork // what is written, before encryption
 	wire     cork
 	soon     *time.Timer
 }
 
-// Lease is whose connection this is.
+// Lease returns the lease that the connection is bound to.
 func (c *Conn) Lease() *lease.Lease { return c.lease }
 
-// TLS reports whether the client speaks TLS.
+// TLS reports whether the connection is over TLS.
 func (c *Conn) TLS() bool { return c.tls }
 
-// Host is the host the client named in the handshake; the zero Host without TLS.
+// Host returns the host that the client named in the handshake; the zero Host without TLS.
 func (c *Conn) Host() catalog.Host { return c.host }
 
-// HTTP1 reports whether the client speaks HTTP/1, which alone can change to WebSocket.
+// HTTP1 reports whether the client speaks HTTP/1. Only HTTP/1 can be upgraded to WebSocket.
 func (c *Conn) HTTP1() bool { return c.strict != nil }
 
-// Next says what the strict check found about the request that the handler was just called for; nil is good. The
+// Next returns the result of the strict check for the request that the handler was just called with; nil is good. The
 // handler calls it exactly once per request.
 func (c *Conn) Next() error {
 	if c.strict == nil {
@@ -56,14 +56,14 @@ func (c *Conn) Next() error {
 	return c.strict.Bad(c.served)
 }
 
-// Raw ends the strict check, for a connection that was hijacked after a change of protocol.
+// Raw ends the strict check, for a connection that was hijacked after an upgrade.
 func (c *Conn) Raw() {
 	if c.strict != nil {
 		c.strict.Raw()
 	}
 }
 
-// Close closes the connection and gives up its place in the lease.
+// Close closes the connection and removes it from the lease.
 func (c *Conn) Close() error {
 	c.close.Do(func() {
 		c.closeErr = c.Conn.Close()
@@ -74,15 +74,15 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
-// Reset closes the connection so that the client sees an error, where an ordinary end could pass for the end of a
+// Reset closes the connection so that the client sees an error, where an ordinary end could be taken for the end of a
 // response (HTTP/1.0).
 func (c *Conn) Reset() {
 	_ = (*reset)(c).Close()
 	_ = c.Close()
 }
 
-// reset is a connection as its lease knows it: what a lease closes was cut off. A lease may close it while it is still
-// being admitted, so only the socket is touched.
+// reset is what a lease closes a connection through: with a reset. A lease may close it while it is still being
+// admitted, so only the socket is touched.
 type reset Conn
 
 // Close implements io.Closer.
@@ -112,16 +112,16 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// FromContext is the connection that a request came on, or nil.
+// FromContext returns the connection that a request came on, or nil.
 func FromContext(ctx context.Context) *Conn {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c
 }
 
-// The reasons for which a connection has no slot.
+// The reasons why a connection has no slot.
 var (
 	errNoSlot      = errors.New("the source address belongs to no slot")
-	errDestination = errors.New("the connection was not made to the port this socket stands for")
+	errDestination = errors.New("the connection was made to a port other than this socket's")
 )
 
 // identify finds the slot of a connection.
@@ -151,7 +151,7 @@ func identify(l Listener, c net.Conn) (slot.ID, error) {
 	return id, nil
 }
 
-// originalDestination is where the client connected to, before the kernel redirected it (SO_ORIGINAL_DST,
+// originalDestination returns what the client connected to, before the kernel redirected it (SO_ORIGINAL_DST,
 // include/uapi/linux/netfilter_ipv4.h).
 func originalDestination(c net.Conn) (netip.AddrPort, error) {
 	sc, ok := c.(syscall.Conn)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// maxHeld is how many bytes a cork holds before it writes anyway: four pieces of a TLS record each with their framing.
+// maxHeld is how many bytes a cork holds before it writes anyway: four TLS records with their framing.
 const maxHeld = 66 << 10
 
-// uncorkTime is how long UncorkSoon may wait: little next to any network, and long next to the time in which a fast
-// body fills a cork.
+// uncorkTime is how long UncorkSoon may wait: short compared with any network, and long compared with the time in which
+// a fast body fills a cork.
 const uncorkTime = time.Millisecond
 
-// cork holds what is written, so that it leaves in one piece. The zero cork holds nothing.
+// cork buffers what is written, so that it leaves in one piece. The zero cork is open: it holds nothing.
 type cork struct {
 	mu   sync.Mutex
 	held *[]byte // nil: not corked
@@ -24,7 +24,7 @@ type cork struct {
 
 var corkBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxHeld); return &b }}
 
-// put writes to w, or holds it.
+// put writes to w, or buffers it while corked.
 func (c *cork) put(w io.Writer, p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *cork) put(w io.Writer, p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hold holds what is written from now on.
+// hold buffers what is written from now on.
 func (c *cork) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *cork) hold() {
 	}
 }
 
-// letGo writes what was held.
+// letGo writes what is held, and ends the cork.
 func (c *cork) letGo() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *cork) letGo() error {
 	return err
 }
 
-// release writes what is held and keeps holding. The caller holds mu.
+// release writes what is held and stays corked. The caller holds mu.
 func (c *cork) release() error {
 	if len(*c.held) == 0 {
 		return nil
@@ -76,14 +76,14 @@ func (c *cork) release() error {
 	return err
 }
 
-// Cork holds what is written from now on: the text before it is encrypted, so that chunk framing makes no TLS records
-// of its own, and the records, so that they leave in one system call. Only one goroutine may cork at a time.
+// Cork buffers what is written from now on: the plaintext, so that chunk framing takes no TLS records of its own, and
+// the records, so that they leave in one system call. Only one goroutine may cork at a time.
 func (c *Conn) Cork() {
 	c.text.hold()
 	c.wire.hold()
 }
 
-// Uncork writes what was held.
+// Uncork writes what was buffered.
 func (c *Conn) Uncork() error {
 	if c.soon != nil {
 		c.soon.Stop()
@@ -91,8 +91,8 @@ func (c *Conn) Uncork() error {
 	return c.uncork()
 }
 
-// UncorkSoon writes what was held before long, or when it is enough: for bodies that come so fast that more is at hand.
-// Uncork must follow. An error is that of the next write.
+// UncorkSoon writes what was buffered after a short delay, or when it is enough: for bodies that arrive so fast that
+// more follows at once. Uncork must follow. The next write reports an error.
 func (c *Conn) UncorkSoon() {
 	if c.soon == nil {
 		c.soon = time.AfterFunc(uncorkTime, func() { _ = c.uncork() })
@@ -108,7 +108,7 @@ func (c *Conn) uncork() error {
 // Write implements io.Writer, for TLS records or for plain HTTP.
 func (c *Conn) Write(p []byte) (int, error) { return c.wire.put(c.Conn, p) }
 
-// texts is a connection whose text, before TLS, can be corked.
+// texts is a connection whose plaintext can be corked before TLS.
 type texts struct {
 	*tls.Conn
 	own *Conn

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// sink is a connection that notes every write.
+// sink is a connection that records every write.
 type sink struct {
 	net.Conn
 	mu     sync.Mutex
@@ -34,7 +34,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestCork: what is written while corked leaves at once and whole, in order, however much it is.
+// TestCork: what is written while corked leaves at once, complete and in order, however much it is.
 func TestCork(t *testing.T) {
 	for _, sizes := range [][]int{{1}, {5, 16 << 10, 2}, {maxHeld, 1}, {1, maxHeld}, {1, maxHeld + 1, 3}, {maxHeld + 1}, {}} {
 		s := &sink{}
@@ -72,7 +72,7 @@ func TestCork(t *testing.T) {
 	}
 }
 
-// TestUncorkSoon: what is held leaves within uncorkTime although nobody uncorks, and at once when it is much.
+// TestUncorkSoon: what is held leaves within uncorkTime without an Uncork, and at once if it is much.
 func TestUncorkSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sink{}
@@ -121,7 +121,7 @@ func (s *sink) expect(t *testing.T, when string, want ...int) {
 	s.writes = nil
 }
 
-// TestRecords: pieces of a body that are framed apart leave in full TLS records.
+// TestRecords: pieces of a body that are framed separately leave in full TLS records.
 func TestRecords(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestCurves: no client is asked again for another key share. Deno sends one for X25519 and lists a post-quantum curve
-// behind it, and a server that knows that one asks for it.
+// TestCurves: no client gets a HelloRetryRequest. Deno sends a key share for X25519 and also lists a post-quantum
+// curve, which a server that supports it would request.
 func TestCurves(t *testing.T) {
 	d := newDoor(t)
 	c, err := (&tls.Dialer{Config: &tls.Config{RootCAs: d.roots, ServerName: host}}).DialContext(t.Context(), "tcp", d.https[0])

@@ -1,9 +1,9 @@
-// Package entrance is where connections from the sandbox come in.
+// Package entrance accepts connections from the sandbox.
 //
-// It learns who connects (the listener that accepted, or the source address), binds the connection to the slot's lease,
-// ends TLS with a certificate of our authority, and hands strictly checked HTTP to the handler. Threats: connections of
-// an ended run, floods and slow clients from one slot, host names that differ between SNI and Host, and requests that
-// two parsers read differently.
+// It identifies the slot (by the listener or the source address), binds the connection to the slot's lease, terminates
+// TLS with a certificate of our authority, and passes strictly checked HTTP to the handler. Threats: connections of an
+// ended run, floods and slow clients from one slot, host names that differ between SNI and Host, and requests that two
+// parsers read differently.
 package entrance
 
 import (
@@ -34,7 +34,7 @@ const (
 	headTime      = 10 * time.Second
 	idleTime      = 60 * time.Second
 	maxStreams    = lease.MaxExchanges // HTTP/2 streams of one connection
-	maxUnread     = 256 << 10          // bytes of bodies on one HTTP/2 connection that nobody has read yet
+	maxUnread     = 256 << 10          // unread bytes of bodies on one HTTP/2 connection
 	acceptRate    = 2000               // connections per second and slot; more are delayed
 	acceptBurst   = 500
 )
@@ -42,24 +42,24 @@ const (
 // Listener is one socket that the sandbox can reach.
 type Listener struct {
 	TCP *net.TCPListener
-	// TLS says that the socket stands for port 443; otherwise it stands for port 80.
+	// TLS means that the socket serves port 443; otherwise it serves port 80.
 	TLS bool
-	// Slot is whose socket this is. Nil: the slot is the connection's source address, and its original destination
-	// port must be the one the socket stands for.
+	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot, and the
+	// connection's original destination must be the port that the socket serves.
 	Slot *slot.ID
 }
 
-// Config is what an Entrance needs.
+// Config holds what an Entrance needs.
 type Config struct {
 	Listeners []Listener
 	// Attach binds an accepted connection to the lease of its slot.
 	Attach func(slot.ID, io.Closer) (*lease.Lease, error)
-	// GetCertificate gives the leaf for a ClientHello.
+	// GetCertificate returns the leaf for a ClientHello.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Handler serves every request. FromContext gives it the connection.
+	// Handler serves every request. It gets the connection from FromContext.
 	Handler http.Handler
-	// Refused is told of connections that end before there is a request. l is nil when the slot has no lease. Nil:
-	// nobody wants to know.
+	// Refused, if not nil, is called for connections that end before there is a request. l is nil when the slot has
+	// no lease.
 	Refused func(l *lease.Lease, from string, err error)
 	// Patience with slow clients. Zero fields mean 10 s for a handshake, 10 s for a request's head, and 60 s of silence
 	// between requests. Bodies may take as long as the run.
@@ -93,8 +93,8 @@ func New(c Config) (*Entrance, error) {
 		NextProtos:                  []string{"h2", "http/1.1"},
 		GetCertificate:              c.GetCertificate,
 		DynamicRecordSizingDisabled: true,
-		// Without the post-quantum curves, for which Go asks again a client that did not guess them, as Deno: what is
-		// said here never leaves the machine.
+		// Without the post-quantum curves: for those Go sends a HelloRetryRequest to a client that did not
+		// offer a share, such as Deno, and this traffic never leaves the machine.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384},
 	}
 	e.server = &http.Server{
@@ -115,7 +115,7 @@ func New(c Config) (*Entrance, error) {
 	}
 	for _, l := range c.Listeners {
 		if l.TCP == nil || l.Slot != nil && !l.Slot.Valid() {
-			return nil, errors.New("entrance: a listener without a socket or with no such slot")
+			return nil, errors.New("entrance: a listener has no socket, or a slot that does not exist")
 		}
 		e.acceptors = append(e.acceptors, newAcceptor(l, e.admit))
 	}
@@ -147,7 +147,8 @@ func (e *Entrance) Serve(ctx context.Context) error {
 	return first
 }
 
-// Drain accepts every connection that was made to a slot before the call, so that Attach judges it now and not later.
+// Drain accepts every connection that was made to a slot before the call, so that Attach judges it now and not for a
+// later run.
 func (e *Entrance) Drain(id slot.ID) {
 	var wait []<-chan struct{}
 	for _, a := range e.acceptors {
@@ -183,7 +184,7 @@ func (e *Entrance) admit(l Listener, tcp net.Conn) {
 	}()
 }
 
-// open ends TLS, finds out the host, and hands the connection to the HTTP server.
+// open terminates TLS, determines the host, and passes the connection to the HTTP server.
 func (e *Entrance) open(c *Conn) {
 	if err := e.limits[c.lease.Slot].Wait(c.lease.Context()); err != nil {
 		_ = c.Close()
@@ -200,7 +201,7 @@ func (e *Entrance) open(c *Conn) {
 	err := over.HandshakeContext(ctx)
 	state := over.ConnectionState()
 	if err == nil {
-		// A resumed session asks for no certificate, so the name is judged here for both.
+		// A resumed session does not call GetCertificate, so the name is checked here for both.
 		if c.host, err = catalog.ParseHost(state.ServerName); err != nil {
 			err = fmt.Errorf("%w: %w", authority.ErrNoHost, err)
 		}
@@ -224,10 +225,10 @@ type HandshakeError struct{ Err error }
 // Error implements error.
 func (e *HandshakeError) Error() string { return "TLS handshake: " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
-// NoHost reports whether the client named no valid host; otherwise it went away or did not trust our authority.
+// NoHost reports whether the client named no valid host; otherwise it disconnected or did not trust our authority.
 func (e *HandshakeError) NoHost() bool { return errors.Is(e.Err, authority.ErrNoHost) }
 
 func slotName(id slot.ID) string { return fmt.Sprintf("slot%d", int(id)) }

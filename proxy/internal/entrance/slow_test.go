@@ -98,7 +98,7 @@ func (d *door) over(c net.Conn, protocol string) (net.Conn, error) {
 	return t, t.Handshake()
 }
 
-// healthy asks once on a new connection and says how long that took.
+// healthy sends one request on a new connection and returns how long it took.
 func (d *door) healthy(id int) (time.Duration, error) {
 	began := time.Now()
 	c, err := net.Dial("tcp", d.https[id])
@@ -123,7 +123,7 @@ func (d *door) healthy(id int) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// hello is what a client says first.
+// hello is the first message of a client.
 func hello(t *testing.T) []byte {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
@@ -136,7 +136,7 @@ func hello(t *testing.T) []byte {
 	return buffer[:n]
 }
 
-// drip sends a byte now and then until the connection is cut.
+// drip sends a byte from time to time until the connection is closed.
 func drip(c net.Conn, text []byte, end <-chan struct{}) {
 	for _, b := range text {
 		if _, err := c.Write([]byte{b}); err != nil {
@@ -153,7 +153,7 @@ func drip(c net.Conn, text []byte, end <-chan struct{}) {
 
 const head = "GET / HTTP/1.1\r\nHost: " + host + "\r\n"
 
-// slow are clients that take their time. Each opens its connection and gives what it is read from; the rest it sends until
+// slow are slow clients. Each opens its connection, returns what its response is read from, and goes on sending until
 // end.
 var slow = map[string]func(d *door, c net.Conn, end <-chan struct{}) (net.Conn, error){
 	"silent on 443": func(_ *door, c net.Conn, _ <-chan struct{}) (net.Conn, error) { return c, nil },
@@ -216,7 +216,7 @@ var slow = map[string]func(d *door, c net.Conn, end <-chan struct{}) (net.Conn, 
 	},
 }
 
-// onPlain are those that need no TLS.
+// onPlain are those without TLS.
 var onPlain = map[string]func(d *door, c net.Conn, end <-chan struct{}) (net.Conn, error){
 	"silent on 80": func(_ *door, c net.Conn, _ <-chan struct{}) (net.Conn, error) { return c, nil },
 	"head byte by byte on 80": func(_ *door, c net.Conn, end <-chan struct{}) (net.Conn, error) {
@@ -225,8 +225,8 @@ var onPlain = map[string]func(d *door, c net.Conn, end <-chan struct{}) (net.Con
 	},
 }
 
-// TestSlowClients: whoever takes too long is cut, at the deadline and not before; the slot's places are free again, and
-// another slot is served all the while as if nothing were.
+// TestSlowClients: a client that takes too long is disconnected, at the deadline and not before; the slot can open
+// connections again, and another slot is served normally all the while.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -246,7 +246,7 @@ func TestSlowClients(t *testing.T) {
 				defer raw.Close()
 				_ = raw.SetDeadline(began.Add(patience + 40*time.Second))
 				c, err := f(d, raw, end)
-				if err == nil { // otherwise a busy machine was too slow for a client that means to be slow
+				if err == nil { // otherwise a busy machine delayed the slow client even more
 					_, err = io.Copy(io.Discard, c)
 				}
 				took := time.Since(began)
@@ -292,7 +292,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestSlowBound: silent connections are bounded per slot, and those that are one too many are closed at once.
+// TestSlowBound: silent connections are bounded per slot, and any beyond the bound are closed at once.
 func TestSlowBound(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -328,7 +328,7 @@ func TestSlowBound(t *testing.T) {
 	}
 }
 
-// TestSlowBody: a body may take as long as its run; the run's end cuts it.
+// TestSlowBody: a body may take as long as its run; the run's end aborts it.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)

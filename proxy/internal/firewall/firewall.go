@@ -1,8 +1,8 @@
 // Package firewall makes the proxy's container the gateway of the sandbox's network.
 //
 // Contract: connections to any address on 80 and 443 arrive at the proxy, DNS is answered on 53, and nothing else of
-// this container, nor anything behind it, can be reached from the sandbox. Install may run again at any time; it looks
-// for what is there, acts, and verifies what it did.
+// this container, nor anything behind it, can be reached from the sandbox. Install is idempotent: it reads what is
+// there, changes it, and verifies the result.
 package firewall
 
 import (
@@ -44,7 +44,7 @@ func Install() (inside string, err error) {
 	return inside, nil
 }
 
-// Inside finds the interface that has the proxy's address on the sandbox's network.
+// Inside finds the interface with the proxy's address on the sandbox's network.
 func Inside() (string, error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -64,11 +64,11 @@ func Inside() (string, error) {
 	return "", fmt.Errorf("gateway mode: no interface has the address %s", slot.ProxyAddr)
 }
 
-// checkRoute refuses to start when what leaves would go back into the sandbox's network.
+// checkRoute refuses to start if outgoing traffic would go back into the sandbox's network.
 func checkRoute(inside string) error {
 	link, err := netlink.LinkByName(inside)
 	if err != nil {
-		return fmt.Errorf("looking at %s: %w", inside, err)
+		return fmt.Errorf("inspecting %s: %w", inside, err)
 	}
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
@@ -85,17 +85,18 @@ func checkRoute(inside string) error {
 		found = true
 	}
 	if !found {
-		return errors.New("there is no default route: the proxy needs a second network that leads out")
+		return errors.New("there is no default route: the proxy needs a second network with a way out")
 	}
 	return nil
 }
 
-// acknowledge has what comes from the sandbox acknowledged at once. Deno leaves Nagle's algorithm on: its next small frame
-// waits for the acknowledgement of the one before, which the kernel would otherwise put off for 40 ms.
+// acknowledge makes the kernel acknowledge packets from the sandbox at once (quickack). Deno leaves Nagle's algorithm
+// on: its next small frame waits for the acknowledgement of the one before, which the kernel would otherwise delay by
+// 40 ms.
 func acknowledge(inside string) error {
 	link, err := netlink.LinkByName(inside)
 	if err != nil {
-		return fmt.Errorf("looking at %s: %w", inside, err)
+		return fmt.Errorf("inspecting %s: %w", inside, err)
 	}
 	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
 	if err != nil {
@@ -116,7 +117,7 @@ func ipv6() bool {
 	return err == nil
 }
 
-// apply puts a plan in force: chains filled first, then the jumps to them, then a look at all of it.
+// apply puts a plan into force: it fills the chains, then sets the jumps to them, then verifies everything.
 func apply(proto iptables.Protocol, p Plan) error {
 	t, err := iptables.New(iptables.IPFamily(proto), iptables.Timeout(lockTime))
 	if err != nil {
@@ -149,7 +150,7 @@ func apply(proto iptables.Protocol, p Plan) error {
 	return verify(t, p)
 }
 
-// verify reads back what is in force.
+// verify reads back what is in force and compares it with the plan.
 func verify(t *iptables.IPTables, p Plan) error {
 	for _, r := range p.Rules {
 		ok, err := t.Exists(r.Table, r.Chain, r.Spec...)
@@ -157,7 +158,7 @@ func verify(t *iptables.IPTables, p Plan) error {
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("the rule %v of %s is not there after it was set", r.Spec, r.Chain)
+			return fmt.Errorf("the rule %v of %s is missing after it was set", r.Spec, r.Chain)
 		}
 	}
 	for _, j := range p.Jumps {

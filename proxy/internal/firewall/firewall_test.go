@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestPlans shows the rules as they are given to iptables.
+// TestPlans shows the rules as they are passed to iptables.
 func TestPlans(t *testing.T) {
 	for name, p := range map[string]Plan{"plan4.txt": Plan4("eth1"), "plan6.txt": Plan6("eth1")} {
 		var b strings.Builder
@@ -92,7 +92,7 @@ func rules(t *testing.T, table string) string {
 	return string(out)
 }
 
-// TestInstall: twice is once, and what somebody else put in front, or took out, is put right.
+// TestInstall is idempotent, and repairs what somebody else inserted before the rules or removed.
 func TestInstall(t *testing.T) {
 	inNamespace(t, true)
 	inside, err := Install()
@@ -136,7 +136,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestRefusesToStart where what leaves would not leave.
+// TestRefusesToStart: without a way out, the proxy does not start.
 func TestRefusesToStart(t *testing.T) {
 	t.Run("no way out", func(t *testing.T) {
 		inNamespace(t, false)

@@ -13,7 +13,7 @@ const (
 	DNSPort   = 53
 )
 
-// The chains that belong to this package. They are emptied and filled at every start.
+// The chains that belong to this package. They are flushed and filled at every start.
 const (
 	chainRedirect = "CODEFORGE-REDIRECT"
 	chainInput    = "CODEFORGE-INPUT"
@@ -26,8 +26,8 @@ type Rule struct {
 	Spec         []string
 }
 
-// Plan is a whole set-up: the rules of our chains, and the jumps to them, each of which must be the first rule of its
-// chain.
+// Plan is a complete set-up: the rules of our chains, and the jumps to them, each of which must be the first rule of
+// its chain.
 type Plan struct {
 	Rules []Rule
 	Jumps []Rule
@@ -41,7 +41,7 @@ func Plan4(inside string) Plan {
 			"-j", "REDIRECT", "--to-ports", strconv.Itoa(to)}}
 	}
 	redirected := func(port int) Rule {
-		// Only what was redirected: a connection straight to the port did not ask for 80 or 443.
+		// Only what was redirected: a direct connection to this port was not made to 80 or 443.
 		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", self, "-i", inside, "-p", "tcp", "-m", "tcp",
 			"--dport", strconv.Itoa(port), "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT"}}
 	}
@@ -53,9 +53,9 @@ func Plan4(inside string) Plan {
 		Rules: []Rule{
 			redirect(80, HTTPPort), redirect(443, HTTPSPort),
 			redirected(HTTPPort), redirected(HTTPSPort), dns("udp"), dns("tcp"),
-			// Everything else from the sandbox, the address on the other network included.
+			// Everything else from the sandbox, including traffic to the address on the other network.
 			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},
-			// Nobody else talks to the sandbox's side.
+			// Nothing else may reach the sandbox's side.
 			{"filter", chainInput, []string{"-d", subnet, "!", "-i", inside, "-j", "DROP"}},
 			{"filter", chainForward, []string{"-j", "DROP"}},
 		},
@@ -67,7 +67,7 @@ func Plan4(inside string) Plan {
 	}
 }
 
-// Plan6 is the set-up for IPv6: the sandbox has none.
+// Plan6 is the set-up for IPv6, which the sandbox does not have.
 func Plan6(inside string) Plan {
 	return Plan{
 		Rules: []Rule{

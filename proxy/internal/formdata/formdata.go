@@ -1,10 +1,11 @@
-// Package formdata reads multipart bodies in the one way in which every server reads them, and writes them anew.
+// Package formdata reads multipart bodies in the one way in which every server reads them, and writes them again from
+// what it read.
 //
 // Threat: a body that the proxy reads in one way and the server in another, so that a credential goes into a field that
-// is published, or an override of the method passes unseen. Servers differ in what they take for a boundary, in which of
-// two headers or parameters they believe, and in escapes, folding, encodings and charsets. Contract: a Reader gives out
-// what it understood and nothing of what was there: a boundary that the body's author could not know, and heads written
-// from the parsed ones. What has no single reading ends in an *Error. Bodies stream in constant memory.
+// is published, or a method override passes unseen. Servers differ in what they accept as a boundary, in which of two
+// headers or parameters they believe, and in escapes, folding, encodings and charsets. Contract: a Reader's output
+// contains only what it understood: a boundary that the body's author could not know, and heads written from the parsed
+// ones. A body without a single reading ends in an *Error. Bodies stream in constant memory.
 package formdata
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// Error is for a body, or its type, that servers read in different ways. Reason is a constant: no text of the request is
-// in it.
+// Error is for a body, or its type, that servers read in different ways. Reason is a constant: it contains no text of
+// the request.
 type Error struct{ Reason string }
 
 // Error implements error.
@@ -27,32 +28,32 @@ func (e *Error) Sentence() string {
 	return "Servers would read the body in different ways: " + e.Reason + "."
 }
 
-// Reader reads a multipart body as it leaves. Make one with NewReader.
+// Reader reads a multipart body in the form in which it leaves. Make one with NewReader.
 type Reader struct {
 	conf  Config
 	src   *bufio.Reader
-	delim []byte // the line that separates parts, without what follows the boundary
+	delim []byte // the line that separates parts, up to the end of the boundary
 	out   bytes.Buffer
-	part  io.Reader // of what is in the part that is being read
+	part  io.Reader // the content of the part being read
 	began bool
 	err   error
 }
 
 // Config is what a Reader needs.
 type Config struct {
-	// From is the type of the body as it comes, To the one it leaves with: Fresh of the first.
+	// From is the type of the body as it arrives, To the one that it leaves with: From with a boundary by Fresh.
 	From, To Type
-	// Exact says that no byte may be won or lost: the length of the body is known to the server already.
+	// Exact means that the length must not change: the server has already been told the length of the body.
 	Exact bool
-	// Open is asked at the beginning of each part, before it reads any content. It gives what leaves in place of the
-	// content, or refuses the body; what it changes of the part leaves so.
+	// Open is called at the beginning of each part, before any content is read. It returns what leaves in place of
+	// the content, or refuses the body. Its changes to the part leave too.
 	Open func(p *Part, content io.Reader) (io.Reader, error)
 }
 
-// window is more than the longest boundary, and than the longest line of a head.
+// window is longer than any boundary and any line of a head.
 const window = 8 << 10
 
-// NewReader reads a body whose types were parsed.
+// NewReader reads a body whose types have been parsed.
 func NewReader(src io.Reader, c Config) *Reader {
 	return &Reader{conf: c, src: bufio.NewReaderSize(src, window), delim: []byte("\r\n--" + c.From.Boundary())}
 }
@@ -81,7 +82,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// next writes what is between two parts: the rest of a boundary's line and the head of the next part, or the end.
+// next writes what is between two parts: the rest of the boundary's line and the head of the next part, or the end.
 func (r *Reader) next() error {
 	read, err := r.boundary()
 	if err != nil {
@@ -95,7 +96,7 @@ func (r *Reader) next() error {
 	case err != nil:
 		return noEnd(err)
 	default:
-		return &Error{"a line begins with the boundary and goes on"}
+		return &Error{"a line continues after the boundary"}
 	}
 	_, _ = r.src.Discard(2)
 	part, n, err := readHead(r.src, r.conf.From)
@@ -117,7 +118,7 @@ func (r *Reader) next() error {
 	return nil
 }
 
-// boundary reads a boundary and tells how long it is. A blank line may precede the first.
+// boundary reads a boundary and returns its length. A blank line may precede the first.
 func (r *Reader) boundary() (int, error) {
 	n := len(r.delim)
 	if !r.began {
@@ -131,7 +132,7 @@ func (r *Reader) boundary() (int, error) {
 	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
 		return 0, err
 	default:
-		return 0, &Error{"it does not begin with its boundary"} // where one part ended there is one
+		return 0, &Error{"it does not begin with its boundary"} // after a part there is one
 	}
 	_, _ = r.src.Discard(n)
 	return n, nil
@@ -147,7 +148,7 @@ func (r *Reader) separate() {
 	r.out.WriteString(r.conf.To.Boundary())
 }
 
-// end writes the last boundary, when nothing but a line's end follows it.
+// end writes the last boundary, if nothing but a line's end follows it.
 func (r *Reader) end(read int) error {
 	rest, err := r.src.Peek(len("--\r\n") + 1)
 	switch {
@@ -173,10 +174,10 @@ func noEnd(err error) error {
 	return err
 }
 
-// content is what is in one part.
+// content is the content of one part.
 type content struct {
 	r    *Reader
-	last byte // that was read
+	last byte // the last byte read
 	done bool
 }
 
@@ -205,7 +206,7 @@ func (c *content) Read(p []byte) (int, error) {
 	}
 }
 
-// plain tells how many bytes are content beyond doubt. None may mean that the content is at its end.
+// plain returns how many bytes are certainly content. 0 may mean that the content has ended.
 func (c *content) plain(held []byte) (int, error) {
 	delim := c.r.delim
 	dashes := delim[len("\r\n"):]
@@ -222,12 +223,12 @@ func (c *content) plain(held []byte) (int, error) {
 		last = held[i-1]
 	}
 	if (last == '\n' || last == '\r') && !disarm.Off("multipart") {
-		return 0, &Error{"a line begins with the boundary after something else than CRLF"}
+		return 0, &Error{"a line begins with the boundary after something other than CRLF"}
 	}
 	return i + 1, nil
 }
 
-// overlap is the length of the longest end of s that text begins with.
+// overlap returns the length of the longest suffix of s that text begins with.
 func overlap(s, text []byte) int {
 	for n := min(len(s), len(text)-1); n > 0; n-- {
 		if s[len(s)-n] == text[0] && bytes.HasPrefix(text, s[len(s)-n:]) {

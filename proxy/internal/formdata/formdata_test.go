@@ -32,7 +32,7 @@ func typeOf(values ...string) (Type, error) {
 	return t, err
 }
 
-// read reads a body of a type, and gives its parts as "name|filename|type=content".
+// read reads a body of a type, and returns its parts as "name|filename|type=content".
 func read(t testing.TB, kind, body string, wrap func(io.Reader) io.Reader) (written string, parts []string, err error) {
 	t.Helper()
 	from, err := typeOf(kind)
@@ -59,7 +59,7 @@ var wraps = map[string]func(io.Reader) io.Reader{
 	"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "halves": iotest.HalfReader, "early end": iotest.DataErrReader,
 }
 
-// TestWrittenAnew: what has one reading leaves in the one form that browsers write.
+// TestWrittenAnew: a body with one reading leaves in the form that browsers write.
 func TestWrittenAnew(t *testing.T) {
 	long := strings.Repeat("0123456789\r\n--\r\n-b--bb-\n\r", 5000)
 	for body, want := range map[string]string{
@@ -88,9 +88,9 @@ func TestWrittenAnew(t *testing.T) {
 	}
 }
 
-// TestExact: where the length may be known to the server already, a body leaves in as many bytes, or not at all.
+// TestExact: if the server may already know the length, a body leaves in as many bytes, or not at all.
 func TestExact(t *testing.T) {
-	boundary := strings.Repeat("b", guessless)
+	boundary := strings.Repeat("b", minBoundary)
 	for body, ok := range map[string]bool{
 		form(head+"\r\nx", head+"\r\n\r\n"):            true,
 		strings.TrimSuffix(form(head+"\r\nx"), "\r\n"): true,
@@ -213,7 +213,7 @@ func ambiguous() map[string]string {
 	}
 }
 
-// TestAmbiguous: each is refused, however it comes, and its end never leaves.
+// TestAmbiguous: each is refused, however it is split, and its end never leaves.
 func TestAmbiguous(t *testing.T) {
 	for name, body := range ambiguous() {
 		for way, wrap := range wraps {
@@ -290,7 +290,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestTypeBySpelling: a header that CGI cannot tell from Content-Type is a second one.
+// TestTypeBySpelling: a header that CGI cannot distinguish from Content-Type counts as a second one.
 func TestTypeBySpelling(t *testing.T) {
 	for _, h := range []http.Header{
 		{"Content-Type": {"text/plain"}, "Content_type": {"multipart/form-data; boundary=b"}}, {"Content_Type": {"text/plain"}},
@@ -301,21 +301,21 @@ func TestTypeBySpelling(t *testing.T) {
 	}
 }
 
-// TestFresh: nobody can know a boundary, and it takes no more room than the old one, unless that is too short.
+// TestFresh: a boundary cannot be guessed, and is no longer than the old one, unless that is too short.
 func TestFresh(t *testing.T) {
-	for _, n := range []int{1, guessless - 1, guessless, 38, 70} {
+	for _, n := range []int{1, minBoundary - 1, minBoundary, 38, 70} {
 		from, err := ParseType([]string{"multipart/form-data; boundary=" + strings.Repeat("b", n)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		a, b := from.Fresh().Boundary(), from.Fresh().Boundary()
-		if a == b || len(a) != max(n, guessless) || !isBoundary(a) {
+		if a == b || len(a) != max(n, minBoundary) || !isBoundary(a) {
 			t.Errorf("%d: %q, %q", n, a, b)
 		}
 	}
 }
 
-// TestOtherParts: parts of other types keep their heads, where those have one reading.
+// TestOtherParts: parts of other types keep their heads, if those have one reading.
 func TestOtherParts(t *testing.T) {
 	const kind = "multipart/related; boundary=b"
 	good := form("Content-Type: application/json\r\n\r\n{}", "Content-Type: multipart/mixed; boundary=c\r\nContent-ID: <x>\r\nX-A: b\r\n\r\n--c--", "\r\nx")
@@ -346,7 +346,7 @@ func TestConstantMemory(t *testing.T) {
 	}
 }
 
-// noise has line ends and dashes in it.
+// noise contains line ends and dashes.
 type noise struct{}
 
 func (noise) Read(p []byte) (int, error) {
@@ -356,7 +356,7 @@ func (noise) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzReader: what leaves is read by Go's own lenient parser as the same fields that we judged, whatever came in.
+// FuzzReader: whatever came in, Go's own lenient parser reads the output as the fields that we judged.
 func FuzzReader(f *testing.F) {
 	for _, body := range ambiguous() {
 		f.Add(body)
@@ -369,7 +369,7 @@ func FuzzReader(f *testing.F) {
 			t.Fatalf("%q in bytes: %q, %v, not %q, %v", body, again, err2, got, err)
 		}
 		if err != nil || strings.Contains(body, "--b") && strings.Count(got, "--b") != len(parts)+1 {
-			return // what was put back for the new boundary is in the content too
+			return // the replaced boundary occurs in the content too
 		}
 		m := multipart.NewReader(strings.NewReader(got), "b")
 		for i := 0; ; i++ {

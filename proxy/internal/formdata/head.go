@@ -13,24 +13,24 @@ import (
 
 // Part is the head of a part.
 type Part struct {
-	// Name is the field's, empty in a part of another multipart type that has none.
+	// Name is the field's; it may be empty in a multipart type other than form-data.
 	Name string
-	// FileName is the file's; File says that there is one, which may be empty.
+	// FileName is the file's; File says that there is one, even if it is empty.
 	FileName string
 	File     bool
-	// ID is the Content-ID, which some servers take for a name.
+	// ID is the Content-ID, which some servers use as a name.
 	ID string
-	// Type is the content's own.
+	// Type is the type of the content.
 	Type Type
 
 	form  bool
-	lines []string // of a part that is no form's field
+	lines []string // of a part that is not a form field
 }
 
-// maxHead is how long a head may be, in bytes. PHP reads a line of more than 5 KiB as two.
+// maxHead is the largest head in bytes. PHP reads a line of more than 5 KiB as two.
 const maxHead = 4 << 10
 
-// readHead reads a part's head to the blank line that ends it, and tells how long it is.
+// readHead reads a part's head up to the blank line that ends it, and returns its length.
 func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 	p := &Part{form: t.FormData()}
 	var seen []string
@@ -56,17 +56,17 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 			return nil, n, err
 		}
 		if slices.Contains(seen, name) && !disarm.Off("multipart") {
-			return nil, n, &Error{"a part has a header twice"}
+			return nil, n, &Error{"a part has the same header twice"}
 		}
 		seen = append(seen, name)
 	}
 }
 
-// header takes one line of a head and gives the header's name in lower case.
+// header parses one line of a head and returns the header's name in lower case.
 func (p *Part) header(line string) (name string, err error) {
 	name, value, found := strings.Cut(line, ":")
 	if !found || !isToken(name) {
-		return "", &Error{"a part's head has a folded line, or one that is no header"}
+		return "", &Error{"a part's head has a folded line, or one that is not a header"}
 	}
 	value = strings.Trim(value, " \t")
 	p.lines = append(p.lines, name+": "+value)
@@ -79,7 +79,7 @@ func (p *Part) header(line string) (name string, err error) {
 		p.ID = strings.Trim(value, "<> \t")
 	case "content-transfer-encoding":
 		if !slices.Contains([]string{"7bit", "8bit", "binary"}, strings.ToLower(value)) {
-			err = &Error{"a part has a Content-Transfer-Encoding, which some servers take off and others do not"}
+			err = &Error{"a part has a Content-Transfer-Encoding, which some servers decode and others do not"}
 		}
 	case "content-length", "mime-version":
 	default:
@@ -120,7 +120,7 @@ func (p *Part) disposition(value string) error {
 	return nil
 }
 
-// check looks at the head as a whole.
+// check checks the head as a whole.
 func (p *Part) check() error {
 	major, _, _ := strings.Cut(p.Type.Media, "/")
 	switch {
@@ -128,12 +128,12 @@ func (p *Part) check() error {
 	case major == "multipart" || major == "message":
 		return &Error{"a field of a form has parts of its own"}
 	case !p.File && !isASCII(p.Type.Param("charset")):
-		return &Error{"a part has a charset in which ASCII is not itself"}
+		return &Error{"a part has a charset that is not a superset of ASCII"}
 	}
 	return nil
 }
 
-// write writes the head and the blank line. A field's has nothing in it that was not understood.
+// write writes the head and the blank line. The head of a form field is written only from what was parsed.
 func (p *Part) write(out *bytes.Buffer) {
 	lines := p.lines
 	if p.form && !disarm.Off("multipart") {
@@ -151,7 +151,8 @@ func (p *Part) write(out *bytes.Buffer) {
 	out.WriteString("\r\n")
 }
 
-// bracketed reports whether brackets in a name come as name[key][key], if there are any: PHP and Rack give others other names.
+// bracketed reports whether the brackets in a name, if any, have the form name[key][key]: PHP and Rack turn others into
+// different names.
 func bracketed(name string) bool {
 	i := strings.IndexAny(name, "[]")
 	if i < 0 {
@@ -167,7 +168,7 @@ func bracketed(name string) bool {
 	return i > 0
 }
 
-// isText reports whether a text is UTF-8 without control characters.
+// isText reports whether a text is valid UTF-8 without control characters.
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c >= 0x7f && c < 0xa0 })
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// Type is a Content-Type with one reading.
+// Type is a Content-Type that every server reads alike.
 type Type struct {
-	// Media is the type itself in lower case, as "multipart/form-data". It is empty where there is no Content-Type.
+	// Media is the type itself in lower case, such as "multipart/form-data". It is empty without a Content-Type.
 	Media  string
 	params []param
 	raw    string
 }
 
-// param is a parameter: its name in lower case, its value without quotes.
+// param is a parameter: the name in lower case, the value without quotes.
 type param struct{ name, value string }
 
 // RequestType is ParseType for a request.
@@ -25,7 +25,7 @@ func RequestType(h http.Header) (Type, error) {
 	values := h["Content-Type"]
 	for name, more := range h {
 		if name != "Content-Type" && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") {
-			values = slices.Concat(values, more, []string{""}) // one beside the other to servers that speak CGI
+			values = slices.Concat(values, more, []string{""}) // a second Content-Type to servers with CGI
 		}
 	}
 	t, err := ParseType(values)
@@ -35,7 +35,7 @@ func RequestType(h http.Header) (Type, error) {
 	return t, err
 }
 
-// seemsOther reports whether a server that looks for a word anywhere in the type, as formidable does, takes the body for
+// seemsOther reports whether a server that searches the whole type for a word, as formidable does, takes the body for
 // another kind. A multipart type may name the type of its first part (RFC 2387).
 func (t Type) seemsOther() bool {
 	whole := strings.ToLower(t.raw)
@@ -52,16 +52,16 @@ func (t Type) seemsOther() bool {
 	return found > 1
 }
 
-// CheckCharset fails where a server that takes a charset into account would read other names and values than ASCII's.
+// CheckCharset fails if a server that honours the charset would not read ASCII as ASCII.
 func (t Type) CheckCharset() error {
 	if !isASCII(t.Param("charset")) {
-		return &Error{"its Content-Type has a charset in which ASCII is not itself"}
+		return &Error{"its Content-Type has a charset that is not a superset of ASCII"}
 	}
 	return nil
 }
 
-// ParseType reads the values of Content-Type headers: none, or one that every server reads in the same way. A multipart
-// type needs a boundary.
+// ParseType parses the values of Content-Type headers: none, or one that every server reads in the same way. A
+// multipart type needs a boundary.
 func ParseType(values []string) (Type, error) {
 	switch {
 	case len(values) > 1:
@@ -90,10 +90,10 @@ func (t Type) Multipart() bool { return strings.HasPrefix(t.Media, "multipart/")
 // FormData reports whether the parts are the fields of a form.
 func (t Type) FormData() bool { return t.Media == "multipart/form-data" }
 
-// Boundary is what separates the parts.
+// Boundary returns the boundary between the parts.
 func (t Type) Boundary() string { return t.Param("boundary") }
 
-// Param is a parameter's value, or empty.
+// Param returns a parameter's value, or "".
 func (t Type) Param(name string) string {
 	for _, p := range t.params {
 		if p.name == name {
@@ -103,18 +103,18 @@ func (t Type) Param(name string) string {
 	return ""
 }
 
-// guessless is how long a boundary must be to be beyond guessing: five bits a letter.
-const guessless = 26
+// minBoundary is how long a boundary must be so that it cannot be guessed, with five bits in a letter.
+const minBoundary = 26
 
-// Fresh is the type with a new boundary, which nobody can know before the body leaves. It is as long as the old one, where
-// that is long enough. A form's type has no other parameter.
+// Fresh returns the type with a new random boundary, which nobody can know before the body leaves. It is as long as the
+// old one, if that is long enough. A form's type keeps no other parameter.
 func (t Type) Fresh() Type {
 	if disarm.Off("multipart") {
 		return t
 	}
 	n := len(t.Boundary())
-	if n < guessless {
-		n = guessless
+	if n < minBoundary {
+		n = minBoundary
 	}
 	b := ""
 	for len(b) < n {
@@ -123,7 +123,7 @@ func (t Type) Fresh() Type {
 	return t.With(b[:n])
 }
 
-// With is the type with a boundary.
+// With returns the type with another boundary.
 func (t Type) With(boundary string) Type {
 	fresh := Type{Media: t.Media, params: []param{{"boundary", boundary}}}
 	if !t.FormData() {
@@ -136,7 +136,7 @@ func (t Type) With(boundary string) Type {
 	return fresh
 }
 
-// String is the type as a header says it.
+// String returns the type as a header value.
 func (t Type) String() string {
 	if t.raw != "" {
 		return t.raw
@@ -146,13 +146,13 @@ func (t Type) String() string {
 		if isToken(p.value) {
 			s += "; " + p.name + "=" + p.value
 		} else {
-			s += "; " + p.name + `="` + p.value + `"` // which has no quotes or backslashes in it
+			s += "; " + p.name + `="` + p.value + `"` // it contains no quotes or backslashes
 		}
 	}
 	return s
 }
 
-// isASCII reports whether ASCII is itself in a charset, or in the default where none is named.
+// isASCII reports whether a charset, or the default if it is empty, is a superset of ASCII.
 func isASCII(charset string) bool {
 	return slices.Contains([]string{
 		"", "utf-8", "utf8", "us-ascii", "ascii", "latin1", "iso-8859-1", "iso-8859-2", "iso-8859-15", "koi8-r", "windows-1250",
@@ -160,28 +160,28 @@ func isASCII(charset string) bool {
 	}, strings.ToLower(charset))
 }
 
-// parameters splits a header's value into its first word and its parameters (RFC 9110, 5.6.6), no two of one name, none
-// continued or encoded (RFC 2231), no value with an escape.
+// parameters splits a header's value into its first word and its parameters (RFC 9110, 5.6.6). It refuses two of one
+// name, continued or encoded ones (RFC 2231), and escapes in a value.
 func parameters(s string) (word string, list []param, err error) {
 	word, rest, more := strings.Cut(s, ";")
 	word = strings.TrimRight(word, " \t")
 	for more && err == nil {
 		if rest = strings.TrimLeft(rest, " \t"); rest == "" {
-			break // a semicolon at the end, as some write it
+			break // some clients end with a semicolon
 		}
 		var p param
 		if p, rest, more, err = parameter(rest); err != nil {
 			break
 		}
 		if slices.ContainsFunc(list, func(q param) bool { return q.name == p.name }) {
-			err = &Error{"a header has a parameter twice"}
+			err = &Error{"a header has the same parameter twice"}
 		}
 		list = append(list, p)
 	}
 	return word, list, err
 }
 
-// parameter reads the first parameter of a text. more says that a semicolon follows it.
+// parameter parses the first parameter of a text. more means that a semicolon follows it.
 func parameter(s string) (p param, rest string, more bool, err error) {
 	name, s, found := strings.Cut(s, "=")
 	if !found || !isToken(name) || strings.ContainsAny(name, "*%'") && !disarm.Off("multipart") {
@@ -206,7 +206,7 @@ func parameter(s string) (p param, rest string, more bool, err error) {
 		return p, "", false, nil
 	}
 	if rest, more = strings.CutPrefix(rest, ";"); !more {
-		return p, "", false, &Error{"a header has something behind a parameter"}
+		return p, "", false, &Error{"a header has something after a parameter"}
 	}
 	return p, rest, true, nil
 }
@@ -218,7 +218,7 @@ func isToken(s string) bool {
 	})
 }
 
-// isBoundary reports whether a text is a boundary (RFC 2046, 5.1.1) that needs no thought.
+// isBoundary reports whether a text is a boundary (RFC 2046, 5.1.1) without characters that servers treat differently.
 func isBoundary(s string) bool {
 	return s != "" && len(s) <= 70 && !strings.ContainsFunc(s, func(c rune) bool {
 		return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("'()+_,-./:=?", c)

@@ -14,10 +14,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
 
-// Config is what a Book needs.
+// Config holds what a Book needs.
 type Config struct {
-	// Drain makes sure that no connection which was made to the slot before the call is accepted after it. It is
-	// called while the slot has no lease. Nil: there is no accept queue to drain.
+	// Drain ensures that no connection made to the slot before the call is accepted after it. It is called while
+	// the slot has no lease. Nil: there is no accept queue to drain.
 	Drain func(slot.ID)
 	// Now is the clock. Nil: time.Now.
 	Now func() time.Time
@@ -29,12 +29,12 @@ type Book struct {
 	seats [slot.Max]seat
 }
 
-// seat is one slot's place in the book. change is held over a whole beginning or end, so that they cannot
-// interleave; mu only guards the fields, for the many who read them.
+// seat is the state of one slot. change is held for the whole of Begin or End, so that they cannot interleave; mu only
+// guards the fields, which many goroutines read.
 type seat struct {
 	change sync.Mutex
 	mu     sync.Mutex
-	lease  *Lease // the last one begun, until its receipt was handed out
+	lease  *Lease // the last one begun, until its receipt has been returned
 	last   uint64 // greatest generation ever begun
 }
 
@@ -49,14 +49,14 @@ func NewBook(c Config) *Book {
 	return &Book{conf: c}
 }
 
-// errRegistration explains a registration that cannot be taken.
+// errRegistration is for a registration that is invalid.
 var errRegistration = errors.New("bad registration")
 
-// IsBadRegistration reports whether Begin refused a registration for what it says.
+// IsBadRegistration reports whether Begin refused a registration because it is invalid.
 func IsBadRegistration(err error) bool { return errors.Is(err, errRegistration) }
 
 // Begin gives the slot to a run. The generation must be greater than any the slot has had, else ErrFenced. What the
-// slot's earlier lease still has open is cut first.
+// slot's earlier lease still has open is aborted first.
 func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	now := b.conf.Now()
 	switch {
@@ -91,7 +91,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	return l, nil
 }
 
-// newLease makes a lease that ends by itself Grace after its deadline.
+// newLease makes a lease that ends by itself, Grace after its deadline.
 func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l := &Lease{
@@ -112,8 +112,8 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 	return l
 }
 
-// End takes the slot from a run and gives its receipt, after everything in flight was aborted. The generation must be
-// the one that holds the slot, else ErrFenced. A lease that ended by its deadline still has its receipt, once.
+// End takes the slot from a run and returns its receipt, after everything in flight has been aborted. The generation
+// must be the one that holds the slot, else ErrFenced. A lease that ended by its deadline still has its receipt, once.
 func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	if !id.Valid() {
 		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", errRegistration)
@@ -133,8 +133,8 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return l.Recorder.Receipt(), nil
 }
 
-// Attach binds a connection that was just accepted to the lease its slot has now. ErrNone when there is none, ErrFull
-// when it has MaxConnections. The caller calls Lease.Detach when it closed the connection.
+// Attach binds a newly accepted connection to the current lease of its slot. ErrNone if there is none, ErrFull if it
+// has MaxConnections. The caller must call Lease.Detach after closing the connection.
 func (b *Book) Attach(id slot.ID, c io.Closer) (*Lease, error) {
 	if !id.Valid() {
 		return nil, ErrNone

@@ -1,7 +1,7 @@
-// Package lease knows which run may act for which slot.
+// Package lease tracks which run may act for which slot.
 //
 // A lease is the right to use a slot once: {slot, generation}. Contract: a connection is bound to the lease that its
-// slot has when it is accepted, and dies with it; an exchange is counted and recorded for that lease and no other.
+// slot has when it is accepted, and is closed with it; an exchange is counted and recorded for that lease and no other.
 // Threat: code of an ended run (a connection kept open, a request left in the accept queue) acting as the next one.
 package lease
 
@@ -26,7 +26,7 @@ const (
 	maxLarge    = 8
 	// Grace is how long after its deadline a lease ends by itself.
 	Grace = 5 * time.Second
-	// settle is how long an ending lease waits for its exchanges to notice that they were aborted.
+	// settle is how long an ending lease waits for its aborted exchanges to finish.
 	settle = 5 * time.Second
 )
 
@@ -35,7 +35,7 @@ var (
 	ErrNone = errors.New("the slot has no run")
 	// ErrEnded is why an exchange's context ends with its lease.
 	ErrEnded = errors.New("the run has ended")
-	// ErrFull means that the slot has as many connections, or waiting exchanges, as it may.
+	// ErrFull means that the slot has reached its limit of connections or waiting exchanges.
 	ErrFull = errors.New("too many connections or requests at once")
 	// ErrFenced means that another generation holds the slot.
 	ErrFenced = errors.New("another generation holds the slot")
@@ -48,7 +48,7 @@ type Lease struct {
 	Run        string
 	Deadline   time.Time
 	Recorder   *receipt.Recorder
-	// Large has a place for each long WebSocket message that may be held at once.
+	// Large bounds how many long WebSocket messages may be held at once: see wsrelay.Options.
 	Large chan struct{}
 
 	apis     []string // the run's APIs, nil: every active one
@@ -95,7 +95,7 @@ func (l *Lease) attach(c io.Closer) error {
 	return nil
 }
 
-// Detach forgets a connection that was closed.
+// Detach removes a connection that has been closed.
 func (l *Lease) Detach(c io.Closer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
 	return func() { <-l.inFlight; l.active.Done() }, nil
 }
 
-// Decode takes one of MaxDecoders places, without waiting for one. done, which is never nil, gives it back.
+// Decode takes one of MaxDecoders tokens, without waiting. done, which is never nil, returns it.
 func (l *Lease) Decode() (done func(), err error) {
 	select {
 	case l.decoders <- struct{}{}:
@@ -145,7 +145,7 @@ func (l *Lease) Decode() (done func(), err error) {
 	}
 }
 
-// end aborts everything of the lease and waits until it stopped, at most settle.
+// end aborts everything of the lease and waits until it has stopped, at most settle.
 func (l *Lease) end() {
 	l.mu.Lock()
 	first := !l.ended

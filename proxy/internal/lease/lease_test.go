@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// conn is a connection that notes that it was closed.
+// conn is a connection that records that it was closed.
 type conn struct{ closed atomic.Bool }
 
 func (c *conn) Close() error { c.closed.Store(true); return nil }
@@ -63,8 +63,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestClockJumps: once a run is registered, a clock that is set forward or back neither frees its slot nor holds it, and
-// the next registration goes by the clock as it is then.
+// TestClockJumps: once a run is registered, setting the clock forward or back neither frees its slot nor holds it, and
+// the next registration uses the clock as it is then.
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-30 * 24 * time.Hour, -time.Minute, time.Hour, 30 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// TestEndWaits: an end aborts what is in flight and returns when it is recorded; what never stops is waited for only
-// so long.
+// TestEndWaits: End aborts what is in flight and returns once it is recorded; it waits only for a bounded time for what
+// never stops.
 func TestEndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBook(Config{})
@@ -186,7 +186,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestFences: every order of late and early beginnings and ends, from many at once.
+// TestFences: late and early calls of Begin and End in every order, from many goroutines.
 func TestFences(t *testing.T) {
 	b := NewBook(Config{})
 	var wg sync.WaitGroup
@@ -215,7 +215,7 @@ func TestFences(t *testing.T) {
 	b.Close()
 }
 
-// TestDrainHasNoLease: while the accept queue is drained the slot belongs to nobody.
+// TestDrainHasNoLease: while the accept queue is drained the slot has no lease.
 func TestDrainHasNoLease(t *testing.T) {
 	var b *Book
 	drained := 0

@@ -30,7 +30,7 @@ const (
 var overrideNames = []string{
 	"xhttpmethodoverride", "httpmethodoverride", "xhttpmethod", "xmethodoverride", "methodoverride", "xoriginalmethod",
 	"xoriginalhttpmethod", "xforwardedmethod", "xtunneledmethod", "tunneledmethod", "xhttpverb", "xhttpverboverride",
-	"xverboverride", "verboverride", "alfmethod",
+	"xverboverride", "verboverride", "alfmethod", "xoverridemethod", "overridemethod", "xhttpoverride", "httpoverride",
 }
 
 // verbNames are such names too: without a prefix (Facebook's Graph, Restlet) if the value is a standard method, and
@@ -185,8 +185,12 @@ func claimed(list []string, name, value string) []string {
 func HeaderOverrides(h http.Header) []string {
 	var out []string
 	for name, values := range h {
+		inURL := strings.HasSuffix(name, "-Url") || strings.HasSuffix(name, "-Uri")
 		for _, v := range values {
 			out = claimed(out, name, v)
+			if _, query, found := strings.Cut(v, "?"); inURL && found { // X-Original-URL, in whose place IIS and Symfony put it
+				out = append(out, ParameterOverrides(query)...)
+			}
 		}
 	}
 	return out

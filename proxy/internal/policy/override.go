@@ -36,7 +36,7 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
 	encodings, err := coding.Parse(r.Header)
 	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
-		return nil, guardOther(r, encodings, err)
+		return nil, guardOther(r, encodings, err, permits)
 	}
 	if err := kind.CheckCharset(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	case kind.Multipart():
 		return nil, guardParts(r, kind, permits)
 	case inJSON:
-		guard(r, &jsonLexer{permits: permits})
+		guard(r, &both{&jsonLexer{permits: permits}, &anyForm{permits: permits}})
 	default:
 		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
 	}
@@ -72,7 +72,8 @@ func decodeBody(r *http.Request, encodings []string) {
 
 // guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so it
 // stays: but not deflate, which servers read in two ways, nor one that would be decoded twice in megabytes.
-func guardOther(r *http.Request, encodings []string, err error) error {
+func guardOther(r *http.Request, encodings []string, err error, permits func(string) bool) error {
+	look := &both{&quotedNames{}, &anyForm{permits: permits}}
 	switch {
 	case err != nil && namesCoding(r.Header):
 		return ErrOverrideUnseen
@@ -84,12 +85,12 @@ func guardOther(r *http.Request, encodings []string, err error) error {
 		body.Audit(func(copied *coding.Body) {
 			copied.Decode(encodings)
 			copied.Through(func(src io.Reader) io.Reader {
-				return &guarded{ReadCloser: io.NopCloser(src), scanner: &quotedNames{}, left: -1}
+				return &guarded{ReadCloser: io.NopCloser(src), scanner: look, left: -1}
 			})
 		})
 		return coding.Ahead(r, body, false)
 	}
-	guard(r, &quotedNames{})
+	guard(r, look)
 	return nil
 }
 

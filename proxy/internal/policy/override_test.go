@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// fullNames are spellings that some server reads as an override, whatever its value, and plainNames those that count where
-// the value is a method. PHP, Rack, qs and Python's parsers were asked about many thousand more.
+// fullNames are spellings that some server reads as an override, whatever its value, and plainNames those that count
+// where the value is a method. Many thousand more were tried with PHP, Rack, qs and Python's parsers.
 var (
 	fullNames = []string{
 		"_method", "_METHOD", "_mEthod", ".method", "[.method", "_method[", "_method[x", "_method[]", "_method[0]", "_method[x][y]", "_method]",
@@ -121,8 +121,8 @@ func parts(disposition, content string) string {
 	return "--b\r\nContent-Disposition: form-data; name=\"z\"\r\n\r\ny\r\n--b\r\nContent-Disposition: form-data; " + disposition + "\r\n\r\n" + content + "\r\n--b--\r\n"
 }
 
-// sent sends a body, of a length that is known and of one that is not, in pieces of several sizes. What is refused must
-// not have left whole.
+// sent sends a body, with a known and with an unknown length, in pieces of several sizes. A refused body must not have
+// left complete.
 func sent(t *testing.T, kind, body string) (more []string, err error) {
 	t.Helper()
 	for i, wrap := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {

@@ -136,7 +136,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestNearest: a mistyped host is told the catalog's nearest.
+// TestNearest: the refusal of a mistyped host names the catalog's nearest.
 func TestNearest(t *testing.T) {
 	r := Rules{Catalog: testCatalog(t)}
 	for typed, near := range map[string]string{"opem.test": "open.test", "sharedd.test": "shared.test", "faraway.example": ""} {
@@ -165,7 +165,7 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestHeaderOverrides: each header that a framework takes for the method counts, in any case and with underscores.
+// TestHeaderOverrides: each header from which a framework takes the method counts, in any case and with underscores.
 func TestHeaderOverrides(t *testing.T) {
 	for _, name := range []string{
 		"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-Method", "X-HTTP-MethodOverride", "X-Method",
@@ -229,8 +229,8 @@ func TestParameterOverrides(t *testing.T) {
 // permits is the rule of an API that restricts DELETE.
 func permits(method string) bool { return method != "DELETE" }
 
-// TestGuardedBody: an override field is found in each kind of body that is guarded while it streams, wherever reads split
-// it, and other bodies of that kind pass whole.
+// TestGuardedBody: an override field is found in each kind of body that is checked while it streams, wherever reads
+// split it, and other bodies of that kind pass complete.
 func TestGuardedBody(t *testing.T) {
 	const js, multi = "application/json", "multipart/form-data; boundary=b"
 	part := func(disposition string) string {
@@ -294,7 +294,8 @@ func TestGuardedBody(t *testing.T) {
 	}
 }
 
-// TestBodyKinds: what a body is depends on all that its types say, on none too, and on what it is inside its encoding.
+// TestBodyKinds: the kind of a body depends on all its types, also on a missing one, and on what is inside its
+// encoding.
 func TestBodyKinds(t *testing.T) {
 	pack := func(text string) string {
 		var packed bytes.Buffer
@@ -319,7 +320,7 @@ func TestBodyKinds(t *testing.T) {
 		"multipart in gzip":    {[]string{"multipart/form-data; boundary=b"}, "gzip", pack(part), true},
 		"multipart":            {[]string{"multipart/form-data; boundary=b"}, "", part, true},
 		"text that is JSON":    {[]string{"text/plain"}, "", `{"_method": "DELETE"}`, true},
-		"parts, but no type":   {nil, "", part, false}, // no server takes them for parts
+		"parts, but no type":   {nil, "", part, false}, // no server reads them as parts
 		"JSON, unknown coding": {[]string{"application/json"}, "rot13", "{}", true},
 		"a packed file":        {[]string{"application/octet-stream"}, "gzip", pack("plain"), false},
 		"text in gzip":         {[]string{"text/plain"}, "gzip", packed, true},

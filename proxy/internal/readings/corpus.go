@@ -19,26 +19,26 @@ import (
 //go:embed corpus/*.txtar
 var corpus embed.FS
 
-// Case is a request as code would send it. A file of the corpus is a txtar archive. Its comment has settings
-// ("# api: body") and then the head that its cases have in common; a case begins with settings of its own, and with a
-// head of its own where its first line is a request line. After an empty line follows the body, without the line feed at
-// its end. Lines of a head end in CR LF by themselves, those of a body with the setting "crlf".
+// Case is a request as code would send it. A file of the corpus is a txtar archive. Its comment has settings ("# api:
+// body") and then the head that its cases share; a case begins with settings of its own, and with a head of its own if
+// its first line is a request line. After an empty line follows the body, without the line feed at its end. Lines of a
+// head get a CR, those of a body only with the setting "crlf".
 //
-// ‹00 ff› are bytes in hexadecimal, ‹5b*100› is one of them a hundred times, ‹basic u:p› is in base64. NAME is the API's
-// token name. Host and, where there is a body, Content-Length are added.
+// ‹00 ff› are bytes in hexadecimal, ‹5b*100› is a byte a hundred times, ‹basic u:p› becomes base64. NAME is the API's
+// token name. Host and, with a body, Content-Length are added.
 type Case struct {
 	Group, Name string
 	// API is the name of the surface.
 	API string
-	// Want is "swap", "pass" or "refuse"; empty: whatever, so long as all read the same.
+	// Want is "swap", "pass" or "refuse"; empty: any, as long as all readers agree.
 	Want string
-	// Differs are readers that are known to read the case in another way. SECURITY.md says so.
+	// Differs are readers that are known to read the case differently. SECURITY.md names them.
 	Differs []string
 	head    []byte // request line and fields, each with its CR LF
 	body    []byte
 }
 
-// Corpus is all cases.
+// Corpus returns all cases.
 func Corpus() ([]Case, error) {
 	files, err := fs.Glob(corpus, "corpus/*.txtar")
 	if err != nil {
@@ -82,7 +82,7 @@ func parseFile(group string, data []byte) ([]Case, error) {
 	return out, nil
 }
 
-// settings takes "# key: value" lines off a text.
+// settings parses the "# key: value" lines at the start of a text, and returns the rest.
 func settings(base map[string]string, text string) (map[string]string, string, error) {
 	out := map[string]string{}
 	for k, v := range base {
@@ -178,7 +178,7 @@ func encode(name string, body []byte) []byte {
 	return out
 }
 
-// name is the word of a case that stands for the API's token name, in each way that the encodings write it.
+// name matches the word of a case that stands for the API's token name, in every way that the encodings write it.
 func rename(b []byte, to string) []byte {
 	s := strings.ReplaceAll(string(b), "NAME", to)
 	for _, enc := range []string{"utf-16le", "utf-16be", "utf-32le", "utf-32be"} {
@@ -187,10 +187,10 @@ func rename(b []byte, to string) []byte {
 	return []byte(s)
 }
 
-// basic is a text in base64.
+// basic encodes a text in base64.
 var basic = regexp.MustCompile(`(?s)‹basic (.*?)›`)
 
-// Request is the case as bytes for one API, with word in the place of NAME.
+// Request returns the bytes of the case for one API, with NAME replaced by word.
 func (c Case) Request(a API, word string) []byte {
 	head, body := basic.ReplaceAllFunc(rename(c.head, word), func(m []byte) []byte {
 		text := basic.FindSubmatch(m)[1]
@@ -205,5 +205,5 @@ func (c Case) Request(a API, word string) []byte {
 	return append([]byte(out+"\r\n"), body...)
 }
 
-// Size is how long the case is, in bytes.
+// Size returns the length of the case in bytes.
 func (c Case) Size() int { return len(c.head) + len(c.body) }

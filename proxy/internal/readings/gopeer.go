@@ -116,7 +116,7 @@ func goMultipart(form *multipart.Form) []Field {
 	return out
 }
 
-// goParts is what a server sees that takes parts as they come.
+// goParts is what a server sees that reads the parts in order.
 func goParts(r *http.Request, body []byte) []Field {
 	again := r.Clone(r.Context())
 	again.Body = io.NopCloser(bytes.NewReader(body))
@@ -156,7 +156,8 @@ func flatten(value any, name string, out []Field) []Field {
 	return out
 }
 
-// goGJSON walks a document that gjson does not check: its contract is for valid JSON, and servers use it on any.
+// goGJSON walks a document with gjson, which does not validate it: its contract is for valid JSON, and servers use it
+// on any.
 func goGJSON(r gjson.Result, name string, out []Field) []Field {
 	switch {
 	case r.IsObject():

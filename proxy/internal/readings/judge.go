@@ -12,13 +12,13 @@ const (
 	Misplaced = "misplaced"
 	// Overridden: a peer finds a restricted method.
 	Overridden = "overridden"
-	// Garbled: a peer finds another text than the credential in its field.
+	// Garbled: a peer finds a text other than the credential in its field.
 	Garbled = "garbled"
-	// Unequal: thorough readers do not agree whether the credential is there.
+	// Unequal: thorough readers disagree on whether the credential is there.
 	Unequal = "unequal"
 )
 
-// Disagreement is a peer that reads a request otherwise than the proxy.
+// Disagreement is a peer that reads a request differently from the proxy.
 type Disagreement struct {
 	Class, Reader, Kind string
 	Field               Field
@@ -28,14 +28,14 @@ func (d Disagreement) String() string {
 	return fmt.Sprintf("%s: %s (%s) reads %s", d.Class, d.Reader, d.Kind, d.Field)
 }
 
-// overrides are the names under which web frameworks take the method from a field, in lower case with hyphens for
-// underscores. They are this package's own: it does not ask the proxy what an override is.
+// overrides are the names of fields from which web frameworks take the method, in lower case with hyphens for
+// underscores. The list is independent of the proxy's own, so that the test does not share its mistakes.
 var overrides = []string{
 	"-method", "x-http-method-override", "x-http-method", "x-method-override", "-httpmethod", "x-original-method",
 	"x-original-http-method", "x-http-methodoverride", "x-method",
 }
 
-// verbs are names that some APIs take for the method.
+// verbs are names of fields from which some APIs take the method.
 var verbs = []string{"method", "httpmethod", "http-method"}
 
 // Judge compares what peers read with what the API declares.
@@ -79,13 +79,13 @@ func (a API) declares(f Field) bool {
 	return f.Place == kind
 }
 
-// named reports whether a declared field has the credential and nothing else for its value: not a header, which has a
+// named reports whether the value of a declared field must be the credential alone: not a header, which may have a
 // scheme, nor a path.
 func (a API) named(f Field) bool {
 	return (f.Place == InBody || f.Place == InQuery) && strings.Contains(a.Surface, ":")
 }
 
-// overriding reports whether a server that knows overrides would take a restricted method from a field.
+// overriding reports whether a server that supports overrides would take a restricted method from a field.
 func overriding(kind string, f Field) bool {
 	name := strings.ReplaceAll(strings.ToLower(f.Name), "_", "-")
 	method := strings.ToUpper(strings.TrimSpace(f.Value))
@@ -103,8 +103,8 @@ func overriding(kind string, f Field) bool {
 	return slices.Contains(overrides, name)
 }
 
-// thorough are the readers that read JSON as RFC 8259 has it, and all of it. What one of them finds all of them must find.
-// Other readers may know less (of a type, of lists, of a thousandth field): who does not find the credential leaks none.
+// thorough are the readers that read all of JSON by RFC 8259. What one of them finds, all must find. Other readers may
+// support less (a type, lists, a thousandth field): a reader that does not find the credential leaks nothing.
 var thorough = []string{"node-json", "python-json", "php-json", "ruby-json", "perl-json", "go-json"}
 
 // unequal compares the thorough readers that did not refuse.

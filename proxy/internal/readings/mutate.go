@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// words are what mutations write, by what they mean something to.
+// words are what mutations insert, by what gives them a meaning.
 var words = map[string][]string{
 	"json": {
 		`"`, `'`, `\`, `,`, `:`, `{`, `}`, `[`, `]`, `/*`, `*/`, `//`, `#`, "\n", "\r", " ", "\t", "\x00", "\x0b", "\ufeff", "\u2028",
@@ -36,7 +36,7 @@ var words = map[string][]string{
 	},
 }
 
-// dictionary is what to write into a case of a group.
+// dictionary returns what to insert into a case of a group.
 func dictionary(group string) []string {
 	switch group {
 	case "json", "deep":
@@ -49,7 +49,7 @@ func dictionary(group string) []string {
 	return words["form"]
 }
 
-// Mutate changes a case, or puts two together, in one to four small ways.
+// Mutate changes a case, or combines two, in one to four small steps.
 func Mutate(rng *rand.Rand, cases []Case) Case {
 	c := cases[rng.IntN(len(cases))]
 	from := c.Group + "/" + c.Name
@@ -67,12 +67,12 @@ func Mutate(rng *rand.Rand, cases []Case) Case {
 	return Case{Group: "mutated", Name: from, API: c.API, Differs: c.Differs, head: c.head, body: c.body}
 }
 
-// mutateHead leaves method, version and the end of the head as they are.
+// mutateHead mutates a head except for method, version and its end.
 func mutateHead(rng *rand.Rand, c Case) []byte {
 	line, fields, _ := bytes.Cut(c.head, []byte("\r\n"))
 	method, rest, _ := bytes.Cut(line, []byte(" "))
 	cut := bytes.LastIndex(rest, []byte(" HTTP/1."))
-	if cut < 1 { // a change before broke the line
+	if cut < 1 { // an earlier change broke the line
 		return c.head
 	}
 	target, version := rest[:cut], rest[cut:]
@@ -99,7 +99,7 @@ func change(rng *rand.Rand, b []byte, dictionary []string) []byte {
 		return slices.Delete(slices.Clone(b), at, end)
 	case 1:
 		return slices.Concat(b[:at], word, b[min(at+1, len(b)):])
-	case 2: // a piece once more, elsewhere
+	case 2: // a piece repeated elsewhere
 		return slices.Insert(slices.Clone(b), spot(rng, b), b[at:min(len(b), at+1+rng.IntN(40))]...)
 	case 3: // a byte escaped
 		if at == len(b) {
@@ -112,7 +112,7 @@ func change(rng *rand.Rand, b []byte, dictionary []string) []byte {
 	}
 }
 
-// spot is a place in b, mostly beside what has a meaning.
+// spot is a position in b, mostly next to a character with a meaning.
 func spot(rng *rand.Rand, b []byte) int {
 	if rng.IntN(4) > 0 {
 		var places []int
@@ -128,7 +128,7 @@ func spot(rng *rand.Rand, b []byte) int {
 	return rng.IntN(len(b) + 1)
 }
 
-// Minimise takes off a case what can go while it stays bad. It asks at most tries times.
+// Minimise removes from a case what it can while bad stays true. It calls bad at most tries times.
 func Minimise(c Case, tries int, bad func(Case) bool) Case {
 	for size := max(len(c.body), len(c.head)) / 2; size > 0 && tries > 0; size /= 2 {
 		for at := 0; at+size <= len(c.body) && tries > 0; tries-- {

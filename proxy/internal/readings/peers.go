@@ -23,15 +23,15 @@ import (
 //go:embed peers
 var scripts embed.FS
 
-// Peers are the parsers of other languages, each in a process that lives as long as the test, and Go's own.
+// Peers are the parsers of other languages, each in a process that lives as long as the test, and those of Go.
 type Peers struct {
 	addrs []string
 	names []string
-	// Missing says what is not on this machine.
+	// Missing names what is not installed on this machine.
 	Missing []string
 }
 
-// programs are the peers: what to run, how many ports it prints, and for those that print none, where to put it.
+// programs are the peers: what to run, and whether it prints its port or is given one.
 var programs = []struct {
 	name   string
 	argv   []string // SCRIPT and PORT are replaced
@@ -44,7 +44,7 @@ var programs = []struct {
 	{"ruby", []string{"puma", "-q", "-t", "1:1", "-b", "tcp://127.0.0.1:PORT", "SCRIPT/ruby.ru"}, false},
 }
 
-// StartPeers starts every peer that the machine has. modules is the folder of the npm packages.
+// StartPeers starts every peer that is installed. modules is the folder of the npm packages.
 func StartPeers(t testing.TB, modules string) *Peers {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func (p *Peers) add(name, addr string) {
 	p.names, p.addrs = append(p.names, name), append(p.addrs, addr)
 }
 
-// start runs one program and learns where it listens.
+// start runs one program and waits until it listens.
 func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir, modules string) error {
 	port := ""
 	if !prints {
@@ -137,7 +137,7 @@ func (p *Peers) wait(name, addr string, said fmt.Stringer) error {
 	return fmt.Errorf("it did not start: %s", said)
 }
 
-// tail is the last of what a process said.
+// tail returns the end of what a process printed.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -158,7 +158,7 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// Ask has every peer read a request. A peer that refuses it with a status of its own has no readings.
+// Ask lets every peer read a request. A peer whose server refuses it with an error status has no readings.
 func (p *Peers) Ask(request []byte) ([]Reading, error) {
 	framed, err := reframe(request)
 	if err != nil {
@@ -188,12 +188,12 @@ func ask(addr string, request []byte) ([]Reading, error) {
 		return nil, err
 	}
 	defer c.Close()
-	_ = c.(*net.TCPConn).SetLinger(0) // thousands of them would use up the ports
+	_ = c.(*net.TCPConn).SetLinger(0) // thousands of closed connections would use up the ports
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	go func() { _, _ = c.Write(request) }()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, nil // it hung up; one that is gone does not take a connection
+		return nil, nil // it closed the connection; a dead one would not have accepted it
 	}
 	if err != nil {
 		return nil, err
@@ -213,8 +213,8 @@ func ask(addr string, request []byte) ([]Reading, error) {
 	return answer.Readings, nil
 }
 
-// reframe writes a request with its length in place of chunks, which not every peer's server reads. One that was broken
-// off becomes whole.
+// reframe writes a request with a Content-Length instead of chunks, which not every peer's server reads. A request that
+// broke off becomes complete.
 func reframe(request []byte) ([]byte, error) {
 	head, body, ok := strings.Cut(string(request), "\r\n\r\n")
 	if !ok {

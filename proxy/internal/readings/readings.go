@@ -1,9 +1,9 @@
-// Package readings compares how the proxy reads a request with how servers read what left it.
+// Package readings compares how the proxy reads a request with how servers read what leaves it.
 //
-// Threat: two parsers, two meanings. A credential is swapped into the field that an API declares as the proxy reads the
-// request; a server that reads it as another field publishes it, and one that finds a method where the proxy found none
-// does what is restricted. The corpus holds requests as hostile code would send them, the peers are the parsers that
-// servers use, and Judge holds that no peer sees more than the proxy allowed.
+// Threat: parser differentials. A credential is swapped into what the proxy reads as the declared field; a server that
+// reads it as another field may publish it, and one that finds a method where the proxy found none does what is
+// restricted. The corpus holds requests as hostile code would send them, the peers are the parsers that servers use,
+// and Judge checks that no peer sees more than the proxy allowed.
 package readings
 
 import (
@@ -25,14 +25,14 @@ const (
 	InFilename = "filename"
 )
 
-// Kinds of a Reading: what a peer took the part that it read for.
+// Kinds of a Reading: what a peer read the part as.
 const (
 	KindHead      = "head"
 	KindQuery     = "query"
 	KindForm      = "form"
 	KindMultipart = "multipart"
 	KindJSON      = "json"
-	// KindUntyped is JSON in a body whose type says otherwise, for servers that ask no type.
+	// KindUntyped is JSON in a body with another type, for servers that ignore the type.
 	KindUntyped = "untyped"
 )
 
@@ -53,7 +53,7 @@ func (f Field) String() string {
 	return fmt.Sprintf("%s:%q = %q", f.Place, f.Name, f.Value)
 }
 
-// Reading is what one reader made of a request or a part of it.
+// Reading is how one reader read a request or a part of it.
 type Reading struct {
 	Reader string  `json:"reader"`
 	Kind   string  `json:"kind"`
@@ -65,21 +65,21 @@ type Reading struct {
 
 // Outcome is what the proxy did with a request.
 type Outcome struct {
-	// Left is what reached the upstream, byte by byte; nil when nothing did.
+	// Left holds the bytes that reached the upstream; nil if none did.
 	Left []byte
-	// Complete says that Left is a whole request. One that the proxy broke off is not.
+	// Complete means that Left is a whole request. One that the proxy aborted is not.
 	Complete bool
 	// Status and Code are the answer's; Code is empty unless the proxy refused.
 	Status int
 	Code   string
-	// Swapped says where names were swapped, as the receipt has it.
+	// Swapped says where names were swapped, in the receipt's words.
 	Swapped []string
 }
 
 // Refused reports whether no whole request left.
 func (o Outcome) Refused() bool { return !o.Complete }
 
-// API is one declared surface of the corpus: a host with a credential of its own.
+// API is one declared surface of the corpus: a host with its own credential.
 type API struct {
 	Name    string // "body"
 	Surface string // as config.json has it: "body:client_secret"
@@ -88,7 +88,7 @@ type API struct {
 	Value   string
 }
 
-// Mark is part of every credential of the corpus: whatever holds it holds a credential.
+// Mark is part of every credential of the corpus: what contains it contains a credential.
 const Mark = "51canary"
 
 // Restricted are the methods that no request of the corpus may have.
@@ -100,13 +100,13 @@ var surfaces = map[string]string{
 	"key": "header:X-Api-Key", "header": "header", "loose": "body",
 }
 
-// values are a credential as they mostly are, and one of all that has a meaning somewhere.
+// values are a typical credential, and one of all characters that have a meaning somewhere.
 var values = map[string]string{
 	"plain": "sk_live_" + Mark + "0123456789",
 	"sharp": Mark + `"\'&=+%41;<b>{}[]/*?#,:|*/ --~$` + "`!@()0",
 }
 
-// APIs are the corpus's surfaces, each with either value.
+// APIs returns the corpus's surfaces, each with either value.
 func APIs() []API {
 	var out []API
 	for name, surface := range surfaces {
@@ -121,7 +121,7 @@ func APIs() []API {
 	return out
 }
 
-// Config is the API's config.json.
+// Config returns the API's config.json.
 func (a API) Config() string {
 	text, err := json.Marshal(map[string]any{
 		"description": "readings", "domains": []string{a.Host}, "ca_file": "ca.pem", "allow_private": []string{"127.0.0.0/8"},

@@ -11,29 +11,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// maxQueue is how many events a slow subscriber may be behind before it loses some.
+// maxQueue is how many events a slow subscriber may lag behind before it loses some.
 const maxQueue = 256
 
 // Note is everything that is known about one exchange when it is over.
 type Note struct {
 	controlapi.Exchange
-	// Slot is whose it was, for the log.
+	// Slot is the slot that it belongs to, for the log.
 	Slot int
 	// Recorder is the receipt it belongs to, or nil when there is no run.
 	Recorder *Recorder
 	Hints    []controlapi.Hint
-	// Cause is for the operator only: what went wrong, perhaps in the upstream's words.
+	// Cause is what went wrong. It may quote the upstream, and is for the operator only.
 	Cause error
 }
 
-// Config is what a Journal needs.
+// Config holds what a Journal needs.
 type Config struct {
 	Log *slog.Logger
-	// Clean is the last scrub and redaction of every outside string.
+	// Clean is the last scrub and redaction, which every string from outside passes.
 	Clean func(string) string
 }
 
-// Journal is where every path through the proxy ends: one log line, one receipt entry, one count, one event.
+// Journal records every exchange: one log line, one receipt entry, one count, one event.
 type Journal struct {
 	conf    Config
 	metrics *Metrics
@@ -50,10 +50,10 @@ func NewJournal(c Config) *Journal {
 	return &Journal{conf: c, metrics: newMetrics(), subs: map[chan controlapi.Event]struct{}{}}
 }
 
-// Metrics are the counts so far.
+// Metrics returns the counts so far.
 func (j *Journal) Metrics() *Metrics { return j.metrics }
 
-// Record writes an exchange down.
+// Record records an exchange.
 func (j *Journal) Record(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
@@ -71,7 +71,7 @@ func (j *Journal) Record(n Note) {
 	j.Publish(controlapi.Event{Exchange: &e})
 }
 
-// log writes the one line of an exchange, and a line for each thing done to it.
+// log writes one line for an exchange, and one for each kind of thing done to it.
 func (j *Journal) log(n Note, e controlapi.Exchange) {
 	tag, level := "req", slog.LevelInfo
 	switch {
@@ -116,7 +116,8 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 	_ = logline.Together(context.Background(), j.conf.Log, lines...)
 }
 
-// Subscribe gives every event from now on, until cancel. A subscriber that does not read loses events.
+// Subscribe returns a channel of every event from now on, until cancel is called. A subscriber that does not read loses
+// events.
 func (j *Journal) Subscribe() (events <-chan controlapi.Event, cancel func()) {
 	ch := make(chan controlapi.Event, maxQueue)
 	j.mu.Lock()
@@ -129,7 +130,7 @@ func (j *Journal) Subscribe() (events <-chan controlapi.Event, cancel func()) {
 	}
 }
 
-// Publish gives an event to every subscriber.
+// Publish sends an event to every subscriber.
 func (j *Journal) Publish(e controlapi.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Metrics are the proxy's counts in a registry of their own. Labels are constants of this code, never outside text.
+// Metrics are the proxy's counts in a registry of their own. Labels are constants of this code, never text from
+// outside.
 type Metrics struct {
 	registry  *prometheus.Registry
 	exchanges *prometheus.CounterVec
@@ -42,7 +43,7 @@ func newMetrics() *Metrics {
 	return m
 }
 
-// Gauge adds a value that is read when the metrics are asked for.
+// Gauge adds a value that is read when the metrics are fetched.
 func (m *Metrics) Gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }

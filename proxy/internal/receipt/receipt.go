@@ -29,7 +29,7 @@ func NewRecorder(run string, generation uint64) *Recorder {
 	return &Recorder{r: controlapi.Receipt{Run: run, Generation: generation, Exchanges: []controlapi.Exchange{}}}
 }
 
-// Add counts an exchange and, below the bound, keeps it. Hints that were given before are kept once.
+// Add counts an exchange and, below the bound, keeps it. Each hint is kept once.
 func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.r.Exchanges = append(r.r.Exchanges, bounded(e))
 }
 
-// hint keeps a hint once. The caller holds the lock.
+// hint keeps a hint, if it is new. The caller holds the lock.
 func (r *Recorder) hint(h controlapi.Hint) {
 	if len(r.r.Hints) >= MaxHints {
 		return
@@ -57,7 +57,7 @@ func (r *Recorder) hint(h controlapi.Hint) {
 	r.r.Hints = append(r.r.Hints, h)
 }
 
-// Receipt is a copy of what was recorded so far.
+// Receipt returns a copy of what was recorded so far.
 func (r *Recorder) Receipt() controlapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	return out
 }
 
-// bounded cuts what a request can make long.
+// bounded truncates what a request can make long.
 func bounded(e controlapi.Exchange) controlapi.Exchange {
 	if len(e.URL) > maxURL {
 		e.URL = e.URL[:maxURL] + "..."

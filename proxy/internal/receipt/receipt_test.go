@@ -40,7 +40,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestLastClean: every outside string of every sink passes the last cleaning.
+// TestLastClean: every string from outside passes the last cleaning, in every sink.
 func TestLastClean(t *testing.T) {
 	const canary = "canary-9f31"
 	clean := func(s string) string { return strings.ReplaceAll(s, canary, "NAME") }
@@ -73,7 +73,7 @@ func TestLastClean(t *testing.T) {
 	}
 }
 
-// TestSlowSubscriber loses events and holds nobody up.
+// TestSlowSubscriber: a slow subscriber loses events and delays nobody.
 func TestSlowSubscriber(t *testing.T) {
 	j := NewJournal(Config{Log: logline.New(&bytes.Buffer{}, "text", nil)})
 	events, cancel := j.Subscribe()

@@ -1,7 +1,7 @@
-// Package redact puts Mark in the place of the strings that must not leave, in requests and in copies for logs.
+// Package redact replaces the strings that must not leave by Mark, in requests and in copies for logs.
 //
-// Threat: personal data that code sends to an API. The strings are found as they stand and escaped as a request may carry
-// them (percent, JSON, HTML), whatever the surface. Code that encodes them otherwise is not stopped.
+// Threat: personal data that code sends to an API. The strings are found literally and escaped as in a request
+// (percent, JSON, HTML), on any surface. Code that encodes them otherwise is not stopped.
 package redact
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
-// Mark takes the place of what is redacted.
+// Mark replaces what is redacted.
 const Mark = "[REDACTED]"
 
 // Redactor finds the strings. It is immutable and may be used by many goroutines. The nil Redactor finds none.
@@ -25,7 +25,7 @@ type Redactor struct {
 	lower *engine.Set // for names of headers and hosts
 }
 
-// New compiles the strings. Empty ones are left out.
+// New compiles the strings. Empty ones are ignored.
 func New(list []string) *Redactor {
 	var all, lower []engine.Pattern
 	for _, s := range list {
@@ -38,13 +38,13 @@ func New(list []string) *Redactor {
 	return &Redactor{set: engine.New(all), lower: engine.New(lower)}
 }
 
-// String is text redacted.
+// String returns text redacted.
 func (r *Redactor) String(text string) string {
 	text, _ = r.Replace(text)
 	return text
 }
 
-// Replace is text redacted, and how many strings were.
+// Replace returns text redacted, and how many strings were replaced.
 func (r *Redactor) Replace(text string) (string, int) {
 	if r == nil {
 		return text, 0
@@ -52,10 +52,10 @@ func (r *Redactor) Replace(text string) (string, int) {
 	return r.set.Replace(text, func(int) string { return Mark })
 }
 
-// Report tells what was done to a request. It is complete once the body was read.
+// Report holds what was done to a request. It is complete once the body has been read.
 type Report struct{ n atomic.Int64 }
 
-// Count is how many strings were redacted so far.
+// Count returns how many strings were redacted so far.
 func (r *Report) Count() int {
 	if r == nil {
 		return 0
@@ -63,12 +63,12 @@ func (r *Report) Count() int {
 	return int(r.n.Load())
 }
 
-// Host reports whether the name of a host has one of the strings in it, in any case.
+// Host reports whether a host name contains one of the strings, in any case.
 func (r *Redactor) Host(name string) bool {
 	return r != nil && r.lower.ContainsFold(name)
 }
 
-// Request redacts a request in place: URL, headers and body. The host is left as it is.
+// Request redacts a request in place: URL, headers and body. The host is not changed.
 func (r *Redactor) Request(req *http.Request) *Report {
 	report := &Report{}
 	if r == nil || r.set == nil {
@@ -102,7 +102,7 @@ func (r *Redactor) url(u *url.URL, report *Report) {
 	u.Path, u.RawPath = path, clean
 }
 
-// headers redacts values and leaves out headers whose name has a string.
+// headers redacts values and removes headers whose name contains a string.
 func (r *Redactor) headers(h http.Header, report *Report) {
 	for name, values := range h {
 		if r.lower.ContainsFold(name) {
@@ -116,8 +116,8 @@ func (r *Redactor) headers(h http.Header, report *Report) {
 	}
 }
 
-// body redacts a body as it streams. One in an encoding leaves decoded; one in an unknown encoding is taken as it stands.
-// An error shows when the body is read.
+// body redacts a body as it streams. An encoded one leaves decoded; one in an unknown encoding is searched as it is.
+// Errors occur when the body is read.
 func (r *Redactor) body(req *http.Request, report *Report) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return

@@ -1,7 +1,7 @@
-// Package reload keeps the catalog that is in force.
+// Package reload keeps the current catalog.
 //
-// Contract: what readers get is one immutable Snapshot; a change of apis/ swaps a pointer. A broken new version of an
-// API keeps its old one, marked stale. Every credential that was in force since the start stays scrubbed, because a
+// Contract: readers get one immutable Snapshot; a change of apis/ swaps a pointer. If the new version of an API is
+// broken, the old one stays, marked stale. Every credential that was in force since the start stays scrubbed, because a
 // server may still echo a replaced one.
 package reload
 
@@ -27,26 +27,26 @@ import (
 )
 
 const (
-	// slowPoll finds changes that the kernel does not report, as on bind mounts of a virtual machine.
+	// slowPoll finds changes that the kernel does not report, such as those on bind mounts of a virtual machine.
 	slowPoll = 5 * time.Second
-	// quiet is how long apis/ must be still before it is read: editors write in several steps.
+	// quiet is how long apis/ must be unchanged before it is read: editors write in several steps.
 	quiet = 150 * time.Millisecond
 )
 
-// Config is what a Reloader needs.
+// Config holds what a Reloader needs.
 type Config struct {
 	// Dir is apis/.
 	Dir string
 	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
 	Getenv func(string) string
 	YOLO   bool
-	// Changed is told of every change, after it is in force.
+	// Changed is called for every change, after it is in force.
 	Changed func(Change)
-	// Signal asks for a reload now, as SIGHUP does. Nil: never.
+	// Signal requests a reload at once, as SIGHUP does. Nil: never.
 	Signal <-chan struct{}
 }
 
-// Snapshot is everything that follows from one load.
+// Snapshot is everything that is derived from one load.
 type Snapshot struct {
 	Rules    policy.Rules
 	Scrub    *scrub.Scrubber
@@ -55,12 +55,12 @@ type Snapshot struct {
 	Problems catalog.Problems
 }
 
-// Change says what a reload made different.
+// Change says what a reload changed.
 type Change struct {
 	Now *Snapshot
-	// Removed names the APIs that are gone, inactive, or have another value for a credential.
+	// Removed names the APIs that are gone or inactive, or have another value for a credential.
 	Removed map[string]bool
-	// NewValues says that there are credentials which earlier scrubbers do not know.
+	// NewValues means that there are credentials which earlier scrubbers do not know.
 	NewValues bool
 }
 
@@ -72,10 +72,10 @@ type Reloader struct {
 
 	mu   sync.Mutex // one load at a time
 	ever []catalog.Credential
-	last string // the problems that were logged last
+	last string // the last problems logged
 }
 
-// New loads apis/. Problems in it are logged and shown, and keep nothing from starting.
+// New loads apis/. Problems in it are logged and shown, and do not prevent the start.
 func New(c Config) *Reloader {
 	if c.Changed == nil {
 		c.Changed = func(Change) {}
@@ -85,7 +85,7 @@ func New(c Config) *Reloader {
 	return r
 }
 
-// Current is the Snapshot in force.
+// Current returns the Snapshot in force.
 func (r *Reloader) Current() *Snapshot { return r.current.Load() }
 
 // Start loads for the first time. The logger may clean with Current.
@@ -125,7 +125,7 @@ func (r *Reloader) Load() {
 	r.conf.Changed(Change{Now: next, Removed: removed(old.Rules.Catalog, c), NewValues: added && old.Rules.Catalog != nil})
 }
 
-// report logs the problems when they are not those of the last load.
+// report logs the problems if they differ from those of the last load.
 func (r *Reloader) report(problems catalog.Problems) {
 	text := problems.String()
 	if text == r.last {
@@ -142,8 +142,8 @@ func (r *Reloader) report(problems catalog.Problems) {
 	}
 }
 
-// remember adds the catalog's credentials to those that are scrubbed, the catalog's own first, so that a value is
-// named as it is now. It reports whether a value is new.
+// remember adds the catalog's credentials to those that are scrubbed. They come first, so that a value is shown under
+// its current name. It reports whether a value is new.
 func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
 	now := c.AllCredentials()
 	known := make(map[string]bool, len(r.ever))
@@ -203,7 +203,7 @@ func holdsAll(a, b *catalog.API) bool {
 	return true
 }
 
-// public is the catalog without credentials.
+// public returns the catalog without credentials.
 func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
 	out := controlapi.Catalog{YOLO: yolo, APIs: []controlapi.API{}}
 	for _, a := range c.APIs() {
@@ -233,7 +233,7 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
-		panic(fmt.Sprintf("the public catalog does not marshal: %v", err)) // it consists of strings and booleans
+		panic(fmt.Sprintf("the public catalog does not marshal: %v", err)) // it consists of strings and booleans only
 	}
 	sum := sha256.Sum256(append(text, c.Version()...))
 	out.Version = hex.EncodeToString(sum[:8])

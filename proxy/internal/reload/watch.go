@@ -7,7 +7,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watched makes the watcher see apis/ and every folder in it. Folders that are gone left the watcher by themselves.
+// watched adds apis/ and every folder in it to the watcher. Removed folders leave the watcher by themselves.
 func (r *Reloader) watched(w *fsnotify.Watcher) {
 	if w == nil {
 		return

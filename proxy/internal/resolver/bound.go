@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// maxStreams is how many TCP connections one slot may have open. A resolver's client needs one for a moment.
+// maxStreams is how many TCP connections one slot may have open. A DNS client needs one for a moment.
 const maxStreams = 16
 
-// bounded is a listener with at most maxStreams connections of one asker; what is one too many is closed at once. Where
-// the listener is a slot's own, all who ask are that slot, whatever address they choose; otherwise the address is the slot.
+// bounded is a listener with at most maxStreams connections for each slot; any further one is closed at once. All
+// connections to a slot's own listener are that slot's, whatever address they come from; otherwise the address is the
+// slot.
 type bounded struct {
 	net.Listener
 	allow func(netip.Addr) bool // nil: a slot's own listener
@@ -37,7 +38,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// enter takes a place for a connection and says for whom.
+// enter counts a connection and returns for whom. ok is false if it must not be served.
 func (b *bounded) enter(c net.Conn) (who netip.Addr, ok bool) {
 	if b.allow != nil {
 		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
@@ -62,7 +63,7 @@ func (b *bounded) leave(who netip.Addr) {
 	}
 }
 
-// stream is a connection that gives its place back when it is closed.
+// stream is a connection that is no longer counted once it is closed.
 type stream struct {
 	net.Conn
 	leave func()

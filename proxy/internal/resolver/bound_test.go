@@ -22,7 +22,7 @@ func dialFrom(t *testing.T, from, to string) net.Conn {
 	return c
 }
 
-// answered reports whether a question on the connection is answered; otherwise it was closed.
+// answered reports whether a query on the connection is answered; otherwise it was closed.
 func answered(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
@@ -33,7 +33,7 @@ func answered(t *testing.T, c net.Conn) bool {
 	return err == nil && len(a.Answer) == 1
 }
 
-// fill holds so many connections open, each shown to be served.
+// fill holds this many connections open, each proven to be served.
 func fill(t *testing.T, from, to string, n int) []net.Conn {
 	t.Helper()
 	var held []net.Conn
@@ -47,8 +47,8 @@ func fill(t *testing.T, from, to string, n int) []net.Conn {
 	return held
 }
 
-// TestStreamBound: one slot's connections are bounded, whatever addresses it takes on its own listener, and leave those of
-// others alone.
+// TestStreamBound: one slot's connections are bounded, whatever addresses it uses on its own listener, and do not
+// affect those of others.
 func TestStreamBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		allow  func(netip.Addr) bool
@@ -79,7 +79,7 @@ func TestStreamBound(t *testing.T) {
 	}
 }
 
-// TestSilentStream: a connection that asks nothing is closed, and its place is free.
+// TestSilentStream: a connection without a query is closed, and no longer counts.
 func TestSilentStream(t *testing.T) {
 	_, tcp := startWith(t, Config{Known: known, Patience: 300 * time.Millisecond})
 	var held []net.Conn

@@ -1,8 +1,8 @@
-// Package resolver answers the sandbox's DNS questions.
+// Package resolver answers the sandbox's DNS queries.
 //
-// Contract: every host of the catalog (every valid name when the proxy is open) has one constant synthetic address;
-// every other name does not exist. Nothing is ever forwarded, so no data leaves in a name, and nothing is decided
-// here: a connection to the synthetic address is judged by the host it names.
+// Contract: every host of the catalog (with YOLO_MODE every valid name) has one constant synthetic address; no other
+// name exists. Nothing is ever forwarded, so no data leaves in a name, and nothing is decided here: a connection to the
+// synthetic address is judged by the host that it names.
 package resolver
 
 import (
@@ -24,17 +24,17 @@ const (
 	ttl        = 60 // seconds
 	udpSize    = 1232
 	tcpTimeout = 5 * time.Second
-	maxTCP     = 16 // questions on one TCP connection
+	maxTCP     = 16 // queries on one TCP connection
 )
 
-// Config is what a Resolver needs.
+// Config holds what a Resolver needs.
 type Config struct {
 	// Known reports whether a host has an address.
 	Known func(catalog.Host) bool
-	// Allow reports whether a question from this address is answered. Nil: every address may ask, which is right
-	// where only a slot's own namespace can reach the socket.
+	// Allow reports whether a query from this address is answered. Nil: every address may ask, which is right where
+	// only a slot's own namespace can reach the socket.
 	Allow func(netip.Addr) bool
-	// Patience is how long a TCP connection may take for a question, or be silent. Zero means 5 s.
+	// Patience is how long a TCP connection may take for a query, or be idle. Zero means 5 s.
 	Patience time.Duration
 	// Packets and Streams are the sockets to serve. Serve closes them.
 	Packets []net.PacketConn
@@ -63,7 +63,7 @@ func New(c Config) *Resolver {
 	return r
 }
 
-// Serve answers until ctx ends; then it returns nil. Any socket that breaks earlier is an error.
+// Serve answers until ctx ends; then it returns nil. A socket that fails earlier is an error.
 func (r *Resolver) Serve(ctx context.Context) error {
 	errs := make(chan error, len(r.servers))
 	for _, s := range r.servers {
@@ -100,7 +100,7 @@ func orClosed(err error) error {
 	return err
 }
 
-// ServeDNS answers one question.
+// ServeDNS answers one query.
 func (r *Resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if r.conf.Allow != nil {
 		ap, err := netip.ParseAddrPort(w.RemoteAddr().String())
@@ -113,7 +113,7 @@ func (r *Resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	}
 }
 
-// answer is the whole of what this resolver knows. Nil: the message deserves no answer.
+// answer returns the response to a query. Nil: it gets none.
 func (r *Resolver) answer(q *dns.Msg) *dns.Msg {
 	if q.Response {
 		return nil

@@ -15,7 +15,7 @@ import (
 
 func known(h catalog.Host) bool { return h.String() == "api.demo.test" }
 
-// start serves on loopback sockets and gives their addresses.
+// start serves on loopback sockets and returns their addresses.
 func start(t *testing.T, allow func(netip.Addr) bool) (udp, tcp string) {
 	t.Helper()
 	return startWith(t, Config{Known: known, Allow: allow})
@@ -97,7 +97,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestMalformed: bytes that are no question do no harm.
+// TestMalformed: bytes that are not a query do no harm.
 func TestMalformed(t *testing.T) {
 	udp, tcp := start(t, nil)
 	for _, b := range [][]byte{{}, {0}, make([]byte, 12), make([]byte, 2000), []byte("GET / HTTP/1.1\r\n\r\n"), {0, 1, 1, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0xc0, 0x0c}} {

@@ -37,7 +37,7 @@ var sets = map[string]encoding.Encoding{
 // inside are forms that a server may write a credential in before it encodes its text.
 var inside = []string{"raw", "json", "php json", "unicode", "html", "query", "base64", "basic", "hex", "url of json"}
 
-// give makes a response of a body, whole or byte by byte, and reads what comes through.
+// give makes a response of a body, at once or byte by byte, and reads what comes through.
 func give(t *testing.T, data []byte, whole bool, header ...string) (string, *http.Response, error) {
 	t.Helper()
 	length := int64(-1)
@@ -96,7 +96,7 @@ func TestCharsets(t *testing.T) {
 	}
 }
 
-// TestCharsetText: what is transcoded is the same text.
+// TestCharsetText: transcoding does not change the text.
 func TestCharsetText(t *testing.T) {
 	for label, enc := range sets {
 		text := "some text, with \\ and ~ and lines\n"
@@ -118,7 +118,7 @@ func TestCharsetText(t *testing.T) {
 	}
 }
 
-// TestCharsetDeclared: every way to declare a set counts, and what cannot be read is refused.
+// TestCharsetDeclared: every way to declare a set counts, and what cannot be decoded is refused.
 func TestCharsetDeclared(t *testing.T) {
 	utf16 := func(s string) string { return strings.Join(strings.Split(s, ""), "\x00") + "\x00" }
 	hidden := `{"key":"` + echoes["unicode"](canary) + `"}`
@@ -178,7 +178,7 @@ func TestCharsetDeclared(t *testing.T) {
 	}
 }
 
-// TestCharsetWrongLabel: what a label makes of bytes can be undone, so the bytes are scrubbed as they stand too.
+// TestCharsetWrongLabel: the decoding by a wrong label can be undone, so the raw bytes are scrubbed too.
 func TestCharsetWrongLabel(t *testing.T) {
 	for label := range sets {
 		for name, enc := range map[string]encoding.Encoding{"ASCII": unicode.UTF8, "UTF-16": sets["UTF-16BE"], "UTF-32": sets["utf-32le"], "EBCDIC": charmap.CodePage037} {
@@ -191,7 +191,7 @@ func TestCharsetWrongLabel(t *testing.T) {
 	}
 }
 
-// TestOtherSets: forms in other character sets are found in what has no label.
+// TestOtherSets: forms in other character sets are found without a label.
 func TestOtherSets(t *testing.T) {
 	for label, enc := range sets {
 		page, _ := enc.NewEncoder().Bytes([]byte("binary" + canary))
@@ -209,7 +209,7 @@ func TestOtherSets(t *testing.T) {
 	}
 }
 
-// FuzzCharset: any bytes under any label end without a panic, and show nothing that the bytes as they stand show.
+// FuzzCharset: no bytes under any label cause a panic, or show a credential that the scrubbed raw bytes do not.
 func FuzzCharset(f *testing.F) {
 	var labels []string
 	for label := range sets {

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// echoes are the ways in which a server may show what it got.
+// echoes are the ways in which a server may show what it received.
 var echoes = map[string]func(string) string{
 	"raw":      func(s string) string { return s },
 	"query":    url.QueryEscape,
@@ -45,7 +45,7 @@ var echoes = map[string]func(string) string{
 	"url of json": func(s string) string { b, _ := json.Marshal(s); return url.QueryEscape(string(b)) },
 }
 
-// TestEchoes lets a real server echo in every form, encoding and framing, over both protocols: nothing that tells the
+// TestEchoes lets a real server echo in every form, encoding and framing, over both protocols: nothing that reveals the
 // credential comes through.
 func TestEchoes(t *testing.T) {
 	s := New(creds())

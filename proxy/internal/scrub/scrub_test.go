@@ -88,7 +88,7 @@ func encode(t testing.TB, name string, data []byte) []byte {
 	return b.Bytes()
 }
 
-// label is what Content-Encoding says of an encoder.
+// label is the Content-Encoding for an encoder.
 func label(name string) string { return strings.ReplaceAll(name, "zlib", "deflate") }
 
 var encodings = []string{"identity", "gzip", "zlib", "deflate", "br", "zstd"}
@@ -258,7 +258,7 @@ func TestAbort(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	// What was held back of a credential when the body broke off is lost with it.
+	// What was held back of a credential when the body broke off is discarded.
 	for _, n := range []int{1, 6, len(canary) - 1} {
 		text := strings.Repeat("x\n", 1000) + canary[:n]
 		resp := respond(-1, io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)))

@@ -233,7 +233,7 @@ func (w *tailWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestConstantMemory scrubs 64 MiB, less of what is slow to encode, and looks at the live heap.
+// TestConstantMemory scrubs 64 MiB, less of what is slow to encode, and checks the live heap.
 func TestConstantMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -16,18 +16,18 @@ const maxFields = 256
 // The reasons for which a request head is refused.
 var (
 	errHeadTooLong  = errors.New("the request head is longer than 64 KiB")
-	errLine         = errors.New("a line that does not end in CR LF, or a CR or control character within one")
-	errRequestLine  = errors.New("the request line is not METHOD, target and HTTP/1.1 with one space between")
+	errLine         = errors.New("a line that does not end in CR LF, or that contains a CR or control character")
+	errRequestLine  = errors.New("the request line is not a method, a target and HTTP/1.1, separated by single spaces")
 	errTarget       = errors.New("the target is not a path")
 	errField        = errors.New("a malformed header field")
 	errFields       = errors.New("too many header fields")
 	errFold         = errors.New("a folded header line")
 	errHost         = errors.New("not exactly one valid Host")
-	errLength       = errors.New("more than one Content-Length, or one that is no number")
+	errLength       = errors.New("more than one Content-Length, or one that is not a number")
 	errCoding       = errors.New("a Transfer-Encoding other than chunked")
 	errAmbiguous    = errors.New("Content-Length together with Transfer-Encoding")
 	errExpectation  = errors.New("an Expect other than 100-continue")
-	errTrailerField = errors.New("a trailer that no trailer may be")
+	errTrailerField = errors.New("a field that is not allowed in a trailer")
 )
 
 // head is what a checked request head says about its body.
@@ -36,7 +36,7 @@ type head struct {
 	length  int64
 }
 
-// parseHead checks a request head, the empty line included (RFC 9112, sections 2 to 6, without any of the leniency
+// parseHead checks a request head, including the empty line (RFC 9112, sections 2 to 6, without any of the leniency
 // that they permit).
 func parseHead(raw []byte) (head, error) {
 	lines, err := splitLines(raw)
@@ -97,7 +97,8 @@ func parseHead(raw []byte) (head, error) {
 	return h, nil
 }
 
-// splitLines cuts at CR LF and refuses every other control character but tab. The empty line at the end is left out.
+// splitLines splits at CR LF and refuses every other control character but tab. It leaves out the empty line at the
+// end.
 func splitLines(raw []byte) ([]string, error) {
 	body := bytes.TrimSuffix(raw, []byte("\r\n\r\n"))
 	if len(body) == len(raw) || len(body) == 0 {
@@ -114,7 +115,7 @@ func splitLines(raw []byte) ([]string, error) {
 	return lines, nil
 }
 
-// parseRequestLine checks "METHOD /path HTTP/1.x" and gives x, 0 or 1.
+// parseRequestLine checks "METHOD /path HTTP/1.x" and returns x, 0 or 1.
 func parseRequestLine(line string) (minor int, err error) {
 	method, rest, ok := strings.Cut(line, " ")
 	target, proto, ok2 := strings.Cut(rest, " ")
@@ -161,7 +162,7 @@ func parseField(line string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// parseLength takes decimal digits only.
+// parseLength accepts decimal digits only.
 func parseLength(s string) (int64, error) {
 	if s == "" || len(s) > 18 || strings.Trim(s, "0123456789") != "" {
 		return 0, errLength
@@ -169,7 +170,7 @@ func parseLength(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// parseTrailerNames checks the names of trailers that are announced.
+// parseTrailerNames checks the names of announced trailers.
 func parseTrailerNames(list string) error {
 	for _, name := range strings.Split(list, ",") {
 		if !httpguts.ValidTrailerHeader(http.CanonicalHeaderKey(strings.Trim(name, " \t"))) {
@@ -179,8 +180,8 @@ func parseTrailerNames(list string) error {
 	return nil
 }
 
-// parseTrailer checks the fields behind a chunked body. Fields that frame, route or authorise a message are refused
-// (RFC 9110, section 6.5.1).
+// parseTrailer checks the fields after a chunked body. Fields that frame, route or authorise a message are refused (RFC
+// 9110, section 6.5.1).
 func parseTrailer(raw []byte) error {
 	lines, err := splitLines(raw)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing/iotest"
 )
 
-// TestRefused: each ambiguity is refused here, not only by net/http behind it, and nothing of the request is handed on.
+// TestRefused: each ambiguity is refused here, not only by net/http after it, and nothing of the request is passed on.
 func TestRefused(t *testing.T) {
 	const host = "Host: a.test\r\n"
 	post := "POST / HTTP/1.1\r\n" + host

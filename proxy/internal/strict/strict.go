@@ -1,8 +1,8 @@
-// Package strict lets through only HTTP/1 requests that every parser reads the same way.
+// Package strict passes only HTTP/1 requests that every parser reads the same way.
 //
 // Threat: request smuggling. net/http, which reads the requests next, is lenient in places (bare LF, folded lines,
-// Content-Length next to chunked, absolute targets). What is refused here is replaced by a harmless request, so that
-// the refusal is answered, logged and recorded as every other.
+// Content-Length next to chunked, absolute targets). A refused request is replaced by a harmless one, so that the
+// refusal is answered, logged and recorded like every other.
 package strict
 
 import (
@@ -16,54 +16,54 @@ import (
 
 // The bounds of HTTP/1 requests, in bytes.
 const (
-	// MaxHead bounds a request's line and fields.
+	// MaxHead bounds the request line and the fields together.
 	MaxHead      = 64 << 10
 	maxTrailer   = 8 << 10
 	maxChunkLine = 16 + 2
 	firstBuffer  = 4 << 10
 )
 
-// state is where in the stream of requests the next byte belongs.
+// state is the part of the stream of requests that the next byte belongs to.
 type state uint8
 
 const (
 	stateHead      state = iota
 	stateFixed           // a body of known length
 	stateChunkSize       // a chunk's size line
-	stateChunkData       // a chunk's bytes and the CRLF behind them
+	stateChunkData       // a chunk's bytes and the CRLF after them
 	stateTrailer         // what follows the last chunk
-	stateEnd             // after a request that was refused: no further byte counts
-	stateRaw             // after a change of protocol: nothing is checked
+	stateEnd             // after a refused request: further bytes are ignored
+	stateRaw             // after an upgrade: nothing is checked
 )
 
-// errFraming breaks off a body whose chunks are malformed.
+// errFraming ends a body whose chunks are malformed.
 var errFraming = errors.New("malformed chunked body")
 
 // refusedHead is what the HTTP server reads in place of a refused request, so that the refusal is answered, logged and
-// recorded as every other. That it stands for a refused one is known from Conn.bad, never from its bytes.
+// recorded like every other. Conn.bad says that it replaces a refused one, never its bytes.
 const refusedHead = "GET / HTTP/1.1\r\nHost: refused.invalid\r\nConnection: close\r\n\r\n"
 
-// badRequest is the refused request: the at-th of its connection.
+// badRequest is the refused request: the at-th of the connection.
 type badRequest struct {
 	at  int
 	err error
 }
 
-// Conn is a connection whose requests are checked as they are read. It hands on at most one request at a time: what
-// follows is looked at when the server reads on.
+// Conn is a connection whose requests are checked as they are read. It passes on at most one request at a time: what
+// follows is checked when the server reads on.
 type Conn struct {
 	net.Conn // plain, or TLS
 
 	state state
 	left  int64  // bytes left of a fixed body or of a chunk with its CRLF
-	heads int    // heads handed on
-	buf   []byte // read and not handed on
-	store []byte // the memory that buf lies in
+	heads int    // heads passed on
+	buf   []byte // read and not passed on
+	store []byte // the memory that buf is a part of
 	pass  int    // bytes at the start of buf that were checked
 	bad   atomic.Pointer[badRequest]
 }
 
-// New checks what is read from c.
+// New returns a connection that checks what is read from c.
 func New(c net.Conn) *Conn {
 	s := &Conn{Conn: c}
 	if disarm.Off("strict") {
@@ -72,8 +72,8 @@ func New(c net.Conn) *Conn {
 	return s
 }
 
-// Bad says why the n-th request of the connection was refused, counted from 1; nil is good. It may be called while the
-// server reads.
+// Bad returns why the n-th request of the connection was refused, counted from 1; nil is good. It may be called while
+// the server reads.
 func (s *Conn) Bad(n int) error {
 	if b := s.bad.Load(); b != nil && b.at == n {
 		return b.err
@@ -81,10 +81,10 @@ func (s *Conn) Bad(n int) error {
 	return nil
 }
 
-// Raw ends the check, for a connection that was hijacked after a change of protocol. Nobody may be reading.
+// Raw ends the check, for a connection that was hijacked after an upgrade. No Read may be under way.
 func (s *Conn) Raw() { s.state = stateRaw }
 
-// Read hands on checked bytes.
+// Read passes on checked bytes.
 func (s *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -92,7 +92,7 @@ func (s *Conn) Read(p []byte) (int, error) {
 	for s.pass == 0 {
 		switch s.state {
 		case stateEnd:
-			// An EOF now would tell the server that the client is gone before it was answered.
+			// An EOF now would tell the server that the client has disconnected before it was answered.
 			if _, err := s.Conn.Read(make([]byte, firstBuffer)); err != nil {
 				return 0, err
 			}
@@ -121,7 +121,7 @@ func (s *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// count takes n bytes off a fixed body.
+// count subtracts n bytes from a fixed body.
 func (s *Conn) count(n int) {
 	s.left -= int64(n)
 	if s.left == 0 {
@@ -170,7 +170,7 @@ func (s *Conn) head() (int, error) {
 	return end, nil
 }
 
-// refuse puts refusedHead in the place of the request and of everything behind it.
+// refuse replaces the request and everything after it by refusedHead.
 func (s *Conn) refuse(why error) (int, error) {
 	s.heads++
 	s.bad.Store(&badRequest{at: s.heads, err: why})
@@ -208,7 +208,7 @@ func (s *Conn) chunkSize() (int, error) {
 	return end, nil
 }
 
-// chunkData hands on what there is of a chunk, and checks the CRLF behind it.
+// chunkData passes on what has arrived of a chunk, and checks the CRLF after it.
 func (s *Conn) chunkData() (int, error) {
 	if s.left > 2 {
 		if len(s.buf) == 0 {
@@ -259,7 +259,8 @@ func (s *Conn) trailer() (int, error) {
 
 var errTooLong = errors.New("too long")
 
-// find reads until the separator is there and gives the index behind it. errTooLong when limit bytes do not hold it.
+// find reads until it finds the separator and returns the index after it, or errTooLong if it is not within limit
+// bytes.
 func (s *Conn) find(sep []byte, limit int) (int, error) {
 	from := 0
 	for {
@@ -277,7 +278,7 @@ func (s *Conn) find(sep []byte, limit int) (int, error) {
 	}
 }
 
-// more reads at least one byte. An error is not remembered: it may be a deadline that the server moves.
+// more reads at least one byte. Errors are not sticky: one may be a deadline that the server extends.
 func (s *Conn) more() error {
 	if len(s.buf) == 0 {
 		s.buf = s.store[:0]

@@ -21,7 +21,7 @@ type wire struct {
 
 func (w wire) Read(p []byte) (int, error) { return w.r.Read(p) }
 
-// TestStrictPasses: what it hands on is byte for byte what came, however it came.
+// TestStrictPasses: it passes on every byte unchanged, however the bytes arrive.
 func TestStrictPasses(t *testing.T) {
 	const host = "Host: a.test\r\n"
 	text := "GET /1 HTTP/1.1\r\n" + host + "\r\n" +
@@ -48,7 +48,7 @@ func TestStrictPasses(t *testing.T) {
 	}
 }
 
-// TestStrictLooksAtOneRequest: what is behind a request is not looked at before the server asks for it.
+// TestStrictLooksAtOneRequest: what follows a request is not checked before the server reads it.
 func TestStrictLooksAtOneRequest(t *testing.T) {
 	first := "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nab"
 	s := New(wire{r: strings.NewReader(first + "garbage\r\n\r\n")})
@@ -68,7 +68,7 @@ func TestStrictLooksAtOneRequest(t *testing.T) {
 	}
 }
 
-// TestStrictResumes: a deadline in the middle of a head is not the end.
+// TestStrictResumes: reading can go on after a deadline in the middle of a head.
 func TestStrictResumes(t *testing.T) {
 	in, out := net.Pipe()
 	defer in.Close()
@@ -91,7 +91,7 @@ func TestStrictResumes(t *testing.T) {
 	check(nil)
 }
 
-// TestRaw: after a change of protocol every byte passes, those that were read ahead first.
+// TestRaw: after an upgrade every byte passes, beginning with those that were read ahead.
 func TestRaw(t *testing.T) {
 	head := "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
 	s := New(wire{r: strings.NewReader(head + "\x81\x00frames\r\n")})
@@ -105,8 +105,8 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// FuzzStrict: whatever passes is read by net/http as the same requests with the same bodies as by a second reading of
-// the bytes, and a head that passes is one that net/http takes.
+// FuzzStrict: net/http reads what passes as the same requests with the same bodies as an independent parser does, and
+// accepts every head that passes.
 func FuzzStrict(f *testing.F) {
 	const host = "Host: a.test\r\n"
 	for _, s := range []string{

@@ -40,7 +40,7 @@ func zstded(text string) string {
 	return string(w.EncodeAll([]byte(text), nil))
 }
 
-// post makes a request with a body whose length is said or not.
+// post makes a request with a body, with or without a length.
 func post(t testing.TB, body string, known bool, header ...string) *http.Request {
 	req := request(t, "POST", "https://h/", body, header...)
 	req.Header.Set("Content-Length", fmt.Sprint(len(body)))
@@ -51,7 +51,7 @@ func post(t testing.TB, body string, known bool, header ...string) *http.Request
 	return req
 }
 
-// TestLength: bodies up to 256 KiB get their exact length, longer ones keep theirs only if nothing may change in them.
+// TestLength: bodies up to 256 KiB get their exact length, longer ones keep theirs only if they cannot change.
 func TestLength(t *testing.T) {
 	in := []catalog.Credential{credential("API_KEY", "first-value", "body")}
 	out := []catalog.Credential{credential("API_KEY", "first-value", "header")}
@@ -149,7 +149,7 @@ func TestEncoded(t *testing.T) {
 	}
 }
 
-// TestCloseEarly closes bodies that were not read to their end, one of them while a read waits.
+// TestCloseEarly closes bodies before their end, one of them while a Read waits.
 func TestCloseEarly(t *testing.T) {
 	for _, surface := range []string{"body", "header"} {
 		for _, encoding := range []string{"", "gzip"} {
@@ -232,7 +232,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzHeader: what is no name stays, and no name is swapped twice.
+// FuzzHeader: what is not a name stays, and no name is swapped twice.
 func FuzzHeader(f *testing.F) {
 	for _, v := range []string{"Bearer API_KEY", "Token a=API_KEY, b=\"API_KEY\"", "API_KEY", basic("API_KEY:x"), "X k=\"\\API_KEY"} {
 		f.Add("Authorization", v)

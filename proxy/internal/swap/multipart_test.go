@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// TestMultipart: a name is swapped in the one declared field, and neither in what is a file to some server nor where the
-// field is there twice. What is refused has no value in it.
+// TestMultipart: a name is swapped in the one declared field, and neither in what some server reads as a file nor if
+// the field occurs twice. A refused body contains no value.
 func TestMultipart(t *testing.T) {
 	const field = "Content-Disposition: form-data; name=\"secret\""
 	for head, want := range map[string]string{
@@ -53,7 +53,8 @@ func TestMultipart(t *testing.T) {
 	}
 }
 
-// TestBodyType: a body that is swapped into has one type, and ASCII in it is ASCII. Others are not looked at so.
+// TestBodyType: a body in which names are swapped has one type, and its charset is a superset of ASCII. Other bodies
+// are not checked for that.
 func TestBodyType(t *testing.T) {
 	for _, header := range [][]string{
 		{"Content-Type", "application/json", "Content-Type", "text/plain"}, {"Content-Type", "application/x-www-form-urlencoded; charset=cp037"},

@@ -19,8 +19,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// The oracles of this file read whole texts with the parsers of the standard library and swap naively. What the rewriter
-// makes of a text, however it is cut, must be what they make of it; what they do not read, it must not swap into.
+// The oracles of this file read whole texts with the parsers of the standard library and swap naively. The rewriter's
+// result, however the text is split, must equal theirs; it must not swap in what they cannot read.
 
 // oracleExchange declares API_KEY for the field k and for a.k.
 func oracleExchange() *rewrite {
@@ -28,7 +28,7 @@ func oracleExchange() *rewrite {
 	return &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
 }
 
-// fragments are what random texts are made of: JSON, what lenient parsers take for JSON, and forms.
+// fragments are what random texts are made of: JSON, what lenient parsers accept as JSON, and forms.
 var fragments = []string{
 	`{`, `}`, `[`, `]`, `,`, `:`, `"k"`, `"k":`, `"a":{`, `"API_KEY"`, `"k":"API_KEY"`, `"x"`, `1`, `-0.5e+3`, `true`, `null`, ` `, "\n",
 	`"\u006b"`, `"\u004B":`, `"K":`, `"x API_KEY"`, `"API_KEY\n"`, `"&;\u0041"`, `"\ud83d\ude00"`, `"é"`,
@@ -51,7 +51,7 @@ var formPairs = []string{
 	"x=1;k=2", "x={", `x="`, "x=%zz", "_charset_=utf-7",
 }
 
-// document is a random JSON text of a kind that often has the declared fields, with a little of it spoilt at times.
+// document is a random JSON text that often has the declared fields, and sometimes a small error.
 func document(r *rand.Rand) string {
 	var value func(depth int) string
 	value = func(depth int) string {
@@ -82,7 +82,7 @@ func document(r *rand.Rand) string {
 	return text
 }
 
-// TestOracle compares with the oracles on random texts; the fuzz targets below go on from here.
+// TestOracle compares with the oracles on random texts; the fuzz targets below extend it.
 func TestOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choice
 	swaps, refusals := map[string]int{}, map[string]int{}
@@ -129,7 +129,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// checkJSON compares what becomes of a JSON body with the standard library's reading of it.
+// checkJSON compares a rewritten JSON body with the standard library's reading of the original.
 func checkJSON(t *testing.T, text string, size int) (*rewrite, error) {
 	t.Helper()
 	x := oracleExchange()
@@ -164,7 +164,7 @@ func plain(text string) string {
 	return strings.NewReplacer(`\u0026`, "&", `\u003b`, ";").Replace(text)
 }
 
-// tree is what a JSON text says, written out in the order of its keys as they stand.
+// tree is the content of a JSON text, written out with its keys in their order.
 func tree(text string) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -261,7 +261,7 @@ func (o *treeSwapper) walk(path []string, depth int) {
 	}
 }
 
-// key looks whether a key that leads to a declared field was in its object before.
+// key checks whether a key that leads to a declared field has occurred in its object before.
 func (o *treeSwapper) key(path []string, name string, before []string) {
 	for _, declared := range [][]string{{"k"}, {"a.k"}, {"a", "k"}} {
 		n := len(path)
@@ -274,7 +274,7 @@ func (o *treeSwapper) key(path []string, name string, before []string) {
 	}
 }
 
-// checkForm compares what becomes of a form with what its pairs say.
+// checkForm compares a rewritten form with the pairs of the original.
 func checkForm(t *testing.T, text string, size int) (*rewrite, error) {
 	t.Helper()
 	x := oracleExchange()
@@ -305,8 +305,8 @@ func checkQuery(t *testing.T, text string) (*rewrite, error) {
 	return x, err
 }
 
-// oraclePairs swaps in the first pair of k and says whether the text is clear: for a body, that it has nothing but what a
-// form may have; that k is there once, in whatever spelling.
+// oraclePairs swaps in the first pair of k and reports whether the text is unambiguous: a body has only the characters
+// that a form may have, and k occurs once, in any spelling.
 func oraclePairs(text string, body bool) (want string, clear bool) {
 	clear = true
 	fields := []string{"k"}
@@ -371,7 +371,7 @@ func oracleText(text, with string) string {
 	})
 }
 
-// FuzzSplits: however a body of any kind is cut, it becomes what the oracle of its kind makes of the whole.
+// FuzzSplits: however a body of any kind is split, the result is what the oracle of its kind makes of the whole.
 func FuzzSplits(f *testing.F) {
 	kinds := []string{"application/json", "application/x-www-form-urlencoded", "text/xml", "text/csv", "multipart/form-data; boundary=b"}
 	for i := range kinds {
@@ -406,13 +406,13 @@ func FuzzSplits(f *testing.F) {
 	})
 }
 
-// checkMultipart compares part by part: what was accepted says what it said, with the first whole k swapped.
+// checkMultipart compares part by part: an accepted body is unchanged, except that the first whole k is swapped.
 func checkMultipart(t *testing.T, text string, size int) {
 	t.Helper()
 	x := oracleExchange()
 	got, err := rewritten(x, "multipart/form-data; boundary=b", text, size)
 	if err != nil {
-		return // what is well formed is TestSurfaces's
+		return // well-formed bodies are covered by TestSurfaces
 	}
 	done := map[string]bool{}
 	want := parts(text, "b", func(p *multipart.Part, data string) string {
@@ -428,7 +428,7 @@ func checkMultipart(t *testing.T, text string, size int) {
 	}
 }
 
-// parts writes out what a multipart body says.
+// parts writes out the content of a multipart body.
 func parts(text, boundary string, swap func(p *multipart.Part, data string) string) string {
 	var b bytes.Buffer
 	r := multipart.NewReader(strings.NewReader(text), boundary)

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// TestPlaces puts the name into every place at once, all of them called "key": it is swapped in the one that its
+// TestPlaces puts the name into every place at once, all of them named "key": it is swapped in the one that its
 // credential declares, and stays in the others.
 func TestPlaces(t *testing.T) {
 	const v = "s3cr3t-value"
@@ -51,7 +51,7 @@ func TestPlaces(t *testing.T) {
 				}
 				text += " " + string(data)
 			}
-			// A surface without a name covers every name of its kind.
+			// A surface without a field covers every field of its kind.
 			covered := place == want || !strings.Contains(surface, ":") && kind == surface
 			if got := strings.Contains(text, v); got != covered {
 				t.Errorf("declared %q, written in %q: swapped %t, in %q", surface, place, got, text)
@@ -63,7 +63,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestPlainPlaces: where plain HTTP is not allowed, no place takes the name, a body that declares it neither.
+// TestPlainPlaces: where plain HTTP is not allowed, the name is swapped in no place, not even in a declared body.
 func TestPlainPlaces(t *testing.T) {
 	const v = "s3cr3t-value"
 	c := []catalog.Credential{credential("API_KEY", v, "header", "query", "path", "body")}
@@ -87,8 +87,8 @@ func TestPlainPlaces(t *testing.T) {
 	}
 }
 
-// TestCarriesEncodedValue: an encoded body with a value in it is refused before its end, whether names are swapped in it or
-// it passes as it is; so is a value as the method, which HTTP lets be any token.
+// TestCarriesEncodedValue: an encoded body with a value in it is refused before its end, whether names are swapped in
+// it or it passes unchanged; so is a value as the method, which may be any token in HTTP.
 func TestCarriesEncodedValue(t *testing.T) {
 	const v = "first-value"
 	gz := func(text string) string {

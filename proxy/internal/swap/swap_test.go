@@ -17,7 +17,7 @@ import (
 
 const value = `s3cr/t "va+lue" & <more>`
 
-// credential makes one with surfaces as config.json writes them.
+// credential makes one with surfaces in the notation of config.json.
 func credential(name, value string, surfaces ...string) catalog.Credential {
 	c := catalog.Credential{Name: name, Value: secret.New(value)}
 	for _, s := range surfaces {
@@ -29,7 +29,7 @@ func credential(name, value string, surfaces ...string) catalog.Credential {
 	return c
 }
 
-// request makes one; header is names and values in turns.
+// request makes one; header alternates names and values.
 func request(t testing.TB, method, url, body string, header ...string) *http.Request {
 	t.Helper()
 	var r io.Reader
@@ -227,7 +227,7 @@ func TestSurfaces(t *testing.T) {
 	}
 }
 
-// TestOnce: one swap per name and surface, another name or surface is another matter.
+// TestOnce: one swap per name and surface; another name or surface counts separately.
 func TestOnce(t *testing.T) {
 	c := []catalog.Credential{
 		credential("API_KEY", "first-value", "header", "header:x-two", "query:a", "query:b"),
@@ -326,10 +326,10 @@ func TestRangeIsDropped(t *testing.T) {
 	}
 }
 
-// TestRangeNames: the names that servers have besides Range, in their spellings.
+// TestRangeNames: the names that servers have for Range, in all spellings.
 func TestRangeNames(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "header")}
-	for name, kept := range map[string]string{ // by which methods it is kept
+	for name, kept := range map[string]string{ // the methods with which it is kept
 		"Request-Range": "", "X-Range": "", "X_Range": "", "X-Ms-Range": "PUT", "x_ms_range": "PUT", "X-Ms-Range-Get-Content-Md5": "PUT",
 		"Range-Unit": "", "X-Goog-Range": "PUT", "X-Amz-Range": "PUT", "Ranges": "", "If.Range": "", "RANGE": "",
 		"Content-Range": "GET POST PUT", "X-Ms-Source-Range": "GET POST PUT", "X-Amz-Copy-Source-Range": "GET POST PUT",

@@ -49,8 +49,8 @@ func lenientJSON() []string {
 	return list
 }
 
-// unclear posts a body with surfaces for two fields and wants it refused, whole and in a stream of unknown length, as early
-// as that can be: of a short one nothing may have left that has the value.
+// unclear posts a body with surfaces for two fields and expects it to be refused, whole and in a stream of unknown
+// length, as early as possible: of a short one nothing with the value may have left.
 func unclear(t *testing.T, kind, text string) {
 	t.Helper()
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k", "body:a.k")}
@@ -72,7 +72,7 @@ func unclear(t *testing.T, kind, text string) {
 	}
 }
 
-// clearly posts a body and wants one swap in it.
+// clearly posts a body and expects one swap in it.
 func clearly(t *testing.T, kind, text string) {
 	t.Helper()
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k", "body:a.k")}
@@ -90,7 +90,7 @@ func clearly(t *testing.T, kind, text string) {
 	}
 }
 
-// TestOneReadingJSON: what is swapped into is JSON to every parser, or the request is refused.
+// TestOneReadingJSON: names are swapped only in what is JSON to every parser, else the request is refused.
 func TestOneReadingJSON(t *testing.T) {
 	for _, text := range strictJSON() {
 		for _, kind := range []string{
@@ -126,7 +126,7 @@ func TestOneReadingLines(t *testing.T) {
 	}
 }
 
-// TestOneReadingForm: a form has nothing in it that is no form, and no declared field twice.
+// TestOneReadingForm: a form contains only what a form may contain, and no declared field twice.
 func TestOneReadingForm(t *testing.T) {
 	const kind = "application/x-www-form-urlencoded"
 	for _, text := range []string{
@@ -148,7 +148,7 @@ func TestOneReadingForm(t *testing.T) {
 	}
 }
 
-// TestUnclearWithoutName: what is ambiguous and has no name in it that goes into bodies leaves as it came.
+// TestUnclearWithoutName: an ambiguous body without a name that is declared for bodies leaves unchanged.
 func TestUnclearWithoutName(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k"), credential("HEADER_KEY", "other-value", "header")}
 	for _, filler := range []string{"", strings.Repeat("z", long)} {
@@ -174,7 +174,7 @@ func TestUnclearWithoutName(t *testing.T) {
 	}
 }
 
-// TestShortWithoutName: a short body without a name is not written anew.
+// TestShortWithoutName: a short body without a name is not rewritten.
 func TestShortWithoutName(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
 	const text = `{"x":"a&b;c","k":1,"k":2}`
@@ -187,7 +187,7 @@ func TestShortWithoutName(t *testing.T) {
 	}
 }
 
-// TestNoSeparators: a server that reads JSON as a form finds no second field, nor one of its name.
+// TestNoSeparators: a server that reads JSON as a form finds no second field, and none of the declared name.
 func TestNoSeparators(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "a&b;c=d value", "body:k")}
 	for _, filler := range []string{"", strings.Repeat("z", long)} {
@@ -204,8 +204,8 @@ func TestNoSeparators(t *testing.T) {
 	}
 }
 
-// TestUnclearLate: where the ambiguity comes after the swap, a body that is short of the bound is held back whole, and a
-// longer one never ends.
+// TestUnclearLate: if the ambiguity follows the swap, a body below the bound is held back entirely, and a longer one is
+// never completed.
 func TestUnclearLate(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
 	for _, tc := range []struct{ kind, first, last string }{
@@ -251,7 +251,8 @@ func TestUnclearLate(t *testing.T) {
 	_ = pw.Close()
 }
 
-// TestHeldBound: what is held back is bounded, however long the body is, and nothing of it leaves when the client goes away.
+// TestHeldBound: what is held back is bounded, however long the body is, and nothing of it leaves when the client
+// disconnects.
 func TestHeldBound(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
 	x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
@@ -276,8 +277,8 @@ type zeds struct{}
 
 func (zeds) Read(p []byte) (int, error) { return copy(p, strings.Repeat("z", len(p))), nil }
 
-// TestAnywhere: a credential for any place in a body goes into text that only looks like JSON, and into no JSON that is
-// none.
+// TestAnywhere: a credential for any place in a body is swapped in text that only resembles JSON, and not in malformed
+// JSON.
 func TestAnywhere(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", `first-"value`, "body")}
 	for _, tc := range []struct{ kind, in, want string }{
@@ -375,7 +376,7 @@ func TestOneReadingHead(t *testing.T) {
 	}
 }
 
-// TestOneReadingHeadKept: none of that is in the way of what is usual.
+// TestOneReadingHeadKept: none of that prevents what is usual.
 func TestOneReadingHeadKept(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "header", "path", "query:key")}
 	for _, tc := range []struct{ url, header, want string }{
@@ -401,7 +402,7 @@ func TestOneReadingHeadKept(t *testing.T) {
 	}
 }
 
-// TestSinkSpelling: a header that servers take for a sink is one.
+// TestSinkSpelling: a header that servers read as a sink counts as one.
 func TestSinkSpelling(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "header")}
 	for _, name := range []string{"User_Agent", "USER_AGENT", "X_Forwarded_For", "X.Forwarded.For", "If!Match", "Content_disposition", "x~amz~meta~a", "Request_Id"} {
@@ -413,7 +414,7 @@ func TestSinkSpelling(t *testing.T) {
 	}
 }
 
-// TestUnclearMessage: a WebSocket message is no exception.
+// TestUnclearMessage: the same holds for a WebSocket message.
 func TestUnclearMessage(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k", "body:a.k")}
 	for _, text := range lenientJSON() {
@@ -431,7 +432,7 @@ func TestUnclearMessage(t *testing.T) {
 	}
 }
 
-// TestReasons: each is a whole sentence, and no text of a request.
+// TestReasons: each is a complete sentence, without text of a request.
 func TestReasons(t *testing.T) {
 	for _, a := range []*Ambiguity{
 		errTypes, errCharset, errUntyped, errJSON, errJSONMore, errJSONLines, errJSONDeep, errJSONKeys, errForm, errFormKeys, errFormSet, errQueryKeys, errPath, errTwice, errParameters, errBasic,

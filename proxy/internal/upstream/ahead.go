@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// What is read from a connection at once, in bytes. TLS asks for a record's head and body apart, which would take two
-// system calls for every 16 KiB; and where bodies come faster than they are read, larger pieces wake fewer threads.
+// How many bytes are read from a connection at once. TLS reads a record's head and body separately, which would take
+// two system calls for every 16 KiB; and where bodies arrive faster than they are read, larger pieces wake fewer
+// threads.
 const (
 	aheadSize = 32 << 10
 	bulkSize  = 128 << 10
@@ -18,9 +19,9 @@ var bulks = sync.Pool{New: func() any { return new([bulkSize]byte) }}
 type ahead struct {
 	net.Conn
 	own  []byte          // aheadSize
-	bulk *[bulkSize]byte // in its place while that is filled by every read
-	have []byte          // what was read and not handed on
-	last int             // how much the last read gave
+	bulk *[bulkSize]byte // used instead while every read fills it
+	have []byte          // what was read and not passed on
+	last int             // how much the last read returned
 }
 
 // Read implements io.Reader.
@@ -41,7 +42,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// buffer is where to read to next. Nothing of what was read before must be left.
+// buffer returns where to read to next. Everything read before must have been passed on.
 func (a *ahead) buffer() []byte {
 	switch {
 	case a.own == nil:

@@ -16,7 +16,7 @@ type source struct {
 
 func (s source) Read(p []byte) (int, error) { return s.r.Read(p) }
 
-// TestAhead: byte for byte what the connection has, and its error behind it, whatever is asked for.
+// TestAhead: it returns every byte of the connection and then its error, whatever the sizes of the reads.
 func TestAhead(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 2*aheadSize/10)
 	gone := errors.New("gone")
@@ -38,7 +38,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadBulk: a body that fills every read is read in larger pieces, and the memory for that is given back after it.
+// TestAheadBulk: a body that fills every read is read in larger pieces, and the memory for that is returned afterwards.
 func TestAheadBulk(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 4*bulkSize/10)
 	var sizes []int

@@ -13,10 +13,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
-// errResolve is a host name without an address.
+// errResolve is for a host name that does not resolve.
 var errResolve = errors.New("the name does not resolve")
 
-// errDial is an address that does not answer.
+// errDial is for an address that does not answer.
 var errDial = errors.New("cannot connect")
 
 // dialer is the DialContext of one transport.
@@ -34,7 +34,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w to the upstream proxy: %w", errDial, err)
 		}
-		return c, nil
+		return &sealed{Conn: c}, nil
 	}
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -52,13 +52,13 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		var c net.Conn
 		c, err = d.connect(ctx, netip.AddrPortFrom(a, uint16(port)), len(addrs)-i)
 		if err == nil {
-			return &ahead{Conn: c}, nil
+			return &ahead{Conn: &sealed{Conn: c}}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %w", errDial, err)
 }
 
-// addresses resolves a host and keeps the addresses that may be dialled.
+// addresses resolves a host and returns the addresses that may be dialled.
 func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	all, err := d.pool.conf.Resolve(ctx, host)
 	if err == nil && len(all) == 0 {
@@ -82,7 +82,7 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	return open, nil
 }
 
-// connect tries one address, with its share of the time left.
+// connect tries one address, within its share of the time left.
 func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net.Conn, error) {
 	if until, ok := ctx.Deadline(); ok && share > 1 {
 		var cancel context.CancelFunc

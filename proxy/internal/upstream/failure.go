@@ -25,8 +25,8 @@ const (
 	CodeCompressed = "upstream_compressed"
 )
 
-// Failure is what the sandbox is told about an upstream that cannot be had. Its texts are constants: those of the
-// cause quote the upstream's bytes, and are for the operator.
+// Failure is what the sandbox is told about an upstream that failed. Its texts are constants: the cause may quote the
+// upstream's bytes, and is for the operator.
 func Failure(code, host string) controlapi.Refusal {
 	r := controlapi.Refusal{Code: code, Host: host}
 	switch code {
@@ -39,23 +39,23 @@ func Failure(code, host string) controlapi.Refusal {
 		r.Error, r.Hint = "The host does not accept the connection.", "Try again later."
 	case CodeTLS:
 		r.Error, r.Hint = "The host's certificate cannot be verified.",
-			"Nothing was sent. The user can give the API an authority of its own."
+			"Nothing was sent. The user can give the API a certificate authority of its own (ca_file)."
 	case CodeTimeout:
 		r.Error, r.Hint = "The host did not answer in time.", "Try again later, or with a smaller request."
 	case CodeEncoding:
-		r.Error, r.Hint = "The response's encoding cannot be read.", "Ask for an identity, gzip, deflate, br or zstd response."
+		r.Error, r.Hint = "The response's encoding cannot be read.", "Request an identity, gzip, deflate, br or zstd response."
 	case CodeCharset:
-		r.Error, r.Hint = "The response is in a character set that cannot be read.", "Ask for a response in UTF-8."
+		r.Error, r.Hint = "The response is in a character set that cannot be read.", "Request a response in UTF-8."
 	case CodeCompressed:
 		r.Error = "The host compressed its response, although it was asked not to."
-		r.Hint = "The length of a compressed response can tell a credential that it shows. If no response of the API shows one, the user can set \"compress\": true for the API."
+		r.Hint = "The length of a compressed response can reveal a credential that it contains. If no response of the API contains one, the user can set \"compress\": true for the API."
 	default:
 		r.Code, r.Error, r.Hint = CodeBroken, "The host's response broke off or is not HTTP.", "Try again later."
 	}
 	return r
 }
 
-// Status is the status that goes with a code.
+// Status is the HTTP status for a code.
 func Status(code string) int {
 	switch code {
 	case CodeTimeout:
@@ -65,7 +65,7 @@ func Status(code string) int {
 	}
 }
 
-// Classify gives the code for an error of a round trip.
+// Classify returns the code for an error of a round trip.
 func Classify(err error) string {
 	var timeout net.Error
 	var unknown x509.UnknownAuthorityError

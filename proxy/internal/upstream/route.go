@@ -14,13 +14,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// kind is what the connections of a transport speak, and who uses them.
+// kind is the protocol of a transport's connections, and who may use them.
 type kind byte
 
 const (
 	shared2 kind = 'c' // HTTP/2, all owners
 	only2   kind = '2' // HTTP/2, one owner
-	either  kind = 'e' // HTTP/2 or HTTP/1, as the server likes, one owner
+	either  kind = 'e' // HTTP/2 or HTTP/1, as the server chooses, one owner
 	only1   kind = '1' // HTTP/1, one owner
 	single  kind = 's' // HTTP/1, one request
 )
@@ -29,7 +29,7 @@ func (k kind) shared() bool { return k == shared2 }
 func (k kind) http1() bool  { return k == either || k == only1 || k == single }
 func (k kind) http2() bool  { return k == either || k == only2 || k == shared2 }
 
-// protocol is what is known of a host. The zero protocol is nothing.
+// protocol is what is known about a host. The zero protocol means nothing is known.
 type protocol byte
 
 const (
@@ -37,13 +37,13 @@ const (
 	wants1  protocol = 2 // it has agreed to HTTP/2, and then asked for HTTP/1
 )
 
-// errNotHTTP2 is a server that does not agree to HTTP/2 where nothing else will do.
+// errNotHTTP2 is for a server that does not negotiate HTTP/2 where it is required.
 var errNotHTTP2 = errors.New("the server does not speak HTTP/2")
 
-var errNoOwner = errors.New("a request of nobody")
+var errNoOwner = errors.New("the request has no owner")
 
-// RoundTrip sends a request and gives the head of its answer. A body over HTTP/1 is the last thing on its connection:
-// not even the answer says whether the server has read it.
+// RoundTrip sends a request and returns the head of its response. A body over HTTP/1 is the last thing on its
+// connection: not even the response shows whether the server has read it.
 func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 	if w.Owner == nil {
 		return nil, errNoOwner
@@ -68,10 +68,10 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 	return resp, err
 }
 
-// over sends a request over a connection of a kind.
+// over sends a request over a connection of one kind.
 func (p *Pool) over(k kind, req *http.Request, w Want) (*http.Response, error) {
 	if k.http1() && (w.Login || hasBody(req) && !disarm.Off("last-body")) {
-		req.Close = true // over HTTP/2, too, where the server might have spoken either
+		req.Close = true // also over HTTP/2, where the server could have chosen either
 	}
 	resp, err := p.transport(w, k).RoundTrip(req)
 	var reset http2.StreamError
@@ -79,7 +79,7 @@ func (p *Pool) over(k kind, req *http.Request, w Want) (*http.Response, error) {
 		p.learn(req.URL.Hostname(), wants1)
 	}
 	if err == nil && resp.ProtoMajor == 2 && hasBody(req) {
-		// While a body waits for more of itself, Go's HTTP/2 does not see that its request is cancelled.
+		// While it waits for more of a body, Go's HTTP/2 does not notice that the request is cancelled.
 		context.AfterFunc(req.Context(), func() { _ = resp.Body.Close() })
 	}
 	return resp, err
@@ -89,7 +89,8 @@ func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != htt
 
 // route chooses the connections for a request.
 func (p *Pool) route(req *http.Request, w Want) kind {
-	// The handshake with a proxy by TLS is one more that Go's transport does not tell apart: nothing is shared there.
+	// Go's transport does not distinguish the TLS handshake with a proxy from that with the server, so nothing is
+	// shared there.
 	shares := p.conf.Proxy == nil || p.conf.Proxy.Scheme != "https"
 	switch {
 	case w.Upgrade:
@@ -114,8 +115,8 @@ func (p *Pool) route(req *http.Request, w Want) kind {
 	return either
 }
 
-// agreed sees the end of every TLS handshake: it remembers which hosts speak HTTP/2, and lets no connection become an
-// HTTP/1 one that owners would share.
+// agreed is called after every TLS handshake: it records which hosts speak HTTP/2, and refuses a connection that would
+// be an HTTP/1 one shared by owners.
 func (p *Pool) agreed(k kind, s tls.ConnectionState) error {
 	h2 := s.NegotiatedProtocol == "h2"
 	switch {
@@ -127,7 +128,7 @@ func (p *Pool) agreed(k kind, s tls.ConnectionState) error {
 	return nil
 }
 
-// learn remembers what a host speaks.
+// learn records what a host speaks.
 func (p *Pool) learn(host string, what protocol) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,15 +141,15 @@ func (p *Pool) learn(host string, what protocol) {
 	p.speaks[host] = what
 }
 
-// refusesHTTP2 reports whether an error says that a server does not agree to HTTP/2: nothing of the request was sent.
+// refusesHTTP2 reports whether an error says that a server refused HTTP/2: nothing of the request was sent.
 func refusesHTTP2(err error) bool {
-	var op *net.OpError // crypto/tls has no other name for an alert of the other end
+	var op *net.OpError // crypto/tls reports an alert from the other end in no other way
 	return errors.Is(err, errNotHTTP2) ||
 		errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == "tls: no application protocol"
 }
 
-// kept is a body that stays open when a connection cannot be had, so that another may carry it: Close waits until the
-// attempt is settled, unless the body was read by then.
+// kept is a body that stays open when a connection fails, so that another may carry it: Close waits until the attempt
+// is settled, unless the body has been read by then.
 type kept struct {
 	io.ReadCloser // nil: no body
 
@@ -191,7 +192,7 @@ func (b *kept) again() bool {
 	return true
 }
 
-// settle lets Close through.
+// settle lets Close proceed.
 func (b *kept) settle() {
 	b.mu.Lock()
 	now := b.asked && !b.read && !b.settled && b.ReadCloser != nil

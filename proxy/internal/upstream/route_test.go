@@ -60,7 +60,7 @@ func newSite(t *testing.T, protocols ...string) *site {
 	return s
 }
 
-// pool leads to the site under a name of its certificate.
+// pool connects to the site under a name of its certificate.
 func (s *site) pool(t *testing.T) (*Pool, Want) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	p := newPool(t, Config{Resolve: at127, Connect: to(s.Listener.Addr().String(), new(atomic.Int32))})
@@ -100,7 +100,7 @@ func send(t *testing.T, p *Pool, w Want, o Owner, method, body string) error {
 	return err
 }
 
-// TestHTTP2: owners share connections of HTTP/2, with bodies and without; logins and changes of protocol stay off them.
+// TestHTTP2: owners share HTTP/2 connections, with bodies and without; logins and upgrades do not use them.
 func TestHTTP2(t *testing.T) {
 	s := newSite(t, "h2", "http/1.1")
 	p, w := s.pool(t)
@@ -140,7 +140,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestHTTP2Ends: a host that speaks HTTP/2 no more is asked by HTTP/1, and what it is asked is sent once.
+// TestHTTP2Ends: a host that no longer speaks HTTP/2 gets requests over HTTP/1, each of them once.
 func TestHTTP2Ends(t *testing.T) {
 	for name, left := range map[string][]string{"another protocol": {"http/1.1"}, "no protocols": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -274,8 +274,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer: an answer before the body was sent, or in place of one that was asked for by 100-continue, and
-// one behind a flood of interim answers.
+// TestEarlyAnswer: an answer before the body was sent, or instead of 100 Continue, and one after a flood of interim
+// responses.
 func TestEarlyAnswer(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	for name, c := range map[string]struct {
@@ -326,7 +326,7 @@ func TestEarlyAnswer(t *testing.T) {
 				pr, pw := io.Pipe() // a body that does not end
 				go func() { _, _ = io.WriteString(pw, "GET / HTTP/1.1\r\n\r\n") }()
 				req, _ := http.NewRequestWithContext(t.Context(), "DELETE", "http://api.test/", pr)
-				if c.fails { // net/http tells of an answer that is none when the body has ended too
+				if c.fails { // net/http reports a malformed response only once the body has ended too
 					time.AfterFunc(50*time.Millisecond, func() { _ = pw.Close() })
 				}
 				if c.expect {

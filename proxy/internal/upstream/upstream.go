@@ -1,12 +1,12 @@
-// Package upstream reaches the real servers.
+// Package upstream connects to the real servers.
 //
-// Contract: the proxy dials the name it was asked for at addresses it resolved itself, past dialguard, over verified
+// Contract: the proxy dials the requested host at addresses that it resolved itself and dialguard allows, over verified
 // TLS. Connections are pooled per set of APIs, certificate authorities, open ranges and catalog version, so that none
-// is reused under other rules than those it was dialled under. Nothing is retried that is not safe to repeat.
+// is reused under other rules than those it was dialled under. Only what is safe to repeat is retried.
 //
-// Threat: request and response desync. On HTTP/1 only the two ends' reading of each length says where a message ends,
-// and a server may read it wrongly, or not read a body at all. So an HTTP/1 connection serves one Owner, and carries at
-// most one body, as the last thing. Owners share HTTP/2 connections, whose frames name the stream of every byte.
+// Threat: request and response desync. On HTTP/1, where a message ends depends on how each end reads its length, and a
+// server may read it wrongly, or not read a body at all. So an HTTP/1 connection serves one Owner, and carries at most
+// one body, as the last thing. Owners share HTTP/2 connections, whose frames name the stream of every byte.
 package upstream
 
 import (
@@ -34,25 +34,25 @@ const (
 	idleTime      = 90 * time.Second
 	idlePerHost   = 64
 	maxHead       = 256 << 10 // bytes of a response's head
-	maxPools      = 256       // pools of HTTP/2 kept; the least recently made goes first
+	maxPools      = 256       // HTTP/2 pools kept; the oldest goes first
 	maxOwned      = 64        // pools of one owner
 	maxSessions   = 64        // TLS sessions of one pool
-	maxHosts      = 4096      // hosts of which the protocol is remembered
-	streamWindow  = 1 << 20   // bytes of a response over HTTP/2 that nobody has read yet
+	maxHosts      = 4096      // hosts whose protocol is remembered
+	streamWindow  = 1 << 20   // unread bytes of a response over HTTP/2
 	pingAfter     = 30 * time.Second
 	pingTime      = 15 * time.Second
 )
 
-// Config is what a Pool needs.
+// Config holds what a Pool needs.
 type Config struct {
-	// Proxy is where every connection goes through, or nil. Its own address alone is not guarded.
+	// Proxy is what every connection goes through, or nil. Only its own address is exempt from the guard.
 	Proxy *url.URL
-	// CAs is PEM of further certificate authorities for every upstream.
+	// CAs holds further certificate authorities for every upstream, in PEM.
 	CAs []byte
 	// Resolve finds a host's addresses. Nil: the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Connect opens a connection to an address that dialguard has passed. Nil: a TCP connection, guarded once more on
-	// the socket. Tests give one that leads a well-known port to their own.
+	// Connect opens a connection to an address that dialguard has allowed. Nil: a TCP connection, checked once more
+	// on the socket. Tests set one that maps a well-known port to their own.
 	Connect func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 }
 
@@ -62,7 +62,7 @@ type Pool struct {
 	roots *x509.CertPool
 
 	mu       sync.Mutex
-	pools    map[string]*http.Transport // of HTTP/2, by appendKey
+	pools    map[string]*http.Transport // for HTTP/2, by appendKey
 	order    []string
 	owned    map[Owner]map[string]*http.Transport // by appendKey
 	sessions map[string]tls.ClientSessionCache    // by appendKey
@@ -76,11 +76,11 @@ func New(c Config) (*Pool, error) {
 		roots = x509.NewCertPool()
 	}
 	if len(c.CAs) > 0 && !roots.AppendCertsFromPEM(c.CAs) {
-		return nil, errors.New("UPSTREAM_CA_FILE: no certificate in it")
+		return nil, errors.New("UPSTREAM_CA_FILE: the file contains no certificate")
 	}
 	if c.Resolve == nil {
 		c.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			// The dot at the end keeps the system from trying its search domains.
+			// The trailing dot keeps the system from trying its search domains.
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", rooted(host))
 		}
 	}
@@ -89,7 +89,7 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// forget makes the maps anew. The caller holds mu, or is alone.
+// forget replaces the maps by empty ones. The caller holds mu, or is alone.
 func (p *Pool) forget() {
 	p.pools, p.order = map[string]*http.Transport{}, nil
 	p.owned, p.sessions, p.speaks = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}, map[string]protocol{}
@@ -103,27 +103,28 @@ func rooted(host string) string {
 	return host
 }
 
-// Owner is who alone may use an HTTP/1 connection. The end of its context closes what is idle of its connections.
+// Owner is the only user of its HTTP/1 connections. The end of its context closes those that are idle.
 type Owner interface{ Context() context.Context }
 
-// Want is what a connection is needed for.
+// Want says what a connection is needed for.
 type Want struct {
 	// APIs are those whose credentials may go over it.
 	APIs []*catalog.API
 	// Version is the catalog's.
 	Version string
-	// Owner is whose HTTP/1 connections may be used. It must be comparable.
+	// Owner is the owner of the HTTP/1 connections that may be used. It must be comparable.
 	Owner Owner
-	// HTTP2 asks for HTTP/2 and nothing else, as gRPC needs.
+	// HTTP2 requires HTTP/2, as gRPC does.
 	HTTP2 bool
-	// Upgrade asks for an HTTP/1 connection that is new and used for nothing afterwards.
+	// Upgrade requires a new HTTP/1 connection that is not used for anything else afterwards.
 	Upgrade bool
-	// Login says that the request may log its connection in: it goes over HTTP/1, as the last one of its connection.
+	// Login means that the request may authenticate its connection: it goes over HTTP/1, as the last one on its
+	// connection.
 	Login bool
 }
 
-// transport is the one for these APIs. The strictest of them decides: a private range is open, and an own authority
-// trusted, only if every one of them says so.
+// transport returns the one for these APIs. The strictest of them decides: a private range is open, and an authority of
+// their own trusted, only if every one of them says so.
 func (p *Pool) transport(w Want, k kind) *http.Transport {
 	private, cas := common(w.APIs)
 	var space [1 << 10]byte
@@ -151,13 +152,13 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 	return t
 }
 
-// ownedBy is where the transports of an owner are kept until it ends. The caller holds mu.
+// ownedBy returns the map of an owner's transports, which are kept until it ends. The caller holds mu.
 func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
 	if disarm.Off("run-connections") {
 		o = nil
 	}
 	pools := p.owned[o]
-	if len(pools) >= maxOwned { // an owner with that many sets of APIs starts again
+	if len(pools) >= maxOwned { // with that many sets of APIs an owner starts over
 		closeIdle(pools)
 		clear(pools)
 	}
@@ -171,7 +172,7 @@ func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
 	return pools
 }
 
-// release closes what an owner that has ended leaves.
+// release closes the transports of an owner that has ended.
 func (p *Pool) release(o Owner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +186,7 @@ func closeIdle(pools map[string]*http.Transport) {
 	}
 }
 
-// session is the cache of TLS sessions for connections under the same rules, which all owners share: it makes new
+// session returns the cache of TLS sessions for connections under the same rules, which all owners share: it makes new
 // connections cheaper, and holds nothing that code can choose. The caller holds mu.
 func (p *Pool) session(key string) tls.ClientSessionCache {
 	c := p.sessions[key]
@@ -199,7 +200,7 @@ func (p *Pool) session(key string) tls.ClientSessionCache {
 	return c
 }
 
-// Retire forgets every transport, after a reload: what is in flight ends, nothing idle is used again.
+// Retire forgets every transport, after a reload: what is in flight may finish, and nothing idle is used again.
 func (p *Pool) Retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +241,7 @@ func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.Cli
 	t.Protocols.SetHTTP1(k.http1())
 	t.Protocols.SetHTTP2(k.http2())
 	if k == single {
-		t.MaxIdleConnsPerHost = -1 // nothing is idle; DisableKeepAlives would write over Connection: Upgrade
+		t.MaxIdleConnsPerHost = -1 // nothing is kept idle; DisableKeepAlives would overwrite Connection: Upgrade
 	}
 	if p.conf.Proxy != nil {
 		t.Proxy = http.ProxyURL(p.conf.Proxy)
@@ -248,7 +249,7 @@ func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.Cli
 	return t
 }
 
-// common is what all the APIs have in common.
+// common returns what all the APIs have in common.
 func common(apis []*catalog.API) (private []netip.Prefix, cas []byte) {
 	for i, a := range apis {
 		if i == 0 {
@@ -265,8 +266,8 @@ func common(apis []*catalog.API) (private []netip.Prefix, cas []byte) {
 	return private, cas
 }
 
-// appendKey appends what a connection must have in common with a request to be used for it. What may have any byte is
-// last, so no two keys of different things are equal.
+// appendKey appends what a connection must have in common with a request to be used for it. What may contain any byte
+// comes last, so keys of different things differ.
 func appendKey(b []byte, w Want, k kind, private []netip.Prefix, cas []byte) []byte {
 	b = append(b, byte(k))
 	b = append(append(b, w.Version...), 0)

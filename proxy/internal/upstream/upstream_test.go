@@ -35,7 +35,7 @@ func newPool(t *testing.T, c Config) *Pool {
 	return p
 }
 
-// to leads every connection to an address, and counts them.
+// to redirects every connection to an address, and counts them.
 func to(addr string, n *atomic.Int32) func(context.Context, netip.AddrPort) (net.Conn, error) {
 	return func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
 		n.Add(1)
@@ -44,7 +44,7 @@ func to(addr string, n *atomic.Int32) func(context.Context, netip.AddrPort) (net
 }
 
 // owner is a run that does not end.
-type owner struct{ n int }
+type owner struct{ _ int } // not empty, so that pointers differ
 
 func (*owner) Context() context.Context { return context.Background() }
 
@@ -123,7 +123,7 @@ func TestStrictest(t *testing.T) {
 	}
 }
 
-// TestGuardIsAlwaysThere: also with a Connect of one's own nothing forbidden is dialled.
+// TestGuardIsAlwaysThere: with a custom Connect, too, nothing forbidden is dialled.
 func TestGuardIsAlwaysThere(t *testing.T) {
 	var dials atomic.Int32
 	p := newPool(t, Config{Resolve: at127, Connect: to("127.0.0.1:1", &dials)})
@@ -138,7 +138,7 @@ func TestGuardIsAlwaysThere(t *testing.T) {
 	}
 }
 
-// TestMixedAnswers: of a name's addresses only the permitted ones are tried, one after the other.
+// TestMixedAnswers: only the permitted addresses of a name are tried, one after the other.
 func TestMixedAnswers(t *testing.T) {
 	var dialled []string
 	p := newPool(t, Config{
@@ -168,7 +168,7 @@ func TestUnresolved(t *testing.T) {
 	}
 }
 
-// TestUpstreamProxy: every connection goes through it; its own address alone is exempt from the guard.
+// TestUpstreamProxy: every connection goes through it; only its own address is exempt from the guard.
 func TestUpstreamProxy(t *testing.T) {
 	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	defer target.Close()
@@ -210,7 +210,7 @@ func TestUpstreamProxy(t *testing.T) {
 	}
 }
 
-// tunnel serves one CONNECT and leads it to the target, whatever was asked for.
+// tunnel serves one CONNECT and connects it to the target, whatever was requested.
 func tunnel(c net.Conn, target string, asked *atomic.Pointer[string]) {
 	defer c.Close()
 	req, err := http.ReadRequest(bufio.NewReader(c))
@@ -229,7 +229,7 @@ func tunnel(c net.Conn, target string, asked *atomic.Pointer[string]) {
 	_, _ = io.Copy(c, up)
 }
 
-// TestNoRetry: a request that is not safe to repeat is sent once, even when a kept connection turns out dead.
+// TestNoRetry: a request that is not safe to repeat is sent once, even if an idle connection turns out to be dead.
 func TestNoRetry(t *testing.T) {
 	var requests, dials atomic.Int32
 	l, err := net.Listen("tcp", "127.0.0.1:0")

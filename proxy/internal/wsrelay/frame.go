@@ -74,7 +74,7 @@ func readHead(r *bufio.Reader, wantMask bool) (head, error) {
 	return h, nil
 }
 
-// readFull reads all of p; an end before is unexpected.
+// readFull reads all of p; an earlier end is io.ErrUnexpectedEOF.
 func readFull(r io.Reader, p []byte) error {
 	_, err := io.ReadFull(r, p)
 	if err == io.EOF {
@@ -83,7 +83,7 @@ func readFull(r io.Reader, p []byte) error {
 	return err
 }
 
-// unmask applies a mask from its byte number at on.
+// unmask applies a mask, beginning with its byte number at.
 func unmask(p []byte, mask [4]byte, at int64) {
 	for i := range p {
 		p[i] ^= mask[(at+int64(i))&3]
@@ -94,7 +94,7 @@ func unmask(p []byte, mask [4]byte, at int64) {
 type peer struct {
 	rw     io.ReadWriteCloser
 	in     *bufio.Reader
-	server bool // it gets masked frames and sends unmasked ones
+	server bool // it receives masked frames and sends unmasked ones
 
 	mu     sync.Mutex
 	out    []byte
@@ -141,12 +141,12 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 	return err
 }
 
-// bye sends a close frame of our own.
+// bye sends a close frame that this package decided on.
 func (p *peer) bye(code uint16) {
 	_ = p.write(true, opClose, binary.BigEndian.AppendUint16(nil, code))
 }
 
-// read reads payload bytes of a frame from its byte number at on.
+// read reads payload bytes of a frame, beginning with its byte number at.
 func (p *peer) read(b []byte, h head, at int64) error {
 	if err := readFull(p.in, b); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// frame writes one by hand; flags are FIN and the reserved bits.
+// frame encodes a frame by hand; flags are FIN and the reserved bits.
 func frame(flags, op byte, masked bool, payload string) string {
 	b := []byte{flags | op}
 	switch n := len(payload); {
@@ -45,7 +45,7 @@ type ends struct {
 	cancel           context.CancelFunc
 }
 
-// listen gives two ends of a TCP connection.
+// listen returns two ends of a TCP connection.
 func pair(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -15,8 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// TestHeads: of every length there is one encoding, every reserved bit and opcode is refused at every place, and who must
-// mask does.
+// TestHeads: every length has one encoding, every reserved bit and opcode is refused everywhere, and clients must mask.
 func TestHeads(t *testing.T) {
 	read := func(text string, wantMask bool) (head, error) {
 		return readHead(bufio.NewReader(strings.NewReader(text)), wantMask)
@@ -54,7 +53,7 @@ func TestHeads(t *testing.T) {
 			t.Errorf("opcode %d with 126 bytes: %v", op, err)
 		}
 	}
-	for cut := range 14 { // an end within a head is never a head
+	for cut := range 14 { // a truncated head is never a head
 		text := frame(fin, opBinary, true, strings.Repeat("x", 1<<16))[:cut]
 		if _, err := read(text, true); err == nil {
 			t.Errorf("%d bytes of a head: %v", cut, err)
@@ -115,7 +114,7 @@ func TestOneByteFrames(t *testing.T) {
 	}
 }
 
-// TestClientControl: a name in a control frame stays a name, and a value in one, in whatever form, ends the connection
+// TestClientControl: a name in a control frame stays a name, and a value in one, in any form, ends the connection
 // before it is passed on.
 func TestClientControl(t *testing.T) {
 	for name, op := range map[string]byte{"ping": opPing, "pong": opPong, "close": opClose} {
@@ -175,7 +174,7 @@ func TestUpstreamControl(t *testing.T) {
 	}
 }
 
-// TestCloseWithin: a close within a message ends the relay; what there was of the message is not passed on as a whole one.
+// TestCloseWithin: a close within a message ends the relay; the part of the message is not passed on as a complete one.
 func TestCloseWithin(t *testing.T) {
 	e := start(t, options())
 	e.send(e.client, frame(0, opText, true, "half")+frame(fin, opClose, true, "\x03\xe8")+frame(fin, opContinuation, true, "rest"))
@@ -185,7 +184,7 @@ func TestCloseWithin(t *testing.T) {
 	}
 }
 
-// TestOneClose: nothing follows a close frame, another close neither.
+// TestOneClose: nothing follows a close frame, not even another close frame.
 func TestOneClose(t *testing.T) {
 	e := start(t, options())
 	e.send(e.client, frame(fin, opClose, true, "\x03\xe8bye"))
@@ -245,7 +244,7 @@ func TestLaterFrames(t *testing.T) {
 	}
 }
 
-// TestHugeFrames: a frame that says it is huge is refused by what it says, before it comes.
+// TestHugeFrames: a frame that announces a huge payload is refused before the payload arrives.
 func TestHugeFrames(t *testing.T) {
 	for name, length := range map[string]string{"64 MiB and one": "\x7f\x00\x00\x00\x00\x04\x00\x00\x01", "all there can be": "\x7f\x7f\xff\xff\xff\xff\xff\xff\xff"} {
 		for _, down := range []bool{true, false} {
@@ -281,8 +280,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// FuzzUp feeds anything as the client's frames: it ends, what goes on is masked frames that RFC 6455 allows, and the
-// credential is in it only where the client wrote its name into the declared field of a text message.
+// FuzzUp feeds anything as the client's frames: it ends, its output consists of masked frames that RFC 6455 allows, and
+// contains the credential only where the client wrote its name into the declared field of a text message.
 func FuzzUp(f *testing.F) {
 	field := `{"auth":{"token":"STRIPE_AUTH_TOKEN"}}`
 	f.Add([]byte(frame(0, opText, true, field[:20]) + frame(fin, opPing, true, "p") + frame(fin, 0, true, field[20:])))

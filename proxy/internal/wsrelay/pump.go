@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// pump reads frames until a close frame was passed on. The data frames of a message go to pass.
+// pump reads frames until it has passed on a close frame. The data frames of a message go to pass.
 func (r *relay) pump(from, to *peer, pass func(*message) error) error {
 	for {
 		h, err := readHead(from.in, !from.server)
@@ -32,18 +32,18 @@ func (r *relay) pump(from, to *peer, pass func(*message) error) error {
 	}
 }
 
-// message reads the payload of one message, over all its frames. Control frames between them are passed on at once.
+// message reads the payload of one message across its frames. Control frames between them are passed on at once.
 type message struct {
 	r        *relay
 	from, to *peer
 	head     head
-	at       int64 // bytes read of the present frame
+	at       int64 // bytes read of the current frame
 	op       byte
-	left     int64 // how many bytes the message may still have
+	left     int64 // how many more bytes the message may have
 	err      error
 }
 
-// Read says io.EOF together with the last byte, so that the end is known when it is there.
+// Read returns io.EOF together with the last byte, so that the end is known as soon as it has arrived.
 func (m *message) Read(p []byte) (int, error) {
 	if m.err != nil {
 		return 0, m.err
@@ -79,7 +79,7 @@ func (m *message) Read(p []byte) (int, error) {
 	return n, m.err
 }
 
-// nextFrame goes to the next frame of the message.
+// nextFrame reads the head of the message's next frame.
 func (m *message) nextFrame() error {
 	for {
 		h, err := readHead(m.from.in, !m.from.server)
@@ -105,7 +105,7 @@ func (m *message) nextFrame() error {
 	}
 }
 
-// up passes a client's message on, whole: redacted, refused if it carries a value, swapped if it is text.
+// up passes on a client's whole message: redacted, refused if it carries a value, and swapped if it is text.
 func (r *relay) up(m *message) error {
 	var buf bytes.Buffer
 	_, err := io.CopyN(&buf, m, smallUp)
@@ -132,7 +132,7 @@ func (r *relay) up(m *message) error {
 	return m.to.write(true, m.op, []byte(text))
 }
 
-// down passes an upstream's message on as it comes, scrubbed.
+// down passes on an upstream's message as it arrives, scrubbed.
 func (r *relay) down(m *message) error {
 	body := r.o.Scrub.Reader(m, r.o.Sent, r.o.Report.scrub)
 	defer body.Stop()
@@ -144,7 +144,7 @@ func (r *relay) down(m *message) error {
 			return err
 		}
 		next := 0
-		// Once the whole message is at hand, looking for the end does not wait.
+		// Once the whole message has arrived, reading on to its end does not block.
 		if m.err == io.EOF && err == nil { //nolint:errorlint // an io.Reader ends with this value itself
 			next, err = body.Read(pieces[i^1][:])
 			if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself

@@ -1,9 +1,9 @@
-// Package wsrelay passes WebSocket messages between a client and an upstream: token names in the client's text messages
-// are swapped where a credential declares the body, credentials in the upstream's messages are scrubbed.
+// Package wsrelay relays WebSocket messages between a client and an upstream: token names in the client's text messages
+// are swapped where a credential declares the body, and credentials in the upstream's messages are scrubbed.
 //
-// Threat: a credential that is split over frames, put into a control frame, or compressed. Messages are looked at whole,
-// whatever their frames; no extension is ever negotiated (see Offer and Agreed), and a frame that uses one ends the
-// connection. A credential that an upstream splits over two messages is not found.
+// Threat: a credential that is split over frames, put into a control frame, or compressed. Messages are searched across
+// their frames; no extension is ever negotiated (see Offer and Agreed), and a frame that uses one ends the connection.
+// A credential that an upstream splits over two messages is not found.
 package wsrelay
 
 import (
@@ -21,50 +21,50 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// Options say what is done to messages. A nil field does nothing.
+// Options hold what is done to messages. A nil field does nothing.
 type Options struct {
 	Scrub *scrub.Scrubber
-	// Sent are the token names this run sent, as in scrub.Options.
+	// Sent are the token names that this run sent, as in scrub.Options.
 	Sent        []string
 	Swap        *swap.Swapper
 	SwapOptions swap.Options
 	Redact      *redact.Redactor
-	// MaxUp bounds a client's message in bytes, which is held whole. 0: 1 MiB.
+	// MaxUp is the largest client message in bytes; it is held in memory. 0: 1 MiB.
 	MaxUp int64
-	// MaxDown bounds an upstream's message in bytes, which streams. 0: 64 MiB.
+	// MaxDown is the largest upstream message in bytes; it streams. 0: 64 MiB.
 	MaxDown int64
-	// Large holds a token for each client's message of more than 64 KiB that is held; when it is full such messages
-	// wait. Nil: no bound.
+	// Large holds a token for each client message of more than 64 KiB that is in memory; when it is full, such
+	// messages wait. Nil: no bound.
 	Large chan struct{}
-	// Report, if not nil, learns what was done.
+	// Report, if not nil, records what was done.
 	Report *Report
 }
 
 const (
 	defaultUp   = 1 << 20
 	defaultDown = 64 << 20
-	// smallUp is how many bytes of a client's message are held without a place in Options.Large.
+	// smallUp is how many bytes of a client's message are held without a token in Options.Large.
 	smallUp = 64 << 10
 	// pieceSize is the largest payload in bytes of one frame to a client.
 	pieceSize = 16 << 10
-	// goodbye is how long the other end has to answer a close frame.
+	// goodbye is how long a peer has to answer a close frame.
 	goodbye = 5 * time.Second
 )
 
 var (
-	// ErrTooBig ends a connection that had a message over the bound.
+	// ErrTooBig ends a connection with a message over the bound.
 	ErrTooBig = errors.New("websocket message is too big")
 	// ErrProtocol ends a connection whose peer breaks RFC 6455 or uses an extension.
 	ErrProtocol = errors.New("websocket peer broke the protocol")
 )
 
-// Offer makes a client's handshake one without extensions.
+// Offer removes all extensions from a client's handshake.
 func Offer(h http.Header) { h.Del("Sec-Websocket-Extensions") }
 
 // Agreed reports whether an upstream's 101 uses no extension, as it must after Offer.
 func Agreed(h http.Header) bool { return len(h.Values("Sec-Websocket-Extensions")) == 0 }
 
-// Report tells what was done. It may be read at any time.
+// Report holds what was done. It may be read at any time.
 type Report struct {
 	mu                 sync.Mutex
 	swapped            []swap.Swap
@@ -73,7 +73,7 @@ type Report struct {
 	up, down           int64
 }
 
-// Counts are how many credentials were scrubbed and strings redacted, and the bytes of messages in each direction.
+// Counts returns how many credentials were scrubbed and strings redacted, and the bytes of messages in each direction.
 func (r *Report) Counts() (scrubbed, redacted int, up, down int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *Report) Seen() []swap.Seen {
 	return slices.Clone(r.seen)
 }
 
-// message notes what was done to one message of the client.
+// message records what was done to one message of the client.
 func (r *Report) message(s *swap.Report, redacted, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,8 +124,8 @@ func (r *Report) scrub() {
 	r.scrubbed++
 }
 
-// Relay passes messages until both ends have closed, one breaks off, or ctx is done, and closes both. Nil means that the
-// connection was closed as the protocol says. Both ends must be past a valid 101 without extensions.
+// Relay passes messages until both ends have closed, one breaks off, or ctx is done, and closes both. Nil means that
+// the connection was closed by the protocol. Both ends must be past a valid 101 without extensions.
 func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) error {
 	if o.MaxUp == 0 {
 		o.MaxUp = defaultUp
@@ -145,7 +145,8 @@ func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) 
 	return err
 }
 
-// safely makes of a panic an error of this connection: it would end the process, where no handler recovers.
+// safely turns a panic into an error of this connection. It would otherwise end the process, because no handler
+// recovers in this goroutine.
 func safely(f func() error) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -162,7 +163,7 @@ type relay struct {
 	over             chan struct{} // closed when one direction has ended
 }
 
-// wait waits for both pumps. After the first it gives the second a moment, or none if the first one failed.
+// wait waits for both pumps. After the first has ended it gives the second a moment, or none if the first failed.
 func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	var first error
 	select {
@@ -191,7 +192,7 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	return first
 }
 
-// stop says goodbye to both ends, without waiting for one that does not read.
+// stop sends both ends a close frame, without waiting for one that does not read.
 func (r *relay) stop(code uint16) {
 	timer := time.AfterFunc(goodbye/5, func() { _, _ = r.client.rw.Close(), r.upstream.rw.Close() })
 	defer timer.Stop()
@@ -200,7 +201,7 @@ func (r *relay) stop(code uint16) {
 	_, _ = r.client.rw.Close(), r.upstream.rw.Close()
 }
 
-// closeCode is what the ends are told of an error.
+// closeCode returns the close code for an error.
 func closeCode(err error) uint16 {
 	var ambiguity *swap.Ambiguity
 	switch {
@@ -214,7 +215,7 @@ func closeCode(err error) uint16 {
 	return closeGoingAway
 }
 
-// control passes a control frame on: its close code is kept, its text is cleaned like a message.
+// control passes on a control frame: its close code is kept, its text is cleaned like a message.
 func (r *relay) control(from, to *peer, h head) error {
 	payload := make([]byte, h.length)
 	if err := from.read(payload, h, 0); err != nil {
@@ -238,7 +239,7 @@ func validClose(code uint16) bool {
 	return code >= 1000 && code < 5000 && code != 1004 && code != 1005 && code != 1006 && code != 1015
 }
 
-// clean is the text of a control frame without what must not pass.
+// clean returns the text of a control frame without what must not pass.
 func (r *relay) clean(from *peer, text string) (string, error) {
 	if from == r.upstream {
 		return r.o.Scrub.String(text), nil

@@ -62,7 +62,7 @@ func connect(t *testing.T, o Options, serve func(context.Context, *websocket.Con
 	return c, ends
 }
 
-// through is what a front end does: it forwards the handshake and relays the two connections.
+// through does what egress does: it forwards the handshake and relays the two connections.
 func through(ctx context.Context, w http.ResponseWriter, r *http.Request, url string, o Options) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -178,7 +178,7 @@ func TestRelayRefuses(t *testing.T) {
 	}
 }
 
-// TestLarge: a long message waits for a place, a short one does not, and the end of a relay does not wait at all.
+// TestLarge: a long message waits for a token, a short one does not, and the end of a relay does not wait at all.
 func TestLarge(t *testing.T) {
 	o := options()
 	o.Large = make(chan struct{}, 1)
@@ -219,7 +219,7 @@ func TestLarge(t *testing.T) {
 	if err := client.Write(t.Context(), websocket.MessageText, []byte(long)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // until the relay has it, and waits for a place
+	time.Sleep(200 * time.Millisecond) // until the relay has it, and waits for a token
 	close(leave)
 	select {
 	case <-end:

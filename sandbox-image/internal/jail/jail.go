@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
@@ -90,47 +89,6 @@ type Status struct {
 	MaxRSS int64 // bytes
 	// Leftover is set when a process of the slot could not be killed: the slot must not be used again.
 	Leftover error
-}
-
-// denoArgs is the interpreter's command line after the program's name. dir is the code directory, as the interpreter
-// sees it.
-func denoArgs(dir string, net []string, ca string, memory int64) []string {
-	args := []string{
-		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
-		"--cert", ca,
-		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir,
-		"--allow-write=" + TmpDir + "," + SkillsDir,
-	}
-	switch {
-	case len(net) == 1 && net[0] == "*":
-		args = append(args, "--allow-net")
-	case len(net) > 0:
-		args = append(args, "--allow-net="+join(net))
-	}
-	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
-}
-
-func join(list []string) string {
-	out := list[0]
-	for _, s := range list[1:] {
-		out += "," + s
-	}
-	return out
-}
-
-// heapMB leaves a quarter of the memory to everything but the JavaScript heap, so that a heap that grows too large ends
-// with V8's own message.
-func heapMB(memory int64) int64 { return max(64, memory/4*3>>20) }
-
-// environ is the interpreter's whole environment.
-func environ(denoDir, tz string) []string {
-	if tz == "" {
-		tz = "UTC"
-	}
-	return []string{
-		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "DENO_DIR=" + denoDir, "DENO_NO_UPDATE_CHECK=1",
-	}
 }
 
 // checkStatus verifies that a process has the slot's user and group, no capability, and no_new_privs set.

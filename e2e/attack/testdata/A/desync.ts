@@ -33,7 +33,7 @@ for (let i = 0; i < 4; i++) await show(fetch("https://other.test/x/ok?t=TRIAL"))
 await raw(
   "shared.test",
   "shared.test",
-  "POST /anything?t=TRIAL HTTP/1.1\r\nHost: shared.test\r\nAuthorization: Bearer SHARED_A_TOKEN\r\nConnection: {header}\r\nContent-Type: text/plain\r\nContent-Length: 14\r\n\r\n_method=DELETE",
+  "POST /anything?t=TRIAL HTTP/1.1\r\nHost: shared.test\r\nAuthorization: Bearer SHARED_A_TOKEN\r\nConnection: {header}\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nmethod=DELETE",
   { ms: 2500 },
 );
 

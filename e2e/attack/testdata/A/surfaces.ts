@@ -4,7 +4,7 @@
 
 // name: name in the header {header}
 // judge: unswapped("HTTPBIN_TOKEN", false)
-// each: header = Cookie Referer Origin User-Agent X-Forwarded-For X-Forwarded-Host Forwarded Via From Link Title X-Amz-Tagging X-Amz-Meta-Note X-Goog-Meta-Note X-Object-Meta-Note Content-Disposition Content-Type Content-Language If-Match If-None-Match Idempotency-Key Traceparent Tracestate X-Request-Id X-Correlation-Id X-Real-Ip User_Agent User.Agent X_Forwarded_For content_Disposition If!Match
+// each: header = Cookie Referer Origin User-Agent X-Forwarded-For X-Forwarded-Host Forwarded Via From Link Title X-Amz-Tagging X-Bz-Info-Note X-Archive-Meta00-Title Upload-Metadata Ce-Subject Click X-Amz-Meta-Note X-Goog-Meta-Note X-Object-Meta-Note Content-Disposition Content-Type Content-Language If-Match If-None-Match Idempotency-Key Traceparent Tracestate X-Request-Id X-Correlation-Id X-Real-Ip User_Agent User.Agent X_Forwarded_For content_Disposition If!Match
 await raw(
   "httpbin.test",
   "httpbin.test",

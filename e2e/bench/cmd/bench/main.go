@@ -3,8 +3,8 @@
 //	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,docker,proxy,engine] [--rounds N] [--profiles]
 //	bench --redraw [--out DIR]
 //
-// It writes report.json and pictures into the directory of --out. With BENCH_QUICK=1 it takes two and a half minutes and
-// leaves the curves of growth out. Its exit code does not depend on what was measured.
+// It writes report.json and charts into the directory of --out. With BENCH_QUICK=1 it takes two and a half minutes and
+// leaves out the growth curves. Its exit code does not depend on the results.
 package main
 
 import (
@@ -62,12 +62,12 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.root, "root", ".", "`DIR` of the source tree")
-	fs.StringVar(&o.out, "out", "bench/out", "`DIR` for report.json and the pictures")
+	fs.StringVar(&o.out, "out", "bench/out", "`DIR` for report.json and the charts")
 	fs.StringVar(&o.bin, "bin", "bin", "`DIR` of CodeForge's programs")
 	fs.StringVar(&o.deno, "deno", getenv("DENO_PATH"), "`PATH` of Deno (default: .tools/deno)")
 	only := fs.String("only", "runs,docker,proxy,engine", "the `PARTS` to measure")
-	fs.BoolVar(&o.profiles, "profiles", false, "also take processor profiles of the proxy, into --out")
-	fs.BoolVar(&o.redraw, "redraw", false, "measure nothing, draw the pictures again from the report.json of --out")
+	fs.BoolVar(&o.profiles, "profiles", false, "also write CPU profiles of the proxy to --out")
+	fs.BoolVar(&o.redraw, "redraw", false, "measure nothing, draw the charts again from the report.json in --out")
 	fs.IntVar(&o.rounds, "rounds", 0, "`N` rounds (default 3)")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -89,7 +89,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	return o, nil
 }
 
-// run is the whole command outside of the arena.
+// run is the command outside the arena.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	if len(args) == 3 && args[0] == "origin" {
 		return origin.Serve(args[1], args[2], arena.Origin)
@@ -114,7 +114,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			return errors.New("interrupted")
 		}
 		if err != nil {
-			got.Notes = append(got.Notes, part.name+" broke off: "+err.Error())
+			got.Notes = append(got.Notes, part.name+" failed: "+err.Error())
 		}
 		report.Merge(got)
 	}
@@ -145,7 +145,7 @@ func write(dir string, report bench.Report, stdout io.Writer) error {
 	return nil
 }
 
-// redraw makes the pictures of a report that was written before.
+// redraw draws the charts of an existing report.
 func redraw(dir string) error {
 	path := filepath.Join(dir, "report.json")
 	text, err := os.ReadFile(path) //nolint:gosec // a path of the command line
@@ -159,7 +159,7 @@ func redraw(dir string) error {
 	return bench.Pictures(dir, report)
 }
 
-// machine describes where the figures come from.
+// machine describes the machine of the measurement.
 func machine() map[string]string {
 	m := map[string]string{"cpus": fmt.Sprint(runtime.NumCPU()), "arch": runtime.GOARCH, "go": runtime.Version()}
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -20,7 +20,7 @@ import (
 
 const rounds = 3
 
-// proxyPart measures the proxies, in an arena: this program again, in namespaces of its own.
+// proxyPart measures the proxies, in an arena: this program started again in new namespaces.
 func proxyPart(ctx context.Context, o options) (bench.Report, error) {
 	for _, tool := range []string{"iptables"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -43,7 +43,7 @@ func proxyPart(ctx context.Context, o options) (bench.Report, error) {
 	return measureInArena(ctx, "traffic", cfg)
 }
 
-// measureInArena has this program measure in an arena.
+// measureInArena starts this program again in an arena, and reads its report.
 func measureInArena(ctx context.Context, what string, cfg any) (bench.Report, error) {
 	arg, err := json.Marshal(cfg)
 	if err != nil {
@@ -63,7 +63,7 @@ func measureInArena(ctx context.Context, what string, cfg any) (bench.Report, er
 	if err != nil {
 		return bench.Report{}, fmt.Errorf("making namespaces: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // process 1 of its pid namespace: all ends with it
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // as process 1 of its pid namespace it takes everything with it
 	defer stop()
 	var report bench.Report
 	decoded := json.NewDecoder(read).Decode(&report)
@@ -73,7 +73,7 @@ func measureInArena(ctx context.Context, what string, cfg any) (bench.Report, er
 	return report, decoded
 }
 
-// reportFile is where the process in the arena writes what it found.
+// reportFile is where the process in the arena writes its report.
 const reportFile = 3
 
 // inArena is the first process in the arena.

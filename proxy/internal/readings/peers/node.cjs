@@ -1,4 +1,4 @@
-// Says how Node's parsers read each request. NODE_PATH leads to the packages. Prints its port.
+// Reports how Node's parsers read each request. NODE_PATH names the folder of the packages. Prints its port.
 'use strict';
 const http = require('node:http');
 const querystring = require('node:querystring');
@@ -10,8 +10,8 @@ const bodyParser = require('body-parser');
 const qs = require('qs');
 const JSON5 = require('json5');
 
-// flatten gives [place, name, value] for each leaf: keys joined by dots, arrays not counted. Bodies may be too deep to
-// be walked by calls.
+// flatten returns [place, name, value] for each leaf: keys joined by dots, arrays not counted. It is not recursive,
+// because bodies may be nested too deep for that.
 function flatten(place, value) {
   const out = [];
   const todo = [[value, '']];
@@ -56,7 +56,7 @@ function head(req) {
   return fields;
 }
 
-// again is the request once more, for a reader that takes a stream.
+// again is the request as a stream, for readers that take one.
 function again(req, body) {
   const r = Readable.from(body.length ? [body] : [], { objectMode: false });
   return Object.assign(r, {
@@ -117,7 +117,7 @@ async function withFormidable(req, body) {
   return { fields, error };
 }
 
-// middleware runs one of Express's.
+// middleware runs an Express middleware.
 function middleware(use, req, body) {
   return new Promise((done) => {
     const r = again(req, body);

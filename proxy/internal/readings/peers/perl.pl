@@ -1,4 +1,4 @@
-# Says how CGI.pm and JSON::PP read a request. Prints its port.
+# Reports how CGI.pm and JSON::PP read a request. Prints its port.
 use strict;
 use warnings;
 use IO::Socket::INET;

@@ -1,5 +1,5 @@
 <?php
-// Says how PHP reads a request. The router of php -S.
+// Reports how PHP reads a request. The router script of php -S.
 error_reporting(0);
 
 function leaves($place, $value, $name, &$out) {

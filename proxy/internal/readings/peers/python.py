@@ -1,5 +1,5 @@
-"""Says how Python's parsers read each request: http.server, cgi, Django, Werkzeug, Tornado, WebOb, Bottle, Starlette.
-CherryPy answers on a port of its own. Prints the two ports, the one of CherryPy 0 where it is not installed."""
+"""Reports how Python's parsers read each request: http.server, cgi, Django, Werkzeug, Tornado, WebOb, Bottle, Starlette.
+CherryPy listens on a port of its own. Prints the two ports, the one of CherryPy 0 where it is not installed."""
 import asyncio
 import email
 import http.server

@@ -1,4 +1,4 @@
-# Says how Rack and Ruby's JSON read a request. Served by Puma.
+# Reports how Rack and Ruby's JSON read a request. Served by Puma.
 require 'rack'
 require 'rack/method_override'
 require 'rack/auth/basic'

@@ -1,4 +1,4 @@
-// Package e2e tests the whole of CodeForge, as users and MCP clients meet it, in embedded mode and in Docker.
+// Package e2e tests the whole of CodeForge as users and MCP clients use it, in embedded mode and in Docker.
 package e2e
 
 import (
@@ -18,9 +18,9 @@ const answer = await r.json();
 console.log(r.status, answer.token);
 `
 
-// TestLine is the main job: code names a credential, the upstream sees the credential, the code sees the name, and the
-// receipt says what was swapped.
-func TestLine(t *testing.T) {
+// TestMainJob runs code that names a credential: the upstream sees the credential, the code sees the name, and the receipt
+// says what was swapped.
+func TestMainJob(t *testing.T) {
 	for name, user := range users() {
 		t.Run(name, func(t *testing.T) {
 			w := world.Start(t, world.Config{User: user})
@@ -49,7 +49,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// users are the users whose CodeForge a test tries: both in embedded mode, where they differ.
+// users are the users that a test starts CodeForge as: both in embedded mode, where they differ.
 func users() map[string]world.User {
 	if world.CurrentMode() == world.Docker {
 		return map[string]world.User{"docker": world.Self}

@@ -1,0 +1,49 @@
+package policy
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// TestAnyForm: an override in what a server that looks at no type reads as a form is found, wherever reads split it, and
+// text that only has equals signs in it passes.
+func TestAnyForm(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	for _, kind := range []string{"text/plain", "application/octet-stream", "*/*", "application/xml", "application/json"} {
+		for text, bad := range map[string]bool{
+			"_method=DELETE": true, "a=b&_method=DELETE": true, "a=b;%5fmethod=delete&c": true, "a=" + long + "&_method=DELETE&": true,
+			"x&%255fmethod=%2544ELETE": true, "_method=PUT": false, "_method[]=DELETE": true, "X-HTTP-Method-Override=DELETE": true,
+			"a&method=DELETE": false, "payment_method=DELETE&": false, "if (a && b) { self._method = new DELETE; }": false,
+			"the field _method=DELETE is not one": false, "_method=" + long: false, "": false,
+		} {
+			if kind == "application/json" {
+				text = `{"x":"&` + text + `&"}`
+			}
+			r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(text))
+			r.Header.Set("Content-Type", kind)
+			_, err := BodyOverrides(r, permits)
+			var got []byte
+			if err == nil {
+				got, err = io.ReadAll(iotest.HalfReader(r.Body))
+			}
+			if (err != nil) != bad || !bad && string(got) != text {
+				t.Errorf("%s %.60q: %v", kind, text, err)
+			}
+		}
+	}
+}
+
+// TestAddressHeaders: an override in the query of an address that a header puts in the place of the request's own.
+func TestAddressHeaders(t *testing.T) {
+	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Original-Uri"} {
+		if got := HeaderOverrides(http.Header{name: {"/x?a=b&_method=DELETE"}}); len(got) != 1 || got[0] != "DELETE" {
+			t.Errorf("%s: %q", name, got)
+		}
+		if got := HeaderOverrides(http.Header{name: {"/x?payment_method=DELETE"}}); len(got) > 0 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
