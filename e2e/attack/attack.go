@@ -99,7 +99,8 @@ func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
 		fromFiles(),
-		hosts(), encoded(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(), terminals(), costs(),
+		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
+		terminals(), costs(),
 	} {
 		all = append(all, section...)
 	}

@@ -12,15 +12,22 @@ import (
 // judges are what the field judge of a file may name: judges, functions that make one, and their arguments.
 func judges() map[string]any {
 	return map[string]any{
-		"true": true, "false": false, "byeProtocol": byeProtocol, "byePolicy": byePolicy, "byeTooBig": byeTooBig,
-		"arrived": arrived, "both": both, "counted": counted, "ended": ended, "ends": ends, "gone": gone, "heard": heard, "hungUp": hungUp, "intact": intact,
-		"lastOfItsWire": lastOfItsWire, "literally": literally, "never": never, "neverWhole": neverWhole, "notEchoed": notEchoed, "nothingWhole": nothingWhole,
-		"once": once, "rangeless": rangeless, "refused": refused, "scrubbed": scrubbed, "swapped": swapped, "unheard": unheard,
-		"unknownBoundary": unknownBoundary, "unsent": unsent, "unswapped": unswapped, "verdicts": verdicts, "weighed": weighed,
-		"asGet": Judge(asGet), "basic": Judge(basic), "broken": Judge(broken), "closed": Judge(closed), "documented": Judge(documented), "logged": Judge(logged),
-		"oneHost": Judge(oneHost), "overrideUnsent": Judge(overrideUnsent), "reached": Judge(reached), "stuck": Judge(stuck), "survives": Judge(survives), "twoReadings": Judge(twoReadings),
-		"unasked": Judge(unasked), "undialled": undialled, "unread": Judge(unread), "unredacted": Judge(unredacted), "unseparated": Judge(unseparated),
-		"unshown": Judge(unshown), "unsmuggled": Judge(unsmuggled), "unswallowed": Judge(unswallowed),
+		"true": true, "false": false,
+		"byeProtocol": byeProtocol, "byePolicy": byePolicy, "byeTooBig": byeTooBig,
+
+		"arrived": arrived, "both": both, "counted": counted, "ended": ended, "ends": ends, "heard": heard, "hungUp": hungUp,
+		"intact": intact, "lastOfItsWire": lastOfItsWire, "literally": literally, "never": never, "neverWhole": neverWhole,
+		"notEchoed": notEchoed, "nothingWhole": nothingWhole, "once": once, "rangeless": rangeless, "refused": refused,
+		"scrubbed": scrubbed, "swapped": swapped, "undialled": undialled, "unheard": unheard, "unsent": unsent,
+		"unknownBoundary": unknownBoundary, "unswapped": unswapped, "verdicts": verdicts, "weighed": weighed,
+
+		"asGet": Judge(asGet), "basic": Judge(basic), "broken": Judge(broken), "closed": Judge(closed),
+		"documented": Judge(documented), "logged": Judge(logged), "oneHost": Judge(oneHost),
+		"overrideUnsent": Judge(overrideUnsent), "reached": Judge(reached), "stuck": Judge(stuck),
+		"survives": Judge(survives), "twoReadings": Judge(twoReadings), "unasked": Judge(unasked),
+		"unread": Judge(unread), "unredacted": Judge(unredacted),
+		"unseparated": Judge(unseparated), "unshown": Judge(unshown), "unsmuggled": Judge(unsmuggled),
+		"unswallowed": Judge(unswallowed),
 	}
 }
 

@@ -26,8 +26,8 @@ func prelude() string {
 	return strings.ReplaceAll("\n"+string(text), "\nexport ", "\n")
 }
 
-// fromFiles are the attacks of testdata/<section>/*.ts, by section and file (see testdata/README.md). A file that cannot be
-// read panics, as a wrong pattern of a regexp.MustCompile does: it is a part of the program.
+// fromFiles are the attacks of testdata/<section>/*.ts, by section and file (see testdata/README.md). A file that
+// cannot be read panics, as a wrong pattern of a regexp.MustCompile does: it is a part of the program.
 func fromFiles() []Attack {
 	names, err := fs.Glob(testdata, "testdata/*/*.ts")
 	if err != nil {
@@ -61,7 +61,10 @@ type each struct {
 }
 
 // fields are what a head may say; a note is for readers.
-var fields = []string{"name", "expected", "judge", "apis", "seconds", "chain", "only", "alone", "weighed", "yolo", "root", "note", "each"}
+var fields = []string{
+	"name", "expected", "judge", "apis", "seconds", "chain", "only",
+	"alone", "weighed", "yolo", "unredacted", "root", "note", "each",
+}
 
 // mistyped is what a head begins with, if its first field is none: no code has such a comment.
 var mistyped = regexp.MustCompile(`^// [a-z]+: `)
@@ -216,8 +219,10 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 	get := func(name string) string {
 		return cells.Replace(or(own.fields[name], common.fields[name]))
 	}
-	a := Attack{Section: section, Name: strings.TrimSpace(get("name")), Expected: get("expected"), Chain: get("chain"), Only: world.Mode(get("only"))}
-	a.APIs = strings.Fields(get("apis"))
+	a := Attack{
+		Section: section, Name: strings.TrimSpace(get("name")), Expected: get("expected"),
+		APIs: strings.Fields(get("apis")), Chain: get("chain"), Only: world.Mode(get("only")),
+	}
 	if a.Expected == "" || strings.Contains(a.Name, "{") {
 		return a, fmt.Errorf("nothing is expected, or a column of the name is unknown")
 	}
@@ -230,7 +235,9 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 			return a, err
 		}
 	}
-	for name, flag := range map[string]*bool{"alone": &a.Alone, "weighed": &a.Weighed, "yolo": &a.YOLO, "root": &a.Root} {
+	for name, flag := range map[string]*bool{
+		"alone": &a.Alone, "weighed": &a.Weighed, "yolo": &a.YOLO, "unredacted": &a.Unredacted, "root": &a.Root,
+	} {
 		if s := get(name); s != "" && s != "no" {
 			*flag = true
 			if s != "yes" {

@@ -45,7 +45,8 @@ func TestFiles(t *testing.T) {
 	}
 	var got []string
 	for _, a := range list {
-		got = append(got, fmt.Sprintf("%s|%s|%s|%v|%d|%t|%t|%q", a.Section, a.Name, a.Expected, a.APIs, a.Seconds, a.YOLO, a.Alone, a.Code))
+		got = append(got, fmt.Sprintf("%s|%s|%s|%v|%d|%t|%t|%q",
+			a.Section, a.Name, a.Expected, a.APIs, a.Seconds, a.YOLO, a.Alone, a.Code))
 	}
 	const shared = `// Attempts, in prose: with a colon.\n\n\nconst shared = 1;\n\n`
 	want := []string{
@@ -68,29 +69,31 @@ func TestFiles(t *testing.T) {
 
 // TestFilesRefused: a file with a mistake in it is not read as something else.
 func TestFilesRefused(t *testing.T) {
+	const good = "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n"
+	const judged = "// name: a\n// expected: b\n// judge: "
 	for name, text := range map[string]string{
 		"no attack":                      "out(1);\n",
 		"no expectation":                 "// name: a\n// judge: refused()\nout(1);\n",
 		"no judge":                       "// name: a\n// expected: b\nout(1);\n",
 		"an unknown field":               "// name: a\n// expects: b\n// judge: refused()\nout(1);\n",
-		"an unknown field at first":      "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n// title: c\nout(2);\n",
+		"an unknown field at first":      good + "// title: c\nout(2);\n",
 		"a field twice":                  "// name: a\n// expected: b\n// expected: c\n// judge: refused()\nout(1);\n",
 		"a field without a value":        "// name: a\n// expected:\n// judge: refused()\nout(1);\n",
-		"a number that is none":          "// name: a\n// expected: b\n// judge: refused()\n// seconds: soon\nout(1);\n",
-		"neither yes nor no":             "// name: a\n// expected: b\n// judge: refused()\n// alone: true\nout(1);\n",
-		"too few cells":                  "// name: {a} {b}\n// expected: b\n// judge: refused()\n// each: a | b\n//   x\nout(1);\n",
+		"a number that is none":          judged + "refused()\n// seconds: soon\nout(1);\n",
+		"neither yes nor no":             judged + "refused()\n// alone: true\nout(1);\n",
+		"too few cells":                  judged + "refused()\n// each: a | b\n//   x\nout(1);\n",
 		"an unknown column":              "// name: {a}\n// expected: b\n// judge: refused()\nout(1);\n",
-		"an unused column":               "// name: a\n// expected: b\n// judge: refused()\n// each: c = d\nout(1);\n",
+		"an unused column":               judged + "refused()\n// each: c = d\nout(1);\n",
 		"a column in a template":         "// name: {c}\n// expected: b\n// judge: refused()\n// each: c = d\nout(`${c}`);\n",
-		"defaults behind an attack":      "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n// expected: c\n\n// name: d\n// judge: refused()\nout(2);\n",
-		"an unknown judge":               "// name: a\n// expected: b\n// judge: refuse()\nout(1);\n",
-		"a judge that is not called":     "// name: a\n// expected: b\n// judge: refused\nout(1);\n",
-		"a judge of the wrong argument":  "// name: a\n// expected: b\n// judge: refused(1)\nout(1);\n",
-		"a judge of too few arguments":   "// name: a\n// expected: b\n// judge: unswapped(\"X\")\nout(1);\n",
-		"a judge of too many arguments":  "// name: a\n// expected: b\n// judge: verdicts(1)\nout(1);\n",
-		"a judge that is no expression":  "// name: a\n// expected: b\n// judge: refused(\nout(1);\n",
-		"a judge that is not a judge":    "// name: a\n// expected: b\n// judge: \"refused\"\nout(1);\n",
-		"a judge that is called in vain": "// name: a\n// expected: b\n// judge: stuck()\nout(1);\n",
+		"defaults behind an attack":      good + "// expected: c\n\n// name: d\n// judge: refused()\nout(2);\n",
+		"an unknown judge":               judged + "refuse()\nout(1);\n",
+		"a judge that is not called":     judged + "refused\nout(1);\n",
+		"a judge of the wrong argument":  judged + "refused(1)\nout(1);\n",
+		"a judge of too few arguments":   judged + "unswapped(\"X\")\nout(1);\n",
+		"a judge of too many arguments":  judged + "verdicts(1)\nout(1);\n",
+		"a judge that is no expression":  judged + "refused(\nout(1);\n",
+		"a judge that is not a judge":    judged + "\"refused\"\nout(1);\n",
+		"a judge that is called in vain": judged + "stuck()\nout(1);\n",
 	} {
 		if list, err := readFile("A", text); err == nil {
 			t.Errorf("%s: read as %d attacks", name, len(list))

@@ -13,11 +13,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// hosts are attempts to get a credential, or a request, to another host than the connection's: a handshake that no client
-// makes, and settings that no operator should.
+// hosts are attempts to get a credential, or a request, to another host than the connection's: a handshake that no
+// client makes, and settings that no operator should.
 func hosts() []Attack {
 	return []Attack{
-		{Section: "A", Name: "control: a ClientHello with SNI is answered", Expected: "ServerHello", Judge: verdicts(), Code: hello("httpbin.test", "===")},
+		{
+			Section: "A", Name: "control: a ClientHello with SNI is answered", Expected: "ServerHello",
+			Judge: verdicts(), Code: hello("httpbin.test", "==="),
+		},
 		{Section: "A", Name: "no SNI at all", Expected: "no handshake", Judge: verdicts(), Code: hello("", "!==")},
 		{Section: "A", Name: "domains that are public suffixes", Expected: "refused at load", Do: suffixes},
 	}

@@ -14,7 +14,8 @@ const (
 // overMemory is how a run is told that it was ended for its memory.
 const overMemory = "more memory than its limit"
 
-// memory are attempts of code that has left Deno to hold more memory than a run may; those of other code are testdata/F/memory.ts.
+// memory are attempts of code that has left Deno to hold more memory than a run may; those of other code are
+// testdata/F/memory.ts.
 func memory() []Attack {
 	var all []Attack
 	for _, how := range []string{

@@ -13,7 +13,10 @@ import (
 // resources are attempts to use up the machine, by more than code; behind each the next run must work.
 func resources() []Attack {
 	return []Attack{
-		{Section: "F", Name: "code of 5 MB", Expected: "refused or run", Seconds: 10, Judge: ends(), Code: `/*` + strings.Repeat("x", 5<<20) + `*/ console.log("big");`},
+		{
+			Section: "F", Name: "code of 5 MB", Expected: "refused or run", Seconds: 10, Judge: ends(),
+			Code: `/*` + strings.Repeat("x", 5<<20) + `*/ console.log("big");`,
+		},
 		{Section: "F", Name: "more runs than slots", Expected: "queued or a clear busy", Alone: true, Do: crowd},
 		{Section: "F", Name: "a client that leaves in the middle", Expected: "the run ends", Alone: true, Do: leave},
 	}
