@@ -12,8 +12,8 @@ const mcpRemote = "mcp-remote@0.15.1"
 
 func npmDir(root string) string { return filepath.Join(root, ".tools", "npm") }
 
-// InstallMCPRemote fetches mcp-remote into .tools/npm if it is missing. An error is printed to stderr, and the test that needs
-// mcp-remote finds it missing.
+// InstallMCPRemote fetches mcp-remote into .tools/npm if it is missing. An error is printed to stderr, and the test
+// that needs mcp-remote finds it missing.
 func InstallMCPRemote(root string) {
 	cmd := exec.Command(filepath.Join(root, "make", "npm.sh"), npmDir(root), mcpRemote) //nolint:noctx // npm has its own timeouts
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -120,8 +120,8 @@ var kernel = map[string]func() error{
 	"move_pages of 1": func() error { return rawCall(unix.SYS_MOVE_PAGES, 1, 0, 0) },
 }
 
-// refusals are the errors of a refused call. Any other error means that the call was allowed and that the kernel rejected
-// its arguments.
+// refusals are the errors of a refused call. Any other error means that the call was allowed and that the kernel
+// rejected its arguments.
 var refusals = []syscall.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT}
 
 // each tries calls that must all be refused.
@@ -174,8 +174,8 @@ func cloneUser() error {
 	return err
 }
 
-// pidfdUse takes a descriptor of process 1, if it can get a pidfd of it. The pidfd alone does no harm, since process 1 may
-// belong to this sandbox.
+// pidfdUse takes a descriptor of process 1, if it can get a pidfd of it. The pidfd alone does no harm, since process 1
+// may belong to this sandbox.
 func pidfdUse(fd int, err error) error {
 	if err != nil {
 		return err
