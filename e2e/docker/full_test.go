@@ -62,7 +62,7 @@ Deno.mkdirSync("/tmp/`+name+`");
 for (let i = 0; i < 10; i++) Deno.writeFileSync("/tmp/`+name+`/" + i, big);
 `+more)
 	}
-	const line = "the oldest files were removed"
+	const line = "removed the oldest files"
 	before := strings.Count(stack.Logs(), line)
 	together := make(chan result)
 	for i := range 2 { // side by side: in two slots
