@@ -13,14 +13,17 @@ import (
 )
 
 func main() {
-	ending := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
-		ending = append(ending, syscall.SIGHUP)
+		signals = append(signals, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ending...)
-	// A second Ctrl-C is not waited for.
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	// A second Ctrl-C ends the process at once.
 	context.AfterFunc(ctx, stop)
-	code := cli.Run(ctx, &cli.Env{Program: os.Args[0], Args: os.Args[1:], Environ: os.Environ(), Stdin: os.Stdin, Stdout: terminal.Open(os.Stdout), Stderr: terminal.Open(os.Stderr)})
+	code := cli.Run(ctx, &cli.Env{
+		Program: os.Args[0], Args: os.Args[1:], Environ: os.Environ(),
+		Stdin: os.Stdin, Stdout: terminal.Open(os.Stdout), Stderr: terminal.Open(os.Stderr),
+	})
 	stop()
 	os.Exit(code)
 }

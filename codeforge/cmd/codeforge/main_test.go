@@ -21,9 +21,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"codeforge": main})
 }
 
-// TestScripts runs the flows of the command line, one file per feature.
+// TestScripts runs the command line's scripts, one file per feature.
 //
-// Scripts that say [embedded] run the real daemons: $BIN holds every binary, codeforge too, and is first in PATH.
+// Scripts with the condition [embedded] run the real daemons: $BIN holds every binary, including codeforge, and is first
+// in PATH.
 func TestScripts(t *testing.T) {
 	tree := sync.OnceValues(func() (string, error) { return buildAll(t.TempDir) })
 	testscript.Run(t, testscript.Params{
@@ -40,11 +41,11 @@ func TestScripts(t *testing.T) {
 			case "linux":
 				return runtime.GOOS == "linux", nil
 			case "embedded":
-				why := missing()
-				if why != nil && testkit.NoSkip() {
-					return false, why
+				err := missing()
+				if err != nil && testkit.NoSkip() {
+					return false, err
 				}
-				return why == nil, nil
+				return err == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -71,7 +72,7 @@ func stopAll(bin, dir string) {
 	})
 }
 
-// missing says what the embedded mode lacks on this machine.
+// missing says what embedded mode lacks on this machine.
 func missing() error {
 	if runtime.GOOS != "linux" {
 		return errors.New("embedded mode needs Linux")

@@ -1,4 +1,4 @@
-// Package apidir writes the folder of APIs: a new API's config.json, whole and valid or not at all.
+// Package apidir adds APIs to the folder of APIs: a new config.json is written complete and valid, or not at all.
 package apidir
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
-// Entry is an API to be written.
+// Entry is an API to add.
 type Entry struct {
 	Name        string
 	Description string
@@ -37,10 +37,10 @@ type InvalidError struct{ Problems catalog.Problems }
 // Error is one line per mistake.
 func (e *InvalidError) Error() string { return e.Problems.String() }
 
-// Add writes dir/NAME/config.json, mode 0600, and returns its path and what deserves a look. Nothing is written when the
-// folder exists, or when the catalog would refuse the entry (an *InvalidError).
+// Add writes dir/NAME/config.json, mode 0600, and returns its path and the catalog's warnings. Nothing is written when
+// the folder exists, or when the catalog would refuse the entry (an *InvalidError).
 func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the files in it are what is secret
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return "", nil, fmt.Errorf("apis folder: %w", err)
 	}
 	text, err := e.render()
@@ -49,19 +49,19 @@ func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error
 	}
 	final := filepath.Join(dir, e.Name)
 	if _, err := os.Lstat(final); err == nil {
-		return "", nil, fmt.Errorf("%s exists already: edit %s, or remove it first", final, filepath.Join(final, "config.json"))
+		return "", nil, fmt.Errorf("%s already exists: edit %s, or remove it first", final, filepath.Join(final, "config.json"))
 	}
-	// Names that begin with a dot are no API: the proxy does not see the folder before it is whole.
+	// A folder whose name begins with a dot is not an API: the proxy does not see the new one before it is complete.
 	draft, err := os.MkdirTemp(dir, ".codeforge-new-")
 	if err != nil {
 		return "", nil, fmt.Errorf("writing the API: %w", err)
 	}
 	defer os.RemoveAll(draft)
 	if !fs.ValidPath(e.Name) || filepath.Base(e.Name) != e.Name {
-		return "", nil, fmt.Errorf("API name %q: letters, digits, - and _", e.Name)
+		return "", nil, fmt.Errorf("API name %q: use only letters, digits, - and _", e.Name)
 	}
 	folder := filepath.Join(draft, e.Name)
-	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // likewise
+	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // as above
 		return "", nil, fmt.Errorf("writing the API: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600); err != nil {
@@ -76,14 +76,14 @@ func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error
 	}
 	if err := os.Rename(folder, final); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return "", nil, fmt.Errorf("%s exists already", final)
+			return "", nil, fmt.Errorf("%s already exists", final)
 		}
 		return "", nil, fmt.Errorf("writing the API: %w", err)
 	}
 	return filepath.Join(final, "config.json"), problems.Warnings(), nil
 }
 
-// render is config.json in the order in which people read it.
+// render is the text of config.json, its fields in the order people read them.
 func (e Entry) render() ([]byte, error) {
 	type value struct {
 		Value string   `json:"value"`
@@ -132,7 +132,7 @@ func (e Entry) render() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// marshal writes & and < as they are.
+// marshal is json.Marshal without escapes for HTML.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// sameOwner gives what root wrote to the owner of the folder of APIs, who is to edit it.
+// sameOwner gives the files that root wrote to the owner of the folder of APIs, who must be able to edit them.
 func sameOwner(dir, folder string) error {
 	if os.Geteuid() != 0 {
 		return nil

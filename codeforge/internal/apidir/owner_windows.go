@@ -1,4 +1,4 @@
 package apidir
 
-// sameOwner has nothing to do here.
+// sameOwner does nothing: Windows has no root.
 func sameOwner(_, _ string) error { return nil }

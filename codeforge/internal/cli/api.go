@@ -9,35 +9,37 @@ import (
 	"io"
 	"strings"
 
+	"golang.org/x/term"
+
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"golang.org/x/term"
 )
 
 func apiCommand() command {
 	return command{
 		name: "api", usage: "api add|list|check|test [NAME]", summary: "add, list, check or try the APIs in apis/",
 		details: `
-  api add NAME    writes apis/NAME/config.json, mode 0600. What no flag says is asked for on a terminal. The credential is
-                  never a flag: it is asked for without echo, or read as one line from standard input.
-  api list        lists every API, switched off ones too
+  api add NAME    writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out. The
+                  credential is never a flag: it is prompted for without echo, or read as one line from standard input.
+  api list        lists every API, inactive ones included
   api check NAME  looks for mistakes in one API, without starting anything
   api test NAME   makes one harmless request through the running CodeForge and explains what happened
 
-Exit codes: 0 done, or all is well; 1 there are mistakes, or the test failed; 2 wrong command line.`,
+Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			var o apiOptions
 			o.target = targetFlags(fs)
 			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 			fs.Var(&o.domains, "domain", "add: a host `NAME` of the API, or *.suffix; repeatable")
 			fs.Var(&o.tokens, "token", "add: the token `NAME` that code writes, e.g. STRIPE_AUTH_TOKEN; repeatable")
-			fs.Var(&o.surfaces, "in", "add: a `SURFACE` where the token may stand: header, header:Name, query:name, path, body:field; repeatable (default header)")
-			fs.Var(&o.restrict, "restrict", "add: a `METHOD` that is refused; repeatable")
+			fs.Var(&o.surfaces, "in", "add: a `SURFACE` where the token may appear: header, header:Name, query:name, path, "+
+				"body:field; repeatable (default header)")
+			fs.Var(&o.restrict, "restrict", "add: a `METHOD` to refuse; repeatable")
 			fs.StringVar(&o.reference, "reference", "", "add: `URL` of the API's documentation")
-			fs.StringVar(&o.description, "description", "", "add: one `LINE` on what the API is")
+			fs.StringVar(&o.description, "description", "", "add: one `LINE` that describes the API")
 			fs.StringVar(&o.path, "path", "/", "test: the `PATH` to request")
 			fs.BoolVar(&o.json, "json", false, "print JSON")
 			return o.run
@@ -58,7 +60,7 @@ type words []string
 
 func (w *words) String() string { return strings.Join(*w, ",") }
 
-// Set adds what the flag says.
+// Set adds the words of s.
 func (w *words) Set(s string) error {
 	*w = append(*w, list(s)...)
 	return nil
@@ -74,7 +76,7 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 		want = 0
 	}
 	if len(rest) != want {
-		return usageError("api %s takes %d name, got %d", verb, want, len(rest))
+		return usageError("api %s takes %s, got %d", verb, count(want, "name"), len(rest))
 	}
 	switch verb {
 	case "add":
@@ -89,20 +91,22 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 	return usageError("api %q: want add, list, check or test", verb)
 }
 
-// add asks for what is missing and writes the API.
+// add prompts for what is missing and writes the API.
 func (o *apiOptions) add(e *Env, name string) error {
-	in := asker{e: e, terminal: term.IsTerminal(int(e.Stdin.Fd())), lines: bufio.NewReader(e.Stdin)}
-	entry := apidir.Entry{Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict}
+	in := prompter{e: e, terminal: term.IsTerminal(int(e.Stdin.Fd())), lines: bufio.NewReader(e.Stdin)}
+	entry := apidir.Entry{
+		Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict,
+	}
 	var err error
 	if len(entry.Domains) == 0 {
 		var text string
-		if text, err = in.ask("Host name(s) of the API, e.g. api.stripe.com: ", "--domain"); err != nil {
+		if text, err = in.line("Host name(s) of the API, e.g. api.stripe.com: ", "--domain"); err != nil {
 			return err
 		}
 		entry.Domains = list(text)
 	}
 	if len(o.tokens) == 0 && in.terminal {
-		text, err := in.ask("Token name that code writes (empty for none) ["+defaultToken(name)+"]: ", "--token")
+		text, err := in.line("Token name that code writes ["+defaultToken(name)+"]: ", "--token")
 		if err != nil {
 			return err
 		}
@@ -131,7 +135,8 @@ func (o *apiOptions) add(e *Env, name string) error {
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
 	}
-	fmt.Fprintf(e.Stdout, "%s is written (mode 0600). A running CodeForge takes it up by itself; codeforge api test %s tries it.\n", visible.Line(path), name)
+	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; codeforge api test %s tries it.\n",
+		visible.Line(path), name)
 	return nil
 }
 
@@ -149,19 +154,20 @@ func defaultToken(api string) string {
 	return name + "_AUTH_TOKEN"
 }
 
-// asker asks on a terminal, and reads lines where there is none.
-type asker struct {
+// prompter prompts on a terminal, and otherwise reads lines from standard input.
+type prompter struct {
 	e        *Env
 	terminal bool
 	lines    *bufio.Reader
 }
 
-func (a asker) ask(question, flagName string) (string, error) {
-	if !a.terminal {
-		return "", usageError("%s is missing, and standard input is no terminal to ask on", flagName)
+// line prompts for one line; without a terminal the flag is required.
+func (p prompter) line(question, flagName string) (string, error) {
+	if !p.terminal {
+		return "", usageError("%s is missing, and standard input is not a terminal to prompt on", flagName)
 	}
-	fmt.Fprint(a.e.Stderr, question)
-	line, err := a.lines.ReadString('\n')
+	fmt.Fprint(p.e.Stderr, question)
+	line, err := p.lines.ReadString('\n')
 	if err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
 	}
@@ -169,20 +175,20 @@ func (a asker) ask(question, flagName string) (string, error) {
 }
 
 // secret reads a credential without showing it.
-func (a asker) secret(question string) (secret.Value, error) {
+func (p prompter) secret(question string) (secret.Value, error) {
 	var text string
-	if a.terminal {
-		fmt.Fprint(a.e.Stderr, question)
-		data, err := term.ReadPassword(int(a.e.Stdin.Fd()))
-		fmt.Fprintln(a.e.Stderr)
+	if p.terminal {
+		fmt.Fprint(p.e.Stderr, question)
+		data, err := term.ReadPassword(int(p.e.Stdin.Fd()))
+		fmt.Fprintln(p.e.Stderr)
 		if err != nil {
 			return secret.Value{}, fmt.Errorf("reading the credential: %w", err)
 		}
 		text = string(data)
 	} else {
-		line, err := a.lines.ReadString('\n')
+		line, err := p.lines.ReadString('\n')
 		if err != nil && (!errors.Is(err, io.EOF) || line == "") {
-			return secret.Value{}, errors.New("reading the credential: standard input has no line for it")
+			return secret.Value{}, errors.New("reading the credential: standard input has no more lines")
 		}
 		text = line
 	}
@@ -206,7 +212,10 @@ type token struct {
 }
 
 func row(a *catalog.API) apiRow {
-	r := apiRow{Name: a.Name, Description: a.Description, Restricted: a.Methods.Restricted, Allowed: a.Methods.Allowed, Active: a.Active}
+	r := apiRow{
+		Name: a.Name, Description: a.Description, Active: a.Active,
+		Restricted: a.Methods.Restricted, Allowed: a.Methods.Allowed,
+	}
 	for _, h := range a.Hosts {
 		r.Domains = append(r.Domains, h.String())
 	}
@@ -244,7 +253,8 @@ func (o *apiOptions) list(e *Env) error {
 		for _, t := range r.Tokens {
 			tokens = append(tokens, t.Name+" in "+strings.Join(t.In, ", "))
 		}
-		fmt.Fprintf(e.Stdout, "%s  %-14s %s\n        %s\n", state, visible.Line(r.Name), visible.Line(strings.Join(r.Domains, ", ")), visible.Line(r.Description))
+		fmt.Fprintf(e.Stdout, "%s  %-14s %s\n        %s\n",
+			state, visible.Line(r.Name), visible.Line(strings.Join(r.Domains, ", ")), visible.Line(r.Description))
 		for _, t := range tokens {
 			fmt.Fprintf(e.Stdout, "        %s\n", t)
 		}
@@ -255,7 +265,7 @@ func (o *apiOptions) list(e *Env) error {
 		}
 	}
 	if len(rows) == 0 {
-		fmt.Fprintf(e.Stdout, "There is no API in %s; codeforge api add NAME makes one.\n", visible.Line(o.apis))
+		fmt.Fprintf(e.Stdout, "There are no APIs in %s; codeforge api add NAME adds one.\n", visible.Line(o.apis))
 	}
 	return nil
 }
@@ -270,11 +280,11 @@ func (o *apiOptions) check(e *Env, name string) error {
 	}
 	a := cat.API(name)
 	if a == nil && len(own) == 0 {
-		return fmt.Errorf("there is no API %q in %s; codeforge api list shows those there are", name, o.apis)
+		return fmt.Errorf("there is no API %q in %s; codeforge api list lists them", name, o.apis)
 	}
 	if o.json || len(own) > 0 {
 		return showFindings(e, own, cat, o.json)
 	}
-	_, err := fmt.Fprintf(e.Stdout, "%s has no mistake.\n", visible.Line(name))
+	_, err := fmt.Fprintf(e.Stdout, "%s has no mistakes.\n", visible.Line(name))
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// probe is the one harmless request of api test.
+// probe is the harmless request of api test.
 type probe struct {
 	API    string `json:"api"`
 	Method string `json:"method"`
@@ -24,7 +24,7 @@ type probe struct {
 	Value  string `json:"value,omitempty"`
 }
 
-// verdict is what came of it.
+// verdict is the result of a probe.
 type verdict struct {
 	Request probe    `json:"request"`
 	OK      bool     `json:"ok"`
@@ -41,13 +41,13 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if a == nil {
 		for _, f := range found {
 			if f.API == name {
-				return fmt.Errorf("%s does not load: codeforge api check %s says why", name, name)
+				return fmt.Errorf("%s does not load: codeforge api check %s shows why", name, name)
 			}
 		}
-		return fmt.Errorf("there is no API %q in %s; codeforge api list shows those there are", name, o.apis)
+		return fmt.Errorf("there is no API %q in %s; codeforge api list lists them", name, o.apis)
 	}
 	if !a.Active {
-		return fmt.Errorf("%s is switched off: set \"active\": true in apis/%s/config.json", name, name)
+		return fmt.Errorf("%s is not active: set \"active\": true in apis/%s/config.json", name, name)
 	}
 	p, err := newProbe(a, o.path)
 	if err != nil {
@@ -77,14 +77,14 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 func newProbe(a *catalog.API, path string) (probe, error) {
 	p := probe{API: a.Name}
 	for _, m := range []string{"GET", "HEAD", "OPTIONS"} {
-		refused := slices.Contains(a.Methods.Restricted, m) || a.Methods.Allowed != nil && !slices.Contains(a.Methods.Allowed, m)
-		if !refused {
+		notAllowed := a.Methods.Allowed != nil && !slices.Contains(a.Methods.Allowed, m)
+		if !notAllowed && !slices.Contains(a.Methods.Restricted, m) {
 			p.Method = m
 			break
 		}
 	}
 	if p.Method == "" {
-		return p, fmt.Errorf("%s allows neither GET, HEAD nor OPTIONS: there is no harmless request to try", a.Name)
+		return p, fmt.Errorf("%s allows none of GET, HEAD and OPTIONS: there is no harmless request to try", a.Name)
 	}
 	host := ""
 	for _, h := range a.Hosts {
@@ -94,15 +94,15 @@ func newProbe(a *catalog.API, path string) (probe, error) {
 		}
 	}
 	if host == "" {
-		return p, fmt.Errorf("%s has wildcard domains only: there is no host to try", a.Name)
+		return p, fmt.Errorf("%s has only wildcard domains: there is no host to try", a.Name)
 	}
 	p.URL = "https://" + host + "/" + strings.TrimPrefix(path, "/")
-	p.place(a.Credentials)
+	p.addToken(a.Credentials)
 	return p, nil
 }
 
-// place puts the first token name where it may be swapped without doing harm.
-func (p *probe) place(creds []catalog.Credential) {
+// addToken puts the first token name where it may be swapped harmlessly: into a header or the query.
+func (p *probe) addToken(creds []catalog.Credential) {
 	for _, c := range creds {
 		for _, s := range c.Surfaces {
 			switch {
@@ -127,7 +127,7 @@ func (p *probe) place(creds []catalog.Credential) {
 	}
 }
 
-// script is the request as code for the sandbox. Its output is not used: the receipt tells.
+// script is the request as code for the sandbox. Its output is not used: the receipt says what happened.
 func (p probe) script() string {
 	headers := map[string]string{}
 	if p.Header != "" {
@@ -137,8 +137,8 @@ func (p probe) script() string {
 		text, _ := json.Marshal(v) // strings and maps of strings always marshal
 		return string(text)
 	}
-	return fmt.Sprintf("const r = await fetch(%s, { method: %s, headers: %s, redirect: \"manual\" });\nawait r.body?.cancel();\nconsole.log(r.status);\n",
-		quote(p.URL), quote(p.Method), quote(headers))
+	return fmt.Sprintf("const r = await fetch(%s, { method: %s, headers: %s, redirect: \"manual\" });\n"+
+		"await r.body?.cancel();\nconsole.log(r.status);\n", quote(p.URL), quote(p.Method), quote(headers))
 }
 
 // judge explains the receipt.
@@ -154,7 +154,7 @@ func judge(p probe, r server.Result) verdict {
 		return v
 	}
 	x := r.Receipt.Exchanges[0]
-	// The script hangs up when the status is there, which the proxy may see before it has passed all of the answer on.
+	// The script hangs up once it has the status, possibly before the proxy has forwarded the whole answer.
 	answered := x.Outcome == controlapi.OutcomeServed || x.Outcome == controlapi.OutcomeAborted && x.Status != 0
 	v.Status, v.Swapped = x.Status, len(x.Swapped) > 0
 	swap := "no credential was needed"
@@ -168,20 +168,22 @@ func judge(p probe, r server.Result) verdict {
 	case x.Outcome == controlapi.OutcomeDenied:
 		v.Text = "the proxy refused the request (" + x.Code + ")"
 	case !answered:
-		v.Text = "the API could not be reached (" + x.Code + "): look at the name, the network, the certificate (ca_file for an authority of your own), and the proxy's log"
+		v.Text = "the API could not be reached (" + x.Code + "): check the host name, the network, the certificate " +
+			"(ca_file for an authority of your own) and the proxy's log"
 	case x.Status == 401:
-		v.Text = swap + ", and the API does not accept it (401): is the credential right, and is this how the API wants it?"
+		v.Text = swap + ", and the API does not accept it (401): check the credential, and how the API expects it"
 	case x.Status == 403:
-		v.Text = swap + ", and the API forbids this request (403): the credential may lack a permission, or --path may need another path"
+		v.Text = swap + ", and the API forbids this request (403): the credential may lack a permission, " +
+			"or the test may need another path (--path)"
 	case x.Status >= 500:
-		v.Text = fmt.Sprintf("%s, and the API answers with an error of its own (%d)", swap, x.Status)
+		v.Text = fmt.Sprintf("%s, and the API answered with a server error (%d)", swap, x.Status)
 	case p.Token != "" && !v.Swapped:
-		v.Text = swap + ": look at \"in\" in config.json"
+		v.Text = swap + ": check \"in\" in config.json"
 	default:
 		v.OK = true
 		v.Text = fmt.Sprintf("%s, and the API answered (%d)", swap, x.Status)
 		if x.Status == 404 || x.Status == 405 {
-			v.Text += "; that path may not exist, --path PATH tries another one"
+			v.Text += "; the path may not exist, try another one with --path PATH"
 		}
 	}
 	return v

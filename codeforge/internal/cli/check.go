@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// finding is one thing that check found.
+// finding is one mistake or warning.
 type finding struct {
 	Severity string `json:"severity"`
 	File     string `json:"file"`
@@ -27,7 +27,7 @@ type finding struct {
 func checkCommand() command {
 	return command{
 		name: "check", usage: "check", summary: "look for mistakes in apis/ and .env, without starting anything",
-		details: "Exit codes: 0 no mistake (there may be warnings); 1 there are mistakes, all of them listed.",
+		details: "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of them listed.",
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			apis, asJSON := apisFlag(fs), jsonFlag(fs)
 			return func(_ context.Context, e *Env, args []string) error {
@@ -44,7 +44,7 @@ func checkCommand() command {
 // inspect reads .env and the APIs.
 func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 	var found []finding
-	w, err := readWorld(e)
+	w, err := readVariables(e)
 	if err != nil {
 		found = append(found, finding{Severity: "error", File: dotenvFile, Text: err.Error()})
 		w.values = map[string]string{}
@@ -59,16 +59,18 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		}
 	}
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
-		text := fmt.Sprintf("%s: there is no such folder; codeforge init makes it", apis)
+		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
 		if e.Getenv("CODEFORGE_CONTAINER") == "1" {
-			text = fmt.Sprintf("%s: not seen from inside the container, only the proxy has it; codeforge status shows what is in force, docker compose logs proxy what is wrong", apis)
+			text = fmt.Sprintf("%s: not visible inside this container, only the proxy has it; codeforge status shows "+
+				"the active APIs, docker compose logs proxy shows what is wrong", apis)
 		}
 		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
 	}
 	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
 	for _, p := range problems {
 		found = append(found, finding{
-			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.String(),
+			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,
+			Text: p.String(),
 		})
 	}
 	return found, cat
@@ -104,12 +106,12 @@ func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
 		}
 		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), visible.Line(f.Text))
 	}
-	active, off := 0, 0
+	active, inactive := 0, 0
 	for _, a := range cat.APIs() {
 		if a.Active {
 			active++
 		} else {
-			off++
+			inactive++
 		}
 	}
 	errs := 0
@@ -118,5 +120,6 @@ func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
 			errs++
 		}
 	}
-	fmt.Fprintf(e.Stdout, "%s, %d switched off, %s, %s.\n", count(active, "active API"), off, count(errs, "mistake"), count(len(found)-errs, "warning"))
+	fmt.Fprintf(e.Stdout, "%s, %d inactive, %s, %s.\n",
+		count(active, "active API"), inactive, count(errs, "mistake"), count(len(found)-errs, "warning"))
 }

@@ -1,7 +1,7 @@
 // Package cli is the command line: one table of commands, one file per command.
 //
-// Exit codes: 0 it is done (or all is well), 1 it failed (or something is wrong), 2 the command line is wrong.
-// codeforge run has the exit code of the script, and 125 when the script could not be run.
+// Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line. codeforge run exits with the script's code,
+// or 125 when the script could not be run.
 package cli
 
 import (
@@ -23,17 +23,17 @@ import (
 const (
 	ExitFailed = 1
 	ExitUsage  = 2
-	// ExitTimeout is codeforge run's when the script ran into its time limit.
+	// ExitTimeout is for codeforge run: the script reached its time limit.
 	ExitTimeout = 124
-	// ExitNotRun is codeforge run's when the script could not be run.
+	// ExitNotRun is for codeforge run: the script could not be run.
 	ExitNotRun = 125
-	// ExitInterrupted is codeforge run's after Ctrl-C.
+	// ExitInterrupted is for codeforge run: Ctrl-C.
 	ExitInterrupted = 130
 )
 
-// Env is what the program knows of the world.
+// Env is the process environment of the command line.
 type Env struct {
-	// Program is how the user called it, Args what followed.
+	// Program is the name the user called, Args what followed.
 	Program string
 	Args    []string
 	// Environ is the environment as NAME=value.
@@ -53,7 +53,7 @@ func (e *Env) Getenv(name string) string {
 	return ""
 }
 
-// program is how the user can call this program again.
+// program is how the user can call this program.
 func (e *Env) program() string {
 	if strings.ContainsRune(e.Program, '/') && !filepath.IsAbs(e.Program) {
 		return e.Program
@@ -66,7 +66,7 @@ type command struct {
 	name, usage, summary string
 	// details follows the summary in the command's help.
 	details string
-	// setup declares the flags and returns what runs with the arguments that are no flags.
+	// setup declares the flags and returns the command, which gets the arguments that are not flags.
 	setup  func(*flag.FlagSet) func(ctx context.Context, e *Env, args []string) error
 	hidden bool
 }
@@ -74,12 +74,13 @@ type command struct {
 // commands is the table, in the order of the help.
 func commands() []command {
 	return []command{
-		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), runCommand(), stdioCommand(),
-		logsCommand(), receiptCommand(), skillsCommand(), doctorCommand(), versionCommand(), superviseCommand(), probeCommand(),
+		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), runCommand(),
+		stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), doctorCommand(), versionCommand(),
+		superviseCommand(), probeCommand(),
 	}
 }
 
-// exitError carries an exit code. A silent one has been explained already.
+// exitError carries an exit code. Without err it prints nothing: the cause has been printed already.
 type exitError struct {
 	code int
 	err  error
@@ -99,7 +100,7 @@ func usageError(format string, args ...any) error {
 	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// silent ends with a code when everything has been said.
+// silent exits with a code and prints nothing.
 func silent(code int) error { return &exitError{code: code} }
 
 // Run runs the command line and returns the exit code.
@@ -140,10 +141,10 @@ func dispatch(ctx context.Context, e *Env) error {
 			return c.run(ctx, e, args)
 		}
 	}
-	return usageError("there is no command %q; codeforge help lists them", name)
+	return usageError("unknown command %q; codeforge help lists the commands", name)
 }
 
-// run parses flags, which may stand before and after other arguments.
+// run parses flags, which may come before and after other arguments.
 func (c command) run(ctx context.Context, e *Env, args []string) error {
 	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -156,7 +157,7 @@ func (c command) run(ctx context.Context, e *Env, args []string) error {
 			return nil
 		}
 		if err != nil {
-			return usageError("%s: %w; codeforge %s --help says what it takes", c.name, err, c.name)
+			return usageError("%s: %w; codeforge %s --help shows the usage", c.name, err, c.name)
 		}
 		left := fs.Args()
 		if parsed := len(args) - len(left); parsed > 0 && args[parsed-1] == "--" {
@@ -178,7 +179,8 @@ func printHelp(w io.Writer) {
 			fmt.Fprintf(w, "  codeforge %-44s %s\n", c.usage, c.summary)
 		}
 	}
-	fmt.Fprint(w, "\nExit codes: 0 done, 1 failed or something is wrong, 2 wrong command line. codeforge COMMAND --help says more.\n")
+	fmt.Fprint(w, "\nExit codes: 0 done, 1 failed or something is wrong, 2 wrong command line.\n"+
+		"codeforge COMMAND --help shows more.\n")
 }
 
 func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
@@ -200,7 +202,9 @@ func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
 		if len(f.Name) == 1 {
 			name = name[1:]
 		}
-		if f.DefValue != "" && f.DefValue != "-1" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+		switch f.DefValue {
+		case "", "-1", "false", "0", "0s":
+		default:
 			usage += " (default " + f.DefValue + ")"
 		}
 		fmt.Fprintf(w, "  %-18s %s\n", name, usage)
@@ -209,9 +213,9 @@ func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
 
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
 
-// world is the environment with .env below it: the real environment wins. What NAME_FILE names has been read into NAME
-// where it could be: the daemons of the embedded mode cannot read the user's files. Parse says why if it could not.
-type world struct {
+// variables are .env and the environment, which wins. The contents of a file that NAME_FILE names are in NAME if the file
+// could be read, because the daemons of embedded mode cannot read the user's files; if not, settings.Parse says why.
+type variables struct {
 	environ []string
 	values  map[string]string
 }
@@ -219,39 +223,39 @@ type world struct {
 // dotenvFile is the file of settings in the working directory.
 const dotenvFile = ".env"
 
-// readWorld reads .env, which need not exist.
-func readWorld(e *Env) (world, error) {
+// readVariables reads the environment and .env, which need not exist.
+func readVariables(e *Env) (variables, error) {
 	file, err := settings.ReadFile(dotenvFile)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return world{}, fmt.Errorf("reading %s: %w", dotenvFile, err)
+		return variables{}, fmt.Errorf("reading %s: %w", dotenvFile, err)
 	}
-	w := world{values: map[string]string{}}
+	v := variables{values: map[string]string{}}
 	for name, value := range file {
-		w.values[name] = value
+		v.values[name] = value
 	}
 	for _, kv := range e.Environ {
 		if name, value, ok := strings.Cut(kv, "="); ok {
-			w.values[name] = value
+			v.values[name] = value
 		}
 	}
 	for _, name := range settings.InFile() {
-		if value, err := settings.Lookup(w.getenv, name); err == nil && value != "" && w.values[name] == "" {
-			w.values[name] = value
-			delete(w.values, name+"_FILE")
+		if value, err := settings.Lookup(v.getenv, name); err == nil && value != "" && v.values[name] == "" {
+			v.values[name] = value
+			delete(v.values, name+"_FILE")
 		}
 	}
-	for name, value := range w.values {
-		w.environ = append(w.environ, name+"="+value)
+	for name, value := range v.values {
+		v.environ = append(v.environ, name+"="+value)
 	}
-	return w, nil
+	return v, nil
 }
 
-func (w world) getenv(name string) string { return w.values[name] }
+func (v variables) getenv(name string) string { return v.values[name] }
+
+const stateUsage = "state `DIR` of this CodeForge"
 
 // stateFlag declares --state.
-func stateFlag(fs *flag.FlagSet) *string {
-	return fs.String("state", statedir.Default, "`DIR` that keeps everything of this CodeForge")
-}
+func stateFlag(fs *flag.FlagSet) *string { return fs.String("state", statedir.Default, stateUsage) }
 
 func apisFlag(fs *flag.FlagSet) *string {
 	return fs.String("apis", "apis", "`DIR` of the APIs")

@@ -45,7 +45,7 @@ func TestEveryCommandDocumentsItself(t *testing.T) {
 	}
 }
 
-// TestConnect: how to connect, with a token as a place to fill in, never the token.
+// TestConnect: the lines that say how to connect hold a placeholder for the token, never the token.
 func TestConnect(t *testing.T) {
 	u := statedir.Up{URL: "http://127.0.0.1:8080", Token: true}
 	if got, want := claudeCode(u), `claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp --header "Authorization: Bearer <MCP_AUTH_TOKEN>"`; got != want {
@@ -67,7 +67,7 @@ func api(restricted, allowed []string, host string, surfaces ...catalog.Surface)
 	}
 }
 
-// TestProbe: api test sends what changes nothing, with the token where it may stand.
+// TestProbe: api test sends a request that changes nothing, with the token where it may be swapped.
 func TestProbe(t *testing.T) {
 	header := catalog.Surface{Kind: catalog.SurfaceHeader}
 	for _, row := range []struct {
@@ -108,7 +108,7 @@ func TestProbeScript(t *testing.T) {
 	}
 }
 
-// TestVerdict: what came of it, in words that say what to do.
+// TestVerdict: the verdict says what happened and what to do.
 func TestVerdict(t *testing.T) {
 	p := probe{Method: "GET", URL: "https://a.example/", Token: "X_TOKEN"}
 	swapped := []controlapi.Swap{{Name: "X_TOKEN", In: "header:Authorization"}}
@@ -120,9 +120,9 @@ func TestVerdict(t *testing.T) {
 	}{
 		{"good", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200, Swapped: swapped}, true, "X_TOKEN was swapped"},
 		{"not found", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 404, Swapped: swapped}, true, "--path"},
-		{"wrong credential", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 401, Swapped: swapped}, false, "is the credential right"},
+		{"wrong credential", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 401, Swapped: swapped}, false, "check the credential"},
 		{"forbidden", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 403, Swapped: swapped}, false, "permission"},
-		{"their fault", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 503, Swapped: swapped}, false, "error of its own"},
+		{"their fault", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 503, Swapped: swapped}, false, "server error"},
 		{"not swapped", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200}, false, "config.json"},
 		{"refused", &controlapi.Exchange{Outcome: controlapi.OutcomeDenied, Status: 403, Code: "method_restricted"}, false, "method_restricted"},
 		{"unreachable", &controlapi.Exchange{Outcome: controlapi.OutcomeFailed, Status: 502, Code: "upstream_tls"}, false, "ca_file"},

@@ -13,14 +13,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// tokenHint stands where the user's own token goes: it is never printed.
-const tokenHint = "<MCP_AUTH_TOKEN>" //nolint:gosec // the name of a setting
+// tokenPlaceholder marks where the user's own token goes, which is never printed.
+const tokenPlaceholder = "<MCP_AUTH_TOKEN>" //nolint:gosec // the name of a setting
 
 // claudeCode is the command that adds the server to Claude Code.
 func claudeCode(u statedir.Up) string {
 	line := "claude mcp add --transport http codeforge " + u.Endpoint()
 	if u.Token {
-		line += ` --header "Authorization: Bearer ` + tokenHint + `"`
+		line += ` --header "Authorization: Bearer ` + tokenPlaceholder + `"`
 	}
 	return line
 }
@@ -33,7 +33,7 @@ func claudeDesktop(u statedir.Up) string {
 	}
 	e := entry{"npx", []string{"-y", "mcp-remote", u.Endpoint()}}
 	if u.Token {
-		e.Args = append(e.Args, "--header", "Authorization: Bearer "+tokenHint)
+		e.Args = append(e.Args, "--header", "Authorization: Bearer "+tokenPlaceholder)
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -42,22 +42,23 @@ func claudeDesktop(u statedir.Up) string {
 	return strings.TrimSpace(b.String())
 }
 
-// printConnect says how clients reach the server.
+// printConnect prints how clients connect to the server.
 func printConnect(e *Env, u statedir.Up) {
-	w, again := e.Stdout, e.program()+" run FILE.ts"
+	w, run := e.Stdout, e.program()+" run FILE.ts"
 	if usual, err := statedir.Find(statedir.Default); err == nil && u.State != "" && usual.Path() != u.State {
-		again += " --state " + visible.Line(u.State)
+		run += " --state " + visible.Line(u.State)
 	}
 	fmt.Fprintf(w, "\n  MCP endpoint    %s\n", u.Endpoint())
 	fmt.Fprintf(w, "  Claude Code     %s\n", claudeCode(u))
 	fmt.Fprintf(w, "  Claude Desktop  %s\n", claudeDesktop(u))
 	if self, err := os.Executable(); err == nil && u.State != "" {
-		fmt.Fprintf(w, "  without Node    %s stdio --state %s   (for clients that start a program)\n", visible.Line(self), visible.Line(u.State))
+		fmt.Fprintf(w, "  without Node    %s stdio --state %s   (for clients that start a program)\n",
+			visible.Line(self), visible.Line(u.State))
 	}
-	fmt.Fprintf(w, "  try it          %s   (or - to read the script from stdin)\n", again)
+	fmt.Fprintf(w, "  try it          %s   (or - to read the script from stdin)\n", run)
 }
 
-// printReady says that everything serves, how to connect, and what is in the catalog.
+// printReady prints that everything is ready, how to connect, and what is in the catalog.
 func printReady(e *Env, r embedded.Ready) {
 	fmt.Fprintf(e.Stdout, "CodeForge %s is ready (embedded, Deno %s, %d slots).\n", r.Up.Version, r.Deno, r.Up.Slots)
 	printConnect(e, r.Up)
@@ -68,11 +69,11 @@ func printReady(e *Env, r embedded.Ready) {
 	}
 }
 
-// printCatalog lists the active APIs and what is wrong in the folder.
+// printCatalog lists the active APIs and the problems of the others.
 func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
 	switch {
 	case len(c.APIs) == 0:
-		fmt.Fprintf(w, "  no active API in %s; codeforge api add NAME makes one\n", visible.Line(dir))
+		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.Line(dir))
 	default:
 		fmt.Fprintf(w, "  active APIs in %s:\n", visible.Line(dir))
 	}
@@ -86,12 +87,12 @@ func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
 			line += "  " + strings.Join(names, ", ")
 		}
 		if a.Stale {
-			line += "  (stale: the folder's present content is broken)"
+			line += "  (stale: the current config.json does not load)"
 		}
 		fmt.Fprintln(w, line)
 	}
 	if c.YOLO {
-		fmt.Fprintln(w, "  YOLO_MODE is on: hosts in no API are open too, without credentials")
+		fmt.Fprintln(w, "  YOLO_MODE is on: code can reach hosts outside every API too, without credentials")
 	}
 	for _, p := range c.Problems {
 		fmt.Fprintf(w, "  problem: %s\n", visible.Line(p.Text))

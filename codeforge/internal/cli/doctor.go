@@ -15,36 +15,34 @@ import (
 
 func doctorCommand() command {
 	return command{
-		name: "doctor", usage: "doctor [--offline] [--attack]", summary: "look at everything CodeForge needs here, and say what to do",
+		name: "doctor", usage: "doctor [--offline] [--attack]",
+		summary: "check everything CodeForge needs on this machine, and say how to fix it",
 		details: `
-It changes nothing. Where embedded mode can run, one without any API is started beside everything else, runs a line of
-code and ends. To each host of an active API goes one HEAD request without any credential; --offline leaves that out.
+It changes nothing. Where embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
+and stops it. It sends one HEAD request, without a credential, to each host of an active API; --offline skips those.
 
---attack mounts attacks on the running CodeForge instead, from inside its sandbox and on its MCP endpoint, and prints a
-table of them. They reach no API and use no credential. They cover what needs no hostile server: other ways out than the
-proxy, false names, requests that two servers read in two ways, overridden methods, permissions, links, limits, and who
-may call. Swapping, scrubbing, redirects, bodies, bad certificates and code that has escaped from Deno are tried by make
-attack alone, against servers of its own.
+--attack attacks the running CodeForge instead, from inside its sandbox and at its MCP endpoint, and prints a table of
+the results. The attacks reach no API and use no credential. They cover what needs no hostile server: ways out other than
+the proxy, forged names, requests that two servers would read differently, overridden methods, permissions, links,
+limits, and who may call. Swapping, scrubbing, redirects, bodies, bad certificates and code that has escaped from Deno
+are covered only by make attack, which brings its own servers.
 
-Exit codes: 0 nothing failed (there may be warnings), every attack was held; 1 something failed, or was not held.`,
+Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 1 something failed or was not held.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			state, apis, asJSON := stateFlag(fs), apisFlag(fs), jsonFlag(fs)
-			offline := fs.Bool("offline", false, "leave out what needs the network")
-			attack := fs.Bool("attack", false, "mount attacks on the running CodeForge")
-			bin := fs.String("bin", "", "`DIR` of the other binaries (default: where codeforge is)")
+			offline := fs.Bool("offline", false, "skip what needs the network")
+			attack := fs.Bool("attack", false, "attack the running CodeForge")
+			bin := fs.String("bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 0 {
 					return usageError("doctor takes no argument, got %q", args[0])
-				}
-				if *attack {
-					return besiege(ctx, e, target{state: state, url: new(string)}, *apis, *asJSON)
 				}
 				dir, err := statedir.Find(*state)
 				if err != nil {
 					return err
 				}
 				c := doctor.Config{State: dir, APIs: *apis, Dotenv: dotenvFile, Bin: *bin, Offline: *offline}
-				w, err := readWorld(e)
+				w, err := readVariables(e)
 				if err == nil {
 					c.Settings, err = settings.Parse(w.getenv)
 				}
@@ -54,15 +52,53 @@ Exit codes: 0 nothing failed (there may be warnings), every attack was held; 1 s
 				if c.Server, err = (target{state: state, url: new(string)}).config(e); err != nil {
 					c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
 				}
-				return examine(ctx, e, c, *asJSON)
+				if *attack {
+					return printAttacks(ctx, e, c, *asJSON)
+				}
+				return printExamination(ctx, e, c, *asJSON)
 			}
 		},
 	}
 }
 
-func examine(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
+// printAttacks runs the attacks and prints their table.
+func printAttacks(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
 	paint := newPainter(e, e.Stdout)
-	colours := map[doctor.Status]terminal.Colour{doctor.OK: terminal.Green, doctor.Warn: terminal.Yellow, doctor.Fail: terminal.Red, doctor.Skip: terminal.Dim}
+	all, open := []doctor.AttackOutcome{}, 0
+	err := doctor.Attack(ctx, c, func(o doctor.AttackOutcome) {
+		all = append(all, o)
+		colour, verdict := terminal.Green, "held"
+		if !o.Held {
+			open++
+			colour, verdict = terminal.Red, "NOT HELD"
+		}
+		if !asJSON {
+			fmt.Fprintf(e.Stdout, "%s %-46s expected %-26s seen %s\n",
+				paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, visible.Line(o.Seen))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		if err := printJSON(e.Stdout, map[string]any{"ok": open == 0, "attacks": all}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(e.Stdout, "%d attacks, %d not held.\n", len(all), open)
+	}
+	if open > 0 {
+		return silent(ExitFailed)
+	}
+	return nil
+}
+
+// printExamination runs the checks and prints what they found.
+func printExamination(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
+	paint := newPainter(e, e.Stdout)
+	colours := map[doctor.Status]terminal.Colour{
+		doctor.OK: terminal.Green, doctor.Warn: terminal.Yellow, doctor.Fail: terminal.Red, doctor.Skip: terminal.Dim,
+	}
 	counts := map[doctor.Status]int{}
 	all := []doctor.Finding{}
 	doctor.Examine(ctx, c, func(f doctor.Finding) {
@@ -71,7 +107,8 @@ func examine(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
 		if asJSON {
 			return
 		}
-		fmt.Fprintf(e.Stdout, "%s %-22s %s\n", paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), visible.Line(f.Check), visible.Line(f.Text))
+		fmt.Fprintf(e.Stdout, "%s %-22s %s\n",
+			paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), visible.Line(f.Check), visible.Line(f.Text))
 		if f.Fix != "" {
 			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", visible.Line(f.Fix))
 		}
@@ -81,7 +118,8 @@ func examine(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(e.Stdout, "%d ok, %d warnings, %d failed, %d skipped.\n", counts[doctor.OK], counts[doctor.Warn], counts[doctor.Fail], counts[doctor.Skip])
+		fmt.Fprintf(e.Stdout, "%d ok, %d warnings, %d failed, %d skipped.\n",
+			counts[doctor.OK], counts[doctor.Warn], counts[doctor.Fail], counts[doctor.Skip])
 	}
 	if counts[doctor.Fail] > 0 {
 		return silent(ExitFailed)

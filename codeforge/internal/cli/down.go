@@ -11,23 +11,24 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/term"
+
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
-	"golang.org/x/term"
 )
 
 func downCommand() command {
 	return command{
 		name: "down", usage: "down [--purge]", summary: "stop the CodeForge that codeforge up started",
 		details: `
-What it keeps (skills, the certificate authority, logs) stays. --purge lists it and, when you agree, removes it; apis/ and
-.env are not part of it.
+Skills, the certificate authority and logs are kept. --purge lists them and, once you confirm, removes them; apis/ and .env
+are never removed.
 
-Exit codes: 0 stopped, or it was not running; 1 it could not be stopped or removed.`,
+Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			state, asJSON := stateFlag(fs), jsonFlag(fs)
 			purge := fs.Bool("purge", false, "remove the state directory too")
-			yes := fs.Bool("yes", false, "do not ask before removing")
+			yes := fs.Bool("yes", false, "remove without confirmation")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 0 {
 					return usageError("down takes no argument, got %q", args[0])
@@ -42,7 +43,7 @@ Exit codes: 0 stopped, or it was not running; 1 it could not be stopped or remov
 				if err != nil && (!*purge || !errors.Is(err, embedded.ErrUnsupported)) {
 					return err
 				}
-				if err := sayStopped(e, dir, stopped, *asJSON); err != nil || !*purge {
+				if err := printStopped(e, dir, stopped, *asJSON); err != nil || !*purge {
 					return err
 				}
 				return purgeState(e, dir, *yes)
@@ -51,13 +52,13 @@ Exit codes: 0 stopped, or it was not running; 1 it could not be stopped or remov
 	}
 }
 
-func sayStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
+func printStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
 	if asJSON {
 		return printJSON(e.Stdout, map[string]any{"stopped": stopped, "state": dir.Path()})
 	}
 	text := "CodeForge was not running"
 	if stopped {
-		text = "CodeForge is stopped"
+		text = "CodeForge stopped"
 	}
 	_, err := fmt.Fprintf(e.Stdout, "%s (state directory %s).\n", text, dir.Path())
 	return err
@@ -70,11 +71,11 @@ func purgeState(e *Env, dir statedir.Dir, yes bool) error {
 		return err
 	}
 	if _, err := os.Stat(dir.Join("lock")); err != nil {
-		return fmt.Errorf("%s is no state directory of CodeForge (it has no file named lock): nothing is removed", dir.Path())
+		return fmt.Errorf("%s is not a CodeForge state directory (it has no file named lock): nothing was removed", dir.Path())
 	}
 	entries, err := os.ReadDir(dir.Path())
 	if err != nil {
-		return fmt.Errorf("looking at the state directory: %w", err)
+		return fmt.Errorf("reading the state directory: %w", err)
 	}
 	fmt.Fprintf(e.Stdout, "In %s:\n", dir.Path())
 	for _, entry := range entries {
@@ -83,12 +84,12 @@ func purgeState(e *Env, dir statedir.Dir, yes bool) error {
 	}
 	if !yes {
 		if !term.IsTerminal(int(e.Stdin.Fd())) {
-			return errors.New("nothing is removed: say --yes to remove it all without being asked")
+			return errors.New("nothing was removed: pass --yes to remove everything without confirmation")
 		}
 		fmt.Fprint(e.Stderr, "Remove all of it, skills included? [y/N] ")
 		line, _ := bufio.NewReader(e.Stdin).ReadString('\n') // no answer is no
 		if !strings.EqualFold(strings.TrimSpace(line), "y") {
-			return errors.New("nothing is removed")
+			return errors.New("nothing was removed")
 		}
 	}
 	if err := os.RemoveAll(dir.Path()); err != nil {
@@ -98,7 +99,7 @@ func purgeState(e *Env, dir statedir.Dir, yes bool) error {
 	return err
 }
 
-// measure counts the files below a path and their size; what cannot be read counts as nothing.
+// measure counts the files below a path and their size; files that cannot be read do not count.
 func measure(path string) (files int, size int64) {
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

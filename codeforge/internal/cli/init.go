@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// exampleConfig is what init puts into apis/example: a template that is never loaded.
+// exampleConfig is the template that init puts into apis/example. It is never loaded.
 const exampleConfig = `{
   "description": "Stripe payments",
   "domains": ["api.stripe.com"],
@@ -28,8 +28,8 @@ const exampleConfig = `{
 
 func initCommand() command {
 	return command{
-		name: "init", usage: "init", summary: "make apis/ and .env here",
-		details: "What exists is left as it is.\n\nExit codes: 0 done; 1 something could not be written.",
+		name: "init", usage: "init", summary: "create apis/ and .env in the working directory",
+		details: "Existing files are kept.\n\nExit codes: 0 done; 1 a file could not be written.",
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			asJSON := jsonFlag(fs)
 			return func(_ context.Context, e *Env, args []string) error {
@@ -66,18 +66,18 @@ func initHere(e *Env, asJSON bool) error {
 		return printJSON(e.Stdout, map[string][]string{"made": made, "kept": kept})
 	}
 	for _, f := range made {
-		fmt.Fprintf(e.Stdout, "made  %s\n", f)
+		fmt.Fprintf(e.Stdout, "created  %s\n", f)
 	}
 	for _, f := range kept {
-		fmt.Fprintf(e.Stdout, "kept  %s\n", f)
+		fmt.Fprintf(e.Stdout, "kept     %s\n", f)
 	}
 	fmt.Fprint(e.Stdout, "Next: codeforge api add NAME, then codeforge up (Linux) or docker compose up -d --build.\n")
 	return nil
 }
 
-// writeNew writes a file that does not exist yet, and its folder.
+// writeNew creates a file, which must not exist, and its folder.
 func writeNew(path, text string, mode fs.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the files in it are what is secret
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
@@ -91,7 +91,7 @@ func writeNew(path, text string, mode fs.FileMode) error {
 // dotenvTemplate lists every setting with its default, commented out.
 func dotenvTemplate() string {
 	var b strings.Builder
-	b.WriteString("# Settings of CodeForge. All are optional; these are the defaults.\n")
+	b.WriteString("# Settings of CodeForge. All are optional; the values shown are the defaults.\n")
 	for _, name := range settings.Names() {
 		fmt.Fprintf(&b, "# %s=%s\n", name, settings.Default(name))
 	}

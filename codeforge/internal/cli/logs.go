@@ -20,16 +20,16 @@ func logsCommand() command {
 	return command{
 		name: "logs", usage: "logs [-f] [--run ID]", summary: "show what went through the proxy, one line per exchange",
 		details: `
-Kept are the last exchanges, in the state directory's log/exchanges.ndjson. What the daemons say is in log/codeforge.log.
-In Docker mode, docker compose exec mcp-server codeforge logs shows what happens from now on, until Ctrl-C.
+The most recent exchanges are kept in log/exchanges.ndjson in the state directory; the daemons log to log/codeforge.log.
+In Docker mode, docker compose exec mcp-server codeforge logs shows new exchanges until Ctrl-C.
 
-Exit codes: 0 shown; 1 there is nothing to show it from.`,
+Exit codes: 0 shown; 1 there is no log to show.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			var o logsOptions
-			fs.BoolVar(&o.follow, "f", false, "go on with what happens from now on, until Ctrl-C")
-			fs.StringVar(&o.run, "run", "", "`ID` of a run, or how it begins: only its exchanges")
-			fs.StringVar(&o.state, "state", statedir.Default, "`DIR` that keeps everything of this CodeForge")
-			fs.StringVar(&o.control, "control", "", "`SOCKET` of the proxy's control API, in place of the state directory")
+			fs.BoolVar(&o.follow, "f", false, "follow: show new exchanges until Ctrl-C")
+			fs.StringVar(&o.run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
+			fs.StringVar(&o.state, "state", statedir.Default, stateUsage)
+			fs.StringVar(&o.control, "control", "", "`SOCKET` of the proxy's control API, instead of the state directory")
 			fs.BoolVar(&o.json, "json", false, "print JSON, one event per line")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 0 {
@@ -41,7 +41,7 @@ Exit codes: 0 shown; 1 there is nothing to show it from.`,
 	}
 }
 
-// containerControl is where the proxy's control socket is in mcp-server's container.
+// containerControl is the proxy's control socket in mcp-server's container.
 const containerControl = "/run/codeforge/control/proxy.sock"
 
 type logsOptions struct {
@@ -69,7 +69,8 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 		return err
 	}
 	if !dir.Exists() {
-		return fmt.Errorf("there is no state directory %s: codeforge up makes it; in Docker mode: docker compose exec mcp-server codeforge logs", dir.Path())
+		return fmt.Errorf("there is no state directory %s: codeforge up creates it; "+
+			"in Docker mode: docker compose exec mcp-server codeforge logs", dir.Path())
 	}
 	if err := journal.Read(dir.Path(), print); err != nil {
 		return err
@@ -93,13 +94,15 @@ func (o logsOptions) print(w io.Writer, p painter, ev controlapi.Event) {
 	if run == "" {
 		run = "-"
 	}
-	fmt.Fprintf(w, "%s %s %s\n", p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000")), visible.Line(run), exchangeLine(p, *x))
+	at := p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000"))
+	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(run), exchangeLine(p, *x))
 }
 
 func receiptCommand() command {
 	return command{
 		name: "receipt", usage: "receipt [RUN]", summary: "show what the proxy did for one run",
-		details: "RUN is a run's id or how it begins; without it, the last run.\n\nExit codes: 0 shown; 1 that run is not known (any more).",
+		details: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
+			"Exit codes: 0 shown; 1 there is no record of that run.",
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			state, asJSON := stateFlag(fs), jsonFlag(fs)
 			return func(_ context.Context, e *Env, args []string) error {
@@ -118,7 +121,7 @@ func receiptCommand() command {
 				case !ok && run == "":
 					return errors.New("no run is recorded in " + dir.Path() + " yet")
 				case !ok:
-					return fmt.Errorf("no run %q is recorded in %s; codeforge logs shows what is", run, dir.Path())
+					return fmt.Errorf("no run %q is recorded in %s; codeforge logs shows the recorded ones", run, dir.Path())
 				case *asJSON:
 					return printJSON(e.Stdout, r)
 				}

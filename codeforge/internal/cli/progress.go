@@ -9,10 +9,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// progressAfter is how long something may take before it is worth a line.
+// progressAfter is how long an operation may take before its progress is shown.
 const progressAfter = 2 * time.Second
 
-// progress shows on a terminal that something goes on: one line on stderr, rewritten, and gone at the end.
+// progress shows an operation under way on a terminal: one line on stderr, rewritten, and removed at the end.
 type progress struct {
 	e       *Env
 	what    string
@@ -24,7 +24,7 @@ type progress struct {
 	last string
 }
 
-// startProgress shows nothing on what is no terminal.
+// startProgress shows nothing if stderr is not a terminal.
 func startProgress(e *Env, what string) *progress {
 	p := &progress{e: e, what: what, started: time.Now(), quit: make(chan struct{})}
 	if e.Stderr.IsTerminal() {
@@ -33,7 +33,7 @@ func startProgress(e *Env, what string) *progress {
 	return p
 }
 
-// say replaces what stands behind the time.
+// say replaces the message after the elapsed time.
 func (p *progress) say(message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,8 @@ func (p *progress) run() {
 			if i := strings.LastIndexByte(strings.TrimRight(last, "\n"), '\n'); i >= 0 {
 				last = last[i+1:]
 			}
-			line := fmt.Sprintf("%s (%d s) %s", p.what, int(time.Since(p.started).Seconds()), visible.Line(strings.TrimSpace(last)))
+			seconds := int(time.Since(p.started).Seconds())
+			line := fmt.Sprintf("%s (%d s) %s", p.what, seconds, visible.Line(strings.TrimSpace(last)))
 			if width, ok := p.e.Stderr.Width(); ok && len(line) >= width {
 				line = strings.ToValidUTF8(line[:max(0, width-1)], "")
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// printReceipt prints one line per exchange, the sum, and the hints.
+// printReceipt prints one line per exchange, the totals, and the hints.
 func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	fmt.Fprintf(w, "receipt of run %s\n", visible.Line(r.Run))
 	for _, x := range r.Exchanges {
@@ -27,7 +27,7 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	}
 }
 
-// exchangeLine is one exchange: outcome, status, method, URL, and what was done to it.
+// exchangeLine is one exchange: outcome, status, method, URL, and what the proxy changed.
 func exchangeLine(p painter, x controlapi.Exchange) string {
 	colour := terminal.Green
 	switch {
@@ -36,22 +36,23 @@ func exchangeLine(p painter, x controlapi.Exchange) string {
 	case x.Outcome != controlapi.OutcomeServed:
 		colour = terminal.Yellow
 	}
-	line := p(colour, fmt.Sprintf("%-7s", x.Outcome)) + fmt.Sprintf(" %3d %-6s %s", x.Status, visible.Line(x.Method), visible.Line(x.URL))
+	line := p(colour, fmt.Sprintf("%-7s", x.Outcome)) +
+		fmt.Sprintf(" %3d %-6s %s", x.Status, visible.Line(x.Method), visible.Line(x.URL))
 	if x.Code != "" {
 		line += " " + p(colour, visible.Line(x.Code))
 	}
-	var did []string
+	var changes []string
 	for _, s := range x.Swapped {
-		did = append(did, visible.Line(s.Name)+" in "+visible.Line(s.In))
+		changes = append(changes, visible.Line(s.Name)+" in "+visible.Line(s.In))
 	}
 	if x.Sanitized > 0 {
-		did = append(did, fmt.Sprintf("%d sanitized", x.Sanitized))
+		changes = append(changes, fmt.Sprintf("%d sanitized", x.Sanitized))
 	}
 	if x.Redacted > 0 {
-		did = append(did, fmt.Sprintf("%d redacted", x.Redacted))
+		changes = append(changes, fmt.Sprintf("%d redacted", x.Redacted))
 	}
-	if len(did) > 0 {
-		line += "  [" + strings.Join(did, ", ") + "]"
+	if len(changes) > 0 {
+		line += "  [" + strings.Join(changes, ", ") + "]"
 	}
 	return line + p(terminal.Dim, fmt.Sprintf("  %.0f ms", x.Milliseconds))
 }

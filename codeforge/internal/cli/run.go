@@ -18,15 +18,15 @@ func runCommand() command {
 	return command{
 		name: "run", usage: "run FILE.ts [--apis a,b] [--receipt]", summary: "run a script as a model would, through MCP",
 		details: `
-FILE.ts may be - for standard input. What the script printed goes to standard output; after a failure it goes to standard
-error, as do notes and the receipt.
+FILE.ts may be - for standard input. The script's output goes to standard output, or to standard error if the script
+failed; notes and the receipt go to standard error.
 
-Exit codes: the script's own; 124 it ran into its time limit; 125 it could not be run; 130 interrupted;
+Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t := targetFlags(fs)
-			apis := fs.String("apis", "", "`NAMES` of APIs, separated by commas: the run is narrowed to them (default: all)")
-			receipt := fs.Bool("receipt", false, "print what the proxy did")
+			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
+			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
 			timeout := fs.Duration("timeout", 0, "time limit, e.g. `30s` (default: TIMEOUT_DEFAULT)")
 			asJSON := jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
@@ -79,7 +79,9 @@ func list(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func execute(ctx context.Context, e *Env, c server.Config, code string, apis []string, timeout time.Duration) (server.Result, error) {
+func execute(
+	ctx context.Context, e *Env, c server.Config, code string, apis []string, timeout time.Duration,
+) (server.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
 	s, err := server.Connect(ctx, c, server.Options{Progress: p.say})
@@ -91,7 +93,7 @@ func execute(ctx context.Context, e *Env, c server.Config, code string, apis []s
 	return r, err
 }
 
-// showResult prints a result and gives the script's exit code.
+// showResult prints a result and returns the script's exit code as an error.
 func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	if asJSON {
 		if err := printJSON(e.Stdout, r); err != nil {

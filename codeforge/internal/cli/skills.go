@@ -16,18 +16,18 @@ import (
 
 func skillsCommand() command {
 	return command{
-		name: "skills", usage: "skills list|show|rm|export [NAME...]", summary: "list, show, remove or copy out what models have saved",
+		name: "skills", usage: "skills list|show|rm|export [NAME...]", summary: "list, show, delete or export the skills that models saved",
 		details: `
   skills list              lists the skills of the running CodeForge
   skills show NAME         prints a skill's TypeScript
   skills rm NAME...        deletes skills
-  skills export DIR        copies every skill to DIR/NAME.ts; files that exist are left as they are unless --force
+  skills export DIR        copies every skill to DIR/NAME.ts; existing files are kept unless --force is given
 
-Skills are written by models: read one before you run it elsewhere.
+Models write skills: read one before you run it elsewhere.
 
 Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
-			t, asJSON, force := targetFlags(fs), jsonFlag(fs), fs.Bool("force", false, "export: write over files that exist")
+			t, asJSON, force := targetFlags(fs), jsonFlag(fs), fs.Bool("force", false, "export: overwrite existing files")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) == 0 {
 					return usageError("skills: list, show, rm or export?")
@@ -70,7 +70,8 @@ func skillsUsage(verb string, names []string) error {
 	case (verb == "show" || verb == "export") && len(names) == 1:
 		return nil
 	}
-	return usageError("skills %s: want list, show NAME, rm NAME... or export DIR", strings.Join(append([]string{verb}, names...), " "))
+	got := strings.Join(append([]string{verb}, names...), " ")
+	return usageError("skills %s: want list, show NAME, rm NAME... or export DIR", got)
 }
 
 func skillsList(ctx context.Context, e *Env, s *server.Session, asJSON bool) error {
@@ -119,18 +120,18 @@ func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, fo
 		return err
 	}
 	defer root.Close()
-	how := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if force {
-		how = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	}
 	var errs []error
 	for _, k := range all {
 		text, err := s.Source(ctx, k.Name)
 		if err == nil {
-			err = writeIn(root, k.Name+".ts", text, how)
+			err = writeIn(root, k.Name+".ts", text, flags)
 		}
 		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%s exists already in %s: --force writes over it", k.Name+".ts", dir)
+			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.Name+".ts", dir)
 		}
 		if err == nil {
 			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.Line(k.Name+".ts"))
@@ -140,8 +141,8 @@ func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, fo
 	return errors.Join(errs...)
 }
 
-func writeIn(root *os.Root, name, text string, how int) error {
-	f, err := root.OpenFile(name, how, 0o644)
+func writeIn(root *os.Root, name, text string, flags int) error {
+	f, err := root.OpenFile(name, flags, 0o644)
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// state is what status tells.
+// state is what status prints.
 type state struct {
 	Running bool   `json:"running"`
 	Dir     string `json:"state"`
-	// URL is where a server answers that no supervisor on Dir started: in Docker, or by another user.
+	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
 	URL     string              `json:"url,omitempty"`
 	Up      *statedir.Up        `json:"up,omitempty"`
 	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
@@ -27,8 +27,8 @@ type state struct {
 
 func statusCommand() command {
 	return command{
-		name: "status", usage: "status", summary: "say whether CodeForge runs, and how to connect",
-		details: "Exit codes: 0 it runs and serves; 1 it does not.",
+		name: "status", usage: "status", summary: "show whether CodeForge is running, and how to connect",
+		details: "Exit codes: 0 it is running and ready; 1 it is not.",
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
@@ -39,7 +39,7 @@ func statusCommand() command {
 				if err != nil {
 					return err
 				}
-				s := look(ctx, c)
+				s := readState(ctx, c)
 				if *asJSON {
 					err = printJSON(e.Stdout, s)
 				} else {
@@ -54,8 +54,8 @@ func statusCommand() command {
 	}
 }
 
-// look asks the running system.
-func look(ctx context.Context, c server.Config) state {
+// readState asks the running system.
+func readState(ctx context.Context, c server.Config) state {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	s := state{Dir: c.State.Path()}
@@ -91,7 +91,7 @@ func look(ctx context.Context, c server.Config) state {
 	return s
 }
 
-// askProxy asks the proxy what is in force.
+// askProxy asks the proxy for the active catalog.
 func (s *state) askProxy(ctx context.Context, socket string) {
 	client := controlapi.NewClient(socket)
 	defer client.Close()
@@ -118,7 +118,8 @@ func printState(e *Env, s state) {
 		}
 		return
 	}
-	fmt.Fprintf(e.Stdout, "CodeForge %s runs (process %d, %d slots, since %s).\n", s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
+	fmt.Fprintf(e.Stdout, "CodeForge %s is running (process %d, %d slots, since %s).\n",
+		s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
 	printConnect(e, *s.Up)
 	fmt.Fprintln(e.Stdout)
 	if s.Catalog != nil {

@@ -10,7 +10,8 @@ import (
 func stdioCommand() command {
 	return command{
 		name: "stdio", usage: "stdio", summary: "speak MCP on standard input and output, for clients that start a program",
-		details: "It joins the server that runs on the state directory, or at the URL; it starts none.\n\nExit codes: 0 the client or the server closed; 1 there is no server.",
+		details: "It connects to the CodeForge of the state directory, or at the URL; it does not start one.\n\n" +
+			"Exit codes: 0 the client or the server closed the connection; 1 there is no server.",
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t := targetFlags(fs)
 			return func(ctx context.Context, e *Env, args []string) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
 
-// count is a number with its noun.
+// count is a number and its noun, in the plural unless n is 1.
 func count(n int, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -27,21 +27,21 @@ func upCommand() command {
 	return command{
 		name: "up", usage: "up [--detach]", summary: "start CodeForge on this machine, without Docker",
 		details: `
-It stays in the foreground until Ctrl-C; --detach returns when everything serves. Settings come from the environment,
-then from .env in the working directory. If CodeForge runs already on the state directory, this says how to connect.
+It stays in the foreground until Ctrl-C; --detach returns when everything is ready. Settings come from the environment,
+then from .env in the working directory. If CodeForge is already running on the state directory, it prints how to connect.
 
-Exit codes: 0 stopped, or started with --detach, or running already; 1 it could not start, or a part of it broke.`,
+Exit codes: 0 stopped, started with --detach, or already running; 1 it could not start, or a part of it failed.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			var o upOptions
 			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
-			fs.StringVar(&o.state, "state", statedir.Default, "`DIR` that keeps everything of this CodeForge")
-			fs.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: where codeforge is)")
-			fs.StringVar(&o.deno, "deno", "", "`PATH` of Deno (default: DENO_PATH, then .tools/deno beside the binaries)")
-			fs.IntVar(&o.port, "port", -1, "`N`, the port of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
-			fs.IntVar(&o.slots, "slots", 0, "`N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
-			fs.BoolVar(&o.detach, "detach", false, "go on in the background")
+			fs.StringVar(&o.state, "state", statedir.Default, stateUsage)
+			fs.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
+			fs.StringVar(&o.deno, "deno", "", "`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")
+			fs.IntVar(&o.port, "port", -1, "port `N` of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
+			fs.IntVar(&o.slots, "slots", 0, "at most `N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
+			fs.BoolVar(&o.detach, "detach", false, "run in the background")
 			fs.BoolVar(&o.json, "json", false, "print JSON when ready")
-			fs.IntVar(&o.reportFD, "report-fd", 0, "internal: where --detach waits for the outcome")
+			fs.IntVar(&o.reportFD, "report-fd", 0, "internal: the descriptor on which --detach waits for the outcome")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 0 {
 					return usageError("up takes no argument, got %q", args[0])
@@ -55,9 +55,9 @@ Exit codes: 0 stopped, or started with --detach, or running already; 1 it could 
 	}
 }
 
-// config is what the flags and the settings say.
+// config combines the flags and the settings.
 func (o upOptions) config(e *Env) (embedded.Config, error) {
-	w, err := readWorld(e)
+	w, err := readVariables(e)
 	if err != nil {
 		return embedded.Config{}, err
 	}
@@ -115,14 +115,14 @@ func (o upOptions) run(ctx context.Context, e *Env) error {
 	return err
 }
 
-// outcome is how a start ended: one field is set.
+// outcome is the result of a start: one field is set.
 type outcome struct {
 	Ready   *embedded.Ready `json:"ready,omitempty"`
 	Running *statedir.Up    `json:"running,omitempty"`
 	Error   string          `json:"error,omitempty"`
 }
 
-// runDetached starts up again in a session of its own and waits for the outcome.
+// runDetached runs up in a process with a session of its own, and waits for the outcome.
 func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 	if _, err := o.config(e); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 		"up", "--report-fd", "3", "--state", dir.Path(), "--apis", o.apis, "--bin", o.bin, "--deno", o.deno,
 		"--port", strconv.Itoa(o.port), "--slots", strconv.Itoa(o.slots),
 	}
-	cmd := exec.Command(self, args...) //nolint:gosec,noctx // this very program, which outlives this process
+	cmd := exec.Command(self, args...) //nolint:gosec,noctx // this program, which outlives this process
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = e.Environ, log, log, []*os.File{write}
 	cmd.SysProcAttr = ownSession()
 	if err := cmd.Start(); err != nil {
@@ -169,7 +169,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("the start in the background ended without a word; look into %s", log.Name())
+		return fmt.Errorf("the background process ended without reporting a result; see %s", log.Name())
 	}
 	if r.Error != "" {
 		return errors.New(r.Error)
@@ -177,7 +177,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 	return printOutcome(e, r, o.json)
 }
 
-// printOutcome tells the user how to connect.
+// printOutcome prints how to connect.
 func printOutcome(e *Env, r outcome, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(e.Stdout)
@@ -185,7 +185,8 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 		return enc.Encode(r)
 	}
 	if r.Running != nil {
-		fmt.Fprintf(e.Stdout, "CodeForge is running already (process %d, since %s).\n", r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
+		fmt.Fprintf(e.Stdout, "CodeForge is already running (process %d, since %s).\n",
+			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
 		printConnect(e, *r.Running)
 		return nil
 	}
@@ -206,7 +207,7 @@ func innerCommand(name string, inner func(context.Context, *Env) error) command 
 func superviseCommand() command {
 	return innerCommand(embedded.SuperviseCommand, func(ctx context.Context, e *Env) error {
 		if embedded.Supervise(ctx, e.Environ, e.Stderr) != nil {
-			return silent(ExitFailed) // the outer process says it
+			return silent(ExitFailed) // the outer process reports the error
 		}
 		return nil
 	})

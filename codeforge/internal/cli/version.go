@@ -12,16 +12,18 @@ import (
 
 func versionCommand() command {
 	return command{
-		name: "version", usage: "version", summary: "say which CodeForge this is",
+		name: "version", usage: "version", summary: "print the version",
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			asJSON := jsonFlag(fs)
 			return func(_ context.Context, e *Env, _ []string) error {
 				if *asJSON {
 					return printJSON(e.Stdout, map[string]string{
-						"version": version.Version, "deno": deno.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+						"version": version.Version, "deno": deno.Version(), "go": runtime.Version(),
+						"os": runtime.GOOS, "arch": runtime.GOARCH,
 					})
 				}
-				_, err := fmt.Fprintf(e.Stdout, "codeforge %s (%s/%s, %s; for Deno %s)\n", version.Version, runtime.GOOS, runtime.GOARCH, runtime.Version(), deno.Version())
+				_, err := fmt.Fprintf(e.Stdout, "codeforge %s (%s/%s, %s; for Deno %s)\n",
+					version.Version, runtime.GOOS, runtime.GOARCH, runtime.Version(), deno.Version())
 				return err
 			}
 		},

@@ -1,5 +1,5 @@
-// Package daemon is one child process of the supervisor: started with inherited files, watched, and stopped with
-// SIGTERM, then SIGKILL.
+// Package daemon runs one child process of the supervisor: it starts it with inherited files, watches it, and stops it
+// with SIGTERM, then SIGKILL.
 package daemon
 
 import (
@@ -25,9 +25,9 @@ type Config struct {
 	Env []string
 	// Files are inherited from descriptor 3 on and named in LISTEN_FDNAMES.
 	Files []slot.File
-	// User is what the process runs as. Nil: like the supervisor.
+	// User is the user the process runs as. Nil: the supervisor's.
 	User *syscall.Credential
-	// Log takes what the process prints, line by line and never half a line.
+	// Log receives what the process prints, in whole lines.
 	Log io.Writer
 }
 
@@ -42,7 +42,7 @@ type Daemon struct {
 
 // Start starts the process. Its working directory is /.
 func Start(c Config) (*Daemon, error) {
-	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec,noctx // our own binaries; Stop ends them in order
+	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec,noctx // our own binaries; Stop ends them
 	cmd.Dir = "/"
 	cmd.Env = c.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.User, Setpgid: true}
@@ -80,7 +80,7 @@ func (d *Daemon) Done() <-chan struct{} { return d.done }
 
 // Cause says how an ended process ended, with the last line it printed. Call it only after Done.
 func (d *Daemon) Cause() error {
-	how := "ended by itself"
+	how := "exit status 0"
 	var exit *exec.ExitError
 	switch {
 	case errors.As(d.err, &exit):
@@ -106,7 +106,7 @@ func (d *Daemon) Stop(grace time.Duration) {
 	<-d.done
 }
 
-// tail passes whole lines on and remembers the last one.
+// tail writes whole lines to another writer and remembers the last one.
 type tail struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -114,7 +114,7 @@ type tail struct {
 	last string
 }
 
-// maxLine bounds what is held of a line that does not end.
+// maxLine bounds how much of an unfinished line is held.
 const maxLine = 64 << 10
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -129,12 +129,12 @@ func (t *tail) Write(p []byte) (int, error) {
 	if end == 0 {
 		return len(p), nil
 	}
-	t.pass(t.part[:end])
+	t.forward(t.part[:end])
 	t.part = append(t.part[:0], t.part[end:]...)
 	return len(p), nil
 }
 
-func (t *tail) pass(lines []byte) {
+func (t *tail) forward(lines []byte) {
 	text := strings.TrimSpace(string(lines))
 	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
 		text = text[i+1:]
@@ -151,7 +151,7 @@ func (t *tail) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.part) > 0 {
-		t.pass(append(t.part, '\n'))
+		t.forward(append(t.part, '\n'))
 		t.part = nil
 	}
 }
@@ -162,7 +162,7 @@ func (t *tail) lastLine() string {
 	return t.last
 }
 
-// Wait waits for the first of several to end, or for stop. It returns nil when stop came first.
+// Wait returns the first of several daemons to end, or nil when stop is closed first.
 func Wait(stop <-chan struct{}, list ...*Daemon) *Daemon {
 	first := make(chan *Daemon, len(list))
 	for _, d := range list {

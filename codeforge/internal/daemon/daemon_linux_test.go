@@ -40,11 +40,11 @@ func sh(t *testing.T, script string, files ...slot.File) (*Daemon, *sink) {
 	return d, out
 }
 
-// TestCause: how a daemon ended, with its last words.
+// TestCause: the cause says how a daemon ended, and the last line it printed.
 func TestCause(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo first; echo 'it broke' >&2; exit 3": "thing stopped (exit status 3): it broke",
-		"exit 0":                            "thing stopped (ended by itself)",
+		"exit 0":                            "thing stopped (exit status 0)",
 		"printf 'no line feed'; kill -9 $$": "thing stopped (signal: killed): no line feed",
 	} {
 		d, _ := sh(t, script)
@@ -55,7 +55,7 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// TestStop: asked first, killed after the grace period.
+// TestStop: SIGTERM first, SIGKILL after the grace period.
 func TestStop(t *testing.T) {
 	d, out := sh(t, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done")
 	for !strings.Contains(out.String(), "up") {
@@ -63,7 +63,7 @@ func TestStop(t *testing.T) {
 	}
 	d.Stop(10 * time.Second)
 	if !strings.Contains(out.String(), "bye") {
-		t.Error("it was not asked")
+		t.Error("it got no SIGTERM")
 	}
 	d, out = sh(t, "trap '' TERM; echo up; while :; do sleep 0.01; done")
 	for !strings.Contains(out.String(), "up") {
@@ -75,7 +75,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestFiles: descriptors from 3 on, named.
+// TestFiles: files are inherited from descriptor 3 on and named.
 func TestFiles(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -101,7 +101,7 @@ func TestWholeLines(t *testing.T) {
 	for _, part := range []string{"one ", "line\nsecond", " line\n", "rest"} {
 		_, _ = a.Write([]byte(part))
 		if text := out.String(); text != "" && !strings.HasSuffix(text, "\n") {
-			t.Errorf("half a line was passed on: %q", text)
+			t.Errorf("part of a line was forwarded: %q", text)
 		}
 	}
 	a.flush()
@@ -111,7 +111,7 @@ func TestWholeLines(t *testing.T) {
 	long := &tail{to: &sink{}}
 	_, _ = long.Write(bytes.Repeat([]byte("x"), 3*maxLine))
 	if len(long.part) > maxLine {
-		t.Error("a line without end is kept without bound")
+		t.Error("a line without end is held without bound")
 	}
 }
 
@@ -124,6 +124,6 @@ func TestWait(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)
 	if got := Wait(stop, a); got != nil {
-		t.Errorf("got %v, want nobody", got)
+		t.Errorf("got %v, want nil", got)
 	}
 }

@@ -1,4 +1,4 @@
-// Package deno finds the Deno executable and says whether it is the one CodeForge is built for.
+// Package deno finds the Deno executable and checks its version.
 package deno
 
 import (
@@ -21,8 +21,8 @@ func Version() string { return sandboximage.DenoVersion() }
 // oldest is the first version that has every flag the sandbox uses.
 const oldest = "2.4.0"
 
-// Find is the executable: path, when one is given, or .tools/deno beside the folder of the binaries, or deno beside
-// them. The warning says that it is not the pinned version.
+// Find returns the executable: path if given, else .tools/deno next to the folder bin, else deno in bin. The warning
+// says that it is not the pinned version.
 func Find(ctx context.Context, path, bin string) (real, warning string, err error) {
 	candidates := []string{path}
 	if path == "" {
@@ -38,7 +38,8 @@ func Find(ctx context.Context, path, bin string) (real, warning string, err erro
 	case real == "" && path != "":
 		return "", "", fmt.Errorf("there is no Deno at %s: correct DENO_PATH (or --deno)", path)
 	case real == "":
-		return "", "", fmt.Errorf("there is no Deno %s (looked for %s): make deno fetches it, or set DENO_PATH to one you have", Version(), strings.Join(candidates, " and "))
+		return "", "", fmt.Errorf("there is no Deno %s (looked for %s): make deno fetches it, or set DENO_PATH to your own",
+			Version(), strings.Join(candidates, " and "))
 	}
 	if real, err = filepath.Abs(real); err == nil {
 		real, err = filepath.EvalSymlinks(real)
@@ -69,7 +70,7 @@ func Ask(ctx context.Context, path string) (string, error) {
 	}
 	f := strings.Fields(string(out))
 	if len(f) < 2 || f[0] != "deno" {
-		return "", fmt.Errorf("asking %s for its version: it is not Deno", path)
+		return "", fmt.Errorf("asking %s for its version: not Deno", path)
 	}
 	return f[1], nil
 }

@@ -25,7 +25,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestFind: where it is looked for, and what is said when it is not there or not Deno.
+// TestFind: where Deno is looked for, and the errors when it is missing, not Deno, or too old.
 func TestFind(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stand-ins are shell scripts")
@@ -51,7 +51,7 @@ func TestFind(t *testing.T) {
 	fails("", "DENO_PATH")
 	fails(filepath.Join(dir, "nowhere"), "correct DENO_PATH")
 	fails(dir, "there is no Deno at") // a directory
-	fails(write(filepath.Join(dir, "other"), "#!/bin/sh\necho node 1.2.3\n"), "it is not Deno")
+	fails(write(filepath.Join(dir, "other"), "#!/bin/sh\necho node 1.2.3\n"), ": not Deno")
 	fails(write(filepath.Join(dir, "broken"), "#!/bin/sh\nexit 1\n"), "asking")
 	fails(write(filepath.Join(dir, "old"), "#!/bin/sh\necho deno 1.0.0\n"), "too old")
 	tools := write(filepath.Join(dir, ".tools", "deno"), "#!/bin/sh\necho 'deno 2.9.5 (stable)'\n")

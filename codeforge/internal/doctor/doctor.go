@@ -1,7 +1,11 @@
-// Package doctor looks at everything CodeForge needs on this machine and says what is wrong, and what to do about it.
+// Package doctor checks everything CodeForge needs on this machine and says how to fix what is wrong.
 //
-// It changes nothing. Where embedded mode can run it starts one of its own, without any API, runs a line of code in it
-// and ends it. The only requests it makes are one HEAD without any credential to each host of an active API.
+// It changes nothing. Where embedded mode can run it starts a temporary CodeForge without APIs, runs a line of code in
+// it and stops it. The only requests it makes are one HEAD, without a credential, to each host of an active API.
+//
+// Attack instead tries on the user's own running CodeForge every attack that needs no hostile server. Those reach no API
+// and use no credential: they ask for names below .invalid, which nobody can own (RFC 2606), addresses reserved for
+// documentation, and the machine itself.
 package doctor
 
 import (
@@ -17,7 +21,7 @@ import (
 // Status is how a check ended.
 type Status string
 
-// The statuses. Only Fail makes the whole fail.
+// The statuses. Only Fail makes doctor fail.
 const (
 	OK   Status = "ok"
 	Warn Status = "warning"
@@ -27,35 +31,37 @@ const (
 
 // Finding is what one check found.
 type Finding struct {
-	// Check names what was looked at, e.g. "Deno".
+	// Check names what was checked, e.g. "Deno".
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Text   string `json:"text"`
-	// Fix says what to do. Empty where nothing is wrong, or the text says it.
+	// Fix says what to do. Empty when nothing is wrong or Text says it.
 	Fix string `json:"fix,omitempty"`
-	// minor marks a warning about something that works all the same.
+	// minor marks a warning about something that works nevertheless.
 	minor bool
 }
 
-// Config says where to look.
+// Config says what to check.
 type Config struct {
 	State statedir.Dir
 	APIs  string
 	// Dotenv is the path of .env.
 	Dotenv string
-	// Bin is the folder of the binaries, empty: this program's. Deno as codeforge up takes it.
-	Bin, Deno string
-	Port      int
-	Environ   []string
-	Getenv    func(string) string
+	// Bin is the folder of the binaries. Empty: this program's.
+	Bin string
+	// Deno is the interpreter, as in embedded.Config.
+	Deno    string
+	Port    int
+	Environ []string
+	Getenv  func(string) string
 	// Settings are the parsed ones; SettingsErr says why there are none.
 	Settings    settings.Settings
 	SettingsErr error
-	// Server is where to ask when no supervisor runs on State: Docker's published port.
+	// Server is the server to ask when no supervisor runs on State: Docker's published port.
 	Server server.Config
-	// Container says that this is mcp-server's container: the machine cannot be seen from here.
+	// Container says that this is mcp-server's container, where the machine cannot be checked.
 	Container bool
-	// Offline leaves out what needs the network.
+	// Offline skips what needs the network.
 	Offline bool
 }
 
@@ -65,29 +71,32 @@ const checkTime = 20 * time.Second
 // group is a list of checks that belong together.
 type group func(context.Context, Config) []Finding
 
-// Examine does every check, calling on for each finding in order.
+// Examine runs every check and calls on for each finding, in order.
 func Examine(ctx context.Context, c Config, on func(Finding)) {
 	var all []Finding
-	tell := func(list []Finding) {
+	report := func(list []Finding) {
 		for _, f := range list {
 			all = append(all, f)
 			on(f)
 		}
 	}
 	if c.Container {
-		tell([]Finding{ok("codeforge", version.Version), skip("machine", "not seen from inside the container: run codeforge doctor on the host")})
-		tell(bounded(ctx, c, running))
+		report([]Finding{
+			ok("codeforge", version.Version),
+			skip("machine", "not visible from inside the container: run codeforge doctor on the host"),
+		})
+		report(bounded(ctx, c, running))
 		return
 	}
 	for _, g := range []group{versions, machine, engine} {
-		tell(bounded(ctx, c, g))
+		report(bounded(ctx, c, g))
 	}
 	if embeddable(all) {
-		tell(trial(ctx, c))
+		report(trial(ctx, c))
 	}
-	tell(ways(all))
-	for _, g := range []group{running, port, configuration, files, authority, reach} {
-		tell(bounded(ctx, c, g))
+	report(anyMode(all))
+	for _, g := range []group{running, port, configuration, files, authority, hosts} {
+		report(bounded(ctx, c, g))
 	}
 }
 
@@ -97,12 +106,12 @@ func bounded(ctx context.Context, c Config, g group) []Finding {
 	return g(ctx, c)
 }
 
-// embeddable reports whether every check that was made lets embedded mode run here.
+// embeddable reports whether the findings so far let embedded mode run here.
 func embeddable(all []Finding) bool {
 	for _, f := range all {
 		switch f.Check {
 		case "binaries", "Deno", "kernel", "seccomp", "bubblewrap", "namespaces", "interpreter":
-			// Deno of another version is a warning that does not stop a start.
+			// Another version of Deno is a warning that does not prevent a start.
 			if f.Status == Skip || f.Status == Fail || f.Status == Warn && !f.minor {
 				return false
 			}
@@ -111,8 +120,8 @@ func embeddable(all []Finding) bool {
 	return true
 }
 
-// ways says whether there is any way to run CodeForge here.
-func ways(all []Finding) []Finding {
+// anyMode fails when neither embedded mode nor Docker mode can run here.
+func anyMode(all []Finding) []Finding {
 	docker := false
 	for _, f := range all {
 		docker = docker || f.Check == "Docker" && f.Status == OK
@@ -120,7 +129,7 @@ func ways(all []Finding) []Finding {
 	if docker || embeddable(all) {
 		return nil
 	}
-	return []Finding{fail("ways to run", "neither embedded mode nor Docker mode can run here", "do what stands above for one of them")}
+	return []Finding{fail("modes", "neither embedded mode nor Docker mode can run here", "fix what is reported above for one of them")}
 }
 
 func ok(check, text string) Finding   { return Finding{Check: check, Status: OK, Text: text} }

@@ -25,7 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 )
 
-// The test binary is also the inner process that tries namespaces.
+// The test binary is also the inner process of embedded.Probe.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == embedded.ProbeCommand {
 		if err := embedded.RunProbe(context.Background()); err != nil {
@@ -63,7 +63,7 @@ func TestJudgeCA(t *testing.T) {
 		"ends soon":     {ca(t, now.Add(-year), now.Add(24*time.Hour)), Warn, "expires on 2026-11-21"},
 		"ended":         {ca(t, now.Add(-year), now.Add(-time.Hour)), Fail, "expired"},
 		"not yet valid": {ca(t, now.Add(time.Hour), now.Add(year)), Fail, "valid only from"},
-		"no PEM":        {[]byte("hello"), Fail, "no certificate"},
+		"no PEM":        {[]byte("hello"), Fail, "not a certificate"},
 		"broken":        {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Fail, "ca.pem"},
 	} {
 		f := judgeCA(row.text, now, "ca.pem")
@@ -71,7 +71,7 @@ func TestJudgeCA(t *testing.T) {
 			t.Errorf("%s: %+v, want %s saying %q", name, f, row.want, row.says)
 		}
 		if f.Status != OK && f.Fix == "" {
-			t.Errorf("%s: nothing to do about it", name)
+			t.Errorf("%s: the finding suggests no fix", name)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-func TestWays(t *testing.T) {
+func TestAnyMode(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		all  []Finding
@@ -109,13 +109,13 @@ func TestWays(t *testing.T) {
 		{"neither", []Finding{warn("namespaces", "", ""), skip("Docker", "")}, 1},
 		{"a Mac without Docker", []Finding{skip("kernel", ""), skip("Docker", "")}, 1},
 	} {
-		if got := ways(row.all); len(got) != row.want {
+		if got := anyMode(row.all); len(got) != row.want {
 			t.Errorf("%s: %+v", row.name, got)
 		}
 	}
 }
 
-// TestHead asks real TLS servers: verified by the API's authority, unknown, for another name, and none.
+// TestHead checks real TLS servers: one verified by the API's authority, an unknown one, one for another name, and none.
 func TestHead(t *testing.T) {
 	var method, authorization string
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func TestHead(t *testing.T) {
 	}
 	srv.Close()
 	if f, _ = c.head(t.Context(), api(trusted), host); f.Status != Warn {
-		t.Errorf("nobody there: %+v", f)
+		t.Errorf("no server: %+v", f)
 	}
 	c.Settings.UpstreamCAFile = "/nowhere"
 	if f, _ = c.head(t.Context(), api(nil), host); f.Status != Fail || !strings.Contains(f.Text, "UPSTREAM_CA_FILE") {
@@ -151,10 +151,10 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestFiles: what others can read and must not.
+// TestFiles: secret files that other users can read are reported.
 func TestFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("no modes here")
+		t.Skip("Windows has no file modes")
 	}
 	dir := t.TempDir()
 	write := func(path, text string, mode os.FileMode) {
@@ -172,7 +172,7 @@ func TestFiles(t *testing.T) {
 	}
 	dotenv := filepath.Join(dir, ".env")
 	c := Config{State: state, Dotenv: dotenv}
-	look := func() string {
+	check := func() string {
 		var b bytes.Buffer
 		for _, f := range files(t.Context(), c) {
 			b.WriteString(string(f.Status) + " " + f.Text + "\n")
@@ -183,7 +183,7 @@ func TestFiles(t *testing.T) {
 		return b.String()
 	}
 	write(dotenv, "MCP_PORT=1\n", 0o644)
-	if got := look(); strings.Contains(got, "warning") || strings.Contains(got, "failed") {
+	if got := check(); strings.Contains(got, "warning") || strings.Contains(got, "failed") {
 		t.Errorf("nothing is wrong, got\n%s", got)
 	}
 	write(dotenv, "MCP_AUTH_TOKEN=s3cret-token\n", 0o644)
@@ -191,15 +191,15 @@ func TestFiles(t *testing.T) {
 	if err := os.Chmod(state.Path(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	got := look()
-	for _, want := range []string{"warning " + dotenv + " holds MCP_AUTH_TOKEN", "failed other users can look into", "failed other users can read the key"} {
+	got := check()
+	for _, want := range []string{"warning " + dotenv + " holds MCP_AUTH_TOKEN", "failed other users can access", "failed other users can read the key"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
+			t.Errorf("%q is missing from\n%s", want, got)
 		}
 	}
 }
 
-// TestExamine: everything is looked at, in the same order, also when there is nothing.
+// TestExamine: every check runs, in the same order, even when nothing is installed.
 func TestExamine(t *testing.T) {
 	state, err := statedir.Find(filepath.Join(t.TempDir(), "none"))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// running looks at the supervisor of the state directory, or else at the server that Docker publishes.
+// running checks the supervisor of the state directory, or else the server that Docker publishes.
 func running(ctx context.Context, c Config) []Finding {
 	up, err := c.State.Running()
 	if err != nil {
@@ -35,11 +35,11 @@ func running(ctx context.Context, c Config) []Finding {
 		case err == nil:
 			return append(out, ok("server", "answers at "+place.URL))
 		case c.Container || !errors.Is(err, syscall.ECONNREFUSED):
-			return append(out, fail("server", err.Error(), "docker compose ps and docker compose logs say more"))
+			return append(out, fail("server", err.Error(), "docker compose ps and docker compose logs show more"))
 		}
 		return append(out, skip("server", "nothing answers at "+place.URL))
 	}
-	out := []Finding{ok("embedded mode", fmt.Sprintf("runs (process %d, %s)", up.PID, up.Endpoint()))}
+	out := []Finding{ok("embedded mode", fmt.Sprintf("is running (process %d, %s)", up.PID, up.Endpoint()))}
 	path, release, err := c.State.Socket(statedir.ControlSocket)
 	if err != nil {
 		return append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
@@ -52,31 +52,31 @@ func running(ctx context.Context, c Config) []Finding {
 	case err != nil:
 		out = append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
 	case !h.Ready:
-		out = append(out, fail("proxy", h.Problem, "look into log/codeforge.log of the state directory"))
+		out = append(out, fail("proxy", h.Problem, "see log/codeforge.log in the state directory"))
 	default:
 		out = append(out, ok("proxy", "answers"))
 	}
 	return out
 }
 
-// port looks whether the MCP port is free, unless our own server has it.
+// port checks that the MCP port is free or used by CodeForge.
 func port(ctx context.Context, c Config) []Finding {
 	if up, err := c.State.Running(); err == nil {
-		return []Finding{ok("port", fmt.Sprintf("%d is CodeForge's own", up.Port))}
+		return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge", up.Port))}
 	}
 	if c.Port == 0 {
 		return nil
 	}
 	if _, err := embedded.Port(ctx, c.Port); err != nil {
 		if place, locateErr := server.Locate(c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
-			return []Finding{ok("port", fmt.Sprintf("%d is CodeForge's own, in Docker or started elsewhere", c.Port))}
+			return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
 		}
 		return []Finding{warn("port", err.Error(), "")}
 	}
 	return []Finding{ok("port", fmt.Sprintf("%d is free", c.Port))}
 }
 
-// configuration looks at .env and apis/ as codeforge check does.
+// configuration checks .env and apis/ as codeforge check does.
 func configuration(_ context.Context, c Config) []Finding {
 	var out []Finding
 	var mistakes settings.Error
@@ -88,10 +88,10 @@ func configuration(_ context.Context, c Config) []Finding {
 	case c.SettingsErr != nil:
 		out = append(out, fail("settings", c.SettingsErr.Error(), ""))
 	default:
-		out = append(out, ok("settings", "every value parses"))
+		out = append(out, ok("settings", "every value is valid"))
 	}
 	if _, err := os.Stat(c.APIs); errors.Is(err, fs.ErrNotExist) {
-		return append(out, fail("apis", "there is no folder "+c.APIs, "codeforge init makes it"))
+		return append(out, fail("apis", "there is no folder "+c.APIs, "codeforge init creates it"))
 	}
 	cat, problems := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv})
 	for _, p := range problems {
@@ -107,20 +107,20 @@ func configuration(_ context.Context, c Config) []Finding {
 			active++
 		}
 	}
-	return append(out, ok("apis", fmt.Sprintf("%d active, %d in all", active, len(cat.APIs()))))
+	return append(out, ok("apis", fmt.Sprintf("%d of %d active", active, len(cat.APIs()))))
 }
 
-// secretSettings are those that others must not read.
+// secretSettings are the settings that other users must not read.
 var secretSettings = []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY"}
 
-// files looks at who can read what is secret. The catalog does so for config.json.
+// files checks who can read secret files. The catalog does so for config.json.
 func files(_ context.Context, c Config) []Finding {
 	if runtime.GOOS == "windows" {
-		return []Finding{skip("permissions", "not looked at on this system")}
+		return []Finding{skip("permissions", "not checked on this system")}
 	}
 	var out []Finding
 	if info, err := os.Stat(c.Dotenv); err == nil {
-		values, _ := settings.ReadFile(c.Dotenv) // configuration says what does not parse
+		values, _ := settings.ReadFile(c.Dotenv) // configuration reports what does not parse
 		secret := ""
 		for _, name := range secretSettings {
 			if values[name] != "" {
@@ -128,33 +128,36 @@ func files(_ context.Context, c Config) []Finding {
 			}
 		}
 		if secret != "" && info.Mode().Perm()&0o077 != 0 {
-			out = append(out, warn("permissions", fmt.Sprintf("%s holds %s and other users can read it (mode %o)", c.Dotenv, secret, info.Mode().Perm()), "chmod 600 "+c.Dotenv))
+			text := fmt.Sprintf("%s holds %s and other users can read it (mode %o)", c.Dotenv, secret, info.Mode().Perm())
+			out = append(out, warn("permissions", text, "chmod 600 "+c.Dotenv))
 		} else {
 			out = append(out, ok("permissions", c.Dotenv))
 		}
 	}
 	if info, err := os.Stat(c.State.Path()); err == nil {
 		if info.Mode().Perm()&0o077 != 0 {
-			out = append(out, fail("permissions", fmt.Sprintf("other users can look into %s (mode %o)", c.State.Path(), info.Mode().Perm()), "chmod 700 "+c.State.Path()))
+			text := fmt.Sprintf("other users can access %s (mode %o)", c.State.Path(), info.Mode().Perm())
+			out = append(out, fail("permissions", text, "chmod 700 "+c.State.Path()))
 		} else {
 			out = append(out, ok("permissions", c.State.Path()))
 		}
 	}
 	if info, err := os.Stat(c.State.Join("ca-private", "ca.key")); err == nil && info.Mode().Perm()&0o077 != 0 {
-		out = append(out, fail("permissions", fmt.Sprintf("other users can read the key of the certificate authority (mode %o)", info.Mode().Perm()), "chmod 600 "+c.State.Join("ca-private", "ca.key")))
+		text := fmt.Sprintf("other users can read the key of the certificate authority (mode %o)", info.Mode().Perm())
+		out = append(out, fail("permissions", text, "chmod 600 "+c.State.Join("ca-private", "ca.key")))
 	}
 	return out
 }
 
-// expirySoon is how long before its end a certificate deserves a word.
+// expirySoon is how long before its expiry a certificate is a warning.
 const expirySoon = 30 * 24 * time.Hour
 
-// authority looks at the certificate that the sandbox trusts.
+// authority checks the certificate that the sandbox trusts.
 func authority(_ context.Context, c Config) []Finding {
 	path := c.State.Join("ca-public", "ca.pem")
 	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
 	if errors.Is(err, fs.ErrNotExist) {
-		return []Finding{skip("certificate authority", "none has been made yet")}
+		return []Finding{skip("certificate authority", "none has been created yet")}
 	}
 	if err != nil {
 		return []Finding{skip("certificate authority", err.Error())}
@@ -163,10 +166,10 @@ func authority(_ context.Context, c Config) []Finding {
 }
 
 func judgeCA(text []byte, now time.Time, path string) Finding {
-	const fix = "codeforge down, remove the folders ca-private and ca-public of the state directory, codeforge up"
+	const fix = "codeforge down, remove the folders ca-private and ca-public in the state directory, codeforge up"
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return fail("certificate authority", path+" is no certificate", fix)
+		return fail("certificate authority", path+" is not a certificate", fix)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -175,7 +178,8 @@ func judgeCA(text []byte, now time.Time, path string) Finding {
 	until := cert.NotAfter.Format("2006-01-02")
 	switch {
 	case now.Before(cert.NotBefore):
-		return fail("certificate authority", "valid only from "+cert.NotBefore.Format(time.RFC3339)+" on", "is the clock right? else: "+fix)
+		text := "valid only from " + cert.NotBefore.Format(time.RFC3339) + " on"
+		return fail("certificate authority", text, "check this machine's clock; if it is right: "+fix)
 	case now.After(cert.NotAfter):
 		return fail("certificate authority", "expired on "+until, fix)
 	case now.Add(expirySoon).After(cert.NotAfter):

@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
-// versions looks at this program, the ones beside it, and Deno.
+// versions checks this program, the binaries next to it, and Deno.
 func versions(ctx context.Context, c Config) []Finding {
 	out := []Finding{ok("codeforge", version.Version+" on "+runtime.GOOS+"/"+runtime.GOARCH)}
 	if runtime.GOOS != "linux" {
@@ -35,7 +35,8 @@ func versions(ctx context.Context, c Config) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		out = append(out, warn("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start", "make build, or --bin DIR; Docker mode does not need them"))
+		out = append(out, warn("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start",
+			"run make build, or pass --bin DIR; Docker mode does not need them"))
 	} else {
 		out = append(out, ok("binaries", "all in "+bin))
 	}
@@ -53,7 +54,7 @@ func versions(ctx context.Context, c Config) []Finding {
 	return out
 }
 
-// machine looks at what embedded mode needs of the kernel.
+// machine checks what embedded mode needs of the kernel.
 func machine(ctx context.Context, c Config) []Finding {
 	if runtime.GOOS != "linux" {
 		return []Finding{skip("kernel", embedded.ErrUnsupported.Error())}
@@ -65,10 +66,11 @@ func machine(ctx context.Context, c Config) []Finding {
 	} else {
 		out = append(out, ok("kernel", "Linux "+strings.TrimSpace(string(release))))
 	}
-	if actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail"); err != nil || !strings.Contains(string(actions), "errno") {
+	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
+	if err != nil || !strings.Contains(string(actions), "errno") {
 		out = append(out, fail("seccomp", "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER"))
 	} else {
-		out = append(out, ok("seccomp", "filters are there"))
+		out = append(out, ok("seccomp", "filters are available"))
 	}
 	text, err := exec.CommandContext(ctx, "bwrap", "--version").Output()
 	if err != nil {
@@ -85,7 +87,7 @@ func machine(ctx context.Context, c Config) []Finding {
 	return append(out, ok("namespaces", "user, mount, process and network namespaces and bubblewrap work "+who))
 }
 
-// engine looks for a container engine and our containers in it.
+// engine checks the container engine and CodeForge's containers in it.
 func engine(ctx context.Context, _ Config) []Finding {
 	if _, err := exec.LookPath("docker"); err != nil {
 		return []Finding{skip("Docker", "the docker command is not installed; only Docker mode needs it")}
@@ -100,14 +102,17 @@ func engine(ctx context.Context, _ Config) []Finding {
 	} else {
 		out = append(out, ok("Docker Compose", strings.TrimSpace(string(text))))
 	}
-	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--filter", "label=com.docker.compose.project=codeforge", "--format", "{{.Names}}\t{{.Status}}").Output()
+	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
+		"--filter", "label=com.docker.compose.project=codeforge").Output()
 	if err != nil {
 		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
 	}
 	for line := range strings.Lines(string(text)) {
 		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if strings.Contains(status, "unhealthy") || strings.HasPrefix(status, "Exited") || strings.HasPrefix(status, "Restarting") {
-			out = append(out, fail("container "+name, status, "docker compose logs "+name+"; docker compose up -d starts it again"))
+		stopped := strings.HasPrefix(status, "Exited") || strings.HasPrefix(status, "Restarting")
+		if stopped || strings.Contains(status, "unhealthy") {
+			fix := "docker compose logs " + name + " shows why; docker compose up -d starts it again"
+			out = append(out, fail("container "+name, status, fix))
 		} else {
 			out = append(out, ok("container "+name, status))
 		}
@@ -115,7 +120,7 @@ func engine(ctx context.Context, _ Config) []Finding {
 	return out
 }
 
-// stderrOf is the last line that a command said when it failed.
+// stderrOf is the last line that a failed command wrote to standard error, in parentheses.
 func stderrOf(err error) string {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || len(exit.Stderr) == 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// trialTime bounds the trial: longer than a start may take, so that what stood in its way is told.
-const trialTime = 50 * time.Second
+// trialTimeout bounds the trial. It is longer than a start may take, so that a failed start can report its cause.
+const trialTimeout = 50 * time.Second
 
 // trialCode prints trialOutput.
 const (
@@ -27,19 +27,20 @@ const (
 	trialOutput = "42\n"
 )
 
-// trial starts all of the embedded mode on a state directory and a folder of APIs that are gone afterwards, and runs code
-// in it: that every part is there says nothing of whether an interpreter starts.
+// trial starts embedded mode on a temporary state directory and folder of APIs, and runs code in it: that every part is
+// installed does not mean that an interpreter starts.
 func trial(ctx context.Context, c Config) []Finding {
 	const check = "interpreter"
-	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
-	if err := try(ctx, c); err != nil {
-		return []Finding{fail(check, "embedded mode does not run code here: "+err.Error(), "please report it, with this line; Docker mode may work")}
+	if err := startAndRun(ctx, c); err != nil {
+		return []Finding{fail(check, "embedded mode does not run code here: "+err.Error(),
+			"please report this line; Docker mode may work")}
 	}
 	return []Finding{ok(check, "code ran in the sandbox of embedded mode")}
 }
 
-func try(ctx context.Context, c Config) (err error) {
+func startAndRun(ctx context.Context, c Config) (err error) {
 	dir, err := os.MkdirTemp("", "codeforge-doctor-")
 	if err != nil {
 		return err
@@ -69,9 +70,10 @@ func try(ctx context.Context, c Config) (err error) {
 	defer stop()
 	ran := errors.New("it ended before it was ready")
 	err = embedded.Run(ctx, embedded.Config{
-		State: state, APIs: apis, Bin: c.Bin, Deno: c.Deno, Settings: s, Slots: 1, Environ: plain(c.Environ), Quiet: true, Stderr: quiet,
+		State: state, APIs: apis, Bin: c.Bin, Deno: c.Deno, Settings: s, Slots: 1, Environ: withoutSettings(c.Environ),
+		Quiet: true, Stderr: quiet,
 	}, func(embedded.Ready) error {
-		ran = runTrial(ctx, state)
+		ran = runTrialCode(ctx, state)
 		stop()
 		return nil
 	})
@@ -81,8 +83,8 @@ func try(ctx context.Context, c Config) (err error) {
 	return ran
 }
 
-// runTrial runs the code as a model would.
-func runTrial(ctx context.Context, state statedir.Dir) error {
+// runTrialCode runs the code as a model would.
+func runTrialCode(ctx context.Context, state statedir.Dir) error {
 	s, err := server.Connect(ctx, server.Config{State: state}, server.Options{})
 	if err != nil {
 		return err
@@ -93,13 +95,13 @@ func runTrial(ctx context.Context, state statedir.Dir) error {
 	case err != nil:
 		return err
 	case r.Failed || r.Output != trialOutput:
-		return fmt.Errorf("the code said %.200q and should have said %q %s", r.Output, trialOutput, strings.Join(r.Notes, " "))
+		return fmt.Errorf("the code printed %.200q instead of %q %s", r.Output, trialOutput, strings.Join(r.Notes, " "))
 	}
 	return nil
 }
 
-// plain is an environment without settings: what the trial does depends on none of their secrets.
-func plain(environ []string) (kept []string) {
+// withoutSettings is the environment without settings: the trial needs none of their secrets.
+func withoutSettings(environ []string) (kept []string) {
 	for _, kv := range environ {
 		switch name, _, _ := strings.Cut(kv, "="); {
 		case name == "PATH", name == "LANG", name == "LC_ALL", name == "TZ", disarm.Variable(name):

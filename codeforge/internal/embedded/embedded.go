@@ -1,9 +1,9 @@
-// Package embedded runs the whole of CodeForge on Linux without a container engine.
+// Package embedded runs all of CodeForge on Linux without a container engine.
 //
-// Two processes make the supervisor. The outer one is what the user started: it checks the machine, holds the lock on
-// the state directory, prints, and passes signals on. The inner one is process 1 of its own mount, process and (for an
-// ordinary user) user namespaces: it makes the slots' network namespaces and owns the daemons. When either ends,
-// however it ends, nothing of the system is left.
+// The supervisor is two processes. The outer one is what the user started: it checks the machine, holds the lock on the
+// state directory, prints, and forwards signals. The inner one is process 1 of its own mount, process and (for an
+// ordinary user) user namespaces: it creates the slots' network namespaces and owns the daemons. When either ends,
+// however it ends, the kernel ends the rest.
 package embedded
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// The names of the commands that inner processes are started with.
+// The commands that start inner processes.
 const (
 	SuperviseCommand = "supervise"
 	ProbeCommand     = "probe"
 )
 
-// ErrUnsupported is the answer on other systems than Linux.
+// ErrUnsupported is the error on systems other than Linux.
 var ErrUnsupported = errors.New("embedded mode needs Linux; on this system use Docker: docker compose up -d --build")
 
 // Config says what to run.
@@ -30,9 +30,9 @@ type Config struct {
 	State statedir.Dir
 	// APIs is the folder of APIs.
 	APIs string
-	// Bin is the folder of the other binaries. Empty: where this program lies.
+	// Bin is the folder of the other binaries. Empty: this program's.
 	Bin string
-	// Deno is the interpreter. Empty: .tools/deno beside Bin.
+	// Deno is the interpreter. Empty: .tools/deno next to Bin.
 	Deno     string
 	Settings settings.Settings
 	// Port of the MCP endpoint; 0 means any free one.
@@ -55,17 +55,17 @@ func (c Config) getenv(name string) string {
 	return ""
 }
 
-// Ready is what there is to tell when everything serves.
+// Ready describes the running system once everything is ready.
 type Ready struct {
 	Up      statedir.Up        `json:"up"`
 	Deno    string             `json:"deno"`
 	Catalog controlapi.Catalog `json:"catalog"`
-	// Warnings are things that work and should be better.
+	// Warnings are about things that work but should be fixed.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// RunningError says that the state directory is in use by a supervisor that serves.
+// RunningError says that a supervisor is already running on the state directory.
 type RunningError struct{ Up statedir.Up }
 
-// Error says so.
-func (e *RunningError) Error() string { return "CodeForge is running already at " + e.Up.Endpoint() }
+// Error names the endpoint.
+func (e *RunningError) Error() string { return "CodeForge is already running at " + e.Up.Endpoint() }

@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// Run is not possible here.
+// Run returns ErrUnsupported.
 func Run(context.Context, Config, func(Ready) error) error { return ErrUnsupported }
 
-// Supervise is not possible here.
+// Supervise returns ErrUnsupported.
 func Supervise(context.Context, []string, io.Writer) error { return ErrUnsupported }
 
-// Probe is not possible here.
+// Probe returns ErrUnsupported.
 func Probe(context.Context, []string) error { return ErrUnsupported }
 
-// RunProbe is not possible here.
+// RunProbe returns ErrUnsupported.
 func RunProbe(context.Context) error { return ErrUnsupported }

@@ -10,18 +10,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// plan is what the supervisor is to run. It travels from the outer to the inner process.
+// plan is what the supervisor runs. The outer process passes it to the inner one.
 type plan struct {
 	State, APIs, Bin, Deno string
-	// Keep lists what the proxy reads under its own name besides: APIs, and the file of further authorities.
+	// Keep lists the paths that the proxy reads under their own names: APIs, and the file of further authorities.
 	Keep           []string
 	Port           int
 	Slots, Warm    int
 	Memory         int64
 	SkillsReadonly bool
-	// OwnerUID is whose programs may connect without a token, beside root. An ordinary user is root in here.
+	// OwnerUID is the user, besides root, whose programs may connect without a token. An ordinary user is root in the
+	// user namespace.
 	OwnerUID int
-	// Privileged: real root, so that daemons and slots get users of their own.
+	// Privileged says that this is real root, so daemons and slots get users of their own.
 	Privileged bool
 	// Quiet keeps the daemons' lines out of stderr; the log file has them.
 	Quiet bool
@@ -65,7 +66,7 @@ func sandboxArgs(p plan, v view.View) []string {
 	return args
 }
 
-// serverArgs is mcp-server's command line. It listens on [::1] too where there is one.
+// serverArgs is mcp-server's command line. It also listens on [::1] if the machine has IPv6.
 func serverArgs(p plan, v view.View) []string {
 	return []string{
 		"--listen", p.address(),
@@ -77,12 +78,14 @@ func serverArgs(p plan, v view.View) []string {
 	}
 }
 
-// The settings that each daemon gets. The proxy gets the whole environment besides (credentials may be there), but not
-// the token that opens the MCP endpoint.
+// The settings that each daemon gets. The proxy gets the whole environment, which may hold credentials, except the token
+// of the MCP endpoint.
 var (
-	sandboxSettings = []string{"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT"}
-	notForServer    = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT"}
-	notForProxy     = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE"}
+	sandboxSettings = []string{
+		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT",
+	}
+	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT"}
+	notForProxy  = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE"}
 )
 
 // environments are the daemons' environments, from the supervisor's own.

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestCommandLines shows what the daemons are started with.
+// TestCommandLines compares the daemons' command lines with a golden file.
 func TestCommandLines(t *testing.T) {
 	p := plan{State: "/home/me/.codeforge", APIs: "/home/me/apis", Port: 8080, Slots: 8, Warm: 2, Memory: 1 << 30, OwnerUID: 1000, SkillsReadonly: true}
 	var v view.View
@@ -43,17 +43,17 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// TestEnvironments: each daemon gets what it needs. What could be a credential is the proxy's alone, and the token that
-// opens the MCP endpoint mcp-server's.
+// TestEnvironments: each daemon gets what it needs. Only the proxy gets what could be a credential, and only mcp-server
+// gets the token of the MCP endpoint.
 func TestEnvironments(t *testing.T) {
 	proxy, sandbox, server := environments([]string{
 		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=1",
 		"UPSTREAM_PROXY=http://u:p@h", "TZ=UTC", "MCP_PORT=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "LD_PRELOAD=x",
 	})
 	for _, row := range []struct {
-		who        string
-		env        []string
-		must, mays []string
+		daemon        string
+		env           []string
+		must, mustNot []string
 	}{
 		{"egress-proxy", proxy, []string{"MY_API_KEY", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PATH"}, []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "LISTEN_FDS", "LISTEN_FDNAMES"}},
 		{"sandboxd", sandbox, []string{"PATH", "TZ", "SANDBOX_WARM"}, []string{"MY_API_KEY", "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "HOME", "LD_PRELOAD"}},
@@ -64,12 +64,12 @@ func TestEnvironments(t *testing.T) {
 		}
 		for _, name := range row.must {
 			if !has(name) {
-				t.Errorf("%s does not get %s", row.who, name)
+				t.Errorf("%s does not get %s", row.daemon, name)
 			}
 		}
-		for _, name := range row.mays {
+		for _, name := range row.mustNot {
 			if has(name) {
-				t.Errorf("%s gets %s", row.who, name)
+				t.Errorf("%s gets %s", row.daemon, name)
 			}
 		}
 	}

@@ -12,48 +12,49 @@ import (
 	"syscall"
 )
 
-// Port finds out whether the port is free on both loopback addresses, and gives it. 0 chooses a free one.
+// Port returns the port if it is free on both loopback addresses. 0 chooses a free one.
 func Port(ctx context.Context, want int) (int, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:"+strconv.Itoa(want))
 	if err != nil {
-		return 0, taken(want, err)
+		return 0, explainPort(want, err)
 	}
 	defer l.Close()
 	got := l.Addr().(*net.TCPAddr).Port
 	l6, err := lc.Listen(ctx, "tcp6", "[::1]:"+strconv.Itoa(got))
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return 0, taken(got, err)
+		return 0, explainPort(got, err)
 	}
 	if err == nil {
 		_ = l6.Close()
 	}
-	return got, nil // without IPv6 there is nothing to listen on
+	return got, nil // other errors mean that there is no IPv6
 }
 
-// taken says what to do about a port that cannot be listened on.
-func taken(port int, err error) error {
+// explainPort says what to do about a port that cannot be listened on.
+func explainPort(port int, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		who := "another program"
+		user := "another program"
 		if name := listener(port); name != "" {
-			who = name
+			user = name
 		}
-		return fmt.Errorf("port %d on this machine is in use by %s: stop it, or choose another port with --port N or MCP_PORT in .env", port, who)
+		return fmt.Errorf("port %d on this machine is in use by %s: "+
+			"stop it, or choose another port with --port N or MCP_PORT in .env", port, user)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("port %d is for root alone: choose one from 1024 on with --port N or MCP_PORT in .env", port)
+		return fmt.Errorf("only root may listen on port %d: choose 1024 or above with --port N or MCP_PORT in .env", port)
 	}
 	return fmt.Errorf("listening on port %d: %w", port, err)
 }
 
-// listener names the process that listens on a port, as far as this user may know.
+// listener names the process that listens on a port, or is empty if this user may not know.
 func listener(port int) string {
 	inodes := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, _ := os.ReadFile(table)
 		for line := range strings.Lines(string(text)) {
 			f := strings.Fields(line)
-			// sl local_address rem_address st ... inode; state 0A listens.
+			// Fields: sl local_address rem_address st ... inode. State 0A is LISTEN.
 			if len(f) > 9 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
 				inodes["socket:["+f[9]+"]"] = true
 			}

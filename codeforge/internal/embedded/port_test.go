@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPort: a taken port is an error that names who has it and how to choose another one, on either address.
+// TestPort: a port in use on either address is an error that names its user and says how to choose another one.
 func TestPort(t *testing.T) {
 	if got, err := Port(t.Context(), 0); err != nil || got == 0 {
 		t.Errorf("Port(0) = %d, %v; want a free one", got, err)

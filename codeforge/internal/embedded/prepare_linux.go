@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
 )
 
-// prepare checks the machine and makes the plan. Warnings are things that work and should be better.
+// prepare checks the machine and makes the plan. Warnings are about things that work but should be fixed.
 func prepare(ctx context.Context, c Config) (p plan, warnings []string, err error) {
 	p = plan{
 		State: c.State.Path(), Slots: c.Slots, Warm: min(c.Settings.Warm, c.Slots), Memory: c.Settings.Memory,
@@ -32,7 +32,8 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 		warnings = append(warnings, warning)
 	}
 	if _, err := exec.LookPath("bwrap"); err != nil {
-		return p, nil, errors.New("bubblewrap (bwrap) is not installed: apt-get install bubblewrap, dnf install bubblewrap, apk add bubblewrap or pacman -S bubblewrap")
+		return p, nil, errors.New("bubblewrap (bwrap) is not installed: apt-get install bubblewrap, " +
+			"dnf install bubblewrap, apk add bubblewrap or pacman -S bubblewrap")
 	}
 	if p.APIs, err = folder(c.APIs); err != nil {
 		return p, nil, err
@@ -42,7 +43,7 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 	return p, warnings, err
 }
 
-// ownerUID is who works with what root started: the user behind sudo, else root.
+// ownerUID is the user who may connect to what root started: the one behind sudo, else root.
 func ownerUID(privileged bool, getenv func(string) string) int {
 	if uid, err := strconv.Atoi(getenv("SUDO_UID")); err == nil && privileged && uid > 0 {
 		return uid
@@ -58,7 +59,7 @@ func folder(path string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("there is no folder of APIs at %s: codeforge init makes one here, or say where it is with --apis DIR", abs)
+		return "", fmt.Errorf("there is no folder of APIs at %s: codeforge init creates one, or pass its path with --apis DIR", abs)
 	}
 	if err != nil {
 		return "", fmt.Errorf("apis folder: %w", err)
@@ -84,7 +85,8 @@ func binaries(dir string) (string, error) {
 	}
 	for _, name := range []string{"egress-proxy", "sandboxd", "mcp-server"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("%s is not in %s: build the binaries with make build, or say where they are with --bin DIR", name, dir)
+			return "", fmt.Errorf("%s is not in %s: build the binaries with make build, or pass their directory with --bin DIR",
+				name, dir)
 		}
 	}
 	return dir, nil

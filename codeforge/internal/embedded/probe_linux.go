@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probe tries what a start needs from the kernel, in namespaces that are gone afterwards. An error says what to change.
+// Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
 func Probe(ctx context.Context, environ []string) error {
-	var said strings.Builder
-	child, err := reexec.Start(reexec.Config{Args: []string{ProbeCommand}, Env: environ, Stdout: &said, Stderr: &said})
+	var output strings.Builder
+	child, err := reexec.Start(reexec.Config{Args: []string{ProbeCommand}, Env: environ, Stdout: &output, Stderr: &output})
 	if err != nil {
 		return err
 	}
@@ -30,16 +30,16 @@ func Probe(ctx context.Context, environ []string) error {
 		return fmt.Errorf("trying namespaces: %w", ctx.Err())
 	}
 	if child.Err() != nil {
-		text := strings.TrimSpace(said.String())
+		text := strings.TrimSpace(output.String())
 		return fmt.Errorf("trying namespaces: %s (%w)", text, child.Err())
 	}
 	return nil
 }
 
-// RunProbe is the inner side of Probe.
+// RunProbe is the inner process of Probe.
 func RunProbe(ctx context.Context) error {
 	if os.Getpid() != 1 {
-		return fmt.Errorf("this command is for codeforge doctor alone")
+		return fmt.Errorf("only codeforge doctor may run this command")
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return reexec.Explain(fmt.Errorf("making mounts private: %w", err))

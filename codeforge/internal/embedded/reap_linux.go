@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// reap waits for what other processes leave to process 1: orphans. The daemons themselves are waited for elsewhere.
+// reap waits for the orphans that process 1 inherits. The daemons are waited for by package daemon.
 func (s *supervisor) reap(ctx context.Context) {
 	sig := make(chan os.Signal, 1)
 	signal.Notify(sig, syscall.SIGCHLD)
@@ -41,13 +41,13 @@ func (s *supervisor) owns(pid int) bool {
 	return false
 }
 
-// children are the processes whose parent is this one, ended ones included.
+// children are the processes whose parent is this one, zombies included.
 func children() []int {
 	var pids []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		text, _ := os.ReadFile(path)
-		// "pid (name) state ppid ...": the name may hold anything, the last parenthesis ends it.
+		// "pid (name) state ppid ...": the name may hold anything and ends at the last parenthesis.
 		_, rest, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), " ")
 		f := strings.Fields(rest)
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))

@@ -17,12 +17,12 @@ import (
 // innerGrace is how long the inner process may take to stop three daemons.
 const innerGrace = 3*stopGrace + 2*time.Second
 
-// Run starts everything, calls ready once it serves, and returns when ctx ends (nil) or something breaks. Nothing is
-// left when it returns. It answers a *RunningError when the state directory is in use.
+// Run starts everything, calls ready once everything is ready, and returns when ctx ends (nil) or a part fails. When it
+// returns no process is left. It returns a *RunningError when the state directory is in use.
 func Run(ctx context.Context, c Config, ready func(Ready) error) error {
-	// No core file of any part: there may be a credential in it.
+	// A core file of any part could hold a credential.
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
-		return fmt.Errorf("switching core files off: %w", err)
+		return fmt.Errorf("disabling core files: %w", err)
 	}
 	lock, err := takeLock(ctx, c.State)
 	if err != nil {
@@ -39,10 +39,10 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 	if err != nil {
 		return err
 	}
-	return attend(ctx, child, report, func(s status) error {
+	return watch(ctx, child, report, func(s status) error {
 		up := statedir.Up{
-			PID: os.Getpid(), Version: version.Version, URL: p.url(), Port: p.Port, State: p.State, APIs: p.APIs, Slots: p.Slots,
-			Token: !c.Settings.MCPAuthToken.Empty(), Started: time.Now().UTC(),
+			PID: os.Getpid(), Version: version.Version, URL: p.url(), Port: p.Port, State: p.State, APIs: p.APIs,
+			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.Empty(), Started: time.Now().UTC(),
 		}
 		if err := c.State.WriteUp(up); err != nil {
 			return err
@@ -51,7 +51,7 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 	})
 }
 
-// takeLock locks the state directory. If a supervisor runs on it, it waits for that one to be ready.
+// takeLock locks the state directory. If another supervisor holds the lock, it waits for that one to be ready.
 func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 	deadline := time.Now().Add(readyTimeout)
 	for {
@@ -64,7 +64,7 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 		}
 		pid, _ := d.Holder()
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("process %d has been starting CodeForge in %s for %s: stop it with codeforge down, or look into %s",
+			return nil, fmt.Errorf("process %d has been starting CodeForge in %s for %s: stop it with codeforge down, or see %s",
 				pid, d.Path(), readyTimeout, d.Join("log", "codeforge.log"))
 		}
 		select {
@@ -75,7 +75,7 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 	}
 }
 
-// launch starts the inner process and hands it the plan. report carries its status.
+// launch starts the inner process and passes it the plan. report carries its status.
 func launch(c Config, p plan, lock *os.File) (child *reexec.Child, report *os.File, err error) {
 	planRead, planWrite, err := os.Pipe()
 	if err != nil {
@@ -104,8 +104,8 @@ func launch(c Config, p plan, lock *os.File) (child *reexec.Child, report *os.Fi
 	return child, report, nil
 }
 
-// attend watches the inner process until it has ended.
-func attend(ctx context.Context, child *reexec.Child, report *os.File, ready func(status) error) error {
+// watch reads the inner process's status until that has ended, and forwards the end of ctx to it.
+func watch(ctx context.Context, child *reexec.Child, report *os.File, ready func(status) error) error {
 	defer report.Close()
 	states := make(chan status)
 	go func() {
@@ -146,7 +146,7 @@ func attend(ctx context.Context, child *reexec.Child, report *os.File, ready fun
 		case <-kill:
 			child.Signal(syscall.SIGKILL)
 		case <-child.Done():
-			if states != nil { // what was said last is still in the pipe
+			if states != nil { // the last status is still in the pipe
 				for s := range states {
 					if s.Error != "" {
 						failed = errors.New(s.Error)
@@ -154,14 +154,14 @@ func attend(ctx context.Context, child *reexec.Child, report *os.File, ready fun
 				}
 			}
 			if failed == nil && ctx.Err() == nil {
-				failed = fmt.Errorf("the supervisor ended (%w)", ended(child.Err()))
+				failed = fmt.Errorf("the supervisor ended (%w)", exitStatus(child.Err()))
 			}
 			return failed
 		}
 	}
 }
 
-func ended(err error) error {
+func exitStatus(err error) error {
 	if err == nil {
 		return errors.New("exit status 0")
 	}

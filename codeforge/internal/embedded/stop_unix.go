@@ -15,22 +15,22 @@ import (
 // stopWait is how long Stop waits before it kills.
 const stopWait = 25 * time.Second
 
-// Stop ends the supervisor that holds the state directory, and reports whether there was one. It returns when nothing
-// of it is left.
+// Stop stops the supervisor that holds the state directory, and reports whether there was one. It returns when that and
+// everything it started has ended.
 func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 	pid, held := d.Holder()
 	if !held {
 		return false, nil
 	}
 	started := time.Now()
-	told := 0
+	signalled := 0
 	for {
-		// The lock is held, so the process id in it is that of the supervisor and of nobody who came later.
-		if pid > 0 && pid != told {
+		// The lock is held, so the process id in it is the supervisor's, not a reused one.
+		if pid > 0 && pid != signalled {
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return false, fmt.Errorf("stopping process %d: %w; it belongs to another user", pid, err)
 			}
-			told = pid
+			signalled = pid
 		}
 		select {
 		case <-ctx.Done():

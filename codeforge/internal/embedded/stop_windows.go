@@ -6,5 +6,5 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 )
 
-// Stop finds nothing to stop here.
+// Stop returns ErrUnsupported.
 func Stop(context.Context, statedir.Dir) (bool, error) { return false, ErrUnsupported }

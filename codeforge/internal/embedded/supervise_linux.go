@@ -40,7 +40,7 @@ const (
 	stopGrace    = 5 * time.Second
 )
 
-// status is what the inner process tells the outer one: ready once, or the error that ended it.
+// status is what the inner process reports to the outer one: that it is ready, or the error that ended it.
 type status struct {
 	Ready   bool                `json:"ready,omitempty"`
 	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
@@ -48,14 +48,14 @@ type status struct {
 	Error   string              `json:"error,omitempty"`
 }
 
-// Supervise is the inner process: process 1 of its namespaces. It starts the daemons, says so, and ends when it is
-// told to or when one of them ends.
+// Supervise is the inner process: process 1 of its namespaces. It starts the daemons, reports when they are ready, and
+// ends with ctx or with the first daemon that ends.
 func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
 	if os.Getpid() != 1 {
-		return errors.New("this command is for codeforge up alone")
+		return errors.New("only codeforge up may run this command")
 	}
 	planFile, report := os.NewFile(planFD, "plan"), os.NewFile(statusFD, "status")
-	// Nothing that was open where codeforge was started is the daemons' business.
+	// The daemons must not inherit files that were open where codeforge was started.
 	if err := unix.CloseRange(planFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
@@ -79,7 +79,7 @@ type supervisor struct {
 	status *json.Encoder
 	log    io.Writer
 
-	mu      sync.Mutex       // held while a daemon is started, so that reap knows it
+	mu      sync.Mutex       // held while a daemon is started, so that reap does not take it for an orphan
 	daemons []*daemon.Daemon // in the order they were started
 }
 
@@ -118,14 +118,14 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	return nil
 }
 
-// start starts everything in order, each daemon when the one before serves.
+// start starts everything in order, each daemon when the one before it is ready.
 func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
 	var err error
 	p := s.plan
 	if s.view, err = view.Make(view.Config{State: p.State, Bin: p.Bin, Deno: p.Deno, Keep: p.Keep}); err != nil {
 		return status{}, reexec.Explain(err)
 	}
-	if err := s.own(); err != nil {
+	if err := s.chownFolders(); err != nil {
 		return status{}, err
 	}
 	slots, err := slotnet.Make(p.Slots)
@@ -169,8 +169,8 @@ func (s *supervisor) launch(c daemon.Config) (*daemon.Daemon, error) {
 	return d, err
 }
 
-// own gives the folders of the state directory to the users that work in them.
-func (s *supervisor) own() error {
+// chownFolders gives the folders of the state directory to the users that work in them.
+func (s *supervisor) chownFolders() error {
 	type folder struct {
 		name     string
 		uid, gid int
@@ -197,7 +197,7 @@ func (s *supervisor) own() error {
 	return nil
 }
 
-// serverUser is who mcp-server runs as: nobody in particular, in the group that owns the skills.
+// serverUser is the user mcp-server runs as, in the group that owns the skills.
 func (s *supervisor) serverUser() *syscall.Credential {
 	if !s.plan.Privileged {
 		return nil
@@ -205,15 +205,15 @@ func (s *supervisor) serverUser() *syscall.Credential {
 	return &syscall.Credential{Uid: slot.ServerUID, Gid: slot.GroupID}
 }
 
-// handOver lets mcp-server connect to a socket that a daemon of root made. sandboxd does that by itself.
-func (s *supervisor) handOver(socket string) error {
+// chownSocket lets mcp-server connect to a socket that root's proxy created. sandboxd does that for its own.
+func (s *supervisor) chownSocket(socket string) error {
 	if !s.plan.Privileged {
 		return nil
 	}
 	return os.Lchown(s.view.Path("run", socket), slot.ServerUID, slot.GroupID)
 }
 
-// await asks a daemon whether it is ready until it is, it ends, or the time is over.
+// await asks a daemon whether it is ready until it is, it ends, or readyTimeout has passed.
 func (s *supervisor) await(ctx context.Context, d *daemon.Daemon, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -242,7 +242,7 @@ func (s *supervisor) proxyReady(ctx context.Context) error {
 	if !h.Ready {
 		return errors.New(h.Problem)
 	}
-	return s.handOver(statedir.ControlSocket)
+	return s.chownSocket(statedir.ControlSocket)
 }
 
 func (s *supervisor) sandboxReady(ctx context.Context) error {
@@ -282,7 +282,7 @@ func (s *supervisor) serverReady(ctx context.Context) error {
 	return nil
 }
 
-// record keeps what the proxy does until ctx ends.
+// record writes the proxy's events to the journal until ctx ends.
 func (s *supervisor) record(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -296,7 +296,7 @@ func (s *supervisor) record(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// ready is what there is to tell about the running system.
+// ready is the status of the running system.
 func (s *supervisor) ready(ctx context.Context) (status, error) {
 	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 	defer c.Close()

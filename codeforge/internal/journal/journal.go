@@ -1,6 +1,6 @@
-// Package journal is what the proxy did, kept in the state directory: log/exchanges.ndjson, one controlapi.Event per
-// line, exchanges as they end and the receipt of every run. The supervisor writes it from the proxy's event stream;
-// codeforge logs and codeforge receipt read it. It holds what events hold: no credential and no redacted string.
+// Package journal is the record of what the proxy did, log/exchanges.ndjson in the state directory: one controlapi.Event
+// per line, exchanges as they end and the receipt of every run. The supervisor writes it from the proxy's event stream;
+// codeforge logs and codeforge receipt read it. Like the events, it holds no credential and no redacted string.
 package journal
 
 import (
@@ -23,10 +23,10 @@ import (
 const Name = "log/exchanges.ndjson"
 
 const (
-	// reconnect is how long Record waits when the stream of events broke.
-	reconnect = 200 * time.Millisecond
-	// poll is how often Follow looks for more.
-	poll = 200 * time.Millisecond
+	// reconnectPause is how long Record waits after the stream of events ended.
+	reconnectPause = 200 * time.Millisecond
+	// pollInterval is how often Follow looks for new events.
+	pollInterval = 200 * time.Millisecond
 	// maxLine bounds one event.
 	maxLine = 4 << 20
 )
@@ -39,7 +39,7 @@ func Record(ctx context.Context, state string, client *controlapi.Client) error 
 	}
 	defer f.Close()
 	for ctx.Err() == nil {
-		// An error is the end of a stream: the proxy stops, or was too slow to be read. The next one takes over.
+		// An error ends the stream: the proxy stopped, or this reader was too slow. The next stream continues.
 		_ = client.Events(ctx, func(e controlapi.Event) {
 			if e.Exchange == nil && e.Receipt == nil {
 				return
@@ -50,13 +50,13 @@ func Record(ctx context.Context, state string, client *controlapi.Client) error 
 		})
 		select {
 		case <-ctx.Done():
-		case <-time.After(reconnect):
+		case <-time.After(reconnectPause):
 		}
 	}
 	return nil
 }
 
-// Read calls on for every event kept, oldest first.
+// Read calls on for every recorded event, oldest first.
 func Read(state string, on func(controlapi.Event)) error {
 	path := filepath.Join(state, Name)
 	for _, p := range []string{path + ".1", path} {
@@ -65,7 +65,7 @@ func Read(state string, on func(controlapi.Event)) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading what the proxy did: %w", err)
+			return fmt.Errorf("reading the journal: %w", err)
 		}
 		_, err = scan(f, on)
 		_ = f.Close()
@@ -76,14 +76,14 @@ func Read(state string, on func(controlapi.Event)) error {
 	return nil
 }
 
-// scan decodes whole lines, passing over what is no event, and says how many bytes they were.
+// scan decodes whole lines, skipping those that are not events, and returns their length in bytes.
 func scan(r io.Reader, on func(controlapi.Event)) (int64, error) {
 	var done int64
 	b := bufio.NewReaderSize(r, 64<<10)
 	for {
 		line, err := b.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return done, nil // what is half written is for later
+			return done, nil // a line that is still being written is read later
 		}
 		if err != nil {
 			return done, err
@@ -120,7 +120,7 @@ func Follow(ctx context.Context, state string, on func(controlapi.Event)) error 
 			if err != nil {
 				return fmt.Errorf("reading %s: %w", path, err)
 			}
-			if at += n; n == 0 && turnedOver(f, path) {
+			if at += n; n == 0 && rotated(f, path) {
 				_ = f.Close()
 				f = nil
 				continue
@@ -129,13 +129,13 @@ func Follow(ctx context.Context, state string, on func(controlapi.Event)) error 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(poll):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// turnedOver reports whether path is another file by now.
-func turnedOver(f *os.File, path string) bool {
+// rotated reports whether path is now another file.
+func rotated(f *os.File, path string) bool {
 	now, err := os.Stat(path)
 	if err != nil {
 		return false
@@ -144,8 +144,8 @@ func turnedOver(f *os.File, path string) bool {
 	return err == nil && !os.SameFile(now, then)
 }
 
-// Receipt is the receipt of a run, by its id or the beginning of it; empty means the last run. It is put together from
-// the exchanges while the run goes on, or when its receipt is not kept any more. The bool says whether there is one.
+// Receipt is the receipt of a run, by its id or a prefix of it; empty means the last run. While the run is under way, or
+// when its receipt is no longer kept, it is assembled from the exchanges. The bool says whether there is one.
 func Receipt(state, run string) (controlapi.Receipt, bool, error) {
 	var whole *controlapi.Receipt
 	var parts controlapi.Receipt
@@ -164,7 +164,7 @@ func Receipt(state, run string) (controlapi.Receipt, bool, error) {
 	switch {
 	case err != nil:
 		return controlapi.Receipt{}, false, err
-	case whole != nil: // also when exchanges of a run that goes on came after it
+	case whole != nil: // even if exchanges of a later run follow it
 		return *whole, true, nil
 	}
 	return parts, parts.Run != "", nil

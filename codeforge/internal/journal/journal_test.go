@@ -18,7 +18,7 @@ func exchange(run, url string) controlapi.Event {
 	return controlapi.Event{Exchange: &controlapi.Exchange{Run: run, URL: url, Outcome: controlapi.OutcomeServed, Sanitized: 1}}
 }
 
-// TestRecordAndFollow: what a control API streams is kept, over a broken stream too, and seen by who follows.
+// TestRecordAndFollow: events are recorded, also after the stream broke, and Follow sees them.
 func TestRecordAndFollow(t *testing.T) {
 	state := t.TempDir()
 	if err := os.Mkdir(filepath.Join(state, "log"), 0o700); err != nil {
@@ -49,7 +49,7 @@ func TestRecordAndFollow(t *testing.T) {
 	defer cancel()
 	seen := make(chan controlapi.Event, 16)
 	go func() { _ = Follow(ctx, state, func(e controlapi.Event) { seen <- e }) }()
-	time.Sleep(10 * time.Millisecond) // Follow begins at the end of what is there: nothing yet
+	time.Sleep(10 * time.Millisecond) // Follow begins at the end of the file, which does not exist yet
 	done := make(chan error, 1)
 	client := controlapi.NewClient(socket)
 	go func() { done <- Record(ctx, state, client) }()
@@ -78,7 +78,7 @@ func TestRecordAndFollow(t *testing.T) {
 	}
 }
 
-// TestReceipt chooses: by beginning, the last, put together when there is none.
+// TestReceipt: a receipt is found by a prefix, as the last one, or assembled from exchanges.
 func TestReceipt(t *testing.T) {
 	state := t.TempDir()
 	if _, ok, err := Receipt(state, ""); ok || err != nil {
@@ -110,6 +110,6 @@ func TestReceipt(t *testing.T) {
 		}
 	}
 	if r, _, _ := Receipt(state, "ccc"); r.Count.Exchanges != 2 || r.Count.Sanitized != 2 {
-		t.Errorf("put together: %+v", r.Count)
+		t.Errorf("assembled: %+v", r.Count)
 	}
 }

@@ -1,5 +1,4 @@
-// Package logfile is a file that is appended to and kept within bounds: when it is full it becomes NAME.1, and the
-// NAME.1 of before is gone.
+// Package logfile is a log file of bounded size: when it is full it is renamed to NAME.1, replacing the previous one.
 package logfile
 
 import (
@@ -8,7 +7,7 @@ import (
 	"sync"
 )
 
-// DefaultMax is the size a file may reach when none is given, in bytes.
+// DefaultMax is the default size limit of a file, in bytes.
 const DefaultMax = 16 << 20
 
 // File is safe for concurrent use. One Write is never split over two files.
@@ -51,7 +50,7 @@ func (l *File) Write(p []byte) (int, error) {
 	if l.size > 0 && l.size+int64(len(p)) > l.max {
 		_ = l.f.Close()
 		if err := os.Rename(l.path, l.path+".1"); err != nil {
-			return 0, fmt.Errorf("turning the log over: %w", err)
+			return 0, fmt.Errorf("rotating the log: %w", err)
 		}
 		if err := l.open(); err != nil {
 			return 0, err

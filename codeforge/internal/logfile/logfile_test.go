@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestBounds: the two files together never hold more than twice the limit, no write is split, and the newest is there.
+// TestBounds: neither file exceeds the limit, no write is split, and the newest line is kept.
 func TestBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := Open(path, 1000)
@@ -52,7 +52,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestAppend: an earlier start's lines stay.
+// TestAppend: the lines of an earlier start are kept.
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	for range 2 {

@@ -1,7 +1,7 @@
 // Package reexec starts this program again inside its own mount, process and (for an ordinary user) user namespace.
 //
-// The supervisor lives there as process 1. So however it ends, SIGKILL included, the kernel ends every daemon and every
-// sandbox with it, and its mounts and network namespaces go too: nothing has to be cleaned up by anybody.
+// The supervisor is process 1 there. So however it ends, SIGKILL included, the kernel ends every daemon and every sandbox
+// with it and removes its mounts and network namespaces: there is nothing to clean up.
 package reexec
 
 import (
@@ -14,9 +14,10 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"golang.org/x/sys/unix"
 )
 
 // Config says what to start.
@@ -40,7 +41,7 @@ type Child struct {
 // Start starts it. It is killed when this process ends. An error names what the kernel or the machine forbids, and what
 // to do about it.
 func Start(c Config) (*Child, error) {
-	cmd := exec.Command("/proc/self/exe", c.Args...) //nolint:gosec,noctx // this very program; the caller ends it in order
+	cmd := exec.Command("/proc/self/exe", c.Args...) //nolint:gosec,noctx // this program; the caller stops it
 	cmd.Args[0] = "codeforge"
 	cmd.Env, cmd.ExtraFiles = c.Env, c.Files
 	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
@@ -48,7 +49,7 @@ func Start(c Config) (*Child, error) {
 	child := &Child{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Pdeathsig is sent when the thread that started the child ends, so this one waits with it.
+		// Pdeathsig is sent when the thread that started the child ends, so this thread waits for the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -65,8 +66,8 @@ func Start(c Config) (*Child, error) {
 	return child, nil
 }
 
-// attributes is how the child is cloned. Its own session keeps a Ctrl-C in the terminal from reaching the daemons
-// before the supervisor, and code from reaching the terminal.
+// attributes says how the child is cloned. A session of its own keeps Ctrl-C in the terminal from reaching the daemons
+// before the supervisor, and keeps code away from the terminal.
 func attributes(privileged bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
@@ -81,7 +82,7 @@ func attributes(privileged bool) *syscall.SysProcAttr {
 	return attr
 }
 
-// Signal passes a signal on.
+// Signal sends the child a signal.
 func (c *Child) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
 
 // Done is closed when the child has ended.
@@ -107,7 +108,7 @@ func Privileged() bool {
 	return err == nil && proc.MapHolds(string(table), slot.BaseUID-1, slot.BaseUID+slot.Max-1)
 }
 
-// Explain turns the kernel's refusal of a namespace into what to change.
+// Explain turns the kernel's refusal of a namespace into an error that says what to change.
 func Explain(err error) error {
 	sysctl := func(name string) string {
 		text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
@@ -132,7 +133,8 @@ func explain(err error, root bool, sysctl func(string) string) error {
 	}
 	fix := func(setting string) error {
 		name, _, _ := strings.Cut(setting, "=")
-		return fmt.Errorf("this kernel forbids what the sandbox needs: %s is %s. As root: sysctl -w %s (and put that line into /etc/sysctl.d/ to keep it); or start CodeForge as root, or use Docker (%w)",
+		return fmt.Errorf("this kernel forbids what the sandbox needs: %s is %s. As root: sysctl -w %s (and put the setting "+
+			"into a file in /etc/sysctl.d/ to keep it); or start CodeForge as root, or use Docker (%w)",
 			name, sysctl(name), setting, err)
 	}
 	switch {
@@ -149,7 +151,9 @@ func explain(err error, root bool, sysctl func(string) string) error {
 	case sysctl("user.max_net_namespaces") == "0":
 		return fix("user.max_net_namespaces=15000")
 	case root:
-		return fmt.Errorf("this machine does not let root make namespaces, as in a container without CAP_SYS_ADMIN: start the container with --privileged, or use Docker on the host (%w)", err)
+		return fmt.Errorf("this machine does not let root create namespaces, as in a container without CAP_SYS_ADMIN: "+
+			"start the container with --privileged, or use Docker on the host (%w)", err)
 	}
-	return fmt.Errorf("this machine does not let an ordinary user make namespaces (in a container its seccomp profile forbids it): start CodeForge as root, or use Docker (%w)", err)
+	return fmt.Errorf("this machine does not let an ordinary user create namespaces (in a container, its seccomp profile "+
+		"may forbid it): start CodeForge as root, or use Docker (%w)", err)
 }

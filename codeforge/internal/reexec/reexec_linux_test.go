@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestExplain shows that the setting in the way is named with the command that changes it, and that other errors stay.
+// TestExplain: the error names the setting and the command that changes it, and other errors stay as they are.
 func TestExplain(t *testing.T) {
 	rows := []struct {
 		name   string
@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestAttributes: root keeps its users, an ordinary user gets a namespace in which only the user is.
+// TestAttributes: root keeps its users, an ordinary user gets a namespace that holds only that user.
 func TestAttributes(t *testing.T) {
 	root := attributes(true)
 	if root.Cloneflags&unix.CLONE_NEWUSER != 0 || root.Cloneflags&unix.CLONE_NEWPID == 0 || root.Cloneflags&unix.CLONE_NEWNS == 0 {

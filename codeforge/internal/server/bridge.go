@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// bridge carries MCP between newline-delimited JSON and Streamable HTTP, message by message, in both eras of the
-// protocol. It understands only what decides the headers; everything else passes through unchanged.
+// bridge carries MCP between newline-delimited JSON and Streamable HTTP, message by message, for protocol versions with
+// and without sessions. It reads only what the headers need; everything else passes through unchanged.
 type bridge struct {
 	url    string
 	client *http.Client
@@ -25,13 +25,13 @@ type bridge struct {
 	to   io.Writer
 	open sync.WaitGroup
 
-	mu      sync.Mutex
-	session string // of the era with sessions
-	version string // negotiated there
-	listens bool
+	mu        sync.Mutex
+	session   string // with a protocol version that has sessions
+	version   string // negotiated by initialize
+	listening bool
 }
 
-// message is what of a JSON-RPC message decides how it is sent.
+// message holds the fields of a JSON-RPC message that decide how it is sent.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -48,25 +48,25 @@ const (
 	versionMeta   = "io.modelcontextprotocol/protocolVersion"
 	// sessionless is the first version of the protocol without sessions.
 	sessionless = "2026-07-28"
-	// inFlight bounds the requests on their way.
-	inFlight = 64
-	// listenPause is how long to wait before the server's own messages are listened for again.
+	// maxInFlight bounds the requests under way.
+	maxInFlight = 64
+	// listenPause is the pause before the stream of the server's own messages is opened again.
 	listenPause = time.Second
-	// lookPause is how often a client that has closed its sending end is looked for.
-	lookPause = 100 * time.Millisecond
+	// goneInterval is how often, after stdin has ended, the client is checked for having gone.
+	goneInterval = 100 * time.Millisecond
 )
 
-// run carries messages until stdin has ended and everything is answered, ctx ends, or after the end of stdin gone says
-// that nobody reads the answers any more.
+// run carries messages until stdin has ended and everything is answered, ctx ends, or, after the end of stdin, gone
+// reports that nobody reads the answers.
 func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seats := make(chan struct{}, inFlight)
+	inFlight := make(chan struct{}, maxInFlight)
 	lines := bufio.NewReaderSize(stdin, 64<<10)
 	for ctx.Err() == nil {
 		line, err := lines.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			b.pass(ctx, seats, line)
+			b.forward(ctx, inFlight, line)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -75,40 +75,40 @@ func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) err
 			return fmt.Errorf("reading standard input: %w", err)
 		}
 	}
-	look := time.NewTicker(lookPause)
-	defer look.Stop()
-	for answered := 0; answered < inFlight; {
+	check := time.NewTicker(goneInterval)
+	defer check.Stop()
+	for free := 0; free < maxInFlight; {
 		select {
-		case seats <- struct{}{}:
-			answered++
-		case <-look.C:
+		case inFlight <- struct{}{}:
+			free++
+		case <-check.C:
 			if gone() {
-				cancel() // which ends the requests, and so the calls
+				cancel() // ends the requests, and so the calls
 			}
 		}
 	}
-	b.end(context.WithoutCancel(ctx))
+	b.deleteSession(context.WithoutCancel(ctx))
 	cancel()
 	b.open.Wait()
 	return nil
 }
 
-// pass sends one message: requests side by side, but what others depend on in order.
-func (b *bridge) pass(ctx context.Context, seats chan struct{}, line []byte) {
+// forward sends one message: requests concurrently, but initialize and notifications in order.
+func (b *bridge) forward(ctx context.Context, inFlight chan struct{}, line []byte) {
 	var m message
-	_ = json.Unmarshal(line, &m) // what cannot be understood is the server's to refuse
+	_ = json.Unmarshal(line, &m) // the server refuses what does not parse
 	if m.Method == "initialize" || len(m.ID) == 0 {
 		b.send(ctx, m, line)
 		return
 	}
-	seats <- struct{}{}
+	inFlight <- struct{}{}
 	b.open.Go(func() {
-		defer func() { <-seats }()
+		defer func() { <-inFlight }()
 		b.send(ctx, m, line)
 	})
 }
 
-// send posts one message and writes what comes back.
+// send posts one message and writes the answer.
 func (b *bridge) send(ctx context.Context, m message, line []byte) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
 	if err != nil {
@@ -117,7 +117,7 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	b.describe(req.Header, m)
+	b.setHeaders(req.Header, m)
 	resp, err := b.client.Do(req)
 	if err != nil {
 		b.fail(m, "CodeForge cannot be reached: "+err.Error())
@@ -132,22 +132,22 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 	answered := false
 	err = messages(resp, func(answer []byte) {
 		answered = answered || bytes.Contains(answer, []byte(`"id"`))
-		b.learn(m, answer)
+		b.rememberVersion(m, answer)
 		b.write(answer)
 	})
 	switch {
 	case resp.StatusCode >= 300 && !answered:
 		b.fail(m, fmt.Sprintf("CodeForge answered %s", resp.Status))
 	case err != nil && !answered:
-		b.fail(m, "CodeForge broke off: "+err.Error())
+		b.fail(m, "CodeForge broke off its answer: "+err.Error())
 	}
 	if m.Method == "notifications/initialized" {
 		b.listen(ctx)
 	}
 }
 
-// describe sets the headers that repeat what is in the message.
-func (b *bridge) describe(h http.Header, m message) {
+// setHeaders sets the headers that repeat parts of the message.
+func (b *bridge) setHeaders(h http.Header, m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	version := b.version
@@ -173,7 +173,7 @@ func (b *bridge) describe(h http.Header, m message) {
 	}
 }
 
-// headerValue writes a text so that a header can carry it.
+// headerValue encodes a text that a header cannot carry as it is.
 func headerValue(s string) string {
 	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 	if plain && s == strings.TrimSpace(s) && !strings.HasPrefix(s, "=?base64?") {
@@ -182,8 +182,8 @@ func headerValue(s string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
 }
 
-// learn remembers the version that an initialize negotiated.
-func (b *bridge) learn(m message, answer []byte) {
+// rememberVersion remembers the version that initialize negotiated.
+func (b *bridge) rememberVersion(m message, answer []byte) {
 	if m.Method != "initialize" {
 		return
 	}
@@ -199,14 +199,14 @@ func (b *bridge) learn(m message, answer []byte) {
 	}
 }
 
-// listen keeps a stream open for what the server sends by itself, in the era with sessions.
+// listen keeps a stream open for the server's own messages, if there is a session.
 func (b *bridge) listen(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.session == "" || b.listens {
+	if b.session == "" || b.listening {
 		return
 	}
-	b.listens = true
+	b.listening = true
 	b.open.Go(func() {
 		for b.listenOnce(ctx) {
 			select {
@@ -225,7 +225,7 @@ func (b *bridge) listenOnce(ctx context.Context) bool {
 		return false
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	b.describe(req.Header, message{})
+	b.setHeaders(req.Header, message{})
 	resp, err := b.client.Do(req)
 	if err != nil {
 		return ctx.Err() == nil
@@ -238,8 +238,8 @@ func (b *bridge) listenOnce(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// end gives the session up.
-func (b *bridge) end(ctx context.Context) {
+// deleteSession ends the session.
+func (b *bridge) deleteSession(ctx context.Context) {
 	if b.session == "" {
 		return
 	}
@@ -249,13 +249,13 @@ func (b *bridge) end(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	b.describe(req.Header, message{})
+	b.setHeaders(req.Header, message{})
 	if resp, err := b.client.Do(req); err == nil {
 		_ = resp.Body.Close()
 	}
 }
 
-// fail answers a request that the server did not answer.
+// fail writes an error as the answer to a request that the server did not answer.
 func (b *bridge) fail(m message, text string) {
 	if len(m.ID) == 0 || m.Method == "" {
 		return
@@ -327,7 +327,7 @@ func events(r io.Reader, on func([]byte)) error {
 			return err
 		}
 		if len(data) > maxMessage {
-			return errors.New("a message over the limit")
+			return fmt.Errorf("a message is over %d bytes", maxMessage)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// both serves both eras of the protocol with the SDK's own handlers, and notes the headers of each request.
+// both serves the protocol with and without sessions by the SDK's own handlers, and records each request's headers.
 type both struct {
 	stateful, stateless http.Handler
 	mu                  sync.Mutex
@@ -58,7 +58,7 @@ func startServer(t *testing.T) (*both, string) {
 	return b, srv.URL
 }
 
-// converse sends lines and gives the answers by id.
+// converse sends lines and returns the answers by id.
 func converse(t *testing.T, url string, lines ...string) map[string]string {
 	t.Helper()
 	var out bytes.Buffer
@@ -80,15 +80,15 @@ func converse(t *testing.T, url string, lines ...string) map[string]string {
 }
 
 const (
-	hello  = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-	thanks = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	initialize  = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// TestBridgeSessions: the era with sessions. Calls go side by side, and everything is answered before the end.
+// TestBridgeSessions: a protocol version with sessions. Calls run concurrently, and all are answered before the end.
 func TestBridgeSessions(t *testing.T) {
 	srv, url := startServer(t)
 	started := time.Now()
-	answers := converse(t, url, hello, thanks,
+	answers := converse(t, url, initialize, initialized,
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"slow"}}}`,
 		`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"echo","arguments":{"text":"slow"}}}`,
 		`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"echo","arguments":{"text":"fast"}}}`,
@@ -103,11 +103,11 @@ func TestBridgeSessions(t *testing.T) {
 		}
 	}
 	if !srv.deleted {
-		t.Error("the session was not given up")
+		t.Error("the session was not deleted")
 	}
 }
 
-// TestBridgeModern: the era without sessions wants what is in the message repeated in headers.
+// TestBridgeModern: the protocol version without sessions requires parts of the message in headers.
 func TestBridgeModern(t *testing.T) {
 	srv, url := startServer(t)
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
@@ -170,7 +170,7 @@ func TestHeaderValue(t *testing.T) {
 	}
 }
 
-// TestBridgeHungUp: a client that has gone takes its calls with it; one that closed its sending end only does not.
+// TestBridgeHungUp: when a client has gone, its calls are cancelled; when it closed only its sending end, they are not.
 func TestBridgeHungUp(t *testing.T) {
 	cancelled := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -201,7 +201,7 @@ func TestBridgeHungUp(t *testing.T) {
 	select {
 	case <-cancelled:
 	case <-time.After(10 * time.Second):
-		t.Error("the call of a client that has gone goes on")
+		t.Error("the call continues although the client has gone")
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp reports whether whoever reads what is written to w has closed its end.
+// hungUp reports whether the reader of w has closed its end.
 func hungUp(w any) bool {
 	c, ok := w.(syscall.Conn)
 	if !ok {

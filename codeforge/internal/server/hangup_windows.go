@@ -1,4 +1,4 @@
 package server
 
-// hungUp cannot be asked on Windows: a write fails there when the reader has gone.
+// hungUp is always false: on Windows only a write shows that the reader has gone.
 func hungUp(any) bool { return false }

@@ -1,4 +1,4 @@
-// Package server is the running CodeForge as a client sees it: where it is, and an MCP session with it.
+// Package server is a client of the running CodeForge: it locates the server and opens MCP sessions with it.
 package server
 
 import (
@@ -30,18 +30,18 @@ type Config struct {
 	State statedir.Dir
 	// Fallback is the endpoint when no supervisor runs: the one Docker publishes.
 	Fallback string
-	// Token opens an HTTP endpoint that asks for one. Empty: none is sent.
+	// Token is the bearer token for an HTTP endpoint that requires one. Empty: none is sent.
 	Token secret.Value
 }
 
 // Place is where the server is.
 type Place struct {
-	// State is the directory whose run/mcp.sock is the way there. Nil: the URL is.
+	// State is the state directory whose run/mcp.sock leads to the server. Nil: the URL does.
 	State *statedir.Dir
 	URL   string
 }
 
-// socketURL is the endpoint as it is called on a unix socket, where the host only has to be one that the server knows.
+// socketURL is the endpoint's URL on a unix socket, where the host only has to be one that the server accepts.
 const socketURL = "http://localhost/mcp"
 
 // Locate decides where the server is. It does not connect.
@@ -54,23 +54,24 @@ func Locate(c Config) (Place, error) {
 	} else if _, held := c.State.Holder(); held && !errors.Is(err, fs.ErrPermission) {
 		return Place{}, err
 	}
-	// Nobody runs on it, or another user (root, by sudo), whose server lets this one in over HTTP.
+	// Either nothing is running, or another user's server (root's, by sudo), which accepts this user over HTTP.
 	return Place{URL: c.Fallback}, nil
 }
 
-// client is an HTTP client that goes to the place, with the token where one is needed.
+// client is an HTTP client that connects to the place, with the token over HTTP.
 func (p Place) client(token secret.Value) *http.Client {
 	if p.State == nil {
 		return Client(token)
 	}
-	return &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: answerTime, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		path, release, err := p.State.Socket(statedir.MCPSocket)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
 		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}}
+	}
+	return &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: answerTimeout, DialContext: dial}}
 }
 
 // Session is an MCP session.
@@ -116,16 +117,18 @@ func explain(err error, c Config, p Place) error {
 	case p.State != nil:
 		return fmt.Errorf("connecting to the server in %s: %w", p.State.Path(), err)
 	case errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it lets in only the user who started it, and root (%w)", p.URL, err)
+		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it, "+
+			"and root (%w)", p.URL, err)
 	case refused && c.URL == "":
-		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s, and nothing answers at %s. Start it with codeforge up or docker compose up -d", c.State.Path(), p.URL), err}
+		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s, and nothing answers at %s. "+
+			"Start it with codeforge up or docker compose up -d", c.State.Path(), p.URL), err}
 	case strings.Contains(err.Error(), "Unauthorized"):
-		return fmt.Errorf("%s asks for a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
+		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
 	}
 	return fmt.Errorf("connecting to %s: %w", p.URL, err)
 }
 
-// absentError says what to do, and keeps the cause to itself and errors.Is.
+// absentError says what to do. It does not print its cause, which errors.Is finds.
 type absentError struct {
 	text  string
 	cause error
@@ -135,12 +138,12 @@ func (e *absentError) Error() string { return e.text }
 
 func (e *absentError) Unwrap() error { return e.cause }
 
-// answerTime is how long a server may take to begin an answer: longer than any run.
-const answerTime = 10 * time.Minute
+// answerTimeout is how long a server may take to begin an answer: longer than any run.
+const answerTimeout = 10 * time.Minute
 
-// Client is an HTTP client that sends the token, and goes to the server directly whatever HTTP_PROXY says.
+// Client is an HTTP client that sends the token and connects directly, whatever HTTP_PROXY says.
 func Client(token secret.Value) *http.Client {
-	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: answerTime}}}
+	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: answerTimeout}}}
 }
 
 type bearer struct {
@@ -160,14 +163,14 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // Close ends the session.
 func (s *Session) Close() error { return s.mcp.Close() }
 
-// Result is what execute_code gave.
+// Result is the result of execute_code.
 type Result struct {
-	// Output is what the model is shown first: stdout, or after a failure stderr and stdout.
+	// Output is what the model sees first: stdout, or after a failure stderr and stdout.
 	Output string `json:"output"`
-	// Notes are what else the model is told.
+	// Notes are the further texts that the model sees.
 	Notes  []string `json:"notes,omitempty"`
 	Failed bool     `json:"failed"`
-	// Exit is nil when the code was not run, or its end is not known.
+	// Exit is nil when the code did not run, or its end is unknown.
 	Exit    *runapi.Exit        `json:"exit,omitempty"`
 	Receipt *controlapi.Receipt `json:"receipt,omitempty"`
 }

@@ -38,7 +38,7 @@ func (s *Session) Source(ctx context.Context, name string) (string, error) {
 	uri := skillScheme + name + "/" + name + ".ts"
 	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
 	if err != nil {
-		return "", fmt.Errorf("reading the skill %q: %w; codeforge skills list shows those there are", name, err)
+		return "", fmt.Errorf("reading the skill %q: %w; codeforge skills list lists them", name, err)
 	}
 	for _, c := range res.Contents {
 		return c.Text, nil

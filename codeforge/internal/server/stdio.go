@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Stdio speaks MCP on stdin and stdout with the server that Locate finds, until the client closes stdin.
+// Stdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
 func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) error {
 	place, err := Locate(c)
 	if err != nil {
 		return err
 	}
-	if err := answers(ctx, c, place); err != nil {
+	if err := alive(ctx, c, place); err != nil {
 		return err
 	}
 	b := &bridge{url: place.URL, client: place.client(c.Token), to: stdout}
@@ -27,8 +27,8 @@ func Ready(ctx context.Context, c Config, p Place) error {
 	return get(ctx, c, p, "/readyz")
 }
 
-// answers asks whether anything is there, so that a client's log says what is wrong.
-func answers(ctx context.Context, c Config, p Place) error {
+// alive asks whether a server answers, so that a client's log says what is wrong.
+func alive(ctx context.Context, c Config, p Place) error {
 	return get(ctx, c, p, "/healthz")
 }
 

@@ -1,8 +1,8 @@
-// Package slotnet makes the network namespaces of slots.
+// Package slotnet creates the network namespaces of slots.
 //
 // A slot's namespace has only lo, and a route that makes every IPv4 address local. So whatever address code connects
 // to, it reaches a listener that was opened inside the namespace before any code ran: the proxy's. There is no other
-// way out, and nothing changes on the host.
+// way out, and the host's network is unchanged.
 package slotnet
 
 import (
@@ -21,7 +21,7 @@ import (
 // Slot is one namespace with the sockets opened inside it.
 type Slot struct {
 	ID slot.ID
-	// NetNS is the namespace itself. It lives as long as this file and the processes in it.
+	// NetNS is the namespace. It exists as long as this file and the processes in it.
 	NetNS *os.File
 	// Sockets are the proxy's listeners, in the order of Kinds.
 	Sockets []*os.File
@@ -30,7 +30,7 @@ type Slot struct {
 // Kinds are the sockets opened in every namespace.
 var Kinds = [...]slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSUDP, slot.DNSTCP}
 
-// Make makes the namespaces of slots 0 to n-1. On an error nothing of them is left.
+// Make creates the namespaces of slots 0 to n-1, or none on an error.
 func Make(n int) ([]Slot, error) {
 	type result struct {
 		slots []Slot
@@ -38,7 +38,7 @@ func Make(n int) ([]Slot, error) {
 	}
 	done := make(chan result)
 	go func() {
-		// The thread is never unlocked, so it ends with this goroutine and no other code ever runs in its namespaces.
+		// The thread is never unlocked: it ends with this goroutine, so no other code runs in its namespaces.
 		runtime.LockOSThread()
 		slots, err := makeAll(n)
 		done <- result{slots, err}
@@ -99,8 +99,8 @@ func setUp() error {
 		Type:      unix.RTN_LOCAL,
 		Table:     unix.RT_TABLE_LOCAL,
 		Scope:     netlink.SCOPE_HOST,
-		// Deno leaves Nagle's algorithm on: its next small frame waits for the acknowledgement of the one before, which
-		// the kernel would otherwise put off for 40 ms.
+		// Deno leaves Nagle's algorithm on: its next small frame waits for the acknowledgement of the previous one, which
+		// the kernel would otherwise delay by 40 ms.
 		QuickACK: 1,
 	}
 	if err := netlink.RouteReplace(route); err != nil {
@@ -140,8 +140,8 @@ func (s Slot) Close() {
 	}
 }
 
-// Files are the inherited files of the two daemons, with their names in LISTEN_FDNAMES: the sockets are the proxy's,
-// the namespaces sandboxd's.
+// Files are the files that the two daemons inherit, with their names in LISTEN_FDNAMES: sockets for the proxy,
+// namespaces for sandboxd.
 func Files(slots []Slot) (proxy, sandbox []slot.File) {
 	for _, s := range slots {
 		for i, f := range s.Sockets {

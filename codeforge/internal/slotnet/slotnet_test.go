@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestRoute: every address is local in a slot, and what comes is acknowledged at once.
+// TestRoute: in a slot every address is local, and TCP acknowledges at once.
 func TestRoute(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "needs root for a network namespace")

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// ErrLocked is the answer of Lock when a supervisor runs on the directory already.
-var ErrLocked = errors.New("a supervisor runs on this state directory already")
+// ErrLocked is Lock's error when a supervisor is already running on the directory.
+var ErrLocked = errors.New("a supervisor is already running on this state directory")
 
-// Lock takes the directory for this process until the file, and every copy of its descriptor, is closed.
+// Lock locks the directory until the file, and every copy of its descriptor, is closed.
 func (d Dir) Lock() (*os.File, error) {
 	f, err := os.OpenFile(d.Join("lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the state directory: %w", err)
 	}
-	// Somebody asking who holds the lock has it shared for an instant: try more than once.
+	// Holder takes the lock in shared mode for an instant: try more than once.
 	for try := 0; ; try++ {
 		err := flock(f, syscall.LOCK_EX)
 		if err == nil {
@@ -49,7 +49,7 @@ func (d Dir) Lock() (*os.File, error) {
 func (d Dir) Holder() (pid int, held bool) {
 	f, err := os.Open(d.Join("lock"))
 	if err != nil {
-		// An unreadable lock is somebody else's: as good as held. A missing one is free.
+		// An unreadable lock is another user's and counts as held. A missing one is free.
 		return 0, !errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()

@@ -1,5 +1,5 @@
-// Package statedir is the state directory of an embedded CodeForge (default ./.codeforge): where everything lies that
-// outlives a start, who may run on it, and how to reach the one that does.
+// Package statedir is the state directory of an embedded CodeForge (default ./.codeforge): it keeps what outlives a run
+// of the supervisor, lets one supervisor at a time run on it, and says how to connect to that.
 //
 //	lock          held by flock while a supervisor runs; holds its process id
 //	up.json       how to connect; written when ready, removed at the end
@@ -9,7 +9,7 @@
 //	skills/  runs/  sandboxd/  log/
 //	tmp/          mount point of the sandbox's /tmp
 //
-// The directory is 0700: everything in it is its owner's alone.
+// The directory has mode 0700: only its owner can access it.
 package statedir
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// Default is the state directory when none is named.
+// Default is the default state directory.
 const Default = ".codeforge"
 
 // The sockets in run/.
@@ -32,7 +32,7 @@ const (
 	MCPSocket     = "mcp.sock"
 )
 
-// ErrNotRunning is the answer of everything that needs a running supervisor when there is none.
+// ErrNotRunning is the error of everything that needs a running supervisor.
 var ErrNotRunning = errors.New("CodeForge is not running")
 
 // Dir is an absolute path with no symbolic link in it.
@@ -67,7 +67,7 @@ func Find(path string) (Dir, error) {
 	return Dir{abs}, nil
 }
 
-// Create makes the directory and what belongs in it, mode 0700. It refuses a directory of another user.
+// Create creates the directory and its folders, mode 0700. It refuses another user's directory.
 func Create(path string) (Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return Dir{}, fmt.Errorf("state directory %s: %w; choose another one with --state DIR", path, err)
@@ -81,8 +81,8 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	if uid, ok := owner(info); ok && uid != os.Geteuid() {
-		return Dir{}, fmt.Errorf("state directory %s belongs to user id %d, and you are %d: start CodeForge as that user, or choose another directory with --state DIR",
-			d.path, uid, os.Geteuid())
+		return Dir{}, fmt.Errorf("state directory %s belongs to user id %d, and you are %d: start CodeForge as that user, "+
+			"or choose another directory with --state DIR", d.path, uid, os.Geteuid())
 	}
 	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
 		return Dir{}, fmt.Errorf("state directory: %w", err)
@@ -109,7 +109,7 @@ func (d Dir) Exists() bool {
 	return err == nil && info.IsDir()
 }
 
-// WriteUp publishes how to connect, whole or not at all.
+// WriteUp publishes how to connect. It replaces up.json atomically.
 func (d Dir) WriteUp(u Up) error {
 	data, err := json.MarshalIndent(u, "", "  ")
 	if err != nil {
@@ -122,8 +122,8 @@ func (d Dir) WriteUp(u Up) error {
 	return os.Rename(part, d.Join("up.json"))
 }
 
-// Running tells how to connect to the supervisor on this directory. ErrNotRunning when none holds the lock or it is
-// not ready yet.
+// Running says how to connect to the supervisor on this directory, or ErrNotRunning when none holds the lock or it is not
+// ready yet.
 func (d Dir) Running() (Up, error) {
 	if _, held := d.Holder(); !held {
 		return Up{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
@@ -142,8 +142,8 @@ func (d Dir) Running() (Up, error) {
 	return u, nil
 }
 
-// Sweep removes what a supervisor that was killed left: up.json and what is in
-// run/. Only the holder of the lock may call it.
+// Sweep removes what a killed supervisor left behind: up.json and the files in run/. Only the holder of the lock may call
+// it.
 func (d Dir) Sweep() {
 	_ = os.Remove(d.Join("up.json"))
 	list, _ := os.ReadDir(d.Join("run"))

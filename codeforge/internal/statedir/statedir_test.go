@@ -24,7 +24,7 @@ func create(t *testing.T) Dir {
 	return d
 }
 
-// TestCreate: nobody else may look into it, also when it was open before.
+// TestCreate: no other user may access the directory, even if it was open before.
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	if err := os.Mkdir(path, 0o755); err != nil {
@@ -60,11 +60,11 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestLock: one holder at a time; asking who it is does not get in the way.
+// TestLock: one holder at a time; Holder does not disturb Lock.
 func TestLock(t *testing.T) {
 	d := create(t)
 	if pid, held := d.Holder(); held {
-		t.Fatalf("held by %d before anybody locked it", pid)
+		t.Fatalf("held by %d before Lock", pid)
 	}
 	stop := make(chan struct{})
 	asked := make(chan struct{})
@@ -102,7 +102,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("Running: %+v, %v", up, err)
 	}
 	_ = f.Close()
-	// up.json of one that was killed does not count.
+	// The up.json of a killed supervisor does not count.
 	if _, err := d.Running(); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("Running without a holder: %v", err)
 	}
@@ -112,7 +112,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockLink: a link in the place of the lock is not followed.
+// TestLockLink: a symbolic link in place of the lock is not followed.
 func TestLockLink(t *testing.T) {
 	d := create(t)
 	target := filepath.Join(t.TempDir(), "precious")
@@ -126,11 +126,11 @@ func TestLockLink(t *testing.T) {
 		t.Error("the link was followed")
 	}
 	if text, _ := os.ReadFile(target); string(text) != "precious" {
-		t.Errorf("the file behind the link is %q now", text)
+		t.Errorf("the link's target is now %q", text)
 	}
 }
 
-// TestDeepSocket: a socket is reached however deep the directory lies.
+// TestDeepSocket: a socket can be reached however long the directory's path is.
 func TestDeepSocket(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("embedded mode needs Linux")

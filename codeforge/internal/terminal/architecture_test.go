@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// TestOneDoor: the command line prints through Streams alone. Nothing else in it names standard output or error, writes to
-// a descriptor or to the terminal's own file, or prints by itself; only what starts another CodeForge takes the file below
-// a Stream.
+// TestOneDoor: the command line prints only through Streams. Nothing else in it names standard output or error, writes to
+// a descriptor or to the terminal device, or prints by itself; only what starts another CodeForge takes a Stream's file.
 func TestOneDoor(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
@@ -27,7 +26,7 @@ func TestOneDoor(t *testing.T) {
 		}
 		rel, _ := filepath.Rel("../..", path)
 		ast.Inspect(file, func(n ast.Node) bool {
-			if why := passesBy(n); why != "" && !allowed(filepath.ToSlash(rel), why) {
+			if why := bypasses(n); why != "" && !allowed(filepath.ToSlash(rel), why) {
 				t.Errorf("%s: %s", set.Position(n.Pos()), why)
 			}
 			return true
@@ -42,8 +41,8 @@ func TestOneDoor(t *testing.T) {
 	}
 }
 
-// passesBy says how a node could print without a Stream.
-func passesBy(n ast.Node) string {
+// bypasses says how a node could print without a Stream.
+func bypasses(n ast.Node) string {
 	switch x := n.(type) {
 	case *ast.SelectorExpr:
 		pkg, _ := x.X.(*ast.Ident)
@@ -72,7 +71,7 @@ func passesBy(n ast.Node) string {
 	return ""
 }
 
-// allowed lists the exceptions: who opens the streams, and who hands one's file to a CodeForge that opens it anew.
+// allowed lists the exceptions: the files that open the streams, and that pass a stream's file to another CodeForge.
 func allowed(file, why string) bool {
 	switch file {
 	case "cmd/codeforge/main.go":

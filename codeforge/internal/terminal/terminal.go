@@ -1,8 +1,8 @@
 // Package terminal is where the command line prints.
 //
-// Contract: whatever reaches a terminal through a Stream is shown and not obeyed (package visible); what goes into a file
-// or a pipe is byte for byte what was written. Nothing has to be remembered by who prints: only colours of this package
-// are control codes, and nobody outside the process can spell them.
+// Contract: text that reaches a terminal through a Stream is shown, never obeyed (package visible); a file or a pipe gets
+// exactly the bytes written. Callers need no escaping of their own: only this package's colours become control codes, and
+// text from outside the process cannot spell them.
 package terminal
 
 import (
@@ -27,12 +27,12 @@ const (
 	Dim    Colour = "2"
 )
 
-// Stream is standard output or standard error. Make it with Open. Each Write is whole text: a character that is split over
-// two is shown as bytes.
+// Stream is standard output or standard error. Make it with Open. Each Write must be complete text: a character split over
+// two Writes is shown as bytes.
 type Stream struct {
 	file     *os.File
 	terminal bool
-	mark     string // begins a colour; random, so that no text from outside has it
+	mark     string // begins a colour; random, so that no text from outside contains it
 }
 
 // Open makes the stream of a file.
@@ -40,16 +40,16 @@ func Open(f *os.File) *Stream {
 	return &Stream{file: f, terminal: term.IsTerminal(int(f.Fd())), mark: "\x1b" + rand.Text()}
 }
 
-// IsTerminal reports whether somebody looks at it.
+// IsTerminal reports whether the file is a terminal.
 func (s *Stream) IsTerminal() bool { return s.terminal }
 
-// Width is the terminal's, in columns; false where there is none.
+// Width is the terminal's width in columns; false if the file is not a terminal.
 func (s *Stream) Width() (int, bool) {
 	width, _, err := term.GetSize(int(s.file.Fd()))
 	return width, err == nil
 }
 
-// File is what lies below. Only what starts a process that has a Stream of its own may use it.
+// File is the underlying file. Only code that starts a process with a Stream of its own may use it.
 func (s *Stream) File() *os.File { return s.file }
 
 // Write writes text.
@@ -57,7 +57,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 	if !s.terminal || disarm.Off("terminal") {
 		return s.file.Write(p)
 	}
-	if _, err := s.file.WriteString(s.shown(string(p))); err != nil {
+	if _, err := s.file.WriteString(s.escape(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -66,8 +66,8 @@ func (s *Stream) Write(p []byte) (int, error) {
 // WriteString writes text.
 func (s *Stream) WriteString(text string) (int, error) { return s.Write([]byte(text)) }
 
-// shown is text as a terminal may have it.
-func (s *Stream) shown(text string) string {
+// escape is text as a terminal may receive it: escaped, with this stream's colours.
+func (s *Stream) escape(text string) string {
 	var b strings.Builder
 	for {
 		plain, rest, marked := strings.Cut(text, s.mark)
@@ -81,7 +81,7 @@ func (s *Stream) shown(text string) string {
 	}
 }
 
-// Paint is text in a colour, for this stream; plain where it is no terminal.
+// Paint is text in a colour, for this stream; plain if it is not a terminal.
 func (s *Stream) Paint(c Colour, text string) string {
 	if !s.terminal || disarm.Off("terminal") {
 		return text
@@ -89,8 +89,8 @@ func (s *Stream) Paint(c Colour, text string) string {
 	return s.mark + string(c) + "m" + text + s.mark + "0m"
 }
 
-// Rewrite puts text in the place of the line that the cursor is on, and leaves the cursor there. It does so on a terminal
-// only.
+// Rewrite replaces the cursor's line with text and leaves the cursor on it. It does nothing if the stream is not a
+// terminal.
 func (s *Stream) Rewrite(text string) {
 	if s.terminal {
 		_, _ = s.file.WriteString("\r\x1b[K" + visible.Escape(strings.ReplaceAll(text, "\n", " ")))

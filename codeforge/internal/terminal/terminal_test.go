@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 )
 
-// look gives what a terminal gets when something is printed to it.
-func look(t *testing.T, print func(*terminal.Stream)) string {
+// received is what a terminal receives when something is printed to it.
+func received(t *testing.T, print func(*terminal.Stream)) string {
 	t.Helper()
 	master, slave, err := pty.Open()
 	if err != nil {
@@ -35,7 +35,7 @@ func look(t *testing.T, print func(*terminal.Stream)) string {
 	return <-got
 }
 
-// hostile is text that does something to a terminal, piece by piece.
+// hostile are texts that control a terminal.
 var hostile = []string{
 	"\x1b[2J\x1b[H", "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJmCg==\x07", "\x1bP+q544e\x1b\\", "\x1b[6n", "\x1bc", "\x1b_app\x1b\\", "\x1b^pm\x1b\\",
 	"\u009b2J", "\u009d0;t\u009c", "\u0090x\u009c", "\x9b2J", "\x9d0;t\x9c", "good\rbad", "bad\b\b\bgood", "\u202eevil\u202c", "\u2066x\u2069", "a\u200bb",
@@ -52,7 +52,7 @@ func obeyed(text string) string {
 	return ""
 }
 
-// TestShown: a terminal gets nothing that it would obey, however it is printed.
+// TestShown: a terminal receives nothing that it would obey, however it is printed.
 func TestShown(t *testing.T) {
 	for _, text := range hostile {
 		for name, print := range map[string]func(*terminal.Stream){
@@ -68,7 +68,7 @@ func TestShown(t *testing.T) {
 			},
 			"rewritten": func(s *terminal.Stream) { s.Rewrite(text) },
 		} {
-			got := look(t, print)
+			got := received(t, print)
 			got = strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "", "\r\x1b[K", "").Replace(got)
 			if why := obeyed(got); why != "" {
 				t.Errorf("%s of %q: %s in %q", name, text, why, got)
@@ -77,11 +77,11 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// TestColours: what this program colours is coloured, on the stream that it was coloured for.
+// TestColours: text painted by a stream is coloured on that stream only.
 func TestColours(t *testing.T) {
 	var other *terminal.Stream
-	look(t, func(s *terminal.Stream) { other = s })
-	got := look(t, func(s *terminal.Stream) {
+	received(t, func(s *terminal.Stream) { other = s })
+	got := received(t, func(s *terminal.Stream) {
 		fmt.Fprintf(s, "%s %s\n", s.Paint(terminal.Green, "ok"), other.Paint(terminal.Red, "no"))
 	})
 	if !strings.HasPrefix(got, "\x1b[32mok\x1b[0m ") || strings.Count(got, "\x1b") != 2 {
@@ -89,7 +89,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestPiped: a file gets every byte as it is.
+// TestPiped: a file receives every byte unchanged.
 func TestPiped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	f, err := os.Create(path)

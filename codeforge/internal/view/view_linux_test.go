@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAbove: the view must not cover what the daemons need.
+// TestAbove: a directory above a needed path is found.
 func TestAbove(t *testing.T) {
 	needed := []string{"/home/me/project/.codeforge", "/srv/bin", "/mnt"}
 	for dir, want := range map[string]bool{
@@ -17,7 +17,7 @@ func TestAbove(t *testing.T) {
 	}
 }
 
-// TestHidesNothing: where a directory is empty, no other one is taken.
+// TestHidesNothing: an empty directory is preferred to one that is not.
 func TestHidesNothing(t *testing.T) {
 	dir, err := place(nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestHidesNothing(t *testing.T) {
 	}
 }
 
-// TestPlace chooses a directory that is there, and none that is needed.
+// TestPlace: the directory exists and holds nothing that is needed.
 func TestPlace(t *testing.T) {
 	first, err := place(nil)
 	if err != nil {

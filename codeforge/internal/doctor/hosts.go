@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	reachTime = 8 * time.Second
-	// skew is how far the clock may be off before certificates and signatures begin to fail.
-	skew = 2 * time.Minute
+	headTimeout = 8 * time.Second
+	// maxSkew is how far the clock may be off before certificates and signatures begin to fail.
+	maxSkew = 2 * time.Minute
 )
 
-// reach sends each host of an active API one HEAD without any credential.
-func reach(ctx context.Context, c Config) []Finding {
+// hosts sends one HEAD, without a credential, to each host of an active API.
+func hosts(ctx context.Context, c Config) []Finding {
 	if c.Offline {
-		return []Finding{skip("hosts", "not looked at (--offline)")}
+		return []Finding{skip("hosts", "not checked (--offline)")}
 	}
-	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration says what does not load
+	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration reports what does not load
 	type target struct {
 		api  *catalog.API
 		host string
@@ -49,37 +49,42 @@ func reach(ctx context.Context, c Config) []Finding {
 		return []Finding{skip("hosts", "no active API names a host")}
 	}
 	out := make([]Finding, len(targets))
-	dates := make([]time.Duration, len(targets))
+	skews := make([]time.Duration, len(targets))
 	var wg sync.WaitGroup
-	seats := make(chan struct{}, 8)
+	slots := make(chan struct{}, 8)
 	for i, t := range targets {
 		wg.Go(func() {
-			seats <- struct{}{}
-			defer func() { <-seats }()
-			out[i], dates[i] = c.head(ctx, t.api, t.host)
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			out[i], skews[i] = c.head(ctx, t.api, t.host)
 		})
 	}
 	wg.Wait()
-	return append(out, clock(dates))
+	return append(out, clock(skews))
 }
 
-// noDate says that a host told no time.
+// noDate is the skew of a host that sent no Date.
 const noDate = time.Duration(1<<63 - 1)
 
-// head asks one host, and says how far its clock is from ours.
+// head sends the request to one host and returns how far this machine's clock is from the host's.
 func (c Config) head(ctx context.Context, a *catalog.API, host string) (Finding, time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	ctx, cancel := context.WithTimeout(ctx, headTimeout)
 	defer cancel()
 	check := "host " + host
 	pool, err := c.roots(a)
 	if err != nil {
 		return fail(check, err.Error(), ""), noDate
 	}
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+	tr := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+	}
 	if c.Settings.UpstreamProxy != nil {
 		tr.Proxy = http.ProxyURL(c.Settings.UpstreamProxy)
 	}
-	client := http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Transport:     tr,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+host+"/", nil)
 	if err != nil {
 		return fail(check, err.Error(), ""), noDate
@@ -96,10 +101,11 @@ func (c Config) head(ctx context.Context, a *catalog.API, host string) (Finding,
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		off = time.Since(date) - took/2
 	}
-	return ok(check, fmt.Sprintf("answers (%d, %d ms, certificate verified)", resp.StatusCode, took.Milliseconds())), off
+	text := fmt.Sprintf("answers (%d, %d ms, certificate verified)", resp.StatusCode, took.Milliseconds())
+	return ok(check, text), off
 }
 
-// roots are the authorities that the proxy trusts for the API.
+// roots are the authorities that the proxy trusts for an API.
 func (c Config) roots(a *catalog.API) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -128,34 +134,38 @@ func unreachable(check string, a *catalog.API, err error) Finding {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fail(check, "the name does not exist", "correct domains in apis/"+a.Name+"/config.json")
 	case errors.As(err, &dns):
-		return warn(check, "the name cannot be resolved: "+dns.Err, "look at this machine's network and DNS")
+		return warn(check, "the name cannot be resolved: "+dns.Err, "check this machine's network and DNS")
 	case errors.As(err, &unknown):
-		return fail(check, "its certificate is of an unknown authority", "set ca_file in apis/"+a.Name+"/config.json, or UPSTREAM_CA_FILE behind a company's proxy")
+		return fail(check, "its certificate is signed by an unknown authority",
+			"set ca_file in apis/"+a.Name+"/config.json, or UPSTREAM_CA_FILE behind a company's proxy")
 	case errors.As(err, &name):
 		return fail(check, "its certificate is for another name", "correct domains in apis/"+a.Name+"/config.json")
 	case errors.As(err, &invalid):
-		return fail(check, "its certificate is not valid: "+invalid.Error(), "is this machine's clock right?")
-	case errors.Is(err, context.DeadlineExceeded):
-		return warn(check, fmt.Sprintf("no answer within %s", reachTime), "look at this machine's network; behind a company's proxy set UPSTREAM_PROXY")
+		return fail(check, "its certificate is not valid: "+invalid.Error(), "check this machine's clock")
 	}
-	return warn(check, err.Error(), "look at this machine's network; behind a company's proxy set UPSTREAM_PROXY")
+	text := err.Error()
+	if errors.Is(err, context.DeadlineExceeded) {
+		text = fmt.Sprintf("no answer within %s", headTimeout)
+	}
+	return warn(check, text, "check this machine's network; behind a company's proxy set UPSTREAM_PROXY")
 }
 
-// clock compares this machine's clock with what most hosts say: the difference in the middle.
-func clock(off []time.Duration) Finding {
+// clock judges this machine's clock by the median of its skews from the hosts' clocks: one wrong host does not matter.
+func clock(skews []time.Duration) Finding {
 	var known []time.Duration
-	for _, d := range off {
+	for _, d := range skews {
 		if d != noDate {
 			known = append(known, d)
 		}
 	}
 	if len(known) == 0 {
-		return skip("clock", "no host told the time")
+		return skip("clock", "no host sent a Date header")
 	}
 	slices.Sort(known)
 	d := known[len(known)/2]
-	if d.Abs() > skew {
-		return fail("clock", fmt.Sprintf("this machine's clock is off by %s", d.Round(time.Second)), "switch on time synchronisation (timedatectl set-ntp true)")
+	if d.Abs() > maxSkew {
+		return fail("clock", fmt.Sprintf("this machine's clock is off by %s", d.Round(time.Second)),
+			"enable time synchronisation (timedatectl set-ntp true)")
 	}
 	return ok("clock", "agrees with the hosts")
 }

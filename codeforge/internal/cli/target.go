@@ -9,19 +9,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 )
 
-// target is where a command finds the server.
+// target says which server a command uses.
 type target struct{ state, url *string }
 
 func targetFlags(fs *flag.FlagSet) target {
 	return target{
 		state: stateFlag(fs),
-		url:   fs.String("url", "", "`URL` of the MCP endpoint (default: CODEFORGE_URL, then what runs on the state directory, then http://127.0.0.1:MCP_PORT/mcp)"),
+		url: fs.String("url", "", "`URL` of the MCP endpoint (default: CODEFORGE_URL, then the CodeForge of the state "+
+			"directory, then http://127.0.0.1:MCP_PORT/mcp)"),
 	}
 }
 
-// config reads what the flags leave open from the environment and .env.
+// config takes what the flags leave out from the environment and .env.
 func (t target) config(e *Env) (server.Config, error) {
-	w, err := readWorld(e)
+	w, err := readVariables(e)
 	if err != nil {
 		return server.Config{}, err
 	}
@@ -33,7 +34,10 @@ func (t target) config(e *Env) (server.Config, error) {
 	if port == "" {
 		port = "8080"
 	}
-	c := server.Config{URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port), Token: secret.New(w.getenv("MCP_AUTH_TOKEN"))}
+	c := server.Config{
+		URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port),
+		Token: secret.New(w.getenv("MCP_AUTH_TOKEN")),
+	}
 	if c.URL == "" {
 		c.URL = w.getenv("CODEFORGE_URL")
 	}

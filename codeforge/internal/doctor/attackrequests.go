@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// attackPath is the path that every request asks for, without a credential: one that is forwarded does no harm.
+const attackPath = "/codeforge-doctor"
+
+// requestAttacks are attacks on how the proxy reads a request, on connections to an API's host: the proxy itself must
+// answer each with the code of its refusal, so that the API receives none. Those that would make an API do something,
+// such as a body that is read in two ways, are left to make attack.
+func requestAttacks(t attackTarget) []attack {
+	if t.host == "" {
+		return nil
+	}
+	host := "Host: " + t.host + "\r\n"
+	get := "GET " + attackPath + " HTTP/1.1\r\n" + host
+	row := func(name string, heads ...string) attack {
+		return attack{name: name, expected: "refused by the proxy", code: sendEach(t.host, heads), seconds: 30}
+	}
+	fields := func(fields ...string) (heads []string) {
+		for _, f := range fields {
+			heads = append(heads, get+f+"\r\n")
+		}
+		return heads
+	}
+	methods := func(lines ...string) (heads []string) {
+		for _, line := range lines {
+			heads = append(heads, line+" HTTP/1.1\r\n"+host)
+		}
+		return heads
+	}
+	targets := func(targets ...string) (heads []string) {
+		for _, to := range targets {
+			heads = append(heads, "GET "+to+" HTTP/1.1\r\n"+host)
+		}
+		return heads
+	}
+	return []attack{
+		row("methods that show or tunnel a request", methods("TRACE "+attackPath, "TRACK "+attackPath,
+			"CONNECT "+t.host+":443", "trace "+attackPath)...),
+		row("a method overridden in a header", fields("X-HTTP-Method-Override: TRACE", "X-HTTP-Method: TRACE",
+			"X-Method-Override: TRACE", "X-Original-Method: TRACE", "x_http_method_override: TRACE",
+			"X-HTTP-Method-Override: GET\r\nX-HTTP-Method-Override: TRACE")...),
+		row("a method overridden in the query", targets(attackPath+"?_method=TRACE",
+			attackPath+"?a=b&%5Fmetho%64=TRACE", attackPath+"?_METHOD=trace", attackPath+"?a=b;_method=TRACE",
+			attackPath+"?.method=TRACE", attackPath+"?_method[]=TRACE",
+			attackPath+"?X-HTTP-Method-Override=TRACE")...),
+		row("another protocol on the connection", fields("Connection: Upgrade\r\nUpgrade: h2c",
+			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
+			"Connection: Upgrade\r\nUpgrade: TLS/1.2",
+			"Connection: Upgrade\r\nUpgrade: websocket, h2c\r\nSec-WebSocket-Version: 13\r\n"+
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")...),
+		row("two lengths, folds and bare line feeds", fields("Content-Length: 0\r\nTransfer-Encoding: chunked",
+			"Content-Length: 0\r\nContent-Length: 0", "Content-Length: 0, 0", "Transfer-Encoding: gzip, chunked",
+			"X-A: b\r\n c", "X-A: b\nX-C: d", "X-A: b\rX-C: d", "X-A : b", "Host: "+t.host)...),
+		row("targets that are not a path", targets("https://codeforge-doctor.invalid"+attackPath,
+			"https://"+t.host+attackPath, "codeforge-doctor", attackPath+"#a", attackPath+"\xc2\x9b", "*")...),
+		row("a Connection that removes other headers", fields(
+			"Content-Type: text/plain\r\nConnection: close, Content-Type",
+			"X-HTTP-Method-Override: GET\r\nConnection: X-HTTP-Method-Override, close")...),
+		row("OPTIONS of the server itself", methods("OPTIONS *")...),
+	}
+}
+
+// sendEach is code that sends each head, which lacks its last line, on a connection of its own. A refusal of the proxy
+// has a code; any other answer may be the API's.
+func sendEach(host string, heads []string) string {
+	list, _ := json.Marshal(latin1(heads))
+	return fmt.Sprintf(`const say = (held, seen) => console.log(JSON.stringify({ held, seen }));
+for (const head of %s) {
+  let timer, conn;
+  try {
+    conn = await Deno.startTls(await Deno.connect({ hostname: %q, port: 443 }), { hostname: %q });
+    timer = setTimeout(() => { try { conn.close(); } catch { /* closed */ } }, 5000);
+    const request = head + (/\nConnection:/.test(head) ? "" : "Connection: close\r\n") + "\r\n";
+    await conn.write(Uint8Array.from(request, (c) => c.charCodeAt(0)));
+    let got = ""; const b = new Uint8Array(4096);
+    try {
+      for (let n; !/"code": ?"[a-z_]+"/.test(got) && got.length < 20000 && (n = await conn.read(b)) !== null;)
+        got += new TextDecoder().decode(b.subarray(0, n));
+    } catch { /* cut */ }
+    const code = /^HTTP\/1\.1 4\d\d [^]*"code": ?"([a-z_]+)"/.exec(got)?.[1];
+    const sent = head.split("\r\n").filter((l) => !l.startsWith("Host:")).join(" ").trim();
+    say(code !== undefined, code ?? sent + ": " + (got.split("\r\n")[0] || "no answer"));
+  } catch (e) { say(false, "could not be tried: " + e); }
+  clearTimeout(timer);
+  try { conn?.close(); } catch { /* closed */ }
+}
+`, list, host, host)
+}
+
+// latin1 turns each byte into a character: JSON would replace bytes that are not UTF-8.
+func latin1(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		r := make([]rune, len(s))
+		for j := range len(s) {
+			r[j] = rune(s[j])
+		}
+		out[i] = string(r)
+	}
+	return out
+}
