@@ -18,8 +18,8 @@ const answer = await r.json();
 console.log(r.status, answer.token);
 `
 
-// TestMainJob runs code that names a credential: the upstream sees the credential, the code sees the name, and the receipt
-// says what was swapped.
+// TestMainJob runs code that names a credential: the upstream sees the credential, the code sees the name, and the
+// receipt says what was swapped.
 func TestMainJob(t *testing.T) {
 	for name, user := range users() {
 		t.Run(name, func(t *testing.T) {

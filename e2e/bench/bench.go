@@ -1,8 +1,8 @@
-// Package bench is the report of the benchmark: tables whose rows have gates, growth curves, and their output as text, JSON
-// and charts.
+// Package bench is the report of the benchmark: tables whose rows have gates, growth curves, and their output as text,
+// JSON and charts.
 //
-// Machines differ and are noisy. So every gate is a ratio or a difference of values measured side by side in one run, in
-// interleaved rounds. A row's value is the median of its rounds.
+// Machines differ and are noisy. So every gate is a ratio or a difference of values measured side by side in one run,
+// in interleaved rounds. A row's value is the median of its rounds.
 package bench
 
 import (

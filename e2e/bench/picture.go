@@ -59,8 +59,9 @@ func (r Result) score() float64 {
 	return r.Median / r.Gate
 }
 
-// The layout of the bars, in points; 600 points are 800 pixels. A viewer's font may be wider than the one measured here, so
-// no position depends on the width of a text: each text begins at a fixed x, with room to its right, above its bar.
+// The layout of the bars, in points; 600 points are 800 pixels. A viewer's font may be wider than the one measured
+// here, so no position depends on the width of a text: each text begins at a fixed x, with room to its right, above its
+// bar.
 const (
 	width, margin = 600, 10
 	left          = 74 // of the rows' names and bars

@@ -1,7 +1,7 @@
 // Package canary makes credentials for tests and finds them in output, in any form that a leak could take.
 //
-// A canary's core is random, so ten consecutive characters of it in an output, raw or encoded, are a leak of a part of the
-// credential and no coincidence.
+// A canary's core is random, so ten consecutive characters of it in an output, raw or encoded, are a leak of a part of
+// the credential and no coincidence.
 package canary
 
 import (

@@ -1,6 +1,6 @@
-// Package compose starts the Docker stack for tests, built from the working tree, with an upstream in place of the internet.
-// It uses its own project name, image tags and volumes. The sandbox's container name and the subnet are fixed, so it
-// refuses to start next to another stack.
+// Package compose starts the Docker stack for tests, built from the working tree, with an upstream in place of the
+// internet. It uses its own project name, image tags and volumes. The sandbox's container name and the subnet are
+// fixed, so it refuses to start next to another stack.
 package compose
 
 import (

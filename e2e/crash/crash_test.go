@@ -1,5 +1,6 @@
 // Package crash kills each daemon at each step of a run, and delivers messages late. Whatever is killed, and when, the
-// caller gets a correct response or an error that says what to do, and no run ever acts as another or is reported as one.
+// caller gets a correct response or an error that says what to do, and no run ever acts as another or is reported as
+// one.
 package crash
 
 import (
@@ -114,8 +115,8 @@ func (s *system) check(t *testing.T, f follower, mark string, a answer) {
 	}
 }
 
-// follow lets two clients use both slots at once, and checks that each acted as itself. It calls meanwhile when both runs
-// are registered and before their code starts.
+// follow lets two clients use both slots at once, and checks that each acted as itself. It calls meanwhile when both
+// runs are registered and before their code starts.
 func (s *system) follow(t *testing.T, tag string, meanwhile func()) {
 	t.Helper()
 	both := []*stop{s.stopAt(point{run, false}), s.stopAt(point{run, false})}
@@ -255,8 +256,8 @@ func (s *system) crash(t *testing.T, victim string, at point) {
 	s.silent(t, mark, tag)
 }
 
-// TestLate delivers a message of a run after its slot was given to another run. The message is refused, and the other run
-// is not affected.
+// TestLate delivers a message of a run after its slot was given to another run. The message is refused, and the other
+// run is not affected.
 func TestLate(t *testing.T) {
 	embeddedOnly(t)
 	s := start(t)

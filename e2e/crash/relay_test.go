@@ -52,8 +52,8 @@ func stepOf(r *http.Request, body []byte) step {
 	return ""
 }
 
-// point is a point in a call: before a message is delivered, or after its response arrived and before it is passed on. A run
-// counts as answered with its first output.
+// point is a point in a call: before a message is delivered, or after its response arrived and before it is passed on.
+// A run counts as answered with its first output.
 type point struct {
 	step     step
 	answered bool
@@ -155,9 +155,9 @@ func (w *watch) forget() {
 	w.journal = nil
 }
 
-// relay is between mcp-server and the socket of another daemon, and is closed when that daemon is killed. Then its socket
-// refuses, its connections break, and the messages that it held are lost, as in a crash. A message whose sender has died is
-// still delivered when it is released: that is a late message.
+// relay is between mcp-server and the socket of another daemon, and is closed when that daemon is killed. Then its
+// socket refuses, its connections break, and the messages that it held are lost, as in a crash. A message whose sender
+// has died is still delivered when it is released: that is a late message.
 type relay struct {
 	t        *testing.T
 	watch    *watch

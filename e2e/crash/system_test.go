@@ -36,8 +36,8 @@ const (
 	server  = "mcp-server"
 )
 
-// system is the three daemons as `codeforge up` starts them. But each can be killed and restarted alone, as containers are,
-// while `codeforge up` ends when one of its daemons does. mcp-server reaches the others through relays.
+// system is the three daemons as `codeforge up` starts them. But each can be killed and restarted alone, as containers
+// are, while `codeforge up` ends when one of its daemons does. mcp-server reaches the others through relays.
 type system struct {
 	*world.World // the client's side
 	watch

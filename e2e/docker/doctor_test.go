@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// TestDoctor runs codeforge doctor --attack on the stack, from inside mcp-server's container, where no API can be read, and
-// from outside as a user of this machine would. All attacks fail, and no request reaches a server.
+// TestDoctor runs codeforge doctor --attack on the stack, from inside mcp-server's container, where no API can be read,
+// and from outside as a user of this machine would. All attacks fail, and no request reaches a server.
 func TestDoctor(t *testing.T) {
 	program, err := world.Program("codeforge")
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// engineStartVar names the environment variable with the command that starts the engine again after TestEngineRestart has
-// stopped it. Setting it allows the test to stop the engine and everything that runs on it. .ci/run sets it for the engine
-// that .ci/engine-up started. On a laptop or a hosted runner it is not set, and the test is not run at all instead of being
-// skipped, because there it could never pass.
+// engineStartVar names the environment variable with the command that starts the engine again after TestEngineRestart
+// has stopped it. Setting it allows the test to stop the engine and everything that runs on it. .ci/run sets it for the
+// engine that .ci/engine-up started. On a laptop or a hosted runner it is not set, and the test is not run at all
+// instead of being skipped, because there it could never pass.
 const engineStartVar = "CODEFORGE_ENGINE_RESTART"
 
 func engineStart() string { return os.Getenv(engineStartVar) }
 
-// TestEngineRestart shuts the engine down under the running stack and starts it again, as a reboot would. Clients get clear
-// errors, and everything recovers by itself.
+// TestEngineRestart shuts the engine down under the running stack and starts it again, as a reboot would. Clients get
+// clear errors, and everything recovers by itself.
 func TestEngineRestart(t *testing.T) {
 	if engineStart() == "" {
 		t.Fatal(engineStartVar + " is not set: the engine is not ours to end")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// crash kills a container's main process as a crash or the kernel would. The restart policy applies, which `docker kill`
-// would disable.
+// crash kills a container's main process as a crash or the kernel would. The restart policy applies, which `docker
+// kill` would disable.
 func crash(t *testing.T, service string) {
 	t.Helper()
 	pid := inspect(t, service).State.Pid
@@ -24,8 +24,8 @@ func crash(t *testing.T, service string) {
 	}
 }
 
-// TestRestart restarts each container in turn, as a user would. The stack recovers by itself, and clients get readable errors
-// meanwhile.
+// TestRestart restarts each container in turn, as a user would. The stack recovers by itself, and clients get readable
+// errors meanwhile.
 func TestRestart(t *testing.T) {
 	for _, service := range services {
 		t.Run(service, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestPairs kills every pair of containers at once. The stack recovers by itself, although the engine tries only once to
-// start a sandbox whose network owner is not up yet.
+// TestPairs kills every pair of containers at once. The stack recovers by itself, although the engine tries only once
+// to start a sandbox whose network owner is not up yet.
 func TestPairs(t *testing.T) {
 	pairs := [][2]string{ // five rounds: each container rests in between
 		{"sandbox", "sandbox-net"}, {"proxy", "docker-shim"},
@@ -55,8 +55,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestCrashDuringRun kills each container while a run waits or fetches. The call ends soon with an error that says what to
-// do; when mcp-server itself dies, the error comes from the client's library.
+// TestCrashDuringRun kills each container while a run waits or fetches. The call ends soon with an error that says what
+// to do; when mcp-server itself dies, the error comes from the client's library.
 func TestCrashDuringRun(t *testing.T) {
 	const waits = `await new Promise((r) => setTimeout(r, 30_000)); console.log("end")`
 	const fetches = `for (;;) {
@@ -109,8 +109,8 @@ func TestLateNetwork(t *testing.T) {
 	heals(t, healTime)
 }
 
-// TestNoEgressWithoutProxy stops the proxy under running code that keeps fetching. While the proxy is down nothing arrives
-// anywhere and the code sees errors. When it is up again, the next run works.
+// TestNoEgressWithoutProxy stops the proxy under running code that keeps fetching. While the proxy is down nothing
+// arrives anywhere and the code sees errors. When it is up again, the next run works.
 func TestNoEgressWithoutProxy(t *testing.T) {
 	works(t)
 	trial := fmt.Sprintf("down-%d", time.Now().UnixNano())
@@ -160,8 +160,8 @@ Deno.exit(0); // the attempts go on`)
 	works(t)
 }
 
-// TestBrokenAPIs makes mistakes in apis/ while everything runs: the old version stays in force, the mistake is reported, and
-// a repair takes effect without a restart.
+// TestBrokenAPIs makes mistakes in apis/ while everything runs: the old version stays in force, the mistake is
+// reported, and a repair takes effect without a restart.
 func TestBrokenAPIs(t *testing.T) {
 	path := filepath.Join(apis, "httpbin", "config.json")
 	good, err := os.ReadFile(path)
@@ -221,8 +221,8 @@ func TestDownUp(t *testing.T) {
 	}
 }
 
-// TestLostAuthority deletes the authority's files. At its next start the proxy makes a new authority, and the sandbox uses
-// it.
+// TestLostAuthority deletes the authority's files. At its next start the proxy makes a new authority, and the sandbox
+// uses it.
 func TestLostAuthority(t *testing.T) {
 	docker(t, "run", "--rm", "--network", "none", "-v", "codeforge-e2e_ca-public:/p", "-v", "codeforge-e2e_ca-private:/k",
 		"debian:bookworm-slim", "sh", "-c", "rm -f /p/* /k/*")

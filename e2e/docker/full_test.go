@@ -30,8 +30,8 @@ func call(t *testing.T, tool string, arguments map[string]any) (text string, fai
 	return text, res.IsError
 }
 
-// TestFull writes more to shared directories than a run may: the run is ended with a clear reason, its files are removed,
-// and the next run works.
+// TestFull writes more to shared directories than a run may: the run is ended with a clear reason, its files are
+// removed, and the next run works.
 func TestFull(t *testing.T) {
 	for _, dir := range []string{"/tmp", "/skills"} {
 		t.Run(strings.Trim(dir, "/"), func(t *testing.T) {
@@ -53,8 +53,8 @@ Deno.writeTextFileSync("`+dir+`/after.txt", "x"); Deno.removeSync("`+dir+`/after
 	}
 }
 
-// TestRoom fills /tmp with runs that each stay within their bound. The oldest files are removed, even from a directory that
-// its owner has closed, and the next run has room.
+// TestRoom fills /tmp with runs that each stay within their bound. The oldest files are removed, even from a directory
+// that its owner has closed, and the next run has room.
 func TestRoom(t *testing.T) {
 	leave := func(name, more string) result {
 		return execute(t, `const big = new Uint8Array(10 << 20).fill(1);
@@ -62,7 +62,7 @@ Deno.mkdirSync("/tmp/`+name+`");
 for (let i = 0; i < 10; i++) Deno.writeFileSync("/tmp/`+name+`/" + i, big);
 `+more)
 	}
-	const line = "the oldest files were removed"
+	const line = "removed the oldest files"
 	before := strings.Count(stack.Logs(), line)
 	together := make(chan result)
 	for i := range 2 { // side by side: in two slots

@@ -166,8 +166,8 @@ func checkSecurity(t *testing.T, opts []string, profile []byte) {
 	}
 }
 
-// TestEdges checks every mount of every service: each volume is mounted only where it should be, and the engine's socket and
-// apis/ are in one container each.
+// TestEdges checks every mount of every service: each volume is mounted only where it should be, and the engine's
+// socket and apis/ are in one container each.
 func TestEdges(t *testing.T) {
 	want := []string{
 		"/apis proxy ro",

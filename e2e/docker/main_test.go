@@ -230,12 +230,12 @@ func works(t *testing.T) {
 	}
 }
 
-// healTime is how long the stack may take to recover. The engine waits longer before each restart of a container that ended
-// within ten seconds, and machines are slow.
+// healTime is how long the stack may take to recover. The engine waits longer before each restart of a container that
+// ended within ten seconds, and machines are slow.
 const healTime = 90 * time.Second
 
-// heals waits until the main job works again for two seconds. It logs how long that took, and logs and returns the errors
-// that clients got meanwhile.
+// heals waits until the main job works again for two seconds. It logs how long that took, and logs and returns the
+// errors that clients got meanwhile.
 func heals(t *testing.T, within time.Duration) []string {
 	t.Helper()
 	began, told := time.Now(), map[string]bool{}
@@ -280,8 +280,8 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// small is the size up to which data is searched for every form of a credential. Larger data, such as a whole file system,
-// is searched for the plain value only.
+// small is the size up to which data is searched for every form of a credential. Larger data, such as a whole file
+// system, is searched for the plain value only.
 const small = 8 << 20
 
 // leak is the name of a credential that is in data, or "".

@@ -44,8 +44,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// asSlot runs Deno with all permissions as a slot's user in the sandbox's container, like code that has escaped from Deno.
-// It prints "name: what happened" for each attempt.
+// asSlot runs Deno with all permissions as a slot's user in the sandbox's container, like code that has escaped from
+// Deno. It prints "name: what happened" for each attempt.
 func asSlot(t *testing.T, id slot.ID, code string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "docker", "exec", "-i", "-u", fmt.Sprintf("%d:%d", id.UID(), slot.GroupID),

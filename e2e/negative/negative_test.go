@@ -1,5 +1,5 @@
-// Package negative shows that each defence is what stops its attacks. It switches each one off, in binaries built with the tag
-// disarm, and then an attack of the suite must succeed, as judged by the suite itself.
+// Package negative shows that each defence is what stops its attacks. It switches each one off, in binaries built with
+// the tag disarm, and then an attack of the suite must succeed, as judged by the suite itself.
 package negative
 
 import (

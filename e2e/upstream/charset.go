@@ -77,8 +77,8 @@ func folded(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
-// breach serves a page with the credential next to posted text, compressed if the request asks for it in any spelling, or
-// always with force. Each byte takes 4 ms. The parameter guess is right:N or wrong:N: the first N characters of the
+// breach serves a page with the credential next to posted text, compressed if the request asks for it in any spelling,
+// or always with force. Each byte takes 4 ms. The parameter guess is right:N or wrong:N: the first N characters of the
 // credential or others, few enough not to count as a leak.
 func breach(w http.ResponseWriter, r *http.Request) {
 	secret := secretOf(r)

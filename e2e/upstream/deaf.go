@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// deaf responds without reading the body, and parses what follows on the connection as requests, as Python's http.server
-// does if a method's handler reads nothing. A following request with a Content-Length consumes that many bytes, and its
-// response shows them.
+// deaf responds without reading the body, and parses what follows on the connection as requests, as Python's
+// http.server does if a method's handler reads nothing. A following request with a Content-Length consumes that many
+// bytes, and its response shows them.
 func (s *Server) deaf(w http.ResponseWriter, r *http.Request) {
 	hj, ok := w.(http.Hijacker)
 	if !ok {

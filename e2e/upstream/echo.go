@@ -77,9 +77,9 @@ func formed(r *http.Request) string {
 	return out
 }
 
-// echo sends the request's credential back. Parameters: what (where to read it), form (how to encode it), place (where in the
-// response), enc (content coding), frame (how to cut the body), cs (character set, ":" and its label), pre and post (bytes
-// around it), status, type.
+// echo sends the request's credential back. Parameters: what (where to read it), form (how to encode it), place (where
+// in the response), enc (content coding), frame (how to cut the body), cs (character set, ":" and its label), pre and
+// post (bytes around it), status, type.
 func echo(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	text := formed(r)

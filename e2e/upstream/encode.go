@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// compress applies the codings of a Content-Encoding value in order ("gzip,br"). Two are not real codings: "unknown" is XOR,
-// "labelled-gzip" is plain text with a gzip label.
+// compress applies the codings of a Content-Encoding value in order ("gzip,br"). Two are not real codings: "unknown" is
+// XOR, "labelled-gzip" is plain text with a gzip label.
 func compress(codings string, body []byte) (out []byte, label string, err error) {
 	out = body
 	var labels []string

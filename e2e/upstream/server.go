@@ -34,8 +34,8 @@ type Config struct {
 	Control string
 	// Addresses is what the DNS server answers with.
 	Addresses Addresses
-	// Known are credentials that the upstream knows from elsewhere, by token name, as a hostile server might through another
-	// host. Requests ask for them with what=known:NAME.
+	// Known are credentials that the upstream knows from elsewhere, by token name, as a hostile server might through
+	// another host. Requests ask for them with what=known:NAME.
 	Known map[string]string
 	// Listen opens a TCP listener; nil means net.Listen. Tests use one that listens in another network namespace.
 	Listen func(address string) (net.Listener, error)

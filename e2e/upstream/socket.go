@@ -37,10 +37,10 @@ func reset(c net.Conn) {
 	}
 }
 
-// socket is a WebSocket server. mode: echo (sends every message back, after one with the credential), deflate (the same with
-// permessage-deflate), frames (the credential in frames of cut bytes), pinged (in frames of one byte, with pings and empty
-// frames between them), drip (a frame byte by byte), binary, interleaved (a ping between two halves), close (the credential
-// as the reason), ping and pong (as the payload), listen (sends nothing), or a mode of hostile.
+// socket is a WebSocket server. mode: echo (sends every message back, after one with the credential), deflate (the same
+// with permessage-deflate), frames (the credential in frames of cut bytes), pinged (in frames of one byte, with pings
+// and empty frames between them), drip (a frame byte by byte), binary, interleaved (a ping between two halves), close
+// (the credential as the reason), ping and pong (as the payload), listen (sends nothing), or a mode of hostile.
 func socket(w http.ResponseWriter, r *http.Request) {
 	mode := r.URL.Query().Get("mode")
 	if mode == "" || mode == "echo" || mode == "deflate" {

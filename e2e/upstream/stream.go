@@ -32,8 +32,8 @@ func bomb(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// oracle sends guess, waits, and sends the rest. guess=secret:N sends the first N bytes of the credential, guess=false:N as
-// many other bytes. What a proxy lets through before the pause must be the same for both.
+// oracle sends guess, waits, and sends the rest. guess=secret:N sends the first N bytes of the credential,
+// guess=false:N as many other bytes. What a proxy lets through before the pause must be the same for both.
 func oracle(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	kind, _, _ := strings.Cut(q.Get("guess"), ":")

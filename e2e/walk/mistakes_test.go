@@ -135,8 +135,8 @@ func noUserNamespaces(t *testing.T) {
 	says(t, out, "user.max_user_namespaces", "sysctl -w", "Docker")
 }
 
-// forbidding is a folder with a codeforge that runs where no user namespace can be made. The limit is set in a user namespace
-// made for this test, so that the machine's own stays.
+// forbidding is a folder with a codeforge that runs where no user namespace can be made. The limit is set in a user
+// namespace made for this test, so that the machine's own stays.
 func forbidding(t *testing.T, dir string) string {
 	t.Helper()
 	bin := filepath.Join(dir, "bin")

@@ -241,8 +241,8 @@ func try(t *testing.T, transport mcp.Transport) {
 	}
 }
 
-// TestReadmeDocker follows the README from a fresh clone with Docker, under the tests' project name. It sends nothing to the
-// first API, and only checks that the API is in force.
+// TestReadmeDocker follows the README from a fresh clone with Docker, under the tests' project name. It sends nothing
+// to the first API, and only checks that the API is in force.
 func TestReadmeDocker(t *testing.T) {
 	if world.CurrentMode() != world.Docker {
 		t.Skip("about Docker: tested with CODEFORGE_E2E_MODE=docker")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRelease checks that a release contains what a build does: every binary of the Makefile from the same folder, every
-// image of docker-compose.yml, and only files that exist.
+// TestRelease checks that a release contains what a build does: every binary of the Makefile from the same folder,
+// every image of docker-compose.yml, and only files that exist.
 func TestRelease(t *testing.T) {
 	goreleaser, workflow := document(t, ".goreleaser.yaml"), document(t, ".github/workflows/release.yml")
 	binaries := regexp.MustCompile(`(?m)^([a-z-]+)_DIR +:= ([a-z-]+)/(\S+)$`).FindAllStringSubmatch(document(t, "Makefile"), -1)

@@ -31,7 +31,8 @@ var tokens = []string{
 	"FORBIDDEN_TOKEN", "OFF_TOKEN",
 }
 
-// Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat differently.
+// Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat
+// differently.
 func Canaries() map[string]*canary.Canary {
 	out := map[string]*canary.Canary{}
 	for _, name := range tokens {

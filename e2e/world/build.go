@@ -16,8 +16,8 @@ var packages = []string{
 	"./e2e/cmd/intruder", // for tests only: see attack
 }
 
-// build builds the binaries from the working tree into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). A lock serialises the
-// test binaries of several packages. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
+// build builds the binaries from the working tree into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). A lock
+// serialises the test binaries of several packages. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
 func build(root string) (string, error) {
 	if dir := os.Getenv(binVar); dir != "" {
 		return dir, nil

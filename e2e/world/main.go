@@ -1,10 +1,10 @@
 // Package world makes a whole running CodeForge for a test: the daemons, APIs with canary credentials, and a hostile
 // upstream, in embedded mode or in Docker.
 //
-// Embedded tests run in their own namespaces: Main starts the test binary again in a new network, mount and pid namespace
-// (and, for an ordinary user, user namespace). There the upstream can listen on 443, names resolve as the test wants, and
-// leftovers of a test can be found, because every process, mount and network device belongs to the test. The machine is not
-// touched, and two test runs do not affect each other.
+// Embedded tests run in their own namespaces: Main starts the test binary again in a new network, mount and pid
+// namespace (and, for an ordinary user, user namespace). There the upstream can listen on 443, names resolve as the
+// test wants, and leftovers of a test can be found, because every process, mount and network device belongs to the
+// test. The machine is not touched, and two test runs do not affect each other.
 package world
 
 import (
@@ -46,9 +46,9 @@ const disarmVar = "CODEFORGE_DISARM"
 // shared is a tmpfs of the tests' mount namespace, for files of tests and for binaries that every user can read.
 const shared = "/mnt"
 
-// Main runs a package's tests in the mode that CODEFORGE_E2E_MODE names (default: embedded) and returns the exit code. Call
-// it from TestMain. Before the tests leave the machine's network, it calls each of before with the root of the source tree,
-// to fetch what the tests need.
+// Main runs a package's tests in the mode that CODEFORGE_E2E_MODE names (default: embedded) and returns the exit code.
+// Call it from TestMain. Before the tests leave the machine's network, it calls each of before with the root of the
+// source tree, to fetch what the tests need.
 func Main(m *testing.M, before ...func(root string)) int {
 	switch stage := os.Getenv(stageVar); stage {
 	case "init":

@@ -15,9 +15,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// prepare sets up the new namespaces: a private mount tree, /proc of the new pid namespace, a resolv.conf that names the
-// test's DNS server, a tmpfs for files of tests, and a second network namespace for the upstream, because the proxy never
-// dials an address of its own machine.
+// prepare sets up the new namespaces: a private mount tree, /proc of the new pid namespace, a resolv.conf that names
+// the test's DNS server, a tmpfs for files of tests, and a second network namespace for the upstream, because the proxy
+// never dials an address of its own machine.
 func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)

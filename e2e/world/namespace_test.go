@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// TestNamespaces checks that the tests' names resolve, that the upstream serves them with verified TLS, and that it records
-// requests.
+// TestNamespaces checks that the tests' names resolve, that the upstream serves them with verified TLS, and that it
+// records requests.
 func TestNamespaces(t *testing.T) {
 	if CurrentMode() == Docker {
 		t.Skip("embedded mode only: Docker tests use no namespaces of their own")

@@ -12,8 +12,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// onTerminal gives a process its own terminal before it is started. Call the returned function when the process has ended:
-// it waits until everything printed is in the process's output.
+// onTerminal gives a process its own terminal before it is started. Call the returned function when the process has
+// ended: it waits until everything printed is in the process's output.
 func onTerminal(p *Process) (shown func(), err error) {
 	master, slave, err := pty.Open()
 	if err != nil {
@@ -32,8 +32,8 @@ func onTerminal(p *Process) (shown func(), err error) {
 	}, nil
 }
 
-// Look runs the command line on a terminal, and returns what the terminal gets. The argument SCRIPT is replaced by the path of
-// a file with this code.
+// Look runs the command line on a terminal, and returns what the terminal gets. The argument SCRIPT is replaced by the
+// path of a file with this code.
 func (w *World) Look(ctx context.Context, code string, args ...string) (string, error) {
 	return w.tool(ctx, true, code, args)
 }

@@ -36,8 +36,8 @@ func Root() (string, error) {
 	return testkit.FindRoot()
 }
 
-// Shell runs a script in dir as a user's shell would, with env added to what a build needs, and returns its output and exit
-// code.
+// Shell runs a script in dir as a user's shell would, with env added to what a build needs, and returns its output and
+// exit code.
 func Shell(ctx context.Context, dir, script string, env map[string]string) (string, int, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "/bin/sh", "-ec", script) //nolint:gosec // see execStage
 	if CurrentMode() == Docker {

@@ -153,8 +153,8 @@ func (w *World) Dial(ctx context.Context) (net.Conn, error) {
 	return w.dialer().DialContext(ctx, "tcp", u.Host)
 }
 
-// HTTP is a client whose connections belong to the user that runs CodeForge, since those of other users are refused. It sends
-// the world's token, if there is one, unless a request has its own Authorization.
+// HTTP is a client whose connections belong to the user that runs CodeForge, since those of other users are refused. It
+// sends the world's token, if there is one, unless a request has its own Authorization.
 func (w *World) HTTP() *http.Client {
 	return &http.Client{Transport: bearer{w.Stranger().Transport, w.Token}}
 }

@@ -180,8 +180,8 @@ func (c *Client) Acquire(ctx context.Context) (Lease, error) {
 	return l, err
 }
 
-// AcquireAhead takes a lease for a future run, see LeaseRequest. The lease is valid only while the stream it was taken on
-// is open, that is, while Stream returns the number that it returned before the call.
+// AcquireAhead takes a lease for a future run, see LeaseRequest. The lease is valid only while the stream it was taken
+// on is open, that is, while Stream returns the number that it returned before the call.
 func (c *Client) AcquireAhead(ctx context.Context) (Lease, error) {
 	var l Lease
 	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{Ahead: true}, &l)

@@ -10,8 +10,8 @@
 //
 // Error responses have the body {"error": "..."}.
 //
-// A slot is freed by the end of its lease, not by the end of its run. Generations only grow, across restarts of sandboxd
-// too, so that a message for an older lease never acts on a newer one.
+// A slot is freed by the end of its lease, not by the end of its run. Generations only grow, across restarts of
+// sandboxd too, so that a message for an older lease never acts on a newer one.
 package runapi
 
 import "github.com/codeforge-mcp/codeforge/internal/slot"

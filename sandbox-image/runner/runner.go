@@ -3,8 +3,8 @@ package runner
 
 import _ "embed" // warm.ts
 
-// Warm is warm.ts, which Deno runs with --preload. It writes one zero byte to standard output when the interpreter is up,
-// and then blocks until GoByte arrives on standard input. The main module is written in between.
+// Warm is warm.ts, which Deno runs with --preload. It writes one zero byte to standard output when the interpreter is
+// up, and then blocks until GoByte arrives on standard input. The main module is written in between.
 //
 //go:embed warm.ts
 var Warm []byte

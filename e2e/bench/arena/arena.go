@@ -45,8 +45,8 @@ const Dir = "/mnt"
 // stageVar is the environment variable that selects the stage of a process.
 const stageVar = "CODEFORGE_BENCH_STAGE"
 
-// Stage is "arena" in the first process of the arena, "enter" in one that is about to exec a command in one of its places,
-// and empty outside.
+// Stage is "arena" in the first process of the arena, "enter" in one that is about to exec a command in one of its
+// places, and empty outside.
 func Stage() string { return os.Getenv(stageVar) }
 
 // Command is this program again, as the first process of a new arena. The caller starts it.

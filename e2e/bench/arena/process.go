@@ -43,8 +43,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Start starts a command. Its output goes to /dev/null, or with loud to a buffer that errors quote: copying every log line
-// through this process would cost processor time that distorts the measurement.
+// Start starts a command. Its output goes to /dev/null, or with loud to a buffer that errors quote: copying every log
+// line through this process would cost processor time that distorts the measurement.
 func Start(cmd *exec.Cmd, loud bool) (*Process, error) {
 	p := &Process{cmd: cmd, log: &tail{}, done: make(chan struct{})}
 	if loud {

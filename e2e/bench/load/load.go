@@ -192,7 +192,8 @@ func parse(head []byte) (status string, length int64, err error) {
 	return string(line[9:12]), length, nil
 }
 
-// Verify checks that a peer does the work it is measured for: the credential arrives, and its echo comes back as the name.
+// Verify checks that a peer does the work it is measured for: the credential arrives, and its echo comes back as the
+// name.
 func Verify(ctx context.Context, p *peer.Peer) error {
 	for _, address := range []string{p.Address, p.StreamAddress} {
 		c, err := Dial(ctx, p, address, 0)
@@ -221,8 +222,8 @@ type Samples struct {
 // Rate is requests per second.
 func (s Samples) Rate() float64 { return float64(len(s.Took)) / s.Elapsed.Seconds() }
 
-// Keep requests a path over n keep-alive connections for the duration. Each sends its next request after the response to
-// the last one. Connections are opened and used before the clock starts and started is called.
+// Keep requests a path over n keep-alive connections for the duration. Each sends its next request after the response
+// to the last one. Connections are opened and used before the clock starts and started is called.
 func Keep(ctx context.Context, p *peer.Peer, path string, n int, d time.Duration, started func()) (Samples, error) {
 	conns := make([]*Conn, n)
 	defer func() {
@@ -287,8 +288,8 @@ func together(n int, d time.Duration, f func(i int) error) (Samples, error) {
 	return all, failed
 }
 
-// Download fetches one body of size bytes, of the kind "bytes" or "json", and returns the time from the request to its end.
-// started is called before the request.
+// Download fetches one body of size bytes, of the kind "bytes" or "json", and returns the time from the request to its
+// end. started is called before the request.
 func Download(ctx context.Context, p *peer.Peer, address, kind string, size int64, started func()) (time.Duration, error) {
 	c, err := Dial(ctx, p, address, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package origin is the server behind the measured proxies: HTTP/1.1 over TLS with responses of any size, events with the
-// time at which they were sent, and a check that the credential arrived.
+// Package origin is the server behind the measured proxies: HTTP/1.1 over TLS with responses of any size, events with
+// the time at which they were sent, and a check that the credential arrived.
 package origin
 
 import (
@@ -71,8 +71,8 @@ func Certificate(caFile, certFile, keyFile string) error {
 	return nil
 }
 
-// Serve serves HTTPS on the ports 443 and 8443 of this network namespace, and DNS on port 53, until it fails. Every name
-// resolves to address.
+// Serve serves HTTPS on the ports 443 and 8443 of this network namespace, and DNS on port 53, until it fails. Every
+// name resolves to address.
 func Serve(certFile, keyFile, address string) error {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {

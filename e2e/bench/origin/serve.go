@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// server serves keep-alive HTTP/1.1 over TLS from prepared bytes. It understands only the benchmark's requests, because on
-// a machine with few processors its own processor time is taken from the proxies.
+// server serves keep-alive HTTP/1.1 over TLS from prepared bytes. It understands only the benchmark's requests, because
+// on a machine with few processors its own processor time is taken from the proxies.
 type server struct {
 	tls         *tls.Config
 	small       []byte // the whole response

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// TestServe checks that net/http understands the origin, on one connection, and that the response depends on the credential.
+// TestServe checks that net/http understands the origin, on one connection, and that the response depends on the
+// credential.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	ca, certFile, keyFile := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")

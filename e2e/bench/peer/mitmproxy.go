@@ -33,8 +33,8 @@ func MitmproxyVersion() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// Mitmproxy starts two transparent mitmproxies, each behind a REDIRECT: one that buffers whole bodies, and one whose addon
-// streams them.
+// Mitmproxy starts two transparent mitmproxies, each behind a REDIRECT: one that buffers whole bodies, and one whose
+// addon streams them.
 func Mitmproxy(caFile string) (p *Peer, err error) {
 	dir, err := os.MkdirTemp(arena.Dir, "mitmproxy-")
 	if err != nil {

@@ -33,8 +33,8 @@ type Peer struct {
 }
 
 // Verify has the signature of tls.Config.VerifyConnection. It verifies the chain of a certificate only when it is new:
-// repeating that for every connection would take more processor time from a proxy with elliptic curves than from one with
-// RSA. crypto/tls verifies each time that the server has the key.
+// repeating that for every connection would take more processor time from a proxy with elliptic curves than from one
+// with RSA. crypto/tls verifies each time that the server has the key.
 func (p *Peer) Verify(s tls.ConnectionState) error {
 	leaf := s.PeerCertificates[0]
 	if known := p.known.Load(); known != nil && known.Equal(leaf) {

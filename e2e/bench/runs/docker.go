@@ -16,8 +16,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 )
 
-// Docker measures the row of Docker mode: a run in a warm slot against the obvious design, one `deno run -` per call through
-// the engine's API, in the same container. The row is left out if no stack can run.
+// Docker measures the row of Docker mode: a run in a warm slot against the obvious design, one `deno run -` per call
+// through the engine's API, in the same container. The row is left out if no stack can run.
 func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 	col := &bench.Collector{}
 	err := docker(ctx, cfg, col)
@@ -29,8 +29,8 @@ func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 	return bench.Report{Results: col.Results()}, err
 }
 
-// engineSettle is the pause in which the engine cleans up an exec, which it does after its response, and a slot gets a new
-// warm interpreter.
+// engineSettle is the pause in which the engine cleans up an exec, which it does after its response, and a slot gets a
+// new warm interpreter.
 const engineSettle = 500 * time.Millisecond
 
 // youth is how long after the start the engine runs a healthcheck in each container every second (internal/health).
@@ -109,7 +109,8 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 	return nil
 }
 
-// oneExec is the baseline: create an exec of `deno run -`, attach, send the script, read all output, ask for the exit code.
+// oneExec is the baseline: create an exec of `deno run -`, attach, send the script, read all output, ask for the exit
+// code.
 func oneExec(ctx context.Context, api *client.Client) (time.Duration, error) {
 	start := time.Now()
 	made, err := api.ExecCreate(ctx, compose.Sandbox, client.ExecCreateOptions{

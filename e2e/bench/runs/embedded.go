@@ -104,8 +104,8 @@ func single(ctx context.Context, cfg Config, hot, cold *server, col *bench.Colle
 	return nil
 }
 
-// noop measures a tool that involves only mcp-server. The request is prepared before, and the time ends with the last byte of
-// the response, so that the client adds next to nothing.
+// noop measures a tool that involves only mcp-server. The request is prepared before, and the time ends with the last
+// byte of the response, so that the client adds next to nothing.
 func noop(ctx context.Context, s *server, col *bench.Collector) error {
 	c, err := s.caller(ctx, "list_apis", nil)
 	if err != nil {

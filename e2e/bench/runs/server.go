@@ -36,8 +36,8 @@ type server struct {
 	stop    func()
 }
 
-// embedded starts `codeforge up` with this many slots and warm interpreters, in a new directory. api is the config.json of
-// an API, or empty.
+// embedded starts `codeforge up` with this many slots and warm interpreters, in a new directory. api is the config.json
+// of an API, or empty.
 func embedded(ctx context.Context, bin, deno string, slots, warm int, api string) (_ *server, err error) {
 	dir, err := os.MkdirTemp("", "codeforge-bench-")
 	if err != nil {

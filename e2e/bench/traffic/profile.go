@@ -17,8 +17,8 @@ import (
 // profileSeconds is how long one profile lasts.
 const profileSeconds = 5
 
-// profiles writes CPU profiles of CodeForge's proxy under the loads of the table to a directory. They are taken separately
-// from the measurements, which they would slow down.
+// profiles writes CPU profiles of CodeForge's proxy under the loads of the table to a directory. They are taken
+// separately from the measurements, which they would slow down.
 func (m *measurement) profiles(ctx context.Context, dir string) error {
 	p, _, err := peer.CodeForge(peer.CodeForgeConfig{Binary: m.cfg.Binary, CA: m.ca, Profile: true})
 	if err != nil {

@@ -157,8 +157,8 @@ func (m *measurement) keep(ctx context.Context, p *peer.Peer, path string, conns
 	return m.metered(p.Process, func(started func()) (load.Samples, error) { return load.Keep(ctx, p, path, conns, d, started) })
 }
 
-// metered measures a load with the processor time of both ends and of a proxy, which may be nil, from when the load calls
-// started.
+// metered measures a load with the processor time of both ends and of a proxy, which may be nil, from when the load
+// calls started.
 func (m *measurement) metered(proxy *arena.Process, f func(started func()) (load.Samples, error)) (measured, error) {
 	clocks := func() (at [3]time.Duration, err error) {
 		if proxy != nil {

@@ -174,8 +174,8 @@ func cloneUser() error {
 	return err
 }
 
-// pidfdUse takes a descriptor of process 1, if it can get a pidfd of it. The pidfd alone does no harm, since process 1 may
-// belong to this sandbox.
+// pidfdUse takes a descriptor of process 1, if it can get a pidfd of it. The pidfd alone does no harm, since process 1
+// may belong to this sandbox.
 func pidfdUse(fd int, err error) error {
 	if err != nil {
 		return err

@@ -52,8 +52,8 @@ func status(task) (bool, string) {
 	return nnp == 1 && mode == 2, fmt.Sprint("NoNewPrivs ", nnp, " Seccomp ", mode)
 }
 
-// foreign opens files with facts about the host or the container: mount paths, names, hardware, other processes. It also
-// tries ways to them that need no fixed path.
+// foreign opens files with facts about the host or the container: mount paths, names, hardware, other processes. It
+// also tries ways to them that need no fixed path.
 func foreign(task) (bool, string) {
 	paths := []string{
 		"/proc", "/proc/mounts", "/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline", "/proc/modules", "/proc/partitions", "/proc/uptime", "/proc/keys", "/proc/loadavg",
@@ -84,8 +84,8 @@ func foreign(task) (bool, string) {
 	return len(open) == 0, fmt.Sprintf("%d tried, open %v", len(paths), open)
 }
 
-// harmless reports whether a directory of an embedded sandbox contains only the names that were put there, which are the
-// same on every machine.
+// harmless reports whether a directory of an embedded sandbox contains only the names that were put there, which are
+// the same on every machine.
 func harmless(path string, names []string) bool {
 	for _, n := range names {
 		switch path + "/" + n {

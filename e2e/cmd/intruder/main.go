@@ -1,9 +1,9 @@
-// Command intruder replaces the interpreter in a sandbox, to show what hostile code could do that has escaped from Deno's
-// permissions. It runs exactly as the interpreter does, makes the attempts that the "code" names, and prints a line of
-// JSON for each: {"held": bool, "seen": "..."}.
+// Command intruder replaces the interpreter in a sandbox, to show what hostile code could do that has escaped from
+// Deno's permissions. It runs exactly as the interpreter does, makes the attempts that the "code" names, and prints a
+// line of JSON for each: {"held": bool, "seen": "..."}.
 //
-// The code is JSON: {"attempts": ["..."], "trial": "...", "secrets": ["..."]}. No attempts means all that every run must
-// withstand.
+// The code is JSON: {"attempts": ["..."], "trial": "...", "secrets": ["..."]}. No attempts means all that every run
+// must withstand.
 package main
 
 import (

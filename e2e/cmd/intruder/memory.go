@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every bomb tries to allocate haul bytes, far beyond a run's limit, and holds them for a while so that a measurement from
-// outside can see them.
+// Every bomb tries to allocate haul bytes, far beyond a run's limit, and holds them for a while so that a measurement
+// from outside can see them.
 const (
 	haul  = 2560 << 20
 	piece = 128 << 20 // no file may be larger
@@ -118,7 +118,8 @@ func memfds(away bool) func() (int, error) {
 	}
 }
 
-// shared fills shared memory and gives the pages up with madvise: they stay allocated, and no process's size shows them.
+// shared fills shared memory and gives the pages up with madvise: they stay allocated, and no process's size shows
+// them.
 func shared(fd int) func() (int, error) {
 	flags := unix.MAP_SHARED
 	if fd < 0 {

@@ -294,8 +294,8 @@ func TestWhatTheKernelSays(t *testing.T) {
 	}
 }
 
-// oddDescriptors lists the descriptors of a waiting interpreter other than its standard streams and those that Deno opens
-// itself.
+// oddDescriptors lists the descriptors of a waiting interpreter other than its standard streams and those that Deno
+// opens itself.
 func oddDescriptors(pid int) (odd []string) {
 	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	for _, fd := range fds {

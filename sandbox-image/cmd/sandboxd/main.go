@@ -21,8 +21,8 @@
 // In the container serve is process 1: root with SETUID, SETGID and KILL.
 //
 // serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
-// (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes), "sandboxd
-// wipe" (removes files) and "sandboxd unnamed" (adds up the open files that have been removed).
+// (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),
+// "sandboxd wipe" (removes files) and "sandboxd unnamed" (adds up the open files that have been removed).
 package main
 
 import (

@@ -23,7 +23,8 @@ func reap() error {
 	return nil
 }
 
-// unnamed prints how many bytes this process's user holds in files of a file system that are open but have been removed.
+// unnamed prints how many bytes this process's user holds in files of a file system that are open but have been
+// removed.
 func unnamed(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("unnamed: want the number of a device")

@@ -62,7 +62,8 @@ func look(t *testing.T, w *rig.World) (s state, rss int64) {
 	return state{len(fds), len(descendants(w.Process.Pid)), st.Threads, len(entries)}, proc.Memory(pid)
 }
 
-// TestSoak does many runs in sequence, a fifth of them hostile. Every response is that of its own run, and nothing grows.
+// TestSoak does many runs in sequence, a fifth of them hostile. Every response is that of its own run, and nothing
+// grows.
 func TestSoak(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1, Memory: 192 << 20})

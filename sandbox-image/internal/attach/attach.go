@@ -1,6 +1,6 @@
 // Package attach turns a process's standard input and output into one byte stream to sandboxd. A long-lived docker exec
-// runs it. No bytes are copied: the process passes its two pipes to sandboxd over the socket, and exits when sandboxd is
-// done with them. When the input ends, or the process exits, sandboxd ends the runs of the connection.
+// runs it. No bytes are copied: the process passes its two pipes to sandboxd over the socket, and exits when sandboxd
+// is done with them. When the input ends, or the process exits, sandboxd ends the runs of the connection.
 package attach
 
 import (

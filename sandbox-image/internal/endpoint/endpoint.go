@@ -1,5 +1,5 @@
-// Package endpoint is the unix socket on which sandboxd takes requests to run code. Whoever can connect can run code, so
-// the socket is in a directory that only its owner can enter, and the kernel names the user of each connection.
+// Package endpoint is the unix socket on which sandboxd takes requests to run code. Whoever can connect can run code,
+// so the socket is in a directory that only its owner can enter, and the kernel names the user of each connection.
 package endpoint
 
 import (

@@ -1,5 +1,5 @@
-// Package interp runs one interpreter. It is started ahead of time, waits in its slot until it gets code, runs that code
-// once and exits.
+// Package interp runs one interpreter. It is started ahead of time, waits in its slot until it gets code, runs that
+// code once and exits.
 package interp
 
 import (
@@ -40,8 +40,8 @@ type Interpreter struct {
 	hasCode bool // a run has been assigned, so nothing may be preloaded
 }
 
-// Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait until the sandbox is
-// complete. When idle reports true, the interpreter preloads what most code needs.
+// Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait until the sandbox
+// is complete. When idle reports true, the interpreter preloads what most code needs.
 func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error) {
 	var files [8]*os.File
 	for i := 0; i < len(files); i += 2 {
@@ -103,8 +103,8 @@ func (p *Interpreter) awaitUp() {
 // preloadDelay is the time from when an interpreter is up to its preload, and between two checks of idle.
 const preloadDelay = 30 * time.Millisecond
 
-// preload tells the interpreter to load what most code needs, once the sandbox is idle. An interpreter that has its code
-// already gets no such order.
+// preload tells the interpreter to load what most code needs, once the sandbox is idle. An interpreter that has its
+// code already gets no such order.
 func (p *Interpreter) preload() {
 	idle := p.idle()
 	p.mu.Lock()

@@ -145,8 +145,8 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// lastWatch calls Watch once more: the run may have exceeded a limit and ended since the last call. Its sentence is added
-// to the reason that the run already has, if any.
+// lastWatch calls Watch once more: the run may have exceeded a limit and ended since the last call. Its sentence is
+// added to the reason that the run already has, if any.
 func (r *run) lastWatch() {
 	reason, detail := r.task.Watch()
 	if reason == "" {

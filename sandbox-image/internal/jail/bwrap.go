@@ -86,9 +86,9 @@ func (p bwrapPlan) argv() []string {
 	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
 }
 
-// kernelFiles are what the sandbox sees of /proc and /dev. Deno needs no permission to import a file, so whatever can be
-// opened can be read. So there is no /proc except the one link that Deno needs, and no device that gives memory (a shared
-// mapping of /dev/zero) or access to anything else.
+// kernelFiles are what the sandbox sees of /proc and /dev. Deno needs no permission to import a file, so whatever can
+// be opened can be read. So there is no /proc except the one link that Deno needs, and no device that gives memory (a
+// shared mapping of /dev/zero) or access to anything else.
 func kernelFiles() []string {
 	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
 	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {

@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// Descriptors of "sandboxd enter", in the order in which Start passes the files. All are inherited: a descriptor that it
-// opened itself could have any number, including one that the Go runtime uses.
+// Descriptors of "sandboxd enter", in the order in which Start passes the files. All are inherited: a descriptor that
+// it opened itself could have any number, including one that the Go runtime uses.
 const (
 	netnsFD  = 3
 	infoFD   = 4

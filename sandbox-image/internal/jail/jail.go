@@ -1,8 +1,8 @@
 // Package jail starts an interpreter in a slot, verifies its confinement with the kernel, and ends it.
 //
-// There are two jails. In Docker the container is the boundary, and a slot is a uid in it. Embedded, each interpreter has
-// its own bubblewrap sandbox in the slot's network namespace. Both guarantee that Check succeeds before any code is sent,
-// and that no process of the slot is left when Done is closed.
+// There are two jails. In Docker the container is the boundary, and a slot is a uid in it. Embedded, each interpreter
+// has its own bubblewrap sandbox in the slot's network namespace. Both guarantee that Check succeeds before any code is
+// sent, and that no process of the slot is left when Done is closed.
 package jail
 
 import (
@@ -47,8 +47,8 @@ type Seat struct {
 	TZ  string
 }
 
-// Stdio are the interpreter's ends of its pipes. Gate is the pipe at which the process waits, already sandboxed, until it
-// can read a byte; only then does it start. Sandboxing a process takes longer than starting it afterwards.
+// Stdio are the interpreter's ends of its pipes. Gate is the pipe at which the process waits, already sandboxed, until
+// it can read a byte; only then does it start. Sandboxing a process takes longer than starting it afterwards.
 type Stdio struct{ In, Out, Err, Gate *os.File }
 
 // Jail is one of Container and Embedded.

@@ -22,8 +22,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
-// The test binary is also the program in the jail. Code without --allow-run cannot start a process, so helpers act as code
-// that has escaped from the interpreter. Each hides its processes from a plain kill.
+// The test binary is also the program in the jail. Code without --allow-run cannot start a process, so helpers act as
+// code that has escaped from the interpreter. Each hides its processes from a plain kill.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[0] == "sandboxd" {
 		var err error

@@ -21,8 +21,8 @@ var libraryDirs = [...]string{
 // resolverLibraries are loaded by name when a glibc before 2.34 resolves a host name.
 var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"}
 
-// libraries lists the files needed to start the program: its dynamic loader, and its shared libraries with all that they
-// depend on.
+// libraries lists the files needed to start the program: its dynamic loader, and its shared libraries with all that
+// they depend on.
 func libraries(program string) ([]library, []enter.Bind, error) {
 	f, err := elf.Open(program)
 	if err != nil {

@@ -43,8 +43,8 @@ func filter(n int, dev string) error {
 // jumps are the only rules of the built-in chains.
 var jumps = []struct{ from, to string }{{"INPUT", chainIn}, {"OUTPUT", chainOut}}
 
-// verifyFilter compares the kernel's filter with the wanted one: the policies, the built-in chains with only the jump in
-// them, and our own chains. With each, our chains are compared rule by rule. Without it only the number of rules is:
+// verifyFilter compares the kernel's filter with the wanted one: the policies, the built-in chains with only the jump
+// in them, and our own chains. With each, our chains are compared rule by rule. Without it only the number of rules is:
 // iptables is one process per rule, which is too much for a check made every few seconds, and no process is left with
 // the capability to change a rule.
 func verifyFilter(n int, dev string, each bool) error {

@@ -1,9 +1,9 @@
-// Package network sets up the network namespace of the container: what each slot's user can reach, and with which source
-// address.
+// Package network sets up the network namespace of the container: what each slot's user can reach, and with which
+// source address.
 //
 // Threat: code that reaches anything but the proxy, or that reaches it as another slot. The kernel enforces identity
-// without NAT, because an attacker can manipulate the NAT table: routing by uid gives each slot its source address, and a
-// filter rejects every packet of a slot's user that has another one.
+// without NAT, because an attacker can manipulate the NAT table: routing by uid gives each slot its source address, and
+// a filter rejects every packet of a slot's user that has another one.
 package network
 
 import (

@@ -88,8 +88,8 @@ func (f *File) open() error {
 	return err
 }
 
-// Close closes the file and returns its path as code sees it. The path is empty when the output was too small to keep or
-// could not be written.
+// Close closes the file and returns its path as code sees it. The path is empty when the output was too small to keep
+// or could not be written.
 func (f *File) Close() (string, error) {
 	if f.f == nil {
 		return "", f.err

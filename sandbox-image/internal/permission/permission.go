@@ -1,5 +1,5 @@
-// Package permission is the set of hosts that Deno lets code connect to. It is not a security boundary: kernel rules and
-// the proxy are. Even so, only valid host names reach the interpreter's command line.
+// Package permission is the set of hosts that Deno lets code connect to. It is not a security boundary: kernel rules
+// and the proxy are. Even so, only valid host names reach the interpreter's command line.
 package permission
 
 import (

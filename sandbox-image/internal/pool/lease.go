@@ -11,9 +11,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Acquire implements runapi.Sandbox. In a slot without a warm interpreter it starts one immediately, which overlaps with
-// the registration at the proxy. A lease ahead starts none; where no interpreters are kept warm it would gain nothing and
-// is refused.
+// Acquire implements runapi.Sandbox. In a slot without a warm interpreter it starts one immediately, which overlaps
+// with the registration at the proxy. A lease ahead starts none; where no interpreters are kept warm it would gain
+// nothing and is refused.
 func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,8 +38,8 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
 }
 
-// choose picks a free slot. In order of preference: its interpreter is warm, is starting, is prepared, there is none, or
-// the previous one is ending. p.mu is held.
+// choose picks a free slot. In order of preference: its interpreter is warm, is starting, is prepared, there is none,
+// or the previous one is ending. p.mu is held.
 func (p *Pool) choose() (best *seat, isWarm bool) {
 	key, rank := p.key(), 0
 	for _, s := range p.seats {
@@ -260,7 +260,8 @@ func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.Ca
 	}
 }
 
-// claim finds the lease's seat. Afterwards the seat has a started interpreter, or an outdated one is ending. p.mu is held.
+// claim finds the lease's seat. Afterwards the seat has a started interpreter, or an outdated one is ending. p.mu is
+// held.
 func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	s := p.leases[r.Generation]
 	switch {

@@ -1,4 +1,5 @@
-// Package pool owns the slots: which are leased, which interpreters wait warm in them, and when a slot may be used again.
+// Package pool owns the slots: which are leased, which interpreters wait warm in them, and when a slot may be used
+// again.
 //
 // A slot is freed by the end of its lease, not by the end of its run. A lease that ends other than by Release (its
 // connection closed, or it was unused for too long) leaves its slot in quarantine for a moment, because its holder may

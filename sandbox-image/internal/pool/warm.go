@@ -69,9 +69,9 @@ func (p *Pool) refill() {
 	}
 }
 
-// Starting an interpreter uses a processor for longer than a short run does. So the replacement of a used one waits until
-// a short run has ended and its response has left. While runs could be using half the processors or more, it waits a
-// little longer.
+// Starting an interpreter uses a processor for longer than a short run does. So the replacement of a used one waits
+// until a short run has ended and its response has left. While runs could be using half the processors or more, it
+// waits a little longer.
 const (
 	busyPause = 25 * time.Millisecond
 	endPause  = 8 * time.Millisecond

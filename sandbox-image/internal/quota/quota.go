@@ -1,12 +1,12 @@
 // Package quota bounds what one run leaves in the directories that runs share.
 //
-// No kernel quota works for them everywhere. So each directory is measured while a run is in progress and once more when
-// it has ended: what counts is everything that was created since the run began and belongs to its slot. The slots of an
-// ordinary user share one uid; there a run is charged only while no other run is in progress, and otherwise the size of
-// the directory itself is the bound.
+// No kernel quota works for them everywhere. So each directory is measured while a run is in progress and once more
+// when it has ended: what counts is everything that was created since the run began and belongs to its slot. The slots
+// of an ordinary user share one uid; there a run is charged only while no other run is in progress, and otherwise the
+// size of the directory itself is the bound.
 //
-// What runs leave within their bounds adds up, and one slot cannot remove the files of another. So where a directory is a
-// file system of its own, the oldest files are removed when it is more than half full.
+// What runs leave within their bounds adds up, and one slot cannot remove the files of another. So where a directory is
+// a file system of its own, the oldest files are removed when it is more than half full.
 package quota
 
 import (
@@ -110,10 +110,10 @@ func fileTime() time.Time {
 	return time.Unix(t.Unix())
 }
 
-// Check reports whether the run exceeds a bound: a reason and a sentence, or "". Call it a last time before End, when no
-// process of the run is left: a fast run can fill a directory between two calls. unnamed returns how many bytes the run's
-// processes hold in files of a device that are open but have been removed; it is called only when the file system has
-// grown.
+// Check reports whether the run exceeds a bound: a reason and a sentence, or "". Call it a last time before End, when
+// no process of the run is left: a fast run can fill a directory between two calls. unnamed returns how many bytes the
+// run's processes hold in files of a device that are open but have been removed; it is called only when the file system
+// has grown.
 func (r *Run) Check(unnamed func(device uint64) int64) (runapi.Reason, string) {
 	shared := r.shared()
 	for i, root := range r.meter.roots {
@@ -148,8 +148,8 @@ func (r *Run) shared() bool {
 	return !r.meter.cfg.OwnUsers && len(r.meter.busy) > 1
 }
 
-// End stops measuring. If the run exceeded a bound, the files that it created are removed; no process of it may be left.
-// If all runs together have left too much, the oldest files are removed.
+// End stops measuring. If the run exceeded a bound, the files that it created are removed; no process of it may be
+// left. If all runs together have left too much, the oldest files are removed.
 func (r *Run) End() error {
 	m := r.meter
 	var errs []error
@@ -192,8 +192,8 @@ func (d *Dir) fill() fill {
 	}
 }
 
-// grown reports whether the directory's file system has grown by more than a run may add since the run began. Others may
-// have written that.
+// grown reports whether the directory's file system has grown by more than a run may add since the run began. Others
+// may have written that.
 func (r *Run) grown(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
 	return d.fill().used.bytes-r.before[i].bytes > d.Bytes

@@ -136,7 +136,8 @@ func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
 	}
 }
 
-// Start starts sandboxd and waits until it is ready. It is stopped with the test, which fails if it does not exit cleanly.
+// Start starts sandboxd and waits until it is ready. It is stopped with the test, which fails if it does not exit
+// cleanly.
 func Start(t testing.TB, o Options) *World {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -192,8 +193,8 @@ func socketOwner(m Mode) int {
 	return slot.ServerUID
 }
 
-// dialAs connects from a thread that becomes the user temporarily. The thread must live on: the children that it started
-// die with it (Pdeathsig).
+// dialAs connects from a thread that becomes the user temporarily. The thread must live on: the children that it
+// started die with it (Pdeathsig).
 func dialAs(ctx context.Context, uid int, socket string) (net.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -1,10 +1,10 @@
 // Package seccomp builds the system call filter of sandboxed code, as a classic BPF program.
 //
-// The filter is a denylist for a process that already has no capability, no_new_privs and its own namespaces. It refuses
-// calls that have been used to break out of such a process (io_uring, userfaultfd, keyctl, bpf, nested namespaces, vsock
-// and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, calls that start another
-// process, and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring fail with ENOSYS, so
-// that libraries fall back to older calls.
+// The filter is a denylist for a process that already has no capability, no_new_privs and its own namespaces. It
+// refuses calls that have been used to break out of such a process (io_uring, userfaultfd, keyctl, bpf, nested
+// namespaces, vsock and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, calls that
+// start another process, and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring fail
+// with ENOSYS, so that libraries fall back to older calls.
 package seccomp
 
 import (
@@ -38,8 +38,8 @@ func refuse(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
 // x32Bit marks the x32 system call table, which shares amd64's audit architecture.
 const x32Bit = 0x40000000
 
-// namespaceFlags are the clone(2) flags that make a namespace. CLONE_NEWTIME is not among them: in clone its bit belongs
-// to the exit signal.
+// namespaceFlags are the clone(2) flags that make a namespace. CLONE_NEWTIME is not among them: in clone its bit
+// belongs to the exit signal.
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
@@ -198,8 +198,8 @@ func usualBuffers() []bpf.Instruction {
 	}
 }
 
-// noNamespaces refuses new namespaces. Unless processes may be started, it also refuses clones that are not threads, and
-// threads with their own descriptor table, since each table has its own limit on open files.
+// noNamespaces refuses new namespaces. Unless processes may be started, it also refuses clones that are not threads,
+// and threads with their own descriptor table, since each table has its own limit on open files.
 func noNamespaces(o Options) []bpf.Instruction {
 	rest := []bpf.Instruction{bpf.RetConstant{Val: allow}}
 	if !o.Processes {

@@ -63,7 +63,7 @@ func measureInArena(ctx context.Context, what string, cfg any) (bench.Report, er
 	if err != nil {
 		return bench.Report{}, fmt.Errorf("making namespaces: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // as process 1 of its pid namespace it takes everything with it
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // process 1: its pid namespace ends with it
 	defer stop()
 	var report bench.Report
 	decoded := json.NewDecoder(read).Decode(&report)
