@@ -115,6 +115,7 @@ for (
 
 // name: overrides in a form of another type
 // judge: nothingWhole("override_unseen")
+// seconds: 60
 for (const t of ["text/plain", "application/octet-stream", "*/*"]) {
   for (const b of ["_method=DELETE", "a=b&%5fmethod=DELETE"]) {
     await post(t, b);
@@ -124,6 +125,7 @@ await post("application/json", JSON.stringify({ a: "&_method=DELETE&" }));
 
 // name: overrides in the query of another address
 // judge: nothingWhole("method_restricted")
+// seconds: 60
 for (const h of ["X-Original-URL", "X-Rewrite-URL"]) {
   await show(fetch(url, auth("SHARED_A_TOKEN", { method: "POST", headers: { [h]: "/x?_method=DELETE" }, body: "x" })));
 }
