@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/skills"
@@ -46,17 +47,10 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestList(t *testing.T) {
 	s, _ := open(t, map[string]string{"b.ts": hello, "a_1.ts": "export {}", "README.md": "no skill", ".hidden.ts": "x", "notes.ts.bak": "x"})
 	l, err := s.List()
-	must(t, err)
+	testkit.Must(t, err)
 	if len(l.Skills) != 2 || l.Skills[0].Name != "a_1" || l.Skills[1].Name != "b" || l.Skills[1].Description != "Says hello" {
 		t.Errorf("got %+v", l.Skills)
 	}
@@ -68,19 +62,19 @@ func TestList(t *testing.T) {
 // TestHostile: what hostile code can put into the directory is neither read nor listed, and reading it fails as not found.
 func TestHostile(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.ts")
-	must(t, os.WriteFile(outside, []byte("outside"), 0o600))
+	testkit.Must(t, os.WriteFile(outside, []byte("outside"), 0o600))
 	s, dir := open(t, map[string]string{"good.ts": hello, "large.ts": strings.Repeat("x", skill.MaxSize+1), "bad name.ts": "x", "über.ts": "x", strings.Repeat("n", 65) + ".ts": "x"})
-	must(t, os.Symlink(outside, filepath.Join(dir, "link.ts")))
-	must(t, os.Symlink("good.ts", filepath.Join(dir, "inner.ts")))
-	must(t, os.Symlink("/etc", filepath.Join(dir, "etc.ts")))
-	must(t, os.Symlink("loop.ts", filepath.Join(dir, "loop.ts")))
-	must(t, os.Mkdir(filepath.Join(dir, "folder.ts"), 0o700))
-	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe.ts"), 0o600))
+	testkit.Must(t, os.Symlink(outside, filepath.Join(dir, "link.ts")))
+	testkit.Must(t, os.Symlink("good.ts", filepath.Join(dir, "inner.ts")))
+	testkit.Must(t, os.Symlink("/etc", filepath.Join(dir, "etc.ts")))
+	testkit.Must(t, os.Symlink("loop.ts", filepath.Join(dir, "loop.ts")))
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "folder.ts"), 0o700))
+	testkit.Must(t, syscall.Mkfifo(filepath.Join(dir, "pipe.ts"), 0o600))
 	put(t, dir, "hard1.ts", hello)
-	must(t, os.Link(filepath.Join(dir, "hard1.ts"), filepath.Join(dir, "hard2.ts")))
+	testkit.Must(t, os.Link(filepath.Join(dir, "hard1.ts"), filepath.Join(dir, "hard2.ts")))
 
 	l, err := s.List()
-	must(t, err)
+	testkit.Must(t, err)
 	if len(l.Skills) != 1 || l.Skills[0].Name != "good" {
 		t.Errorf("listed %+v", l.Skills)
 	}
@@ -105,7 +99,7 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	// A link itself may be deleted, never what it points to.
-	must(t, s.Delete("link"))
+	testkit.Must(t, s.Delete("link"))
 	if text, err := os.ReadFile(outside); err != nil || string(text) != "outside" {
 		t.Errorf("the file outside: %q, %v", text, err)
 	}
@@ -121,7 +115,7 @@ func TestTooMany(t *testing.T) {
 	}
 	start := time.Now()
 	l, err := s.List()
-	must(t, err)
+	testkit.Must(t, err)
 	if len(l.Skills) != skill.MaxCount || l.Skipped["too many files"] != 1 || l.Skipped["too many skills"] == 0 {
 		t.Errorf("%d skills, skipped %v", len(l.Skills), l.Skipped)
 	}
@@ -152,7 +146,7 @@ func TestDescribe(t *testing.T) {
 func TestPatch(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "const a = 1;\nconst b = 2;\n"})
 	k, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nconst b = 2;\n=======\nconst b = 3;\n>>>>>>> REPLACE")
-	must(t, err)
+	testkit.Must(t, err)
 	if _, text, _ := s.Read("a"); text != "const a = 1;\nconst b = 3;\n" || k.Size != int64(len(text)) {
 		t.Errorf("got %q, %+v", text, k)
 	}
@@ -174,7 +168,7 @@ func TestPatch(t *testing.T) {
 		t.Errorf("a skill that grows too large: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	if len(entries) != 2 {
 		t.Errorf("unfinished writes are left: %v", entries)
 	}
@@ -219,7 +213,7 @@ func TestPatchRace(t *testing.T) {
 // link leads to, inside the directory or out of it, and never more than a skill may have.
 func TestReadRace(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
-	must(t, os.WriteFile(outside, []byte("outside"), 0o600))
+	testkit.Must(t, os.WriteFile(outside, []byte("outside"), 0o600))
 	s, dir := open(t, map[string]string{"a.ts": "good", ".inner": "inside", ".large": strings.Repeat("l", skill.MaxSize+1)})
 	var stop atomic.Bool
 	var writer sync.WaitGroup
@@ -265,7 +259,7 @@ func TestReadRace(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	_, dir := open(t, map[string]string{"a.ts": hello})
 	s, err := skill.Open(dir, true)
-	must(t, err)
+	testkit.Must(t, err)
 	defer s.Close()
 	if _, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrReadOnly) {
 		t.Errorf("patch: %v", err)
@@ -287,7 +281,7 @@ func TestSeed(t *testing.T) {
 	if _, text, _ := s.Read("b"); text != "mine" {
 		t.Errorf("the user's skill became %q", text)
 	}
-	must(t, s.Delete("a"))
+	testkit.Must(t, s.Delete("a"))
 	put(t, dir, "b.ts", "mine 2")
 	if n, err := s.Seed(shipped); err != nil || n != 0 {
 		t.Errorf("again: %d, %v", n, err)
@@ -303,7 +297,7 @@ func TestShipped(t *testing.T) {
 		t.Fatalf("%d, %v", n, err)
 	}
 	l, err := s.List()
-	must(t, err)
+	testkit.Must(t, err)
 	for _, k := range l.Skills {
 		if len(k.Description) < 40 {
 			t.Errorf("%s: description %q", k.Name, k.Description)
@@ -316,7 +310,7 @@ func TestSince(t *testing.T) {
 	before := s.Snapshot()
 	put(t, dir, "a.ts", "22")
 	put(t, dir, "d.ts", "1")
-	must(t, os.Remove(filepath.Join(dir, "b.ts")))
+	testkit.Must(t, os.Remove(filepath.Join(dir, "b.ts")))
 	got := fmt.Sprint(s.Snapshot().Since(before))
 	if want := "[{a changed} {b deleted} {d new}]"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestNegotiation checks what leaves: no spelling of a header lets code choose a coding or a character set.
@@ -169,10 +171,7 @@ func TestWebSocketCompression(t *testing.T) {
 func cherryPy(t *testing.T, r *rig) {
 	python := "/usr/bin/python3" // Debian's packages are for Debian's interpreter
 	if err := exec.CommandContext(t.Context(), python, "-c", "import cherrypy").Run(); err != nil {
-		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-			t.Fatal("CherryPy is missing: apt-get install python3-cherrypy3")
-		}
-		t.Skip("CherryPy is missing: apt-get install python3-cherrypy3")
+		testkit.Skip(t, "CherryPy is missing: apt-get install python3-cherrypy3")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/readings"
 )
@@ -173,7 +173,7 @@ func newArena(t *testing.T) *arena {
 	a := &arena{peers: readings.StartPeers(t, readings.Modules(t)), wires: make(chan *wire, 4), apis: readings.APIs(), send: (*wire).send}
 	if missing := a.peers.Missing; len(missing) > 0 {
 		why := "no readings by " + strings.Join(missing, ", ")
-		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+		if testkit.NoSkip() {
 			t.Fatal(why)
 		}
 		t.Log("SKIPPED: ", why)

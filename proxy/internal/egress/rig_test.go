@@ -1,7 +1,6 @@
 package egress_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
@@ -54,7 +54,7 @@ type rig struct {
 	handler   *egress.Egress
 	authority *authority.Authority
 	upstreams *upstreams
-	logs      *lockedBuffer
+	logs      *testkit.Buffer
 	https     [2]string // address of each slot's listener for 443
 	http      [2]string // and for 80
 }
@@ -76,7 +76,7 @@ func demoAPI(extra string) string {
 
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
-	r := &rig{t: t, apis: t.TempDir(), logs: &lockedBuffer{}, upstreams: newUpstreams(t)}
+	r := &rig{t: t, apis: t.TempDir(), logs: &testkit.Buffer{}, upstreams: newUpstreams(t)}
 	if s.apis == nil {
 		s.apis = map[string]string{"demo": demoAPI("")}
 	}
@@ -350,24 +350,6 @@ func (c *testCA) leaf(host string) *tls.Certificate {
 		return nil
 	}
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: c.key}
-}
-
-// lockedBuffer is a log that a test reads while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func check(t testing.TB, err error) {

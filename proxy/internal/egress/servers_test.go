@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // servers are real servers that answer a DELETE without reading its body. Each prints its port first, and answers every
@@ -76,7 +77,7 @@ func start(t *testing.T, command []string) string {
 	t.Helper()
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		if os.Getenv("CODEFORGE_NO_SKIP") != "" {
+		if testkit.NoSkip() {
 			t.Fatalf("%s is not installed", command[0])
 		}
 		t.Skipf("%s is not installed", command[0])

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 )
 
@@ -18,20 +19,20 @@ func TestHTTP2Bounds(t *testing.T) {
 	const most = 256 << 10
 	d := newDoor(t)
 	raw, err := net.Dial("tcp", d.https[0])
-	must(t, err)
+	testkit.Must(t, err)
 	defer raw.Close()
 	c, err := d.over(raw, "h2")
-	must(t, err)
-	must(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	testkit.Must(t, err)
+	testkit.Must(t, c.SetDeadline(time.Now().Add(30*time.Second)))
 	_, err = io.WriteString(c, http2.ClientPreface)
-	must(t, err)
+	testkit.Must(t, err)
 	f := http2.NewFramer(c, c)
-	must(t, f.WriteSettings())
-	must(t, f.WritePing(false, [8]byte{1}))
+	testkit.Must(t, f.WriteSettings())
+	testkit.Must(t, f.WritePing(false, [8]byte{1}))
 	stream, connection, streams, settings := uint32(65535), uint32(65535), uint32(1<<31), false
 	for {
 		frame, err := f.ReadFrame()
-		must(t, err)
+		testkit.Must(t, err)
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			settings = settings || !frame.IsAck()

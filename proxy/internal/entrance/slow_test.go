@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
@@ -41,7 +42,7 @@ func newDoor(t *testing.T) *door {
 	t.Helper()
 	d := &door{t: t, roots: x509.NewCertPool()}
 	ca, err := authority.New(authority.Config{Private: t.TempDir(), Public: t.TempDir()})
-	must(t, err)
+	testkit.Must(t, err)
 	d.roots.AddCert(ca.Certificate())
 	var e *entrance.Entrance
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { e.Drain(id) }})
@@ -50,7 +51,7 @@ func newDoor(t *testing.T) *door {
 		id := slot.ID(n)
 		for _, over := range []bool{true, false} {
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
-			must(t, err)
+			testkit.Must(t, err)
 			listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), TLS: over, Slot: &id})
 			if over {
 				d.https[n] = l.Addr().String()
@@ -63,7 +64,7 @@ func newDoor(t *testing.T) *door {
 		Listeners: listeners, Attach: d.book.Attach, GetCertificate: ca.GetCertificate, Handler: http.HandlerFunc(answer),
 		Patience: entrance.Patience{Handshake: patience, Head: patience, Idle: patience},
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx) }()
@@ -76,7 +77,7 @@ func newDoor(t *testing.T) *door {
 	})
 	for n := range d.https {
 		_, err := d.book.Begin(slot.ID(n), controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	return d
 }
@@ -132,7 +133,7 @@ func hello(t *testing.T) []byte {
 	}()
 	buffer := make([]byte, 4<<10)
 	n, err := ours.Read(buffer)
-	must(t, err)
+	testkit.Must(t, err)
 	return buffer[:n]
 }
 
@@ -300,7 +301,7 @@ func TestSlowBound(t *testing.T) {
 	var closed atomic.Int32
 	for range lease.MaxConnections + extra {
 		c, err := net.Dial("tcp", d.https[0])
-		must(t, err)
+		testkit.Must(t, err)
 		defer c.Close()
 		go func() {
 			_, _ = c.Read(make([]byte, 1))
@@ -339,12 +340,12 @@ func TestSlowBody(t *testing.T) {
 	begun := time.Now()
 	for range many {
 		raw, err := net.Dial("tcp", d.https[0])
-		must(t, err)
+		testkit.Must(t, err)
 		defer raw.Close()
 		c, err := d.over(raw, "http/1.1")
-		must(t, err)
+		testkit.Must(t, err)
 		_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Length: 100000\r\n\r\n", host)
-		must(t, err)
+		testkit.Must(t, err)
 		go drip(c, bytes.Repeat([]byte("x"), 1000), end)
 		go func() {
 			_, err := c.Read(make([]byte, 1))
@@ -374,12 +375,5 @@ func TestSlowBody(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Fatal("a slow body survives its run")
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

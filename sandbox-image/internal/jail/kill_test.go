@@ -19,6 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
@@ -136,19 +137,11 @@ func start(env ...string) {
 	_ = cmd.Start()
 }
 
-func skip(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 // prison is a jail that runs the test binary as its interpreter.
 func prison(t *testing.T, kind string) Jail {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		skip(t, "needs root")
+		testkit.Skip(t, "needs root")
 	}
 	// As in sandboxd: orphans become our children, so that we can wait for them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -186,7 +179,7 @@ func prison(t *testing.T, kind string) Jail {
 	}
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
-		skip(t, "no bubblewrap")
+		testkit.Skip(t, "no bubblewrap")
 	}
 	// The network does not matter here: any namespace but our own will do.
 	other := exec.Command("sleep", "100")

@@ -17,7 +17,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -25,7 +25,7 @@ import (
 func tmpfs(t *testing.T, files int) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		rig.Skip(t, "a tmpfs of its own, and files of other users, need root")
+		testkit.Skip(t, "a tmpfs of its own, and files of other users, need root")
 	}
 	fsfd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -72,27 +72,20 @@ func write(t *testing.T, id slot.ID, size int, elem ...string) {
 	for i := 2; i < len(elem); i++ {
 		dir := filepath.Join(elem[:i]...)
 		if os.Mkdir(dir, 0o770) == nil {
-			must(t, os.Chown(dir, id.UID(), slot.GroupID))
+			testkit.Must(t, os.Chown(dir, id.UID(), slot.GroupID))
 		}
 	}
 	name := filepath.Join(elem...)
-	must(t, os.WriteFile(name, make([]byte, size), 0o660))
-	must(t, os.Chown(name, id.UID(), slot.GroupID))
+	testkit.Must(t, os.WriteFile(name, make([]byte, size), 0o660))
+	testkit.Must(t, os.Chown(name, id.UID(), slot.GroupID))
 	time.Sleep(5 * time.Millisecond) // a kernel tick, so that the next file is younger
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // names lists what is in a directory, directories with a slash.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string
-	must(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+	testkit.Must(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if name == "." {
 			return err
 		}
@@ -134,7 +127,7 @@ func TestOver(t *testing.T) {
 		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
 			t.Errorf("%s %q", reason, detail)
 		}
-		must(t, r.End())
+		testkit.Must(t, r.End())
 		same(t, dir, "beside", "older", "others")
 	})
 }
@@ -145,13 +138,13 @@ func TestTooManyFiles(t *testing.T) {
 		r := m.Begin(3)
 		for i := range 101 {
 			name := filepath.Join(dir, fmt.Sprint(i))
-			must(t, os.WriteFile(name, nil, 0o600))
-			must(t, os.Chown(name, slot.ID(3).UID(), slot.GroupID))
+			testkit.Must(t, os.WriteFile(name, nil, 0o600))
+			testkit.Must(t, os.Chown(name, slot.ID(3).UID(), slot.GroupID))
 		}
 		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
 			t.Errorf("%s %q", reason, detail)
 		}
-		must(t, r.End())
+		testkit.Must(t, r.End())
 		same(t, dir)
 	})
 }
@@ -164,7 +157,7 @@ func TestGrown(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		r := m.Begin(1)
 		write(t, 1, 0, dir, "touched")
-		must(t, os.Link(filepath.Join(dir, "older"), filepath.Join(dir, "link")))
+		testkit.Must(t, os.Link(filepath.Join(dir, "older"), filepath.Join(dir, "link")))
 		if reason, _ := r.Check(none); reason != "" {
 			t.Error("a link was counted")
 		}
@@ -172,7 +165,7 @@ func TestGrown(t *testing.T) {
 		if reason, _ := r.Check(none); reason != runapi.OutputLimit {
 			t.Error("growth was not counted")
 		}
-		must(t, r.End())
+		testkit.Must(t, r.End())
 	})
 }
 
@@ -186,7 +179,7 @@ func TestFollows(t *testing.T) {
 			if reason, detail := r.Check(none); reason != "" {
 				t.Fatalf("run %d: %s %s", i, reason, detail)
 			}
-			must(t, r.End())
+			testkit.Must(t, r.End())
 		}
 	})
 }
@@ -200,12 +193,12 @@ func TestOneUser(t *testing.T) {
 	if reason, _ := a.Check(none); reason != "" {
 		t.Error("ended for what may be another's")
 	}
-	must(t, b.End())
+	testkit.Must(t, b.End())
 	same(t, dir, "whose") // it may belong to the other run
 	if reason, _ := a.Check(none); reason != runapi.OutputLimit {
 		t.Error("alone, and not ended")
 	}
-	must(t, a.End())
+	testkit.Must(t, a.End())
 	same(t, dir)
 }
 
@@ -220,7 +213,7 @@ func TestMakeRoom(t *testing.T) {
 		if reason, _ := r.Check(none); reason != "" {
 			t.Fatal("within its bound")
 		}
-		must(t, r.End())
+		testkit.Must(t, r.End())
 	}
 	leave(0, "d", "oldest")
 	leave(1, "old")
@@ -230,7 +223,7 @@ func TestMakeRoom(t *testing.T) {
 	working := m.Begin(1)
 	leave(3, "newer")
 	same(t, dir, "d/", "newer", "old") // not the files of slot 1, which are older
-	must(t, working.End())
+	testkit.Must(t, working.End())
 	leave(4, "newest")
 	same(t, dir, "d/", "newer", "newest")
 }
@@ -243,11 +236,11 @@ func TestMakeRoomForFiles(t *testing.T) {
 	for i := range 30 {
 		write(t, 0, 0, dir, fmt.Sprintf("d%02d", i), "empty")
 	}
-	must(t, r.End())
+	testkit.Must(t, r.End())
 	if left := len(names(t, dir)); left > 50 || left < 40 {
 		t.Errorf("%d entries are left of 60; 100 are possible", left)
 	}
-	must(t, m.Begin(1).End())
+	testkit.Must(t, m.Begin(1).End())
 }
 
 // asContainer calls f with the rights that sandboxd has in its container: root in the slots' group, without the
@@ -258,10 +251,10 @@ func asContainer(t *testing.T, f func(privileged func(func()))) {
 	defer runtime.UnlockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var all [2]unix.CapUserData
-	must(t, unix.Capget(&header, &all[0]))
+	testkit.Must(t, unix.Capget(&header, &all[0]))
 	less := all
 	less[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER
-	set := func(to [2]unix.CapUserData) { must(t, unix.Capset(&header, &to[0])) }
+	set := func(to [2]unix.CapUserData) { testkit.Must(t, unix.Capset(&header, &to[0])) }
 	defer set(all)
 	group := func(count int, groups *uint32) { // of this thread
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(count), uintptr(unsafe.Pointer(groups)), 0); errno != 0 {
@@ -289,9 +282,9 @@ func TestMakeRoomInClosedDirectories(t *testing.T) {
 				}
 			})
 			write(t, 5, 5<<20, dir, "open", "busy")
-			must(t, os.Chown(filepath.Join(dir, "open"), slot.ID(1).UID(), slot.GroupID))
+			testkit.Must(t, os.Chown(filepath.Join(dir, "open"), slot.ID(1).UID(), slot.GroupID))
 			write(t, 1, 5<<20, dir, "closed", "file")
-			must(t, os.Chmod(filepath.Join(dir, "closed"), mode))
+			testkit.Must(t, os.Chmod(filepath.Join(dir, "closed"), mode))
 			time.Sleep(5 * time.Millisecond) // as in write
 			write(t, 2, 3<<20, dir, "newest")
 			working := m.Begin(5)
@@ -300,9 +293,9 @@ func TestMakeRoomInClosedDirectories(t *testing.T) {
 					privileged(func() { err = os.Remove(filepath.Join(above, name, "file")) })
 					return err
 				}
-				must(t, m.Begin(1).End())
+				testkit.Must(t, m.Begin(1).End())
 			})
-			must(t, working.End())
+			testkit.Must(t, working.End())
 			same(t, dir, "newest", "open/", "open/busy")
 			if !slices.Equal(wiped, []string{"1 closed"}) {
 				t.Errorf("wiped %q", wiped)
@@ -317,7 +310,7 @@ func TestNoRoomElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	m := meter(t, dir, nil)
 	write(t, 0, 1<<20, dir, "kept")
-	must(t, m.Begin(1).End())
+	testkit.Must(t, m.Begin(1).End())
 	same(t, dir, "kept")
 }
 

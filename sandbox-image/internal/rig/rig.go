@@ -19,6 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -57,42 +58,8 @@ type World struct {
 
 	mode  Mode
 	start func() (*os.Process, error)
-	log   *syncBuffer
+	log   *testkit.Buffer
 	done  chan error
-}
-
-// Skip skips the test, or fails it where skips are forbidden.
-func Skip(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("CODEFORGE_NO_SKIP") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
-// Deno finds the interpreter.
-func Deno(t testing.TB) string {
-	t.Helper()
-	if p := os.Getenv("DENO_PATH"); p != "" {
-		return p
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			p := filepath.Join(dir, ".tools", "deno")
-			if _, err := os.Stat(p); err != nil {
-				Skip(t, "no Deno at "+p)
-			}
-			return p
-		}
-		if dir == filepath.Dir(dir) {
-			Skip(t, "no Deno: set DENO_PATH")
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 var build struct {
@@ -141,7 +108,7 @@ func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
 func Start(t testing.TB, o Options) *World {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		Skip(t, "needs root")
+		testkit.Skip(t, "needs root")
 	}
 	if o.Slots == 0 {
 		o.Slots = 2
@@ -149,13 +116,13 @@ func Start(t testing.TB, o Options) *World {
 	if o.Memory == 0 {
 		o.Memory = 512 << 20
 	}
-	deno := Deno(t)
+	deno := testkit.Deno(t)
 	if o.Mode != Container {
 		if _, err := exec.LookPath("bwrap"); err != nil {
-			Skip(t, "no bubblewrap")
+			testkit.Skip(t, "no bubblewrap")
 		}
 	}
-	w := &World{mode: o.Mode, log: &syncBuffer{}, done: make(chan error, 1)}
+	w := &World{mode: o.Mode, log: &testkit.Buffer{}, done: make(chan error, 1)}
 	w.prepare(t, o)
 	w.start = func() (*os.Process, error) {
 		cmd := w.command(t, o, deno)
@@ -332,24 +299,4 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	})
 	r.Stdout, r.Stderr = out.String(), errs.String()
 	return r, err
-}
-
-// syncBuffer is a bytes.Buffer for several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-// String is what was written.
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
