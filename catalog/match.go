@@ -14,7 +14,7 @@ func (c *Catalog) Match(h Host) []*API {
 }
 
 // Holds reports whether the host is in any API: active, inactive, or one too broken to load whose "domains" could be
-// read, or perhaps in one of more APIs than are read. Only a host that is in none may be opened by YOLO_MODE.
+// read, or possibly in one of the APIs beyond the number that is read. YOLO_MODE may open only hosts that are in none.
 func (c *Catalog) Holds(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false
