@@ -15,17 +15,17 @@ func (l *loader) sorted() []*API {
 	return apis
 }
 
-// across settles what is wrong between APIs. Each step turns one new version into an old one or none, so that it comes
-// to an end; an old version may bring the next conflict.
+// across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates; an
+// old version may cause the next conflict.
 func (l *loader) across() {
 	for l.conflict() || l.disclosure() {
 	}
 	l.equals()
 }
 
-// conflict settles the token names that are in two APIs: each belongs to the one that had it before this load, else to
-// the first by name. The other is a bad new version, like any other mistake. An API that loses one name in a pass loses
-// nothing else in it. It reports whether there was one.
+// conflict resolves token names that two APIs declare: each belongs to the API that had it before this load, else to the
+// first by name. The other API's new version is rejected. An API that loses one name in a pass loses nothing else in it.
+// It reports whether there was a conflict.
 func (l *loader) conflict() (settled bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.sorted() {
@@ -74,9 +74,9 @@ func (l *loader) credentials() []owned {
 	return all
 }
 
-// disclosure settles the APIs whose public part shows a credential of any API, or whose credential is the token name of
-// another: code could then read the one, and send the other. An API that is rejected in a pass is left alone for the rest
-// of it. It reports whether there was one.
+// disclosure rejects APIs whose public part shows a credential of any API, or whose credential is the token name of
+// another: code could then read the one, and send the other. An API rejected in a pass is skipped for the rest of it. It
+// reports whether there was one.
 func (l *loader) disclosure() (settled bool) {
 	apis := l.sorted()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.settled(a) }) {
@@ -88,7 +88,7 @@ func (l *loader) disclosure() (settled bool) {
 			fresh = append(fresh, c)
 		}
 	}
-	// What is settled was looked at beside what is settled in the load before.
+	// Two APIs that are both unchanged were checked against each other in the previous load.
 	ofAll, ofFresh := newWords(all), newWords(fresh)
 	rejected := map[*API]bool{}
 	for _, a := range apis {
@@ -117,7 +117,7 @@ func (l *loader) disclosure() (settled bool) {
 	return settled
 }
 
-// settled reports whether an API is as it was before this load, be it that nothing changed or that it is stale.
+// settled reports whether an API is as it was before this load, because nothing changed or because it is stale.
 func (l *loader) settled(a *API) bool {
 	old := l.o.Previous.API(a.Name)
 	return a.Stale != "" || old != nil && old.digest == a.digest

@@ -31,7 +31,7 @@ type API struct {
 	Hosts       []HostPattern
 	Credentials []Credential
 	Methods     Methods
-	// Active is false for an API that is configured and switched off: its hosts are closed, its credentials scrubbed.
+	// Active is false for an API that is configured but inactive: its hosts are closed, its credentials scrubbed.
 	Active bool
 	// AllowHTTP lets credentials go over plain HTTP to this API's hosts.
 	AllowHTTP bool
@@ -43,7 +43,7 @@ type API struct {
 	CAs []byte
 	// Types is the text of types.d.ts, or empty.
 	Types string
-	// Stale is why the folder's present content could not be loaded, when this is an earlier version of it.
+	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.
 	LoadedAt time.Time

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// config is config.json as it was written: decoded, defaults applied, not yet validated.
+// config is config.json decoded, with defaults applied, not yet validated.
 type config struct {
 	description, reference, caFile string
 	domains                        []string
@@ -37,7 +37,7 @@ type decoder struct {
 	known     names
 }
 
-// maxProblems is how many mistakes of one file are told.
+// maxProblems is how many mistakes of one file are reported.
 const maxProblems = 100
 
 func (d *decoder) bad(field, found, want string) {
@@ -48,7 +48,7 @@ func (d *decoder) warn(field, found, want string) {
 	d.add(Problem{API: d.api, File: d.file, Field: field, Found: found, Want: want, Severity: Warning})
 }
 
-// add notes a mistake. The first that is an error is always told, as is how many are not.
+// add records a mistake. The first error is always reported, and so is the number of mistakes left out.
 func (d *decoder) add(p Problem) {
 	d.count++
 	if len(d.problems) < maxProblems || p.Severity == Error && !d.failed {
@@ -57,10 +57,10 @@ func (d *decoder) add(p Problem) {
 	d.failed = d.failed || p.Severity == Error
 }
 
-// full reports whether no further mistake is told.
+// full reports whether no further mistake is reported.
 func (d *decoder) full() bool { return len(d.problems) >= maxProblems && d.failed }
 
-// names are the fields there are, made once for a file.
+// names are the known fields, computed once per file.
 type names struct {
 	fields          []fieldSpec
 	parts           []credentialSpec
@@ -75,8 +75,8 @@ func (d *decoder) names() *names {
 	return &d.known
 }
 
-// decode reads a whole config.json. It goes on after a mistake, so that all are reported; it is false where there is
-// nothing to go on with.
+// decode reads a whole config.json. It continues after a mistake, so that all are reported; it is false if the text cannot
+// be parsed at all.
 func (d *decoder) decode(data []byte) (config, bool) {
 	c := config{active: true}
 	root, syntax := parseJSON(data)
@@ -165,8 +165,8 @@ func (d *decoder) unknown(path string, m member, known []string) {
 	d.bad(label(path, m.key, near != ""), fmt.Sprintf("unknown field on line %d", m.line), want)
 }
 
-// label is a key as a message's field. A key that is none of ours nor near one may be a credential in the wrong place:
-// it is shown only at the top, if it looks like a word.
+// label is a key as a message's field. A key that neither is nor resembles a known field may be a misplaced credential: it
+// is shown only at the top level, and only if it looks like a word.
 func label(path, key string, ours bool) string {
 	const longWord = 32
 	word := path == "" && len(key) <= longWord && !strings.ContainsAny(key, "0123456789")
@@ -184,7 +184,7 @@ func shown(key string) string {
 	return strconv.Quote(cut(key))
 }
 
-// cut bounds what a message quotes.
+// cut shortens what a message quotes.
 func cut(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -216,7 +216,7 @@ func (d *decoder) boolean(field string, n *node, to *bool) {
 	*to = n.on
 }
 
-// list reads a list of strings. It is never nil, so that an empty list is told from none.
+// list reads a list of strings. It is never nil, which distinguishes an empty list from a missing one.
 func (d *decoder) list(field string, n *node, example string) []string {
 	out := []string{}
 	if n.kind != kindList {
@@ -266,7 +266,7 @@ func (d *decoder) credentials(n *node) []rawCredential {
 	return out
 }
 
-// badName never shows the name: somebody may have written the credential in its place.
+// badName never shows the name: it may be a credential written in the wrong place.
 func (d *decoder) badName(m member, problem string) {
 	field := fmt.Sprintf("credentials (line %d)", m.line)
 	if m.value.kind == kindString && nameProblem(m.value.text) == "" {
@@ -300,7 +300,7 @@ const (
 	maxName = 64
 )
 
-// nameProblem says why s is no token name, or nothing.
+// nameProblem says why s is not a token name, or is empty.
 func nameProblem(s string) string {
 	switch {
 	case len(s) < minName:

@@ -33,7 +33,7 @@ var (
 	errBytes    = fmt.Errorf("in apis/ files that have more than %d MiB together", maxBytes>>20)
 )
 
-// take notes what is going to be read.
+// take deducts what is about to be read.
 func (b *budget) take(n int64) error {
 	switch {
 	case n > b.api:
@@ -64,7 +64,7 @@ func inside(root *os.Root, b *budget) opener { return opener{root.Stat, root.Ope
 // anywhere reads what the operator named by an absolute path.
 func anywhere(b *budget) opener { return opener{os.Stat, os.Open, b} }
 
-// read reads a regular file of at most limit bytes. It looks before it opens: opening a pipe would wait for a writer.
+// read reads a regular file of at most limit bytes. It checks the type before it opens: opening a pipe would block.
 func (o opener) read(name string, limit int64) ([]byte, error) {
 	info, err := o.stat(name)
 	if err != nil {

@@ -95,7 +95,7 @@ func explain(data []byte, err error) *syntaxError {
 	case strings.Contains(syntax.Error(), "after top-level value"):
 		return at(data, off, "more text after the object", "one object and nothing else")
 	case last == ',' && (c == '}' || c == ']'):
-		return at(data, len(before)-1, "a trailing comma", "no comma behind the last entry")
+		return at(data, len(before)-1, "a trailing comma", "no comma after the last entry")
 	case c == '/' || c == '#':
 		return at(data, off, "a comment", "JSON, which has no comments")
 	case c == '\'':
@@ -105,7 +105,7 @@ func explain(data []byte, err error) *syntaxError {
 	case strings.Contains(syntax.Error(), "after object key:value pair"), strings.Contains(syntax.Error(), "after array element"):
 		return at(data, off, "an entry without a comma before it", "entries separated by commas")
 	case strings.Contains(syntax.Error(), "after object key"):
-		return at(data, off, "a key without a colon behind it", `"key": value`)
+		return at(data, off, "a key without a colon after it", `"key": value`)
 	case strings.Contains(syntax.Error(), "beginning of object key"):
 		return at(data, off, "a key that is not in double quotes", `"key": value`)
 	}

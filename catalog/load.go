@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Options are what Load needs besides the folder. The zero Options are those of a first load in Docker.
+// Options configure Load. The zero Options are for a first load in Docker.
 type Options struct {
 	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
 	Getenv func(string) string
@@ -22,19 +22,19 @@ type Options struct {
 	Previous *Catalog
 }
 
-// What bounds a load. What is beyond a bound is refused and named; what was in force before comes first, then the folders
-// in the order of their names.
+// The bounds of a load. What exceeds a bound is refused and named; APIs that were already active come first, then folders
+// by name.
 const (
 	maxAPIs = 1000
-	// maxSurplus is how many further folders are looked into, to close their hosts.
+	// maxSurplus is how many further folders are read, to close their hosts.
 	maxSurplus = 1000
 	// maxHosts and maxHostBytes are what the interpreter's command line has room for.
 	maxHosts     = 2000
 	maxHostBytes = 96 << 10
-	// maxTold is how many mistakes are told.
-	maxTold = 5000
-	// maxLooked is how many files of a folder without config.json are looked at.
-	maxLooked = 1000
+	// maxReported is how many mistakes are reported.
+	maxReported = 5000
+	// maxListed is how many files of a folder without config.json are listed.
+	maxListed = 1000
 )
 
 // Load reads every apis/<name>/config.json. The catalog holds what is valid, and is never nil; the problems name every
@@ -55,8 +55,8 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	l.across()
 	c := l.finish()
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
-	if more := len(l.problems) - maxTold; more > 0 {
-		l.problems = append(l.problems[:maxTold:maxTold], Problem{File: "apis", Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first"})
+	if more := len(l.problems) - maxReported; more > 0 {
+		l.problems = append(l.problems[:maxReported:maxReported], Problem{File: "apis", Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first"})
 	}
 	return c, l.problems
 }
@@ -75,7 +75,7 @@ type loader struct {
 	budget    budget
 }
 
-// keepAll is what an unreadable apis/ leads to: the previous catalog, all of it stale.
+// keepAll is the result of an unreadable apis/: the previous catalog, all of it stale.
 func (l *loader) keepAll(err error) (*Catalog, Problems) {
 	l.problems = append(l.problems, Problem{File: "apis", Found: reason(err), Want: "a directory with one folder per API"})
 	for _, a := range l.o.Previous.APIs() {
@@ -137,7 +137,7 @@ func (l *loader) folders(names []string) {
 	}
 }
 
-// configured reports whether a folder has a config.json, or something in its place that cannot be looked at.
+// configured reports whether a folder has a config.json, or something in its place that cannot be read.
 func (l *loader) configured(name string) bool {
 	_, err := l.root.Stat(name + "/config.json")
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
@@ -222,7 +222,7 @@ func (l *loader) count(a *API) {
 	}
 }
 
-// misnamed warns of a folder without config.json that has a file somebody may have meant to be it.
+// misnamed warns of a folder without config.json that has a file probably meant to be it.
 func (l *loader) misnamed(name string) {
 	if info, err := l.root.Stat(name); err != nil || !info.IsDir() {
 		return // opening a pipe would wait for a writer
@@ -232,7 +232,7 @@ func (l *loader) misnamed(name string) {
 		return
 	}
 	defer dir.Close()
-	entries, _ := dir.ReadDir(maxLooked) // what is no folder has none
+	entries, _ := dir.ReadDir(maxListed) // what is no folder has none
 	for _, e := range entries {
 		switch strings.ToLower(e.Name()) {
 		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt", "config.yaml", "config.yml", "config.toml":
@@ -257,8 +257,8 @@ func (l *loader) settle(name string, a *API, v *validator) {
 	l.reject(name, a, errs[0].String())
 }
 
-// reject puts the previous version in the place of a bad one. Where there is none, its hosts are closed: those it has,
-// or, if it got no further than to be read, those it had last. Where none were ever known, any host may be one of them.
+// reject replaces a bad version by the previous one. If there is none, the API's hosts are closed: those of the bad
+// version, or, if it could not be parsed, the last known ones. If none were ever known, any host may be one of them.
 func (l *loader) reject(name string, bad *API, why string) {
 	if l.keep(name, why) {
 		return
@@ -324,7 +324,7 @@ func (v *validator) permissions(c config) {
 	v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", info.Mode().Perm()), "chmod 600")
 }
 
-// hide is the last look at a file's problems: no credential value that it holds stands in one.
+// hide is the last check of a file's problems: none of them may contain a credential value of the file.
 func (v *validator) hide(c config) {
 	for _, raw := range c.credentials {
 		if raw.value == nil || len(*raw.value) < minValue {
@@ -367,7 +367,7 @@ func (l *loader) finish() *Catalog {
 // maxFolder bounds a folder's name, in bytes.
 const maxFolder = 64
 
-// folderProblem says why a folder's name is no API's, or nothing.
+// folderProblem says why a folder's name is not an API name, or is empty.
 func folderProblem(name string) string {
 	if len(name) > maxFolder {
 		return fmt.Sprintf("a name longer than %d characters", maxFolder)

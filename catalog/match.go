@@ -13,8 +13,9 @@ func (c *Catalog) Match(h Host) []*API {
 	return c.byPattern["*."+h.Parent()]
 }
 
-// Holds reports whether the host is, or may be, in any API: active, inactive, too broken to load, or one of more APIs than
-// are read. Where the hosts of a broken API are not known, that is every host. Only a host that is in none may be opened by YOLO_MODE.
+// Holds reports whether the host is, or may be, in any API: active, inactive, too broken to load, or beyond the number of
+// APIs that are read. While the hosts of a broken API are unknown, that is every host. YOLO_MODE may open only hosts that
+// are in none.
 func (c *Catalog) Holds(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false

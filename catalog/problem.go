@@ -11,7 +11,7 @@ type Severity uint8
 const (
 	// Error: the API is not loaded (or its last good version stays). The zero severity.
 	Error Severity = iota
-	// Warning: the API is loaded, and something about it deserves a look.
+	// Warning: the API is loaded, but something about it should be fixed.
 	Warning
 )
 

@@ -48,7 +48,7 @@ func parseRange(text string) (p netip.Prefix, want string) {
 		return p, example
 	}
 	if p != p.Masked() {
-		return p, fmt.Sprintf("%q, without bits behind the prefix", p.Masked().String())
+		return p, fmt.Sprintf("%q, without bits after the prefix", p.Masked().String())
 	}
 	for class, ranges := range forbidden() {
 		for _, r := range ranges {

@@ -37,7 +37,7 @@ func (s Surface) String() string {
 func ParseSurface(s string) (Surface, error) {
 	kind, field, named := strings.Cut(s, ":")
 	if named && field == "" {
-		return Surface{}, errors.New("a colon without a name behind it")
+		return Surface{}, errors.New("a colon without a name after it")
 	}
 	if err := checkField(field); err != nil {
 		return Surface{}, err
@@ -54,7 +54,7 @@ func ParseSurface(s string) (Surface, error) {
 		return Surface{Kind: SurfaceBody, Field: field}, nil
 	case "path":
 		if named {
-			return Surface{}, errors.New("a name behind \"path\"")
+			return Surface{}, errors.New("a name after \"path\"")
 		}
 		return Surface{Kind: SurfacePath}, nil
 	}
@@ -141,8 +141,8 @@ func isSink(name string) bool {
 	return false
 }
 
-// SameHeader reports whether servers may take two header names for one: CGI and what follows it has no case, and makes one
-// character of all that are no letter and no digit.
+// SameHeader reports whether servers may treat two header names as one: CGI and its successors ignore case, and turn every
+// character that is neither a letter nor a digit into the same one.
 func SameHeader(a, b string) bool { return len(a) == len(b) && foldHeader(a) == foldHeader(b) }
 
 func foldHeader(name string) string {

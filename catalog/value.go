@@ -37,13 +37,13 @@ func valueProblem(s string) (found, want string) {
 	return "", ""
 }
 
-// placeholder says why a credential looks like none, or nothing.
+// placeholder says why a credential looks like a placeholder, or is empty.
 func placeholder(s string) string {
 	lower := strings.ToLower(s)
 	scheme, _, two := strings.Cut(lower, " ")
 	switch {
 	case two && slices.Contains([]string{"bearer", "basic", "token", "apikey"}, scheme):
-		return fmt.Sprintf("a credential behind the word %q, which code writes itself", scheme)
+		return fmt.Sprintf("a credential after the word %q, which code writes itself", scheme)
 	case strings.HasSuffix(s, "..."), strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">"),
 		strings.Contains(lower, "your_"), strings.Contains(lower, "your-"), strings.Contains(lower, "put_yours"), strings.Contains(lower, "changeme"),
 		strings.Contains(lower, "replace_me"), strings.Contains(lower, "replace-me"):

@@ -15,8 +15,8 @@ import (
 // digest identifies one API's content, credential values included.
 type digest [sha256.Size]byte
 
-// digestKey is random and lives as long as the process: versions are equal across loads, and say nothing about the
-// credentials in them to who can see a version.
+// digestKey is random and lasts as long as the process: versions are equal across loads, and reveal nothing about the
+// credentials in them.
 var digestKey = sync.OnceValue(func() []byte {
 	key := make([]byte, sha256.Size)
 	if _, err := rand.Read(key); err != nil {

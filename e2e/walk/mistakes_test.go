@@ -70,7 +70,7 @@ func TestMistakesInFiles(t *testing.T) {
 		{"no such surface", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": {"value": "` + hidden + `", "in": ["headers"]}}}`, `did you mean "header"?`},
 		{"domain with scheme", `{"description": "x", "domains": ["https://api.shop.test/"], "credentials": {"SHOP_TOKEN": "` + hidden + `"}}`, "api.shop.test"},
 		{"secret with a newline", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": "` + hidden + `\n"}}`, "a line break in the credential: one line"},
-		{"trailing comma", "{\n  \"description\": \"x\",\n  \"domains\": [\"api.shop.test\"],\n  \"credentials\": {\"SHOP_TOKEN\": \"" + hidden + "\"},\n}\n", "a trailing comma: no comma behind the last entry"},
+		{"trailing comma", "{\n  \"description\": \"x\",\n  \"domains\": [\"api.shop.test\"],\n  \"credentials\": {\"SHOP_TOKEN\": \"" + hidden + "\"},\n}\n", "a trailing comma: no comma after the last entry"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

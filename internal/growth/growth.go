@@ -1,4 +1,4 @@
-// Package growth tests how the time of a function grows with its input: in proportion, or worse. For tests alone.
+// Package growth checks, for tests, that the running time of a function grows linearly with its input.
 package growth
 
 import (

@@ -1,6 +1,6 @@
-// Package health makes a healthcheck that stays. To start a process in a container costs an engine tens of
-// milliseconds of CPU, to ask a daemon again next to nothing: so a check does not come back every two seconds, it goes
-// on looking. While a container starts, what waits for its health needs an answer at once; so there it gives one.
+// Package health runs a long-lived healthcheck. Starting a process in a container costs an engine tens of milliseconds of
+// CPU, asking a daemon again next to nothing: so one process keeps checking instead of being started every two seconds.
+// While a container starts, other containers wait for its health, so a passing check returns immediately.
 package health
 
 import (
@@ -12,50 +12,51 @@ import (
 )
 
 const (
-	// young is how long a container may take until it is ready: as long is a good look answered at once.
-	young = 20 * time.Second
-	// every is the pause between two looks, lookTime how long one may take.
-	every    = time.Second
-	lookTime = 5 * time.Second
+	// startPeriod is how long a container may take to become ready. For this long after its start a passing check
+	// returns immediately.
+	startPeriod = 20 * time.Second
+	// interval is the pause between two probes, probeTimeout how long one may take.
+	interval     = time.Second
+	probeTimeout = 5 * time.Second
 )
 
-// Check looks once and returns what is wrong. If nothing is, and process 1 has run for longer than a start takes, it
-// goes on looking until d is over, and returns the first thing that is wrong. The end of ctx ends it well.
-func Check(ctx context.Context, d time.Duration, look func(context.Context) error) error {
+// Check probes once and returns the error. If the probe passes and process 1 is older than startPeriod, it keeps probing
+// for d and returns the first error. It returns nil when ctx ends.
+func Check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
 	stat, _ := os.ReadFile("/proc/1/stat")
 	up, _ := os.ReadFile("/proc/uptime")
-	if age(string(stat), string(up)) < young {
+	if age(string(stat), string(up)) < startPeriod {
 		d = 0
 	}
-	return check(ctx, d, look)
+	return check(ctx, d, probe)
 }
 
-func check(ctx context.Context, d time.Duration, look func(context.Context) error) error {
+func check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for began := time.Now(); ; {
-		err := once(ctx, look)
+		err := once(ctx, probe)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		if time.Since(began)+every > d {
+		if time.Since(began)+interval > d {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(every):
+		case <-time.After(interval):
 		}
 	}
 }
 
-func once(ctx context.Context, look func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+func once(ctx context.Context, probe func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return look(ctx)
+	return probe(ctx)
 }
 
-// age is how long ago a process started, from its /proc/PID/stat and /proc/uptime; 0 when they do not say.
+// age is how long ago a process started, from its /proc/PID/stat and /proc/uptime; 0 when they cannot be parsed.
 func age(stat, uptime string) time.Duration {
 	const (
 		start = 19  // of the fields behind the name, see proc(5)

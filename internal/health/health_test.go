@@ -55,7 +55,7 @@ func TestStop(t *testing.T) {
 		}
 		began = time.Now()
 		err := check(t.Context(), time.Hour, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != lookTime {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != probeTimeout {
 			t.Errorf("a hanging look: %v after %v", err, time.Since(began))
 		}
 	})

@@ -41,7 +41,7 @@ func ReadFile(path string) (map[string]string, error) {
 // dotenv is a parser's position in a file.
 type dotenv struct {
 	rest     string
-	line, at int // the present line, and the one the assignment began on
+	line, at int // the current line, and the one the assignment began on
 	vars     map[string]string
 	errs     []error
 }
@@ -127,12 +127,12 @@ func (p *dotenv) quoted(quote byte) (string, error) {
 		end++
 	}
 	if end >= len(p.rest) {
-		return "", fmt.Errorf("a value with an opening %c and no closing one", quote)
+		return "", fmt.Errorf("a value without its closing %c", quote)
 	}
 	raw, rest := p.rest[1:end], p.rest[end+1:]
 	tail, _, _ := strings.Cut(rest, "\n")
 	if tail = strings.TrimSpace(tail); tail != "" && tail[0] != '#' {
-		return "", errors.New("text behind the closing quote")
+		return "", errors.New("text after the closing quote")
 	}
 	value, err := raw, error(nil)
 	if quote == '"' {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// fileSuffix makes of a setting's name that of the variable with the path of a file that holds the value instead:
-// where an environment can be looked at by others (docker inspect), a secret has no place in it.
+// fileSuffix, added to a setting's name, names the variable with the path of a file that holds the value instead: an
+// environment that others can read (docker inspect) must not hold a secret.
 const fileSuffix = "_FILE"
 
 // maxFile bounds such a file, in bytes.
@@ -19,8 +19,8 @@ const maxFile = 64 << 10
 // InFile lists the settings that a file may hold.
 func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN"} }
 
-// Lookup is the value of a setting of InFile: from its variable, or from the file that NAME_FILE names. It is for those
-// who read single settings or hand them on; Parse does all this itself.
+// Lookup is the value of a setting of InFile: from its variable, or from the file that NAME_FILE names. It is for callers
+// that read single settings or pass them on; Parse reads the files itself.
 func Lookup(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); strings.TrimSpace(value) != "" {
 		return value, nil
@@ -52,7 +52,7 @@ func file(path string, set bool, read func(text string) (want string)) string {
 		return ""
 	}
 	if set {
-		return "nothing, because the setting itself has a value too: one of the two"
+		return "no value, because the setting itself has one: set only one of the two"
 	}
 	text, err := readValue(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func file(path string, set bool, read func(text string) (want string)) string {
 		return fmt.Sprintf("a file that this process (user %d) can read, but: %v", os.Getuid(), err)
 	}
 	if text == "" {
-		return "a file with the value in it, this one is empty"
+		return "a file that holds the value; this one is empty"
 	}
 	if want := read(text); want != "" {
 		return "a file that holds " + want

@@ -49,7 +49,8 @@ func Parse(getenv func(string) string) (Settings, error) {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm), fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
 	}
 	if s.TimeoutDefault > s.TimeoutMax {
-		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", seconds10(s.TimeoutDefault), "at most TIMEOUT_MAX, which is " + seconds10(s.TimeoutMax)})
+		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
+			"at most TIMEOUT_MAX, which is " + formatSeconds(s.TimeoutMax)})
 	}
 	if mistakes != nil {
 		return s, mistakes
@@ -57,9 +58,9 @@ func Parse(getenv func(string) string) (Settings, error) {
 	return s, nil
 }
 
-func seconds10(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// found quotes what was there, cut, and never for what may be secret.
+// found quotes a value, shortened; the value of a setting that may be secret is not shown.
 func found(name, text string) string {
 	switch name {
 	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY":
@@ -136,7 +137,7 @@ func header(t string, to *string) string {
 	return ""
 }
 
-// minRedacting keeps a stray letter or comma from blanking out every request.
+// minRedacting keeps a stray letter or comma from being redacted in every request.
 const minRedacting = 4
 
 func redacting(t string, to *[]string) string {
@@ -149,7 +150,7 @@ func redacting(t string, to *[]string) string {
 	return ""
 }
 
-// minBearer is short of guessable in the time an attacker on the network has.
+// minBearer is too long to be guessed over the network.
 const minBearer = 16
 
 func bearer(t string, to *secret.Value) string {
@@ -167,14 +168,14 @@ func hosts(t string, to *[]string) string {
 	for _, part := range list(t) {
 		entry, ok := hostPort(part)
 		if !ok {
-			return "host names or addresses, each perhaps with a port, separated by commas, e.g. codeforge.example.com"
+			return "host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com"
 		}
 		*to = append(*to, entry)
 	}
 	return ""
 }
 
-// hostPort normalises what a Host header may hold: a name or an address (IPv6 in brackets), perhaps with a port.
+// hostPort normalises the value of a Host header: a name or an address (IPv6 in brackets), with an optional port.
 func hostPort(s string) (string, bool) {
 	name, port := s, ""
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
@@ -243,8 +244,7 @@ func zone(t string, to *string) string {
 	return ""
 }
 
-// haveZones reports whether this machine has the database at all: an image without it cannot say that a zone is wrong,
-// and Deno brings its own.
+// haveZones reports whether this machine has the database: without it a zone cannot be checked, and Deno has its own.
 func haveZones() bool {
 	_, err := time.LoadLocation("Europe/London")
 	return err == nil

@@ -1,4 +1,4 @@
-// Package settings is what .env and the environment say, typed and checked.
+// Package settings parses and validates the settings in .env and the environment.
 //
 //	YOLO_MODE=false            open hosts that are in no API too
 //	USER_AGENT=CodeForge/<v>   the User-Agent of every request that leaves
@@ -60,7 +60,7 @@ type Settings struct {
 	LogFormat string
 }
 
-// Format writes no setting: what is to be redacted, and the proxy's password, would be among them.
+// Format writes no setting: they include the strings to redact and the upstream proxy's password.
 func (s Settings) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[settings]") }
 
 // LogValue writes no setting either.

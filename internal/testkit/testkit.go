@@ -33,12 +33,12 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
-// WaitFor waits until something is so, ten seconds at most.
+// WaitFor waits, for at most ten seconds, until a condition holds.
 func WaitFor(tb testing.TB, is func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatal("still not so after ten seconds")
+			tb.Fatal("the condition does not hold after ten seconds")
 		}
 	}
 }

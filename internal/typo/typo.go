@@ -1,4 +1,4 @@
-// Package typo finds the name that somebody meant who misspelt it.
+// Package typo finds the name that a misspelt one most likely means.
 package typo
 
 import "strings"

@@ -23,8 +23,8 @@ type Listener struct {
 	path string
 }
 
-// Listen opens the socket at path with this mode. It replaces a socket that a dead process left there; a socket that is
-// answered on, and a file that is no socket, are errors.
+// Listen opens the socket at path with this mode. It replaces a socket that a dead process left there; a socket that a
+// process answers on, and a file that is not a socket, are errors.
 func Listen(ctx context.Context, path string, mode fs.FileMode) (*Listener, error) {
 	l, err := listen(ctx, path, mode)
 	if err != nil {
@@ -74,7 +74,7 @@ func replaceable(ctx context.Context, path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return errors.New("there is a file that is no socket")
+		return errors.New("the path is a file that is not a socket")
 	}
 	if c, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "unix", path); err == nil {
 		_ = c.Close()

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	engine := flags.String("engine", client.DefaultDockerHost, "address of the Docker engine")
 	stay := new(time.Duration)
 	if health {
-		stay = flags.Duration("linger", 0, "go on looking for this time")
+		stay = flags.Duration("linger", 0, "keep checking for this long")
 	}
 	if err := flags.Parse(args); err != nil {
 		return err

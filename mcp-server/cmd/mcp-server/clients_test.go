@@ -51,7 +51,7 @@ var driven = map[string]any{
 	"progress":     "half",
 	"mistake":      true,
 	"write":        "written|Skills changed during this run: made (new).",
-	"update":       "Skill made is updated and has 41 bytes now.",
+	"update":       "Skill made was updated and now has 41 bytes.",
 	"resources":    true,
 	"templates":    2.0,
 	"read":         true,
@@ -59,7 +59,7 @@ var driven = map[string]any{
 	"prompt":       true,
 	"complete":     "made",
 	"cancel":       "cancelled",
-	"delete":       "Skill made is deleted.",
+	"delete":       "Skill made was deleted.",
 }
 
 // expect compares what a driver saw.
@@ -275,7 +275,7 @@ func TestInspector(t *testing.T) {
 		{"--method prompts/list", "run_skill"},
 		{"--method prompts/get --prompt-name run_skill --prompt-args name=made", "Use the skill made"},
 		{"--method skills/list --verify", "page-through"},
-		{"--method tools/call --tool-name delete_skill --tool-arg name=made", "is deleted"},
+		{"--method tools/call --tool-name delete_skill --tool-arg name=made", "was deleted"},
 		{"--method tools/call --tool-name list_apis --load --load-concurrency 16 --load-requests 200", "200"},
 	} {
 		args := append([]string{filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js"), "--cli", p.url(), "--transport", "http"}, strings.Fields(c.args)...)

@@ -43,7 +43,7 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	}
 	var problems []error
 	if set.NArg() > 0 {
-		problems = append(problems, fmt.Errorf("%q is not understood", set.Arg(0)))
+		problems = append(problems, fmt.Errorf("unexpected argument %q", set.Arg(0)))
 	}
 	for _, a := range []string{listen, also} {
 		if a != "" {
@@ -51,13 +51,13 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 		}
 	}
 	if len(f.listen) == 0 && f.socket == "" {
-		problems = append(problems, errors.New("--listen or --socket is needed"))
+		problems = append(problems, errors.New("--listen or --socket is required"))
 	}
 	if f.control == "" {
-		problems = append(problems, errors.New("--control is needed"))
+		problems = append(problems, errors.New("--control is required"))
 	}
 	if f.skills == "" {
-		problems = append(problems, errors.New("--skills is needed"))
+		problems = append(problems, errors.New("--skills is required"))
 	}
 	var err error
 	if f.sandbox, err = dialer(sandbox); err != nil {
@@ -86,7 +86,7 @@ func checkHealth(ctx context.Context, args []string, stderr io.Writer) error {
 	set := flag.NewFlagSet("mcp-server health", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	listen := set.String("listen", "127.0.0.1:8080", "address of the MCP endpoint")
-	stay := set.Duration("linger", 0, "go on looking for this time")
+	stay := set.Duration("linger", 0, "keep checking for this long")
 	if err := set.Parse(args); err != nil {
 		return err
 	}

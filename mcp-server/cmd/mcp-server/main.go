@@ -18,9 +18,9 @@ import (
 	"syscall"
 )
 
-// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call, so that on a heap of a few
-// megabytes collecting would be a third of a small call. The heap may grow to nine times what is in use instead, as long
-// as that is little.
+// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call, so on a heap of a few megabytes
+// garbage collection would take a third of a small call's time. Instead the heap may grow to nine times the live data, up
+// to memoryLimit.
 const (
 	gcPercent   = 800
 	memoryLimit = 256 << 20

@@ -35,8 +35,8 @@ func TestStartRefused(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		{"nothing", nil, nil, []string{"--listen or --socket is needed", "--control is needed", "--skills is needed", `--sandbox "": want unix:SOCKET or docker:SOCKET`}},
-		{"a stray word", with("--listen", "127.0.0.1:0", "word"), nil, []string{`"word" is not understood`}},
+		{"nothing", nil, nil, []string{"--listen or --socket is required", "--control is required", "--skills is required", `--sandbox "": want unix:SOCKET or docker:SOCKET`}},
+		{"a stray word", with("--listen", "127.0.0.1:0", "word"), nil, []string{`unexpected argument "word"`}},
 		{"an unknown flag", []string{"--lisen", "x"}, nil, []string{"flag provided but not defined"}},
 		{"the sandbox's kind", []string{"--listen", "127.0.0.1:0", "--sandbox", "tcp:x", "--control", "c", "--skills", skills}, nil, []string{`--sandbox "tcp:x"`}},
 		{"an address", with("--listen", "8080"), nil, []string{"want host:port"}},
@@ -310,7 +310,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	busy := 0
 	for range 5 { // one runs, 64 of the session wait
-		if got := <-answers; strings.Contains(got, "Busy: all slots are taken and 64 runs wait already. Nothing was run.") {
+		if got := <-answers; strings.Contains(got, "Busy: all slots are taken and 64 runs are already waiting. Nothing was run.") {
 			busy++
 		} else {
 			t.Error(got)

@@ -57,11 +57,11 @@ func TestResultShape(t *testing.T) {
 		{"hints", "out", "", runapi.Exit{}, []controlapi.Hint{{Text: "One."}, {Text: "Two."}, {Text: "One."}}, false, "out|One.\nTwo."},
 		{"at most five hints", "out", "", runapi.Exit{}, []controlapi.Hint{{Text: "1"}, {Text: "2"}, {Text: "3"}, {Text: "4"}, {Text: "5"}, {Text: "6"}, {Text: "7"}}, false, "out|1\n2\n3\n4\n5\n2 more hints are left out."},
 		{"cut", long, "", runapi.Exit{StdoutFile: "/runs/r1/stdout.txt"}, nil, false, long[:666] + "\n[... 500 characters left out ...]\n" + long[1500-334:] +
-			"|Output was cut: 500 of 1500 characters were left out. The whole stdout is in /runs/r1/stdout.txt: read parts of it with Deno.readTextFile in a later run. Better print less: filter, count, or choose fields in code."},
+			"|Output was cut: 500 of 1500 characters were left out. The whole stdout is in /runs/r1/stdout.txt: read parts of it with Deno.readTextFile in a later run. Print less: filter, count, or select fields in code."},
 		{"a failure with much of both", long, long, runapi.Exit{Code: 1}, nil, true, long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] + "\n" + long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] +
-			"|Output was cut: 2000 of 3000 characters were left out. Better print less: filter, count, or choose fields in code."},
+			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
 		{"a failure with a long stdout keeps stderr whole", long, "err", runapi.Exit{Code: 1}, nil, true, "err\n" + long[:664] + "\n[... 503 characters left out ...]\n" + long[1500-333:] +
-			"|Output was cut: 503 of 1503 characters were left out. Better print less: filter, count, or choose fields in code."},
+			"|Output was cut: 503 of 1503 characters were left out. Print less: filter, count, or select fields in code."},
 		{"Deno refuses a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag`, runapi.Exit{Code: 1}, nil, true,
 			`error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag|evil.example.com belongs to no configured API, so code cannot reach it. list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.`},
 		{"Deno refuses an address", `Requires net access to "169.254.169.254:80"`, "", runapi.Exit{}, nil, false, `Requires net access to "169.254.169.254:80"|The sandbox reaches hosts by name only, and only those of configured APIs.`},
@@ -102,15 +102,15 @@ func TestArguments(t *testing.T) {
 		{"execute_code", `{"code": "1", "timeout": "soon"}`, []string{`timeout: found the string "soon"`}},
 		{"execute_code", `{"code": "1", "timeout": "NaN"}`, []string{`timeout: found the string "NaN"`}},
 		{"execute_code", `{"code": "1", "apis": ["strpie"]}`, []string{`apis: there is no active API "strpie"; did you mean "stripe"?`}},
-		{"execute_code", `{"code": "1", "apis": ["zzz"]}`, []string{`there is no active API "zzz"; there is stripe`}},
+		{"execute_code", `{"code": "1", "apis": ["zzz"]}`, []string{`there is no active API "zzz"; the active ones are stripe`}},
 		{"execute_code", `{"code": "1", "apis": {"a": 1}}`, []string{`apis: found the object {"a":1}`}},
 		{"execute_code", `{"code": "1", "apis": "[\"stripe\"]"}`, []string{`apis: found the string`}},
 		{"execute_code", `[1]`, []string{"found the array [1], want an object"}},
 		{"list_apis", `{"api": "nope"}`, []string{`api: there is no active API "nope"`}},
-		{"list_apis", `{"x": 1}`, []string{`there is no argument "x"; there is api`}},
+		{"list_apis", `{"x": 1}`, []string{`there is no argument "x"; the arguments are api`}},
 		{"get_instructions", `{"x": 1}`, []string{`there is no argument "x"`}},
 		{"update_skill", `{}`, []string{"name: missing", "patch: missing", "<<<<<<< SEARCH"}},
-		{"update_skill", `{"name": "../x", "patch": "x"}`, []string{"is not where it may stand", "<<<<<<< SEARCH\nconst limit = 10;"}},
+		{"update_skill", `{"name": "../x", "patch": "x"}`, []string{"is misplaced", "<<<<<<< SEARCH\nconst limit = 10;"}},
 		{"update_skill", `{"name": "page-throgh", "patch": "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"}`, []string{`no skill "page-throgh"`, `Did you mean "page-through"?`}},
 		{"update_skill", `{"name": "page-through", "patch": "<<<<<<< SEARCH\n  const seen = new Set<number>();\n=======\nb\n>>>>>>> REPLACE"}`, []string{"block 1: the SEARCH text does not occur", "const seen = new Set<string>();"}},
 		{"delete_skill", `{"name": "a/b"}`, []string{"is not a skill name"}},
@@ -250,13 +250,13 @@ func TestSkillsInDeno(t *testing.T) {
 			t.Errorf("completion: %v %+v", err, done)
 		}
 	}
-	if _, got = call(t, s, "update_skill", map[string]any{"name": "add", "patch": "<<<<<<< SEARCH\nexport const add = (a: number, b: number) => a + b;\n=======\nexport const add = (a: number, b: number) => b + a + 10;\n>>>>>>> REPLACE"}); !strings.Contains(got[0], "Skill add is updated") {
+	if _, got = call(t, s, "update_skill", map[string]any{"name": "add", "patch": "<<<<<<< SEARCH\nexport const add = (a: number, b: number) => a + b;\n=======\nexport const add = (a: number, b: number) => b + a + 10;\n>>>>>>> REPLACE"}); !strings.Contains(got[0], "Skill add was updated") {
 		t.Errorf("got %q", got)
 	}
 	if _, got = call(t, s, "execute_code", map[string]any{"code": "import { add } from '/skills/add.ts'; console.log(add(1, 2))"}); got[0] != "13\n" {
 		t.Errorf("got %q", got)
 	}
-	if _, got = call(t, s, "delete_skill", map[string]any{"name": "/skills/add.ts"}); got[0] != "Skill add is deleted." {
+	if _, got = call(t, s, "delete_skill", map[string]any{"name": "/skills/add.ts"}); got[0] != "Skill add was deleted." {
 		t.Errorf("got %q", got)
 	}
 	if _, err := os.Stat(filepath.Join(p.skills, "add.ts")); !os.IsNotExist(err) {

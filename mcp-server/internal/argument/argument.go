@@ -1,8 +1,8 @@
-// Package argument reads the arguments of a tool call and answers mistakes so that a model can mend them: every mistake at
-// once, each naming the argument, what was found and what is wanted, and one right example.
+// Package argument reads the arguments of a tool call and reports mistakes so that a model can correct them: all mistakes
+// at once, each naming the argument, what was found and what is wanted, and one correct example.
 //
-// Threat: arguments of any size and number. The sizes are bounded before anything looks closer, and so are the mistakes
-// that are told.
+// Threat: arguments of any size and number. Their sizes are checked before they are parsed, and the number of mistakes
+// reported is bounded.
 package argument
 
 import (
@@ -33,7 +33,7 @@ type Spec struct {
 const (
 	// MaxBytes is how long the arguments of a tool may be as JSON when its Spec does not say.
 	MaxBytes = 16 << 10
-	// MaxMistakes is how many mistakes of one call are told.
+	// MaxMistakes is how many mistakes of one call are reported.
 	MaxMistakes = 10
 	// maxArguments is how many arguments are read, wrong ones included.
 	maxArguments = 100
@@ -55,10 +55,10 @@ func (e *Error) Error() string {
 
 // Reader reads arguments one by one and collects the mistakes. Make it with Read.
 type Reader struct {
-	spec     Spec
-	values   map[string]json.RawMessage
-	mistakes []string
-	untold   int
+	spec       Spec
+	values     map[string]json.RawMessage
+	mistakes   []string
+	unreported int
 }
 
 // Read begins to read raw, which is an object or absent. Unknown arguments are mistakes.
@@ -85,14 +85,14 @@ func Read(raw json.RawMessage, spec Spec) *Reader {
 			continue
 		}
 		if len(r.mistakes) == MaxMistakes {
-			r.untold++
+			r.unreported++
 			continue
 		}
 		m := fmt.Sprintf("there is no argument %s", quote(name))
 		if near := typo.Nearest(name, len(name)/2, spec.Names); near != "" {
 			m += fmt.Sprintf("; did you mean %q?", near)
 		} else if len(spec.Names) > 0 {
-			m += "; there is " + strings.Join(spec.Names, ", ")
+			m += "; the arguments are " + strings.Join(spec.Names, ", ")
 		}
 		r.Mistake(m)
 	}
@@ -192,22 +192,22 @@ func (r *Reader) Number(name, want string, most, otherwise float64) float64 {
 	return n
 }
 
-// value is an argument that is there and not null.
+// value is an argument that is present and not null.
 func (r *Reader) value(name string) (json.RawMessage, bool) {
 	raw, ok := r.values[name]
 	return raw, ok && string(raw) != "null"
 }
 
-// Mistake adds one. Those beyond MaxMistakes are counted alone.
+// Mistake adds a mistake. Those beyond MaxMistakes are only counted.
 func (r *Reader) Mistake(text string) {
 	if len(r.mistakes) == MaxMistakes {
-		r.untold++
+		r.unreported++
 		return
 	}
 	r.mistakes = append(r.mistakes, text)
 }
 
-// Full reports whether so many mistakes are known that no other one is told.
+// Full reports whether MaxMistakes mistakes are known, so that no further one is reported.
 func (r *Reader) Full() bool { return len(r.mistakes) == MaxMistakes }
 
 // Err is all mistakes as an *Error, or nil.
@@ -215,8 +215,8 @@ func (r *Reader) Err() error {
 	if len(r.mistakes) == 0 {
 		return nil
 	}
-	if r.untold > 0 {
-		return &Error{Spec: r.spec, Mistakes: append(slices.Clone(r.mistakes), fmt.Sprintf("and %d more", r.untold))}
+	if r.unreported > 0 {
+		return &Error{Spec: r.spec, Mistakes: append(slices.Clone(r.mistakes), fmt.Sprintf("and %d more", r.unreported))}
 	}
 	return &Error{Spec: r.spec, Mistakes: r.mistakes}
 }

@@ -1,9 +1,9 @@
-// Package guard decides who may speak to the MCP endpoint.
+// Package guard decides which clients may use the MCP endpoint.
 //
-// Threat: a web page open in the user's browser can send requests to 127.0.0.1, also under a name of its own that it lets
-// point there (DNS rebinding); another user of the machine can connect to it. So on every bind the Host must be one of ours,
-// an Origin must be the Host's own, and a request needs the bearer token where one is set. Without a token only
-// connections of the owner's and root's uid are accepted (see Listener).
+// Threat: a web page open in the user's browser can send requests to 127.0.0.1, also under a host name of its own that
+// resolves there (DNS rebinding); another user of the machine can connect to it. So on every address the Host must be an
+// allowed one, an Origin must match the Host, and a request needs the bearer token if one is set. Without a token only
+// connections of the owner and root are accepted (see Listener).
 package guard
 
 import (
@@ -52,9 +52,9 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !g.ourHost(r.Host) && !disarm.Off("mcp-host"):
-			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can name it", http.StatusForbidden)
+			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can allow it", http.StatusForbidden)
 		case !ownOrigin(r) && !disarm.Off("mcp-origin"):
-			http.Error(w, "Forbidden: requests of other web pages are not allowed", http.StatusForbidden)
+			http.Error(w, "Forbidden: requests from other web pages are not allowed", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -75,7 +75,7 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.carriesToken(r) && !disarm.Off("mcp-bearer") {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
-			http.Error(w, "this server asks for the bearer token MCP_AUTH_TOKEN", http.StatusUnauthorized)
+			http.Error(w, "this server requires the bearer token MCP_AUTH_TOKEN", http.StatusUnauthorized)
 			return
 		}
 		bound.ServeHTTP(w, r)

@@ -2,8 +2,8 @@ package patch
 
 import "context"
 
-// bytesPerLook is after how many bytes ctx is looked at.
-const bytesPerLook = 64 << 10
+// bytesPerCheck is after how many bytes ctx is checked.
+const bytesPerCheck = 64 << 10
 
 // find counts where search, which is not empty, stands in text at the start of a line, overlaps included, and says where
 // first. It takes time linear in both (Knuth, Morris and Pratt): texts that repeat themselves cost no more than others.
@@ -18,7 +18,7 @@ func find(ctx context.Context, text, search string) (first, count int, err error
 	first = -1
 	k := 0 // so much of search ends here
 	for i := range len(text) {
-		if i%bytesPerLook == 0 && ctx.Err() != nil {
+		if i%bytesPerCheck == 0 && ctx.Err() != nil {
 			return -1, 0, ctx.Err()
 		}
 		for k > 0 && (k == len(search) || search[k] != text[i]) {
@@ -42,7 +42,7 @@ func borders(ctx context.Context, s string) ([]int32, error) {
 	border := make([]int32, len(s)+1)
 	k := 0
 	for i := 1; i < len(s); i++ {
-		if i%bytesPerLook == 0 && ctx.Err() != nil {
+		if i%bytesPerCheck == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		for k > 0 && s[k] != s[i] {

@@ -3,13 +3,13 @@
 //	<<<<<<< SEARCH
 //	text as it is, whole lines
 //	=======
-//	text as it shall be
+//	the new text
 //	>>>>>>> REPLACE
 //
 // Blocks apply in order, each to what the ones before it made. A block's SEARCH text must occur exactly once: a text that
 // occurs twice is as unclear as one that does not occur.
 //
-// Threat: both texts are a stranger's. The work is linear in the patch, and in the text for each of at most MaxBlocks
+// Threat: both texts are untrusted. The work is linear in the patch, and in the text for each of at most MaxBlocks
 // blocks, whatever repeats in them; it ends when ctx does.
 package patch
 
@@ -61,14 +61,14 @@ func Parse(ctx context.Context, patch string) ([]Block, error) {
 	r := reader{}
 	n := 0
 	for line := range strings.SplitSeq(strings.ReplaceAll(patch, "\r\n", "\n"), "\n") {
-		if n++; n%linesPerLook == 0 && ctx.Err() != nil {
+		if n++; n%linesPerCheck == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if !r.line(line) {
-			return nil, &Error{Problem: fmt.Sprintf("line %d of the patch (%.60q) is not where it may stand. A patch is blocks of this form:\n%s", n, line, Example)}
+			return nil, &Error{Problem: fmt.Sprintf("line %d of the patch (%.60q) is misplaced. A patch is blocks of this form:\n%s", n, line, Example)}
 		}
 		if len(r.blocks) > MaxBlocks {
-			return nil, &Error{Problem: fmt.Sprintf("the patch has more than %d blocks. Send them in several calls, or write the skill anew in execute_code.", MaxBlocks)}
+			return nil, &Error{Problem: fmt.Sprintf("the patch has more than %d blocks. Send them in several calls, or rewrite the skill in execute_code.", MaxBlocks)}
 		}
 	}
 	if r.part != "" {
@@ -80,8 +80,8 @@ func Parse(ctx context.Context, patch string) ([]Block, error) {
 	return r.blocks, nil
 }
 
-// linesPerLook is after how many lines ctx is looked at.
-const linesPerLook = 1024
+// linesPerCheck is after how many lines ctx is checked.
+const linesPerCheck = 1024
 
 // reader reads a patch line by line.
 type reader struct {

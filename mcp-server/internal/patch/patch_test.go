@@ -57,11 +57,11 @@ func TestRefuse(t *testing.T) {
 		problem, nearest  string
 	}{
 		{"nothing", text, "", 0, "no block", ""},
-		{"prose", text, "please change one to 1", 0, "not where it may stand", ""},
-		{"prose before a block", text, "Here:\n" + block("one\n", "1\n"), 0, "not where it may stand", ""},
+		{"prose", text, "please change one to 1", 0, "misplaced", ""},
+		{"prose before a block", text, "Here:\n" + block("one\n", "1\n"), 0, "misplaced", ""},
 		{"no end", text, "<<<<<<< SEARCH\none\n=======\n1\n", 1, "does not end", ""},
-		{"no middle", text, "<<<<<<< SEARCH\none\n>>>>>>> REPLACE\n", 0, "not where it may stand", ""},
-		{"a start within a start", text, "<<<<<<< SEARCH\n<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE\n", 0, "not where it may stand", ""},
+		{"no middle", text, "<<<<<<< SEARCH\none\n>>>>>>> REPLACE\n", 0, "misplaced", ""},
+		{"a start within a start", text, "<<<<<<< SEARCH\n<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE\n", 0, "misplaced", ""},
 		{"does not occur", text, block("zwei\n", "2\n"), 1, "does not occur", ""},
 		{"part of a line", text, block("tw\n", "2\n"), 1, "does not occur", ""},
 		{"end of a line", text, block("o\n", "2\n"), 1, "does not occur", ""},

@@ -1,7 +1,8 @@
-// Package queue hands out leases on slots: at once when a slot is free, else in turn.
+// Package queue hands out leases on slots: immediately when a slot is free, otherwise in turn.
 //
-// Sandboxd says only "taken" or "yours"; who is next is decided here. Waiting is bounded in number and in time, and fair among
-// sessions: a session with a hundred waiting runs delays another session's single run by one run, not by a hundred.
+// sandboxd only grants or refuses a lease; the order of the waiting runs is decided here. Waiting is bounded in number and
+// in time, and fair among sessions: a session with a hundred waiting runs delays another session's single run by one run,
+// not by a hundred.
 package queue
 
 import (
@@ -17,7 +18,7 @@ import (
 
 // Config configures a Queue. Zero fields get the defaults named there.
 type Config struct {
-	// Sandbox gives and takes the leases.
+	// Sandbox grants and ends the leases.
 	Sandbox *runapi.Client
 	// MaxWaiting is how many runs may wait in all. Zero means 256.
 	MaxWaiting int
@@ -25,16 +26,16 @@ type Config struct {
 	MaxPerSession int
 	// MaxWait is how long one run waits. Zero means 30 s.
 	MaxWait time.Duration
-	// Poll is how often a slot is asked for while runs wait and nothing was released here, since a slot may also be freed
-	// by sandboxd itself. Zero means 100 ms.
+	// Poll is how often a slot is requested while runs wait and none was released here: sandboxd may free a slot by
+	// itself. Zero means 100 ms.
 	Poll time.Duration
-	// Hold is how long a lease is held for a run that does not come. Zero means 15 min.
+	// Hold is how long a lease is held ahead for the next run. Zero means 15 min.
 	Hold time.Duration
 }
 
 // BusyError says that no slot could be had.
 type BusyError struct {
-	// Waited is how long this run waited. Zero when it was not let into the queue at all.
+	// Waited is how long this run waited. Zero when the queue was full.
 	Waited time.Duration
 	// Waiting is how many runs were waiting.
 	Waiting int
@@ -42,15 +43,15 @@ type BusyError struct {
 
 func (e *BusyError) Error() string {
 	if e.Waited == 0 {
-		return fmt.Sprintf("all slots are taken and %d runs wait already", e.Waiting)
+		return fmt.Sprintf("all slots are taken and %d runs are already waiting", e.Waiting)
 	}
 	return fmt.Sprintf("all slots are taken: waited %.1f s with %d runs waiting", e.Waited.Seconds(), e.Waiting)
 }
 
-// answerTime is how long sandboxd may take to give or take back a lease, which it does in far under a millisecond.
+// answerTime bounds a request to sandboxd for or about a lease, which normally takes far less than a millisecond.
 const answerTime = 10 * time.Second
 
-// retryPause is between two tries to reach sandboxd.
+// retryPause is the pause between two attempts to reach sandboxd.
 const retryPause = 200 * time.Millisecond
 
 // errClosed is what waiting runs get when the queue closes.
@@ -61,28 +62,28 @@ type Queue struct {
 	cfg Config
 
 	mu       sync.Mutex
-	turns    []*line          // sessions with waiting runs, the next one first
-	lines    map[string]*line // the same by session
-	waiting  int              // tickets in lines, and the one being served
-	serves   *line            // whose ticket is being served
-	serving  bool             // a dispatcher runs
+	turns    []*sessionQueue          // sessions with waiting runs, the next one first
+	sessions map[string]*sessionQueue // the same by session
+	waiting  int                      // tickets in the session queues, and the one being served
+	serves   *sessionQueue            // the session whose ticket is being served
+	serving  bool                     // a dispatcher is running
 	closed   bool
 	ahead    *held         // a lease for the next run
-	looking  bool          // one is being asked for
+	asking   bool          // a lease ahead is being requested
 	released chan struct{} // one signal: a slot may be free
 	done     sync.WaitGroup
 	stop     chan struct{}
 }
 
-// held is a lease that was taken ahead of its run, so that the run need not wait for that.
+// held is a lease taken ahead of its run, which then does not wait for one.
 type held struct {
 	lease  runapi.Lease
-	stream uint64 // that it was taken on
+	stream uint64 // the connection it was taken on
 	giveUp *time.Timer
 }
 
-// line is the waiting runs of one session, oldest first.
-type line struct {
+// sessionQueue holds the waiting runs of one session, oldest first.
+type sessionQueue struct {
 	session string
 	tickets []*ticket
 }
@@ -90,7 +91,7 @@ type line struct {
 // ticket is one waiting run.
 type ticket struct {
 	ctx    context.Context
-	line   *line
+	queue  *sessionQueue
 	result chan result // buffered: one result
 	picked bool        // the dispatcher has it, or had it last; guarded by Queue.mu
 }
@@ -117,11 +118,11 @@ func New(cfg Config) *Queue {
 	if cfg.Hold == 0 {
 		cfg.Hold = 15 * time.Minute
 	}
-	return &Queue{cfg: cfg, lines: map[string]*line{}, released: make(chan struct{}, 1), stop: make(chan struct{})}
+	return &Queue{cfg: cfg, sessions: map[string]*sessionQueue{}, released: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
-// Close refuses who waits, waits for the queue's goroutine and for releases, and gives back what is held. Leases already
-// given stay valid.
+// Close refuses the waiting runs, waits for the dispatcher and for releases, and releases the lease held ahead. Leases
+// already handed out stay valid.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	if !q.closed {
@@ -145,7 +146,7 @@ func (q *Queue) Waiting() int {
 // Acquire takes a lease for a run of the session, and says how long that took. A *BusyError says that none could be had.
 func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time.Duration, error) {
 	start := time.Now()
-	if q.Waiting() == 0 { // nobody is before us
+	if q.Waiting() == 0 {
 		l, err := q.take(ctx)
 		if !errors.Is(err, runapi.ErrBusy) {
 			return l, time.Since(start), err
@@ -159,7 +160,7 @@ func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time
 	}
 	select {
 	case r := <-t.result:
-		if !errors.Is(r.err, runapi.ErrBusy) { // else it was not waited for any longer
+		if !errors.Is(r.err, runapi.ErrBusy) { // ErrBusy: MaxWait has passed
 			return r.lease, time.Since(start), r.err
 		}
 	case <-limited.Done():
@@ -174,8 +175,8 @@ func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time
 	return runapi.Lease{}, waited, &BusyError{Waited: waited, Waiting: q.Waiting()}
 }
 
-// take asks for a lease. The asking is not cancelled with ctx, since a lease whose answer is lost would keep its slot until
-// it expires; a lease that comes too late is given back.
+// take requests a lease. The request is not cancelled with ctx, since a lease whose answer is lost would keep its slot
+// until it expires; a lease that arrives too late is released.
 func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
 	if h := q.takeHeld(); h != nil {
 		if h.stream == q.cfg.Sandbox.Stream() && ctx.Err() == nil {
@@ -185,7 +186,7 @@ func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 	defer cancel()
-	var cause error // why the try before failed
+	var cause error // why the previous attempt failed
 	for {
 		l, err := q.cfg.Sandbox.Acquire(asking)
 		if err == nil && ctx.Err() != nil {
@@ -201,7 +202,7 @@ func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
 		if ctx.Err() != nil || asking.Err() != nil {
 			return l, errors.Join(err, cause)
 		}
-		select { // sandboxd restarts, perhaps
+		select { // sandboxd may be restarting
 		case <-time.After(retryPause):
 		case <-asking.Done():
 		case <-ctx.Done():
@@ -209,8 +210,7 @@ func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
 	}
 }
 
-// Release ends a lease and lets the next run in. It does not wait for that, since nobody but the next run has to; Close
-// does.
+// Release ends a lease, which lets the next run start. It returns immediately; Close waits for the release.
 func (q *Queue) Release(generation uint64) {
 	q.mu.Lock()
 	closed := q.closed
@@ -225,13 +225,13 @@ func (q *Queue) Release(generation uint64) {
 
 func (q *Queue) release(generation uint64) {
 	q.giveBack(generation)
-	q.look()
+	q.acquireAhead()
 }
 
 func (q *Queue) giveBack(generation uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	// An error here means that the lease is gone already or that sandboxd is: it frees the slot by itself then.
+	// An error means that the lease or sandboxd is gone, in which case the slot is already free.
 	_ = q.cfg.Sandbox.Release(ctx, generation)
 	q.signal()
 }
@@ -244,14 +244,14 @@ func (q *Queue) signal() {
 	}
 }
 
-// look takes a lease for the next run, unless runs wait.
-func (q *Queue) look() {
+// acquireAhead takes a lease for the next run, unless runs are waiting.
+func (q *Queue) acquireAhead() {
 	q.mu.Lock()
-	if q.closed || q.waiting > 0 || q.ahead != nil || q.looking {
+	if q.closed || q.waiting > 0 || q.ahead != nil || q.asking {
 		q.mu.Unlock()
 		return
 	}
-	q.looking = true
+	q.asking = true
 	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
@@ -259,8 +259,8 @@ func (q *Queue) look() {
 	l, err := q.cfg.Sandbox.AcquireAhead(ctx)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.looking = false
-	if err != nil { // it was only to be faster
+	q.asking = false
+	if err != nil { // the next run requests its own
 		return
 	}
 	h := &held{lease: l, stream: stream}
@@ -269,7 +269,7 @@ func (q *Queue) look() {
 	q.signal() // a run may have begun to wait meanwhile
 }
 
-// takeHeld takes the lease that is held, nil when none is.
+// takeHeld takes the lease that is held ahead, or nil.
 func (q *Queue) takeHeld() *held {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -281,7 +281,7 @@ func (q *Queue) takeHeld() *held {
 	return h
 }
 
-// drop gives back a lease that was held for too long.
+// drop releases a lease that was held for too long.
 func (q *Queue) drop(h *held) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -292,23 +292,23 @@ func (q *Queue) drop(h *held) {
 	q.done.Go(func() { q.giveBack(h.lease.Generation) })
 }
 
-// enter puts a ticket at the end of its session's line and starts the dispatcher if none runs.
+// enter puts a ticket at the end of its session's queue and starts the dispatcher if none is running.
 func (q *Queue) enter(session string, t *ticket) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return errClosed
 	}
-	l := q.lines[session]
+	l := q.sessions[session]
 	if q.waiting >= q.cfg.MaxWaiting || l != nil && q.length(l) >= q.cfg.MaxPerSession {
 		return &BusyError{Waiting: q.waiting}
 	}
 	if l == nil {
-		l = &line{session: session}
-		q.lines[session] = l
+		l = &sessionQueue{session: session}
+		q.sessions[session] = l
 		q.turns = append(q.turns, l)
 	}
-	t.line = l
+	t.queue = l
 	l.tickets = append(l.tickets, t)
 	q.waiting++
 	if !q.serving {
@@ -318,20 +318,20 @@ func (q *Queue) enter(session string, t *ticket) error {
 	return nil
 }
 
-// length is how many runs of a session wait. q.mu is held.
-func (q *Queue) length(l *line) int {
+// length is how many runs of a session are waiting. q.mu is held.
+func (q *Queue) length(l *sessionQueue) int {
 	if q.serves == l {
 		return len(l.tickets) + 1
 	}
 	return len(l.tickets)
 }
 
-// leave withdraws a ticket. A ticket that is being served cannot be withdrawn: its result is waited for, which is short
-// because the asking stops with the ticket's context.
+// leave withdraws a ticket. One that is being served cannot be withdrawn: leave waits for its result, briefly, because the
+// dispatcher stops requesting a lease when the ticket's context ends.
 func (q *Queue) leave(t *ticket) result {
 	q.mu.Lock()
 	if !t.picked {
-		t.line.tickets = slices.DeleteFunc(t.line.tickets, func(o *ticket) bool { return o == t })
+		t.queue.tickets = slices.DeleteFunc(t.queue.tickets, func(o *ticket) bool { return o == t })
 		q.waiting--
 		q.mu.Unlock()
 		return result{err: t.ctx.Err()}
@@ -340,7 +340,7 @@ func (q *Queue) leave(t *ticket) result {
 	return <-t.result
 }
 
-// dispatch serves waiting runs in turn until none waits.
+// dispatch serves waiting runs in turn until none is waiting.
 func (q *Queue) dispatch() {
 	for {
 		t := q.next()
@@ -373,7 +373,7 @@ func (q *Queue) pause() {
 	}
 }
 
-// next picks the first ticket of the session whose turn it is. Nil, and no dispatcher any more, when none waits.
+// next picks the first ticket of the session whose turn it is, or nil when none is waiting, which ends the dispatcher.
 func (q *Queue) next() *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -381,7 +381,7 @@ func (q *Queue) next() *ticket {
 		l := q.turns[0]
 		if len(l.tickets) == 0 {
 			q.turns = q.turns[1:]
-			delete(q.lines, l.session)
+			delete(q.sessions, l.session)
 			continue
 		}
 		t := l.tickets[0]
@@ -398,12 +398,12 @@ func (q *Queue) next() *ticket {
 	return nil
 }
 
-// putBack returns a ticket that could not be served to the head of its line, which still has its turn.
+// putBack returns a ticket that could not be served to the head of its session's queue, which keeps its turn.
 func (q *Queue) putBack(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.picked, q.serves = false, nil
-	t.line.tickets = slices.Insert(t.line.tickets, 0, t)
+	t.queue.tickets = slices.Insert(t.queue.tickets, 0, t)
 }
 
 // rotate lets the next session have its turn.

@@ -18,7 +18,7 @@ import (
 // maxTypes is how much of an API's types.d.ts is shown, in bytes.
 const maxTypes = 100 << 10
 
-// listed is one API in the answer of list_apis: what a model needs to call it, and nothing that goes without saying.
+// listed is one API in the answer of list_apis: only what a model needs to call it.
 type listed struct {
 	Name              string              `json:"name"`
 	Description       string              `json:"description"`
@@ -107,13 +107,14 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 		}
 	}
 	if cat.YOLO {
-		notes = append(notes, "YOLO_MODE is on: hosts in no API are open too, without credentials.")
+		notes = append(notes, "YOLO_MODE is on: code can reach hosts outside every API too, without credentials.")
 	}
 	if len(cat.APIs) == 0 && !cat.YOLO {
 		notes = append(notes, "No API is configured, so code can reach no host. The user can add one as apis/<name>/config.json.")
 	}
 	if len(cat.Problems) > 0 {
-		notes = append(notes, fmt.Sprintf("%d mistakes in the user's apis/ folder keep APIs away or out of date; `codeforge check` shows them to the user.", len(cat.Problems)))
+		notes = append(notes, fmt.Sprintf("%d mistakes in the user's apis/ folder keep APIs from loading or from being "+
+			"updated; `codeforge check` shows them to the user.", len(cat.Problems)))
 	}
 	return notes
 }

@@ -116,14 +116,14 @@ func TestMessageBounds(t *testing.T) {
 	if got := call("delete_skill", map[string]any{"name": long}); !strings.Contains(got, "want at most 16384") || len(got) > 500 {
 		t.Errorf("a long name: %.300q", got)
 	}
-	if got := call("update_skill", map[string]any{"name": "a", "patch": strings.Repeat("\n", skill.MaxPatch+1)}); strings.Contains(got, "is updated") || len(got) > 500 {
+	if got := call("update_skill", map[string]any{"name": "a", "patch": strings.Repeat("\n", skill.MaxPatch+1)}); strings.Contains(got, "was updated") || len(got) > 500 {
 		t.Errorf("a long patch: %.300q", got)
 	}
 	whole := "<<<<<<< SEARCH\n=======\n" + strings.Repeat("é\n", skill.MaxSize/3) + ">>>>>>> REPLACE"
-	if got := call("update_skill", map[string]any{"name": "a", "patch": whole}); !strings.Contains(got, "is updated") {
+	if got := call("update_skill", map[string]any{"name": "a", "patch": whole}); !strings.Contains(got, "was updated") {
 		t.Errorf("the largest skill: %.300q", got)
 	}
-	if got := call("update_skill", map[string]any{"name": "a", "patch": "<<<<<<< SEARCH\n" + strings.Repeat("é\n", skill.MaxSize/3) + "=======\nx\n>>>>>>> REPLACE"}); !strings.Contains(got, "is updated and has 2 bytes") {
+	if got := call("update_skill", map[string]any{"name": "a", "patch": "<<<<<<< SEARCH\n" + strings.Repeat("é\n", skill.MaxSize/3) + "=======\nx\n>>>>>>> REPLACE"}); !strings.Contains(got, "was updated and now has 2 bytes") {
 		t.Errorf("all of the largest skill: %.300q", got)
 	}
 }

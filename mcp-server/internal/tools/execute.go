@@ -78,7 +78,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	report.Stop()
 	changes := s.cfg.Skills.Snapshot().Since(before)
 	if len(changes) > 0 {
-		s.shelf.refresh() // whoever asks after this result finds what it names
+		s.shelf.refresh() // so that requests after this result find the skills it names
 	}
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
@@ -110,7 +110,7 @@ func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (ex
 func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []string) []string {
 	var known, out []string
 	cat := s.catalog(ctx)
-	if cat.Version == "" { // the run will fail for that, in better words
+	if cat.Version == "" { // the run will fail with a better message
 		return names
 	}
 	is := map[string]bool{}
@@ -134,7 +134,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []str
 	return out
 }
 
-// noSuchAPI is the mistake of naming an API that is not there.
+// noSuchAPI is the mistake of naming an API that is not active.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
 	near := ""
@@ -147,7 +147,7 @@ func noSuchAPI(arg, name string, known []string) string {
 	case len(known) == 0:
 		return m + "; none is configured"
 	case len(known) <= 20:
-		return m + "; there is " + strings.Join(known, ", ")
+		return m + "; the active ones are " + strings.Join(known, ", ")
 	}
 	return m + "; list_apis lists them"
 }
@@ -161,8 +161,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions that of all clients of
-// the same name on the same machine.
+// caller is the key under which a call queues: its session, or for HTTP clients without sessions the client's name and
+// machine.
 func caller(req *mcp.CallToolRequest) string {
 	if id := req.Session.ID(); id != "" {
 		return id
@@ -177,35 +177,37 @@ func caller(req *mcp.CallToolRequest) string {
 // CallerHeader is set by the transport on every request, in place of what a client may have sent: the machine that calls.
 const CallerHeader = "X-Codeforge-Caller"
 
-// report tells the client of the run, if it asked for that.
+// report sends the client progress notifications, if it asked for them.
 func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return progress.Start(ctx, progress.Config{})
 	}
 	return progress.Start(ctx, progress.Config{Send: func(ctx context.Context, done float64, message string) {
-		// An error means that the client has gone; its request ends by itself then.
+		// An error means that the client has gone, which also ends its request.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
 	}})
 }
 
-// explain is the one place that says to a model what went wrong with a run that has no exit. The log has the cause.
+// explain is the only place that tells a model why a run has no exit. The log has the cause.
 func explain(err error, o execution.Outcome) string {
 	var busy *queue.BusyError
 	switch {
 	case errors.As(err, &busy) && busy.Waited == 0:
-		return fmt.Sprintf("Busy: all slots are taken and %d runs wait already. Nothing was run. Try again in a moment, with fewer calls at once.", busy.Waiting)
+		return fmt.Sprintf("Busy: all slots are taken and %d runs are already waiting. Nothing was run. "+
+			"Try again in a moment, with fewer calls at once.", busy.Waiting)
 	case errors.As(err, &busy):
 		return fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting)
 	case errors.Is(err, context.Canceled):
 		return "Cancelled: the run was stopped before it ended."
 	case errors.Is(err, runapi.ErrInterrupted):
-		return "The connection to the sandbox broke during the run. The code may have run in part: check before you run it again."
+		return "The connection to the sandbox broke during the run. The code may have run partly: check before you run it again."
 	}
-	return "The sandbox is not available. Nothing was run. Try again in a few seconds; if it stays so, tell the user to look at the server's log; run id " + o.Run + "."
+	return "The sandbox is not available. Nothing was run. Try again in a few seconds; if that does not help, tell the user " +
+		"to check the server's log for run " + o.Run + "."
 }
 
-// logSkip notes what was skipped in the skills directory.
+// logSkip logs what was skipped in the skills directory.
 func logSkip(log *slog.Logger, skipped map[string]int) {
 	for reason, n := range skipped {
 		log.Warn("skipped in the skills directory", logline.Tag("skill"), slog.String("reason", reason), slog.Int("count", n))

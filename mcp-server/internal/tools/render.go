@@ -19,7 +19,7 @@ import (
 // maxHints is how many hints a result shows.
 const maxHints = 5
 
-// rendering is all that a result is made of.
+// rendering is the input of render.
 type rendering struct {
 	outcome        execution.Outcome
 	err            error // the run has no exit
@@ -107,7 +107,7 @@ func cutNote(r rendering, cut int) string {
 	if file := r.outcome.Exit.StdoutFile; file != "" {
 		n += fmt.Sprintf(" The whole stdout is in %s: read parts of it with Deno.readTextFile in a later run.", file)
 	}
-	return n + " Better print less: filter, count, or choose fields in code."
+	return n + " Print less: filter, count, or select fields in code."
 }
 
 // changeNote names the skills that changed during the run.
@@ -161,8 +161,8 @@ var (
 	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|npm: specifier was requested|jsr: specifier was requested|--no-remote|--no-npm|import access to "`)
 )
 
-// meant asks whether a host is a slip of the pen.
-func meant(host string, cat controlapi.Catalog) string {
+// suggest names the known host that a misspelt one most resembles, or is empty.
+func suggest(host string, cat controlapi.Catalog) string {
 	var known []string
 	for _, a := range cat.APIs {
 		known = append(known, a.Domains...)
@@ -192,7 +192,7 @@ func denoHints(printed string, cat controlapi.Catalog) []string {
 			out = append(out, "The sandbox reaches hosts by name only, and only those of configured APIs.")
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.", host, meant(host.String(), cat)))
+		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.", host, suggest(host.String(), cat)))
 	}
 	if importRefusal.MatchString(printed) {
 		out = append(out, "Imports from npm:, jsr: and URLs are off. Use what Deno has built in, fetch, and modules in /skills.")

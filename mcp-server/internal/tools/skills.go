@@ -53,7 +53,7 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	}
 	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
 	s.shelf.refresh()
-	return text(fmt.Sprintf("Skill %s is updated and has %d bytes now.", name, k.Size)), nil
+	return text(fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)), nil
 }
 
 func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -67,7 +67,7 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	}
 	s.cfg.Log.Info("skill deleted", logline.Tag("skill"), slog.String("name", name))
 	s.shelf.refresh()
-	return text("Skill " + name + " is deleted."), nil
+	return text("Skill " + name + " was deleted."), nil
 }
 
 // skillName reads the name of a skill; "/skills/x.ts" and "x.ts" mean x.
@@ -89,9 +89,9 @@ func (s *Surface) explainSkill(name string, err error) string {
 		if near := typo.Nearest(name, len(name)/2, names); near != "" {
 			m += fmt.Sprintf(" Did you mean %q?", near)
 		} else if len(names) > 0 {
-			m += " There is " + strings.Join(names[:min(len(names), 20)], ", ") + "."
+			m += " The skills are " + strings.Join(names[:min(len(names), 20)], ", ") + "."
 		}
-		return m + " To make a new one, write /skills/<name>.ts in execute_code."
+		return m + " To create one, write /skills/<name>.ts in execute_code."
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "Cancelled. Skill " + name + " was not changed."
 	case errors.Is(err, skill.ErrName):
@@ -99,12 +99,13 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, skill.ErrReadOnly):
 		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
 	case errors.Is(err, skill.ErrChanged):
-		return "The skill was changed by somebody else at the same moment. Nothing was changed here; read it again."
+		return "The skill was changed concurrently. This call changed nothing; read the skill again."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "There is no room left in /skills. Skill " + name + " was not changed. Delete what is of no use there (delete_skill), then try again."
+		return "There is no room left in /skills. Skill " + name + " was not changed. Delete skills that are no longer needed " +
+			"(delete_skill), then try again."
 	}
 	s.cfg.Log.Error("skill failed", logline.Tag("skill"), slog.String("name", name), slog.String("error", err.Error()))
-	return "The skill could not be changed. Tell the user to look at the server's log."
+	return "The skill could not be changed. Tell the user to check the server's log."
 }
 
 // shelf shows the skills as resources, prompt and by the skills extension, and keeps the list of resources up to date.
@@ -148,7 +149,7 @@ func (s *Surface) Watch(ctx context.Context) { s.cfg.Skills.Watch(ctx, s.cfg.Log
 
 // refresh makes the registered resources those of the directory. Clients hear of it when something changed.
 func (h *shelf) refresh() {
-	defer func() { // what is read here was written by sandboxed code, and nobody above catches a mistake of ours in it
+	defer func() { // sandboxed code wrote what is read here, and no caller recovers from a panic
 		if p := recover(); p != nil {
 			h.surface.cfg.Log.Error("panic while listing skills", logline.Tag("skill"), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 		}
@@ -173,7 +174,7 @@ func (h *shelf) refresh() {
 		h.surface.server.AddResource(&mcp.Resource{
 			URI: skillURI + k.Name, Name: k.Name, Description: k.Description, MIMEType: markdownType,
 		}, h.read)
-		// Only who subscribed hears of it; who has gone has gone.
+		// Only subscribers are notified; an error means that one has gone.
 		_ = h.surface.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: skillURI + k.Name})
 	}
 	var gone []string
@@ -237,7 +238,7 @@ func manifest(k skill.Skill, source string) string {
 		f.Name, jsonText(f.Description), k.Name, fence, source, fence)
 }
 
-// longestRun is how often b stands in s without a pause, at most.
+// longestRun is the length of the longest run of b in s.
 func longestRun(s string, b byte) int {
 	most, run := 0, 0
 	for i := range len(s) {
@@ -274,7 +275,7 @@ func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPr
 	return &mcp.GetPromptResult{
 		Description: k.Description,
 		Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
-			Text: "Use the skill " + k.Name + " with execute_code. Ask me for what it needs and you do not know.\n\n" + manifest(k, source),
+			Text: "Use the skill " + k.Name + " with execute_code. Ask me for anything it needs that you do not know.\n\n" + manifest(k, source),
 		}}},
 	}, nil
 }

@@ -11,7 +11,7 @@ import (
 func instructions(yolo bool) string {
 	reach := ""
 	if yolo {
-		reach = " YOLO_MODE is on: hosts of no API are reachable too, without credentials."
+		reach = " YOLO_MODE is on: hosts outside every API are reachable too, without credentials."
 	}
 	return "Run TypeScript with execute_code to call the APIs of list_apis. Credentials are never visible: write a token name where the " +
 		"credential belongs, and it is replaced on the way out. Filter and count in code; print only what you need. get_instructions has the details." + reach
