@@ -29,7 +29,7 @@ func TestDistance(t *testing.T) {
 
 // FuzzDistance: a limit changes nothing but that it is the most that is answered.
 func FuzzDistance(f *testing.F) {
-	f.Add("restricted_methods", "resticted_mehtods", 3)
+	f.Add("domains", "domians", 3)
 	f.Fuzz(func(t *testing.T, a, b string, limit int) {
 		if limit < 1 || limit > maxLen || len(a) > maxLen || len(b) > maxLen {
 			t.Skip("outside what is compared")

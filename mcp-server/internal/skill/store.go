@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
@@ -200,8 +202,8 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// open opens a skill for reading. os.Root follows links that stay inside, so the file is looked at before and after it is
-// opened: it must be the same one, and no link.
+// open opens a skill for reading. The file is checked before and after it is opened: it must be the same one, and have one
+// name only.
 func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)
@@ -242,12 +244,22 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// openFile opens an entry of the directory that is no symbolic link.
+// openFile opens an entry of the directory that is not a symbolic link. os.Root would follow one that stays inside: it
+// opens with O_NOFOLLOW itself, and then goes where the link leads.
 func (s *Store) openFile(entry string) (*os.File, error) {
 	if disarm.Off("skill-links") {
 		return os.Open(filepath.Join(s.dir, entry))
 	}
-	return s.root.OpenFile(entry, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	dir, err := s.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd, err := unix.Openat(int(dir.Fd()), entry, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "openat", Path: entry, Err: err}
+	}
+	return os.NewFile(uintptr(fd), entry), nil
 }
 
 // readTries is how often a skill is read again that was replaced just then.

@@ -192,7 +192,8 @@ func denoHints(printed string, cat controlapi.Catalog) []string {
 			out = append(out, "The sandbox reaches hosts by name only, and only those of configured APIs.")
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.", host, suggest(host.String(), cat)))
+		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s list_apis shows the hosts that are open; "+
+			"the user can add it to the domains of an API in apis/.", host, suggest(host.String(), cat)))
 	}
 	if importRefusal.MatchString(printed) {
 		out = append(out, "Imports from npm:, jsr: and URLs are off. Use what Deno has built in, fetch, and modules in /skills.")

@@ -26,7 +26,7 @@ func TestAudit(t *testing.T) {
 						return readerFunc(func(p []byte) (int, error) {
 							k, err := r.Read(p)
 							copied += string(p[:k])
-							if err == io.EOF && bad {
+							if errors.Is(err, io.EOF) && bad {
 								err = found
 							}
 							return k, err
