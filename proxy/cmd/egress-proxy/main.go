@@ -91,7 +91,7 @@ func checkHealth(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs := flag.NewFlagSet("egress-proxy health", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	socket := fs.String("control", "", "unix `socket` of the control API")
-	stay := fs.Duration("linger", 0, "go on looking for this `time`")
+	stay := fs.Duration("linger", 0, "keep checking for this long")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
