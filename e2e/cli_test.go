@@ -45,7 +45,7 @@ func TestCommandLine(t *testing.T) {
 			tool(0, []string{"https://httpbin.test/bearer", "https://strict.test/anything"}, "logs")
 			tool(0, []string{"GET https://httpbin.test/bearer", "ok: ", "was swapped", "(200)"}, "api", "test", "httpbin", "--path", "/bearer")
 			tool(1, []string{"could not be reached", "ca_file"}, "api", "test", "certs")
-			tool(1, []string{"is switched off"}, "api", "test", "off")
+			tool(1, []string{"is not active"}, "api", "test", "off")
 			tool(0, []string{"active  httpbin", "HTTPBIN_QUERY in query:key", "off     off"}, "api", "list")
 			tool(0, []string{"answers (", "code ran in the sandbox of embedded mode", "host httpbin.test", "certificate authority"}, "doctor", "--bin", filepath.Dir(world.Binary("codeforge")), "--apis", onlyHTTPBin(t, w))
 			keptLeaks(t, w)
@@ -71,7 +71,7 @@ func TestDoctorRunsCode(t *testing.T) {
 			}{
 				{0, nil, []string{"ok       interpreter            code ran in the sandbox of embedded mode"}},
 				// A program that claims to be Deno and does not run TypeScript.
-				{1, map[string]string{"DENO_PATH": world.Binary("intruder")}, []string{"the pinned version", "failed   interpreter", "embedded mode does not run code here", "intruder: reading the task", "failed   ways to run"}},
+				{1, map[string]string{"DENO_PATH": world.Binary("intruder")}, []string{"the pinned version", "failed   interpreter", "embedded mode does not run code here", "intruder: reading the task", "failed   modes"}},
 			} {
 				env := map[string]string{"DOCKER_HOST": "unix:///nowhere", "TMPDIR": dir}
 				maps.Copy(env, row.env)
