@@ -32,7 +32,7 @@ func FuzzDistance(f *testing.F) {
 	f.Add("domains", "domians", 3)
 	f.Fuzz(func(t *testing.T, a, b string, limit int) {
 		if limit < 1 || limit > maxLen || len(a) > maxLen || len(b) > maxLen {
-			t.Skip("outside what is compared")
+			return // outside what is compared
 		}
 		whole := Distance(a, b, 2*maxLen)
 		if got := Distance(a, b, limit); got != min(whole, limit) {
