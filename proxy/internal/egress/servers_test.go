@@ -77,10 +77,7 @@ func start(t *testing.T, command []string) string {
 	t.Helper()
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		if testkit.NoSkip() {
-			t.Fatalf("%s is not installed", command[0])
-		}
-		t.Skipf("%s is not installed", command[0])
+		testkit.Skip(t, command[0]+" is not installed")
 	}
 	cmd := exec.CommandContext(t.Context(), path, command[1:]...) //nolint:gosec // fixed programs
 	out, err := cmd.StdoutPipe()

@@ -17,7 +17,7 @@ func TestReads(t *testing.T) {
 	}
 	cat, err := exec.LookPath("cat")
 	if err != nil {
-		t.Skip("no cat")
+		testkit.Skip(t, "no cat")
 	}
 	dir := t.TempDir()
 	open, closed := filepath.Join(dir, "open"), filepath.Join(dir, "closed")
