@@ -15,17 +15,17 @@ func (l *loader) sorted() []*API {
 	return apis
 }
 
-// across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates; an
-// old version may cause the next conflict.
+// across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates;
+// an old version may cause the next conflict.
 func (l *loader) across() {
 	for l.conflict() || l.disclosure() {
 	}
 	l.equals()
 }
 
-// conflict resolves token names that two APIs declare: each belongs to the API that had it before this load, else to the
-// first by name. The other API's new version is rejected. An API that loses one name in a pass loses nothing else in it.
-// It reports whether there was a conflict.
+// conflict resolves token names that two APIs declare: each belongs to the API that had it before this load, else to
+// the first by name. The other API's new version is rejected. An API that loses one name in a pass loses nothing else
+// in it. It reports whether there was a conflict.
 func (l *loader) conflict() (settled bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.sorted() {
@@ -75,8 +75,8 @@ func (l *loader) credentials() []owned {
 }
 
 // disclosure rejects APIs whose public part shows a credential of any API, or whose credential is the token name of
-// another: code could then read the one, and send the other. An API rejected in a pass is skipped for the rest of it. It
-// reports whether there was one.
+// another: code could then read the one, and send the other. An API rejected in a pass is skipped for the rest of it.
+// It reports whether there was one.
 func (l *loader) disclosure() (settled bool) {
 	apis := l.sorted()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.settled(a) }) {

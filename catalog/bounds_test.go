@@ -139,8 +139,8 @@ func TestErrorBehindWarnings(t *testing.T) {
 	}
 }
 
-// TestManyHosts: all hosts together fit the interpreter's command line; an API that does not fit is refused, and those that
-// are in force stay.
+// TestManyHosts: all hosts together fit the interpreter's command line; an API that does not fit is refused, and those
+// that are in force stay.
 func TestManyHosts(t *testing.T) {
 	dir := t.TempDir()
 	hosts := func(api string) map[string]string {

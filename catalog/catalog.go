@@ -70,7 +70,8 @@ const (
 	SurfaceBody               // "body:field", or "body" for anywhere in the body
 )
 
-// Surface is one entry of a credential's "in". Field is the header's, parameter's or body field's name; empty means any.
+// Surface is one entry of a credential's "in". Field is the header's, parameter's or body field's name; empty means
+// any.
 type Surface struct {
 	Kind  SurfaceKind
 	Field string

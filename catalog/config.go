@@ -75,8 +75,8 @@ func (d *decoder) names() *names {
 	return &d.known
 }
 
-// decode reads a whole config.json. It continues after a mistake, so that all are reported; it is false if the text cannot
-// be parsed at all.
+// decode reads a whole config.json. It continues after a mistake, so that all are reported; it is false if the text
+// cannot be parsed at all.
 func (d *decoder) decode(data []byte) (config, bool) {
 	c := config{active: true}
 	root, syntax := parseJSON(data)
@@ -165,8 +165,8 @@ func (d *decoder) unknown(path string, m member, known []string) {
 	d.bad(label(path, m.key, near != ""), fmt.Sprintf("unknown field on line %d", m.line), want)
 }
 
-// label is a key as a message's field. A key that neither is nor resembles a known field may be a misplaced credential: it
-// is shown only at the top level, and only if it looks like a word.
+// label is a key as a message's field. A key that neither is nor resembles a known field may be a misplaced credential:
+// it is shown only at the top level, and only if it looks like a word.
 func label(path, key string, ours bool) string {
 	const longWord = 32
 	word := path == "" && len(key) <= longWord && !strings.ContainsAny(key, "0123456789")

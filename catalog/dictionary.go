@@ -1,7 +1,7 @@
 package catalog
 
-// dictionary finds many words in texts at once, in time linear in each text and in the words (Aho and Corasick), so that
-// one API's long text, or many credentials, do not slow down the load.
+// dictionary finds many words in texts at once, in time linear in each text and in the words (Aho and Corasick), so
+// that one API's long text, or many credentials, do not slow down the load.
 type dictionary struct {
 	nodes []dictionaryNode
 	root  [256]int32 // where a first byte leads; 0: nowhere

@@ -22,8 +22,8 @@ type Options struct {
 	Previous *Catalog
 }
 
-// The bounds of a load. What exceeds a bound is refused and named; APIs that were already active come first, then folders
-// by name.
+// The bounds of a load. What exceeds a bound is refused and named; APIs that were already active come first, then
+// folders by name.
 const (
 	maxAPIs = 1000
 	// maxSurplus is how many further folders are read, to close their hosts.

@@ -13,9 +13,9 @@ func (c *Catalog) Match(h Host) []*API {
 	return c.byPattern["*."+h.Parent()]
 }
 
-// Holds reports whether the host is, or may be, in any API: active, inactive, too broken to load, or beyond the number of
-// APIs that are read. While the hosts of a broken API are unknown, that is every host. YOLO_MODE may open only hosts that
-// are in none.
+// Holds reports whether the host is, or may be, in any API: active, inactive, too broken to load, or beyond the number
+// of APIs that are read. While the hosts of a broken API are unknown, that is every host. YOLO_MODE may open only hosts
+// that are in none.
 func (c *Catalog) Holds(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false

@@ -80,8 +80,8 @@ func TestBrokenAPIStaysClosed(t *testing.T) {
 	}
 }
 
-// TestUnreadAPIClosesAll: of an API that could never be read no host is known, so none is one that is in no API. Mended, or
-// gone, it closes nothing any more.
+// TestUnreadAPIClosesAll: of an API that could never be read no host is known, so none is one that is in no API.
+// Mended, or gone, it closes nothing any more.
 func TestUnreadAPIClosesAll(t *testing.T) {
 	dir := writeTree(t, map[string]string{"a/config.json": `{"domains": ["api.example.com"`, "b/config.json": api("b.example.com", "B_TOKEN", "Wq7ZtNc4-XbKp2Vm9RdL")})
 	c, _ := catalog.Load(dir, catalog.Options{})

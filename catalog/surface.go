@@ -141,8 +141,8 @@ func isSink(name string) bool {
 	return false
 }
 
-// SameHeader reports whether servers may treat two header names as one: CGI and its successors ignore case, and turn every
-// character that is neither a letter nor a digit into the same one.
+// SameHeader reports whether servers may treat two header names as one: CGI and its successors ignore case, and turn
+// every character that is neither a letter nor a digit into the same one.
 func SameHeader(a, b string) bool { return len(a) == len(b) && foldHeader(a) == foldHeader(b) }
 
 func foldHeader(name string) string {

@@ -2,10 +2,11 @@
 // happen. Each Attack is one small attempt with its expectation; Suite lists them all. They run against a whole
 // CodeForge with canary credentials, and every output is searched for every canary in every encoded form.
 //
-// What code in the sandbox tries is TypeScript, in testdata; its README.md has the format. The runner and the judges are
-// Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs, docker, skills,
-// terminal), several runs or clients at once (neighbours, resources), tasks for the intruder (escaped, memory), programs that
-// deno check cannot accept (imports), and a ClientHello that crypto/tls makes (hosts). Suite lists both kinds.
+// What code in the sandbox tries is TypeScript, in testdata; its README.md has the format. The runner and the judges
+// are Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs,
+// docker, skills, terminal), several runs or clients at once (neighbours, resources), tasks for the intruder (escaped,
+// memory), programs that deno check cannot accept (imports), and a ClientHello that crypto/tls makes (hosts). Suite
+// lists both kinds.
 //
 // An attack that could not be mounted counts as not held: where a credential must be scrubbed, the upstream must have
 // received it first.

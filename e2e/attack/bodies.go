@@ -20,7 +20,8 @@ func asGet(e *Evidence) (string, bool) {
 	return e.brief(), len(e.lines()) == 1
 }
 
-// overrideUnsent: the proxy refused, and what it may have sent of the request by then was broken off before the override.
+// overrideUnsent: the proxy refused, and what it may have sent of the request by then was broken off before the
+// override.
 func overrideUnsent(e *Evidence) (string, bool) {
 	for _, s := range e.Arrived {
 		if strings.Contains(string(s.Body), "ethod") {
@@ -45,8 +46,8 @@ func twoReadings(e *Evidence) (string, bool) {
 	return e.brief(), len(ls) == 1 && ls[0].Status == 400 && ls[0].Code == "ambiguous_request"
 }
 
-// unknownBoundary: the body arrived with a boundary that its author did not choose, and the credential with it, if one is
-// named.
+// unknownBoundary: the body arrived with a boundary that its author did not choose, and the credential with it, if one
+// is named.
 func unknownBoundary(token string) Judge {
 	return func(e *Evidence) (string, bool) {
 		if len(e.Arrived) == 0 || token != "" && !e.got(token) {
@@ -83,7 +84,8 @@ func arrived(n int) Judge {
 	}
 }
 
-// neverWhole: the proxy refused, and what it may have sent was broken off. With unsent not even that had the credential.
+// neverWhole: the proxy refused, and what it may have sent was broken off. With unsent not even that had the
+// credential.
 func neverWhole(unsent bool) Judge {
 	return func(e *Evidence) (string, bool) {
 		for _, s := range e.Arrived {

@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// bearable is how long mcp-server may work on one message, on a busy machine. What these attacks send took minutes where
-// the work grew with its square.
+// bearable is how long mcp-server may work on one message, on a busy machine. What these attacks send took minutes
+// where the work grew with its square.
 const bearable = 8 * time.Second
 
 // costs are small messages that are much work, and messages that are kept.

@@ -27,7 +27,8 @@ func task(trial string, w *world.World, attempts ...string) string {
 	return string(text)
 }
 
-// escaped are attempts of code that has left Deno: what the kernel, the namespaces and the proxy must stop by themselves.
+// escaped are attempts of code that has left Deno: what the kernel, the namespaces and the proxy must stop by
+// themselves.
 func escaped() []Attack {
 	const section = "C"
 	one := func(name, expected string) Attack {

@@ -16,8 +16,8 @@ const (
 	byeTooBig   = "\u0088\u0002\u0003\u00f1"
 )
 
-// hungUp: the server got the handshake and sent its frame, the code saw a 101 and then this goodbye, and nothing of what
-// the server sent besides.
+// hungUp: the server got the handshake and sent its frame, the code saw a 101 and then this goodbye, and nothing of
+// what the server sent besides.
 func hungUp(bye, behind string) Judge {
 	return func(e *Evidence) (string, bool) {
 		ls := e.lines()

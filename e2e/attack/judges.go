@@ -39,8 +39,8 @@ func (e *Evidence) lines() []line {
 // mistakes are what the interpreter says of code that is wrong in itself.
 var mistakes = regexp.MustCompile(`(ReferenceError|SyntaxError): |is not a (function|constructor)|is not (defined|iterable)|Cannot (read|set) propert`)
 
-// misfired says what was wrong with the code of an attack itself, or nothing: such an attack was never mounted, and what
-// it prints of its failure must not pass for a refusal.
+// misfired says what was wrong with the code of an attack itself, or nothing: such an attack was never mounted, and
+// what it prints of its failure must not pass for a refusal.
 func (e *Evidence) misfired() string {
 	for _, l := range e.lines() {
 		if l.Kind == "ReferenceError" || l.Kind == "SyntaxError" || l.Kind == "TypeError" && mistakes.MatchString(l.Error) {

@@ -205,7 +205,8 @@ func TestHostsExist(t *testing.T) {
 		}
 		names[a.Section+a.Name] = true
 	}
-	// Each section has attacks that must succeed in reaching what it attacks, or a defence that is held would look the same.
+	// Each section has attacks that must succeed in reaching what it attacks, or a defence that is held would look the
+	// same.
 	for _, section := range []string{"A", "B", "C", "D", "E", "G"} {
 		if !slices.ContainsFunc(Suite(), func(a Attack) bool { return a.Section == section && strings.Contains(a.Name, "control: ") }) {
 			t.Errorf("section %s has no control", section)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Of the memory that a run may take: its limit (SANDBOX_MEMORY as it is without a setting), and what it can exceed that by
-// between two looks, with the interpreters that wait beside it.
+// Of the memory that a run may take: its limit (SANDBOX_MEMORY as it is without a setting), and what it can exceed that
+// by between two looks, with the interpreters that wait beside it.
 const (
 	memoryLimit = 1 << 30
 	memorySlack = 640 << 20

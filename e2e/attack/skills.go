@@ -138,8 +138,8 @@ func big(ctx context.Context, w *world.World) (string, bool) {
 	return fmt.Sprintf("%d bytes told", len(said)), len(said) < 1<<20 && strings.Contains(said, "beside it") && alive(ctx, w)
 }
 
-// many makes more skills than are listed, and more files than are looked at: a run that makes them all at once is ended, so
-// several runs do.
+// many makes more skills than are listed, and more files than are looked at: a run that makes them all at once is
+// ended, so several runs do.
 func many(ctx context.Context, w *world.World) (string, bool) {
 	defer clear(ctx, w)
 	const runs, each = 5, 450

@@ -88,8 +88,9 @@ func lastOfItsWire(words string) Judge {
 	}
 }
 
-// unsmuggled: each request that arrived is one that the proxy read, judged and wrote down, and has one framing; with none
-// is OTHER_TOKEN's value, which judge looks for. A request behind a well-framed first one is an ordinary second request.
+// unsmuggled: each request that arrived is one that the proxy read, judged and wrote down, and has one framing; with
+// none is OTHER_TOKEN's value, which judge looks for. A request behind a well-framed first one is an ordinary second
+// request.
 func unsmuggled(e *Evidence) (string, bool) {
 	if seen := e.unaccounted(); seen != "" {
 		return seen, false
@@ -127,8 +128,8 @@ func unsmuggled(e *Evidence) (string, bool) {
 	return e.brief(), len(e.Result.Receipt.Exchanges) > 0 || e.failed()
 }
 
-// unaccounted names a request that arrived and is no exchange of the run's receipt: what the upstream took for a request
-// and the proxy did not. Each exchange accounts for one.
+// unaccounted names a request that arrived and is no exchange of the run's receipt: what the upstream took for a
+// request and the proxy did not. Each exchange accounts for one.
 func (e *Evidence) unaccounted() string {
 	left := slices.Clone(e.Result.Receipt.Exchanges)
 	for _, s := range e.Arrived {

@@ -11,8 +11,8 @@ import (
 
 func npmDir(root string) string { return filepath.Join(root, ".tools", "npm") }
 
-// InstallMCPRemote installs mcp-remote into .tools/npm unless it is there. A failure is printed to stderr; the test that
-// needs mcp-remote will find it missing.
+// InstallMCPRemote installs mcp-remote into .tools/npm unless it is there. A failure is printed to stderr; the test
+// that needs mcp-remote will find it missing.
 func InstallMCPRemote(root string) {
 	if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root), testkit.MCPRemote); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)

@@ -17,8 +17,8 @@ const (
 	slack = 20 * time.Millisecond
 )
 
-// Linear fails the test when the time of work(n) does not grow in proportion to n. Input(n) makes the work outside of the
-// measured time. N should be so large that the work takes some milliseconds.
+// Linear fails the test when the time of work(n) does not grow in proportion to n. Input(n) makes the work outside of
+// the measured time. N should be so large that the work takes some milliseconds.
 func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Helper()
 	var small, large time.Duration

@@ -1,6 +1,6 @@
-// Package health runs a long-lived healthcheck. Starting a process in a container costs an engine tens of milliseconds of
-// CPU, asking a daemon again next to nothing: so one process keeps checking instead of being started every two seconds.
-// While a container starts, other containers wait for its health, so a passing check returns immediately.
+// Package health runs a long-lived healthcheck. Starting a process in a container costs an engine tens of milliseconds
+// of CPU, asking a daemon again next to nothing: so one process keeps checking instead of being started every two
+// seconds. While a container starts, other containers wait for its health, so a passing check returns immediately.
 package health
 
 import (
@@ -20,8 +20,8 @@ const (
 	probeTimeout = 5 * time.Second
 )
 
-// Check probes once and returns the error. If the probe passes and process 1 is older than startPeriod, it keeps probing
-// for d and returns the first error. It returns nil when ctx ends.
+// Check probes once and returns the error. If the probe passes and process 1 is older than startPeriod, it keeps
+// probing for d and returns the first error. It returns nil when ctx ends.
 func Check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
 	stat, _ := os.ReadFile("/proc/1/stat")
 	up, _ := os.ReadFile("/proc/uptime")

@@ -1,5 +1,5 @@
-// Package proc reads what the kernel says about a process in /proc. With it sandboxd checks a sandbox before code is sent
-// to it, and a daemon that its capabilities are gone: what counts is the kernel's state, not what was asked for.
+// Package proc reads what the kernel says about a process in /proc. With it sandboxd checks a sandbox before code is
+// sent to it, and a daemon that its capabilities are gone: what counts is the kernel's state, not what was asked for.
 package proc
 
 import (

@@ -19,8 +19,8 @@ const maxFile = 64 << 10
 // InFile lists the settings that a file may hold.
 func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN"} }
 
-// Lookup is the value of a setting of InFile: from its variable, or from the file that NAME_FILE names. It is for callers
-// that read single settings or pass them on; Parse reads the files itself.
+// Lookup is the value of a setting of InFile: from its variable, or from the file that NAME_FILE names. It is for
+// callers that read single settings or pass them on; Parse reads the files itself.
 func Lookup(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); strings.TrimSpace(value) != "" {
 		return value, nil

@@ -42,7 +42,8 @@ func Distance(a, b string, limit int) int {
 	return min(last[len(b)], limit)
 }
 
-// maxWord is the length in bytes of the longest word that Nearest looks for: comparing takes the product of two lengths.
+// maxWord is the length in bytes of the longest word that Nearest looks for: comparing takes the product of two
+// lengths.
 const maxWord = 80
 
 // Nearest is the first of the candidates that is the fewest slips away from s, at most so many, whatever the case of

@@ -1,8 +1,8 @@
 // Package visible makes text from outside safe to look at: what a terminal would obey, hide or reorder is written out.
 //
-// Threat: text of a model, of an API or of a skill that moves the cursor, sets the title or the clipboard, answers in the
-// user's name, paints over what stands there, or shows other words than it holds (ESC and C1 controls, CR and backspace,
-// bidirectional marks, characters without a width, bytes that are no UTF-8).
+// Threat: text of a model, of an API or of a skill that moves the cursor, sets the title or the clipboard, answers in
+// the user's name, paints over what stands there, or shows other words than it holds (ESC and C1 controls, CR and
+// backspace, bidirectional marks, characters without a width, bytes that are no UTF-8).
 package visible
 
 import (
@@ -13,9 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// Odd reports whether a character is one that a terminal obeys or does not show: controls of both sets, format characters
-// (bidirectional marks and isolates, zero width, tags), line and paragraph separators, surrogates, characters of private use
-// or of none, and letters and marks that have no shape of their own. Line feed and tab are odd too.
+// Odd reports whether a character is one that a terminal obeys or does not show: controls of both sets, format
+// characters (bidirectional marks and isolates, zero width, tags), line and paragraph separators, surrogates,
+// characters of private use or of none, and letters and marks that have no shape of their own. Line feed and tab are
+// odd too.
 func Odd(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
@@ -24,8 +25,9 @@ func Odd(r rune) bool {
 		r == 0x2800 // a braille pattern without a dot
 }
 
-// Escape writes odd characters as JavaScript escapes, and bytes that are no UTF-8 as \x and two digits. Lines stay lines:
-// line feeds, a carriage return before one, and tabs are as they were, and so is a selector that makes one character an emoji.
+// Escape writes odd characters as JavaScript escapes, and bytes that are no UTF-8 as \x and two digits. Lines stay
+// lines: line feeds, a carriage return before one, and tabs are as they were, and so is a selector that makes one
+// character an emoji.
 func Escape(s string) string {
 	at := first(s)
 	if at < 0 {
@@ -97,8 +99,8 @@ func Line(s string) string {
 	return Quote(s)
 }
 
-// Plain reports whether text is UTF-8 that can be shown on one line as it is. Spaces other than the one of ASCII are not
-// plain: they could be taken for it.
+// Plain reports whether text is UTF-8 that can be shown on one line as it is. Spaces other than the one of ASCII are
+// not plain: they could be taken for it.
 func Plain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || Odd(r) })
 }

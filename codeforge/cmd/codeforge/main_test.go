@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command line's scripts, one file per feature.
 //
-// Scripts with the condition [embedded] run the real daemons: $BIN holds every binary, including codeforge, and is first
-// in PATH.
+// Scripts with the condition [embedded] run the real daemons: $BIN holds every binary, including codeforge, and is
+// first in PATH.
 func TestScripts(t *testing.T) {
 	tree := sync.OnceValues(func() (string, error) { return buildAll(t.TempDir) })
 	testscript.Run(t, testscript.Params{

@@ -213,8 +213,9 @@ func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
 
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
 
-// variables are .env and the environment, which wins. The contents of a file that NAME_FILE names are in NAME if the file
-// could be read, because the daemons of embedded mode cannot read the user's files; if not, settings.Parse says why.
+// variables are .env and the environment, which wins. The contents of a file that NAME_FILE names are in NAME if the
+// file could be read, because the daemons of embedded mode cannot read the user's files; if not, settings.Parse says
+// why.
 type variables struct {
 	environ []string
 	values  map[string]string

@@ -3,8 +3,8 @@
 // It changes nothing. Where embedded mode can run it starts a temporary CodeForge without APIs, runs a line of code in
 // it and stops it. The only requests it makes are one HEAD, without a credential, to each host of an active API.
 //
-// Attack instead tries on the user's own running CodeForge every attack that needs no hostile server. Those reach no API
-// and use no credential: they ask for names below .invalid, which nobody can own (RFC 2606), addresses reserved for
+// Attack instead tries on the user's own running CodeForge every attack that needs no hostile server. Those reach no
+// API and use no credential: they ask for names below .invalid, which nobody can own (RFC 2606), addresses reserved for
 // documentation, and the machine itself.
 package doctor
 

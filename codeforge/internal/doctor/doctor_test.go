@@ -115,7 +115,8 @@ func TestAnyMode(t *testing.T) {
 	}
 }
 
-// TestHead checks real TLS servers: one verified by the API's authority, an unknown one, one for another name, and none.
+// TestHead checks real TLS servers: one verified by the API's authority, an unknown one, one for another name, and
+// none.
 func TestHead(t *testing.T) {
 	var method, authorization string
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -78,8 +78,8 @@ func serverArgs(p plan, v view.View) []string {
 	}
 }
 
-// The settings that each daemon gets. The proxy gets the whole environment, which may hold credentials, except the token
-// of the MCP endpoint.
+// The settings that each daemon gets. The proxy gets the whole environment, which may hold credentials, except the
+// token of the MCP endpoint.
 var (
 	sandboxSettings = []string{
 		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT",

@@ -1,6 +1,7 @@
-// Package journal is the record of what the proxy did, log/exchanges.ndjson in the state directory: one controlapi.Event
-// per line, exchanges as they end and the receipt of every run. The supervisor writes it from the proxy's event stream;
-// codeforge logs and codeforge receipt read it. Like the events, it holds no credential and no redacted string.
+// Package journal is the record of what the proxy did, log/exchanges.ndjson in the state directory: one
+// controlapi.Event per line, exchanges as they end and the receipt of every run. The supervisor writes it from the
+// proxy's event stream; codeforge logs and codeforge receipt read it. Like the events, it holds no credential and no
+// redacted string.
 package journal
 
 import (
@@ -144,8 +145,8 @@ func rotated(f *os.File, path string) bool {
 	return err == nil && !os.SameFile(now, then)
 }
 
-// Receipt is the receipt of a run, by its id or a prefix of it; empty means the last run. While the run is under way, or
-// when its receipt is no longer kept, it is assembled from the exchanges. The bool says whether there is one.
+// Receipt is the receipt of a run, by its id or a prefix of it; empty means the last run. While the run is under way,
+// or when its receipt is no longer kept, it is assembled from the exchanges. The bool says whether there is one.
 func Receipt(state, run string) (controlapi.Receipt, bool, error) {
 	var whole *controlapi.Receipt
 	var parts controlapi.Receipt

@@ -1,7 +1,7 @@
 // Package reexec starts this program again inside its own mount, process and (for an ordinary user) user namespace.
 //
-// The supervisor is process 1 there. So however it ends, SIGKILL included, the kernel ends every daemon and every sandbox
-// with it and removes its mounts and network namespaces: there is nothing to clean up.
+// The supervisor is process 1 there. So however it ends, SIGKILL included, the kernel ends every daemon and every
+// sandbox with it and removes its mounts and network namespaces: there is nothing to clean up.
 package reexec
 
 import (

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a path to a socket in run/ that fits into a unix address (107 bytes) however long the state directory's path
-// is. It is valid until release is called.
+// Socket is a path to a socket in run/ that fits into a unix address (107 bytes) however long the state directory's
+// path is. It is valid until release is called.
 func (d Dir) Socket(name string) (path string, release func(), err error) {
 	fd, err := unix.Open(d.Join("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

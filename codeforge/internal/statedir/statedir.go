@@ -122,8 +122,8 @@ func (d Dir) WriteUp(u Up) error {
 	return os.Rename(part, d.Join("up.json"))
 }
 
-// Running says how to connect to the supervisor on this directory, or ErrNotRunning when none holds the lock or it is not
-// ready yet.
+// Running says how to connect to the supervisor on this directory, or ErrNotRunning when none holds the lock or it is
+// not ready yet.
 func (d Dir) Running() (Up, error) {
 	if _, held := d.Holder(); !held {
 		return Up{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
@@ -142,8 +142,8 @@ func (d Dir) Running() (Up, error) {
 	return u, nil
 }
 
-// Sweep removes what a killed supervisor left behind: up.json and the files in run/. Only the holder of the lock may call
-// it.
+// Sweep removes what a killed supervisor left behind: up.json and the files in run/. Only the holder of the lock may
+// call it.
 func (d Dir) Sweep() {
 	_ = os.Remove(d.Join("up.json"))
 	list, _ := os.ReadDir(d.Join("run"))

@@ -1,8 +1,8 @@
 // Package terminal is where the command line prints.
 //
-// Contract: text that reaches a terminal through a Stream is shown, never obeyed (package visible); a file or a pipe gets
-// exactly the bytes written. Callers need no escaping of their own: only this package's colours become control codes, and
-// text from outside the process cannot spell them.
+// Contract: text that reaches a terminal through a Stream is shown, never obeyed (package visible); a file or a pipe
+// gets exactly the bytes written. Callers need no escaping of their own: only this package's colours become control
+// codes, and text from outside the process cannot spell them.
 package terminal
 
 import (
@@ -27,8 +27,8 @@ const (
 	Dim    Colour = "2"
 )
 
-// Stream is standard output or standard error. Make it with Open. Each Write must be complete text: a character split over
-// two Writes is shown as bytes.
+// Stream is standard output or standard error. Make it with Open. Each Write must be complete text: a character split
+// over two Writes is shown as bytes.
 type Stream struct {
 	file     *os.File
 	terminal bool

@@ -1,8 +1,8 @@
 // Package view is the daemons' view of the host's files: a small private tree of bind mounts.
 //
 // Only its owner can access the state directory, which may be deep below directories that other users cannot enter, but
-// mcp-server and the slots run as users of their own. The view gives them paths to what they need, short enough for unix
-// sockets, in a mount namespace that nobody else sees.
+// mcp-server and the slots run as users of their own. The view gives them paths to what they need, short enough for
+// unix sockets, in a mount namespace that nobody else sees.
 package view
 
 import (
@@ -81,8 +81,8 @@ func Make(c Config) (View, error) {
 	return v, v.bind(c.Deno, "deno", false)
 }
 
-// Where the view may be mounted: first, if empty, folders that nearly every system has and nearly nobody uses; as a last
-// resort folders that may not be empty, because the view hides their contents from the daemons.
+// Where the view may be mounted: first, if empty, folders that nearly every system has and nearly nobody uses; as a
+// last resort folders that may not be empty, because the view hides their contents from the daemons.
 var (
 	unused     = []string{"/usr/local/games", "/usr/games", "/var/local", "/var/opt", "/media", "/srv", "/mnt", "/opt"}
 	lastResort = []string{"/dev/shm", "/media", "/srv", "/mnt", "/opt"}

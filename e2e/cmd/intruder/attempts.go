@@ -120,8 +120,8 @@ var kernel = map[string]func() error{
 	"move_pages of 1": func() error { return rawCall(unix.SYS_MOVE_PAGES, 1, 0, 0) },
 }
 
-// refusals are the errors of a refused call. Any other error means that the call was allowed and that the kernel rejected
-// its arguments.
+// refusals are the errors of a refused call. Any other error means that the call was allowed and that the kernel
+// rejected its arguments.
 var refusals = []syscall.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EROFS, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT}
 
 // each tries calls that must all be refused.

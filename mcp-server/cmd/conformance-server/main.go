@@ -1,5 +1,5 @@
-// Command conformance-server serves the fixtures of the MCP conformance suite over the transport of mcp-server. It is for
-// tests only and is not shipped.
+// Command conformance-server serves the fixtures of the MCP conformance suite over the transport of mcp-server. It is
+// for tests only and is not shipped.
 package main
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// BenchmarkCall measures what mcp-server adds to a call over HTTP: of a tool that does nothing else, and of execute_code with
-// a sandbox and a proxy that answer at once.
+// BenchmarkCall measures what mcp-server adds to a call over HTTP: of a tool that does nothing else, and of
+// execute_code with a sandbox and a proxy that answer at once.
 func BenchmarkCall(b *testing.B) {
 	p := start(b, 8, nil)
 	p.sandbox.Script = func(_ context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {

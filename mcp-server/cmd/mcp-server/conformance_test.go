@@ -8,7 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 )
 
-// TestConformance runs the suite against the program itself. What the list of expected failures names asks for fixtures.
+// TestConformance runs the suite against the program itself. What the list of expected failures names asks for
+// fixtures.
 func TestConformance(t *testing.T) {
 	modules := peertest.Modules(t)
 	p := start(t, 2, nil)

@@ -17,8 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// TestLoad opens many sessions and makes many calls, 64 at a time: none fails, no slot is overbooked, and afterwards memory
-// and goroutines are back where they were. With CODEFORGE_LOAD=full it is 1,000 sessions and 10,000 calls.
+// TestLoad opens many sessions and makes many calls, 64 at a time: none fails, no slot is overbooked, and afterwards
+// memory and goroutines are back where they were. With CODEFORGE_LOAD=full it is 1,000 sessions and 10,000 calls.
 func TestLoad(t *testing.T) {
 	sessions, calls := 200, 2000
 	if os.Getenv("CODEFORGE_LOAD") == "full" {

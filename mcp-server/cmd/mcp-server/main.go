@@ -4,8 +4,8 @@
 //	           [--also-listen ADDR] [--socket SOCKET] [--owner-uid N]
 //	mcp-server health --listen ADDR [--linger TIME]
 //
-// Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it runs
-// in a container whose port is published on the host's loopback address only.
+// Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it
+// runs in a container whose port is published on the host's loopback address only.
 package main
 
 import (
@@ -18,9 +18,9 @@ import (
 	"syscall"
 )
 
-// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call, so on a heap of a few megabytes
-// garbage collection would take a third of a small call's time. Instead the heap may grow to nine times the live data, up
-// to memoryLimit.
+// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call, so on a heap of a few
+// megabytes garbage collection would take a third of a small call's time. Instead the heap may grow to nine times the
+// live data, up to memoryLimit.
 const (
 	gcPercent   = 800
 	memoryLimit = 256 << 20

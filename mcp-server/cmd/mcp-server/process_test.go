@@ -345,8 +345,8 @@ func TestNoSandbox(t *testing.T) {
 	}
 }
 
-// TestFirstCall: a call that names APIs and comes before the first catalog waits for it, and is not told that there is no
-// such API.
+// TestFirstCall: a call that names APIs and comes before the first catalog waits for it, and is not told that there is
+// no such API.
 func TestFirstCall(t *testing.T) {
 	t.Parallel()
 	p := &program{sandbox: peertest.NewSandbox(t, 1), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &testkit.Buffer{}}

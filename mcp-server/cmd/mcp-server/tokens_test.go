@@ -17,8 +17,8 @@ import (
 // maxTokens is what tools and instructions may cost a model.
 const maxTokens = 900
 
-// TestTokens counts what a client puts into the model's context: of each tool its name, description and input schema, and
-// the instructions. It must stay the same however many APIs there are.
+// TestTokens counts what a client puts into the model's context: of each tool its name, description and input schema,
+// and the instructions. It must stay the same however many APIs there are.
 func TestTokens(t *testing.T) {
 	p := start(t, 1, nil)
 	few := surfaceTexts(t, p)

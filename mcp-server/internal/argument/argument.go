@@ -1,5 +1,5 @@
-// Package argument reads the arguments of a tool call and reports mistakes so that a model can correct them: all mistakes
-// at once, each naming the argument, what was found and what is wanted, and one correct example.
+// Package argument reads the arguments of a tool call and reports mistakes so that a model can correct them: all
+// mistakes at once, each naming the argument, what was found and what is wanted, and one correct example.
 //
 // Threat: arguments of any size and number. Their sizes are checked before they are parsed, and the number of mistakes
 // reported is bounded.

@@ -1,6 +1,6 @@
-// Package conformance puts the fixtures that the MCP conformance suite asks for on a server of ours, so that the suite tests
-// the transport, the guard and the middleware that are shipped. Names and texts of fixtures are the suite's. Nothing of this
-// is in the shipped binary.
+// Package conformance puts the fixtures that the MCP conformance suite asks for on a server of ours, so that the suite
+// tests the transport, the guard and the middleware that are shipped. Names and texts of fixtures are the suite's.
+// Nothing of this is in the shipped binary.
 package conformance
 
 import (

@@ -1,4 +1,5 @@
-// Package endpoint is where mcp-server listens: which addresses, who may connect there, and what is served at which path.
+// Package endpoint is where mcp-server listens: which addresses, who may connect there, and what is served at which
+// path.
 package endpoint
 
 import (
@@ -166,7 +167,8 @@ func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
 	return e.cfg.Guard.Local(mux)
 }
 
-// ready answers 200 when runs can be served. What is missing is in the log, and in the answer only where a token protects it.
+// ready answers 200 when runs can be served. What is missing is in the log, and in the answer only where a token
+// protects it.
 func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()

@@ -49,8 +49,8 @@ func (b *Buffer) WriteString(s string) {
 func (b *Buffer) Len() int { return b.total }
 
 // Text is what was written when that is at most limit characters; else its head and tail with a line between them that
-// counts what was left out. The parts shown sum to limit, which may not exceed the one given to New. The second result is
-// how many characters were left out.
+// counts what was left out. The parts shown sum to limit, which may not exceed the one given to New. The second result
+// is how many characters were left out.
 func (b *Buffer) Text(limit int) (string, int) {
 	limit = min(max(limit, 0), b.limit)
 	if b.total <= limit {

@@ -1,8 +1,8 @@
 // Package execution does one run from lease to receipt.
 //
 // The order is the fence: a slot is leased, the proxy learns which run holds it, the code runs, the proxy ends the
-// registration (which cuts what is in flight and gives the receipt), and only then the slot is free again. Every way out of
-// a run unwinds what was done, in reverse, even when the caller has gone.
+// registration (which cuts what is in flight and gives the receipt), and only then the slot is free again. Every way
+// out of a run unwinds what was done, in reverse, even when the caller has gone.
 package execution
 
 import (
@@ -31,7 +31,8 @@ const (
 	readyTime = 15 * time.Second
 	// leaseTries is how often a new lease is tried when the lease turned out to be over before the code was started.
 	leaseTries = 3
-	// permissionTries is how often a run is tried when sandboxd knew another permission set: each edit of an API makes one.
+	// permissionTries is how often a run is tried when sandboxd knew another permission set: each edit of an API makes
+	// one.
 	permissionTries = 10
 )
 
@@ -72,8 +73,8 @@ type Outcome struct {
 	Lost bool
 }
 
-// Run does one run and calls on for its output as it comes. A *lease.BusyError says that no slot could be had; ctx's error
-// that the run was cancelled; runapi.ErrInterrupted that the sandbox broke off.
+// Run does one run and calls on for its output as it comes. A *lease.BusyError says that no slot could be had; ctx's
+// error that the run was cancelled; runapi.ErrInterrupted that the sandbox broke off.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
 	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
 	starting, cancel := context.WithTimeout(ctx, readyTime)

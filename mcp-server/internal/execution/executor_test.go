@@ -242,7 +242,8 @@ func TestCatalogChanges(t *testing.T) {
 	w.clean(t)
 }
 
-// TestCatalogChangesAllTheTime: runs go on while one edit follows the other, as it is with files that are written in steps.
+// TestCatalogChangesAllTheTime: runs go on while one edit follows the other, as it is with files that are written in
+// steps.
 func TestCatalogChangesAllTheTime(t *testing.T) {
 	w := newWorld(t, 4)
 	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {

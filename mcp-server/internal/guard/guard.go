@@ -1,9 +1,9 @@
 // Package guard decides which clients may use the MCP endpoint.
 //
 // Threat: a web page open in the user's browser can send requests to 127.0.0.1, also under a host name of its own that
-// resolves there (DNS rebinding); another user of the machine can connect to it. So on every address the Host must be an
-// allowed one, an Origin must match the Host, and a request needs the bearer token if one is set. Without a token only
-// connections of the owner and root are accepted (see Listener).
+// resolves there (DNS rebinding); another user of the machine can connect to it. So on every address the Host must be
+// an allowed one, an Origin must match the Host, and a request needs the bearer token if one is set. Without a token
+// only connections of the owner and root are accepted (see Listener).
 package guard
 
 import (
@@ -61,8 +61,8 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 	})
 }
 
-// Bearer lets a request pass when it carries the token, in time that does not depend on what it carries. Sessions are bound
-// to the token they began with. Without a token in the configuration every request passes.
+// Bearer lets a request pass when it carries the token, in time that does not depend on what it carries. Sessions are
+// bound to the token they began with. Without a token in the configuration every request passes.
 func (g *Guard) Bearer(next http.Handler) http.Handler {
 	if !g.needs {
 		return next

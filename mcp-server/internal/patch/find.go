@@ -5,8 +5,9 @@ import "context"
 // bytesPerCheck is after how many bytes ctx is checked.
 const bytesPerCheck = 64 << 10
 
-// find counts where search, which is not empty, stands in text at the start of a line, overlaps included, and says where
-// first. It takes time linear in both (Knuth, Morris and Pratt): texts that repeat themselves cost no more than others.
+// find counts where search, which is not empty, stands in text at the start of a line, overlaps included, and says
+// where first. It takes time linear in both (Knuth, Morris and Pratt): texts that repeat themselves cost no more than
+// others.
 func find(ctx context.Context, text, search string) (first, count int, err error) {
 	if len(search) > len(text) {
 		return -1, 0, ctx.Err()

@@ -36,7 +36,8 @@ func shapes(n int) map[string][2]string {
 	}
 }
 
-// TestLinear: reading and applying a patch takes time in proportion to its size and the text's, whatever repeats in them.
+// TestLinear: reading and applying a patch takes time in proportion to its size and the text's, whatever repeats in
+// them.
 func TestLinear(t *testing.T) {
 	const n = 512 << 10
 	for name := range shapes(0x100) {

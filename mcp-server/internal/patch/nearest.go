@@ -14,8 +14,8 @@ const (
 	maxShown       = 4 << 10
 )
 
-// nearest is the run of lines in text that shares most with search: lines that are equal but for white space count most,
-// then words in common. Empty when nothing is alike.
+// nearest is the run of lines in text that shares most with search: lines that are equal but for white space count
+// most, then words in common. Empty when nothing is alike.
 func nearest(ctx context.Context, text, search string) (string, error) {
 	want := lines(search, maxSearchLines)
 	have := lines(text, maxTextLines)

@@ -6,8 +6,8 @@
 //	the new text
 //	>>>>>>> REPLACE
 //
-// Blocks apply in order, each to what the ones before it made. A block's SEARCH text must occur exactly once: a text that
-// occurs twice is as unclear as one that does not occur.
+// Blocks apply in order, each to what the ones before it made. A block's SEARCH text must occur exactly once: a text
+// that occurs twice is as unclear as one that does not occur.
 //
 // Threat: both texts are untrusted. The work is linear in the patch, and in the text for each of at most MaxBlocks
 // blocks, whatever repeats in them; it ends when ctx does.
@@ -116,8 +116,9 @@ func (r *reader) line(line string) bool {
 	return true
 }
 
-// Apply applies the blocks to text in order. On an error the text is unchanged and the error says which block failed, or is
-// that of ctx. An empty SEARCH is allowed only for an empty text. What the text grows to beyond most bytes is refused.
+// Apply applies the blocks to text in order. On an error the text is unchanged and the error says which block failed,
+// or is that of ctx. An empty SEARCH is allowed only for an empty text. What the text grows to beyond most bytes is
+// refused.
 func Apply(ctx context.Context, text string, blocks []Block, most int) (string, error) {
 	if len(blocks) > MaxBlocks {
 		return text, &Error{Problem: fmt.Sprintf("more than %d blocks", MaxBlocks)}

@@ -1,6 +1,6 @@
 // Package peertest gives tests the two processes that mcp-server talks to, as small servers that keep the contracts of
-// runapi and controlapi: sandboxd with fences, and the proxy with registrations. Code runs in real Deno where a test asks for
-// it. Whole-system tests use the real binaries.
+// runapi and controlapi: sandboxd with fences, and the proxy with registrations. Code runs in real Deno where a test
+// asks for it. Whole-system tests use the real binaries.
 package peertest
 
 import (

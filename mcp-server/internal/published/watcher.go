@@ -1,5 +1,5 @@
-// Package published keeps mcp-server's view of the catalog: the public one, without credentials, as the proxy last published it,
-// and the permission set that sandboxd made of it.
+// Package published keeps mcp-server's view of the catalog: the public one, without credentials, as the proxy last
+// published it, and the permission set that sandboxd made of it.
 package published
 
 import (
@@ -180,7 +180,8 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 	return w.hash, nil
 }
 
-// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, or everything under YOLO_MODE. It is never nil.
+// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, or everything under YOLO_MODE. It is
+// never nil.
 func AllowNet(cat controlapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}

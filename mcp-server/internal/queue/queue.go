@@ -1,8 +1,8 @@
 // Package queue hands out leases on slots: immediately when a slot is free, otherwise in turn.
 //
-// sandboxd only grants or refuses a lease; the order of the waiting runs is decided here. Waiting is bounded in number and
-// in time, and fair among sessions: a session with a hundred waiting runs delays another session's single run by one run,
-// not by a hundred.
+// sandboxd only grants or refuses a lease; the order of the waiting runs is decided here. Waiting is bounded in number
+// and in time, and fair among sessions: a session with a hundred waiting runs delays another session's single run by
+// one run, not by a hundred.
 package queue
 
 import (
@@ -143,7 +143,8 @@ func (q *Queue) Waiting() int {
 	return q.waiting
 }
 
-// Acquire takes a lease for a run of the session, and says how long that took. A *BusyError says that none could be had.
+// Acquire takes a lease for a run of the session, and says how long that took. A *BusyError says that none could be
+// had.
 func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time.Duration, error) {
 	start := time.Now()
 	if q.Waiting() == 0 {
@@ -326,8 +327,8 @@ func (q *Queue) length(l *sessionQueue) int {
 	return len(l.tickets)
 }
 
-// leave withdraws a ticket. One that is being served cannot be withdrawn: leave waits for its result, briefly, because the
-// dispatcher stops requesting a lease when the ticket's context ends.
+// leave withdraws a ticket. One that is being served cannot be withdrawn: leave waits for its result, briefly, because
+// the dispatcher stops requesting a lease when the ticket's context ends.
 func (q *Queue) leave(t *ticket) result {
 	q.mu.Lock()
 	if !t.picked {

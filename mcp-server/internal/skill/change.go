@@ -63,7 +63,8 @@ const (
 	unsettled = 2 * time.Second
 )
 
-// Watch calls changed after every change of the directory until ctx ends. Without a working watch it looks every two seconds.
+// Watch calls changed after every change of the directory until ctx ends. Without a working watch it looks every two
+// seconds.
 func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error

@@ -10,8 +10,8 @@ import (
 // maxDescription is how long a description may be, in characters.
 const maxDescription = 200
 
-// Describe finds the @description in a module's leading comments. It is one line of printable text, cut at 200 characters:
-// what code wrote for the model to read is data, and short. Empty when there is none.
+// Describe finds the @description in a module's leading comments. It is one line of printable text, cut at 200
+// characters: what code wrote for the model to read is data, and short. Empty when there is none.
 func Describe(source string) string {
 	comment := leadingComment(source)
 	_, text, ok := strings.Cut(comment, "@description")

@@ -1,8 +1,8 @@
 // Package skill keeps the skills: TypeScript modules in one directory, /skills/<name>.ts as code sees it.
 //
-// Threat: the directory is written by sandboxed code. A name, a link, a size, a number of files or a description in it may
-// be meant for this process or for the model. So everything is reached through os.Root, only regular files with one link
-// and a plain name count, every number is bounded, and a description is one short line of printable text.
+// Threat: the directory is written by sandboxed code. A name, a link, a size, a number of files or a description in it
+// may be meant for this process or for the model. So everything is reached through os.Root, only regular files with one
+// link and a plain name count, every number is bounded, and a description is one short line of printable text.
 package skill
 
 import (
@@ -84,7 +84,8 @@ func (s *Store) Close() error { return s.root.Close() }
 // ReadOnly reports whether changes are refused.
 func (s *Store) ReadOnly() bool { return s.readOnly }
 
-// ValidName reports whether a skill may be called so: letters, digits, - and _, beginning with a letter or digit, at most 64.
+// ValidName reports whether a skill may be called so: letters, digits, - and _, beginning with a letter or digit, at
+// most 64.
 func ValidName(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false
@@ -202,8 +203,8 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// open opens a skill for reading. The file is checked before and after it is opened: it must be the same one, and have one
-// name only.
+// open opens a skill for reading. The file is checked before and after it is opened: it must be the same one, and have
+// one name only.
 func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)

@@ -59,7 +59,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestHostile: what hostile code can put into the directory is neither read nor listed, and reading it fails as not found.
+// TestHostile: what hostile code can put into the directory is neither read nor listed, and reading it fails as not
+// found.
 func TestHostile(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.ts")
 	testkit.Must(t, os.WriteFile(outside, []byte("outside"), 0o600))
@@ -174,8 +175,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// TestPatchRace: while code rewrites a skill all the time, a patch applies to what it read or says that the skill changed;
-// it never undoes or mixes.
+// TestPatchRace: while code rewrites a skill all the time, a patch applies to what it read or says that the skill
+// changed; it never undoes or mixes.
 func TestPatchRace(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "version 0\n"})
 	var stop atomic.Bool
@@ -209,8 +210,8 @@ func TestPatchRace(t *testing.T) {
 	}
 }
 
-// TestReadRace: while code puts one thing after another in a skill's place, a read gives the skill or fails; never what a
-// symbolic link leads to, inside the directory or out of it, and never more than a skill may have.
+// TestReadRace: while code puts one thing after another in a skill's place, a read gives the skill or fails; never what
+// a symbolic link leads to, inside the directory or out of it, and never more than a skill may have.
 func TestReadRace(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	testkit.Must(t, os.WriteFile(outside, []byte("outside"), 0o600))

@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// MaxParams is how long everything in a message may be but the arguments of a tool, in bytes of JSON: names, URIs, cursors,
-// progress tokens, _meta, and what initialize says of a client, which is kept as long as its session.
+// MaxParams is how long everything in a message may be but the arguments of a tool, in bytes of JSON: names, URIs,
+// cursors, progress tokens, _meta, and what initialize says of a client, which is kept as long as its session.
 const MaxParams = 16 << 10
 
 // What bounds subscriptions, which are kept as long as their sessions.
@@ -22,7 +22,8 @@ const (
 	maxSubscriptions = 4096 // of all sessions
 )
 
-// bounded refuses messages whose params are longer than MaxParams. What a tool takes as arguments is package argument's.
+// bounded refuses messages whose params are longer than MaxParams. What a tool takes as arguments is package
+// argument's.
 func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		var params any = req.GetParams()

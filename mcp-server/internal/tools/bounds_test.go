@@ -47,7 +47,8 @@ func join(t *testing.T, s *Surface, name string) (*mcp.ClientSession, error) {
 	return cs, err
 }
 
-// TestMessageBounds: everything in a message is short but the arguments of a tool, and those are as long as the tool says.
+// TestMessageBounds: everything in a message is short but the arguments of a tool, and those are as long as the tool
+// says.
 func TestMessageBounds(t *testing.T) {
 	s := shelved(t)
 	long := strings.Repeat("x", MaxParams)

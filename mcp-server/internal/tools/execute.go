@@ -174,7 +174,8 @@ func caller(req *mcp.CallToolRequest) string {
 	return req.Extra.Header.Get(CallerHeader) + " " + name
 }
 
-// CallerHeader is set by the transport on every request, in place of what a client may have sent: the machine that calls.
+// CallerHeader is set by the transport on every request, in place of what a client may have sent: the machine that
+// calls.
 const CallerHeader = "X-Codeforge-Caller"
 
 // report sends the client progress notifications, if it asked for them.

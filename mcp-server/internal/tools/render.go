@@ -30,8 +30,8 @@ type rendering struct {
 	apis           []string
 }
 
-// render makes the result of a run. Success is stdout exactly as printed; failure is stderr, then stdout. A second block
-// stands only where the model must know something else.
+// render makes the result of a run. Success is stdout exactly as printed; failure is stderr, then stdout. A second
+// block stands only where the model must know something else.
 func render(r rendering) *mcp.CallToolResult {
 	var notes []string
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
@@ -173,8 +173,8 @@ func suggest(host string, cat controlapi.Catalog) string {
 	return ""
 }
 
-// denoHints are hints for refusals that never reached the proxy. The text is the program's output, so a host in it counts
-// only as far as it is a host name.
+// denoHints are hints for refusals that never reached the proxy. The text is the program's output, so a host in it
+// counts only as far as it is a host name.
 func denoHints(printed string, cat controlapi.Catalog) []string {
 	var out []string
 	seen := map[string]bool{}

@@ -1,7 +1,7 @@
 // Package tools is what MCP clients see: the tools, resources, prompt and instructions, on one mcp.Server.
 //
-// What a model reads is in content only, as text. Tools have hand-written input schemas; the list of tools never changes, so
-// that changes of the catalog cost a client nothing. A panic in a handler is an error of that call only.
+// What a model reads is in content only, as text. Tools have hand-written input schemas; the list of tools never
+// changes, so that changes of the catalog cost a client nothing. A panic in a handler is an error of that call only.
 package tools
 
 import (

@@ -1,9 +1,9 @@
 // Package transport serves MCP over Streamable HTTP, in both eras of the protocol, for one mcp.Server.
 //
-// The SDK's handler speaks either the era with sessions (until 2025-11-25) or the one without (from 2026-07-28) well, so
-// there are two of them, chosen by a header. Around them is what the SDK leaves to its user: a call is cancelled when its
-// client goes away, when its session is deleted and when the server stops; bodies, batches and sessions are bounded; a
-// session with an open request is never dropped for being idle; silent streams are kept alive.
+// The SDK's handler speaks either the era with sessions (until 2025-11-25) or the one without (from 2026-07-28) well,
+// so there are two of them, chosen by a header. Around them is what the SDK leaves to its user: a call is cancelled
+// when its client goes away, when its session is deleted and when the server stops; bodies, batches and sessions are
+// bounded; a session with an open request is never dropped for being idle; silent streams are kept alive.
 package transport
 
 import (
@@ -204,8 +204,8 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request) bo
 	return true
 }
 
-// refuse says why a body is too large, or is empty: a batch of too many messages, or a message that is long in something
-// else than the params of a tool's call. What is no JSON is the SDK's to refuse.
+// refuse says why a body is too large, or is empty: a batch of too many messages, or a message that is long in
+// something else than the params of a tool's call. What is no JSON is the SDK's to refuse.
 func (h *Handler) refuse(body []byte) string {
 	first := bytes.TrimLeft(body, " \t\r\n")
 	batch := len(first) > 0 && first[0] == '['
@@ -252,8 +252,8 @@ func messages(array []byte, most int) int {
 	return n
 }
 
-// bridge is a middleware that cancels a tool call when its request ends before it: the client went away, its session was
-// deleted, or the server stops. Without that a run would go on for nobody.
+// bridge is a middleware that cancels a tool call when its request ends before it: the client went away, its session
+// was deleted, or the server stops. Without that a run would go on for nobody.
 func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method != "tools/call" {

@@ -297,8 +297,8 @@ func (f *fixture) listenStream(t *testing.T, id string) (*bufio.Scanner, func())
 	}
 }
 
-// TestComments: a silent stream carries comments, on the session's stream and on that of a call, and the SDK's own client
-// reads over them.
+// TestComments: a silent stream carries comments, on the session's stream and on that of a call, and the SDK's own
+// client reads over them.
 func TestComments(t *testing.T) {
 	f := serve(t, transport.Config{Comment: 60 * time.Millisecond})
 	id := f.begin(t)

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// Audit shows a copy of the body to who watches it, and passes the body on as it is. The two go in step: an error of the
-// copy ends the body before its last byte, so that nobody ever gets it whole. watch puts its readers on the copy.
+// Audit shows a copy of the body to who watches it, and passes the body on as it is. The two go in step: an error of
+// the copy ends the body before its last byte, so that nobody ever gets it whole. watch puts its readers on the copy.
 func (b *Body) Audit(watch func(copied *Body)) {
 	pr, pw := io.Pipe()
 	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
@@ -22,8 +22,8 @@ func (b *Body) Audit(watch func(copied *Body)) {
 	b.Through(func(r io.Reader) io.Reader { a.src = r; return a })
 }
 
-// auditor copies what is read to a pipe, and asks what was found before it lets go of the last byte. A reader that knows
-// the body's length does not wait for its end.
+// auditor copies what is read to a pipe, and asks what was found before it lets go of the last byte. A reader that
+// knows the body's length does not wait for its end.
 type auditor struct {
 	src     io.Reader
 	pipe    *io.PipeWriter

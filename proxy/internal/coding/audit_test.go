@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// TestAudit: a body that is audited passes as it is, and what the copy fails with, at its very end too, comes before the
-// last byte: a reader that knows the length never has it all.
+// TestAudit: a body that is audited passes as it is, and what the copy fails with, at its very end too, comes before
+// the last byte: a reader that knows the length never has it all.
 func TestAudit(t *testing.T) {
 	found := errors.New("found")
 	for _, n := range []int{0, 1, 2, 8 << 10, 8<<10 + 1, 100 << 10} {

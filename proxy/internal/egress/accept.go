@@ -67,9 +67,9 @@ func (c compression) negotiate(h http.Header) {
 	}
 }
 
-// choosesEncoding reports whether a server may read a header's name as one that chooses a response's coding or character
-// set. Behind CGI, WSGI and Rack all of Accept_Encoding, Accept.Encoding and Accept-Encoding are HTTP_ACCEPT_ENCODING.
-// What describes the request's own body stays.
+// choosesEncoding reports whether a server may read a header's name as one that chooses a response's coding or
+// character set. Behind CGI, WSGI and Rack all of Accept_Encoding, Accept.Encoding and Accept-Encoding are
+// HTTP_ACCEPT_ENCODING. What describes the request's own body stays.
 func choosesEncoding(name string) bool {
 	folded := strings.Map(func(r rune) rune {
 		switch {

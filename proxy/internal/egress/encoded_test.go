@@ -66,7 +66,8 @@ func noise(n int) string {
 	return b.String()
 }
 
-// TestEncodedOverrides: an override is found whatever the body's encoding, its type, and how often the encoding is named.
+// TestEncodedOverrides: an override is found whatever the body's encoding, its type, and how often the encoding is
+// named.
 func TestEncodedOverrides(t *testing.T) {
 	for name, api := range map[string]string{
 		"swapped into":     `{"value": "` + secretValue + `", "in": ["body:client_secret"]}`,

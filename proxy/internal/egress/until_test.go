@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestUntilTheEnd: an answer that ends with its connection is whole when the server says that it closes, and broken when
-// the connection is just gone: whoever cuts it would choose where the answer ends.
+// TestUntilTheEnd: an answer that ends with its connection is whole when the server says that it closes, and broken
+// when the connection is just gone: whoever cuts it would choose where the answer ends.
 func TestUntilTheEnd(t *testing.T) {
 	big := strings.Repeat("line of an answer\n", 1000)
 	for name, abrupt := range map[string]bool{"closed": false, "cut": true} {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// naive is the first match whose core begins in buf[from:], found by trying every pattern at every place in every way it
-// may be written there. It shares with the engine what an escape is, and nothing of how one is looked for.
+// naive is the first match whose core begins in buf[from:], found by trying every pattern at every place in every way
+// it may be written there. It shares with the engine what an escape is, and nothing of how one is looked for.
 func naive(s *Set, buf []byte, from int) (best match, found bool) {
 	for core := from; core < len(buf) && !found; core++ {
 		for i := range s.pats {
@@ -30,7 +30,8 @@ func naive(s *Set, buf []byte, from int) (best match, found bool) {
 	return best, found
 }
 
-// naiveEnds are where a pattern that begins at core may end: as it stands and, at most as long as is held back, escaped.
+// naiveEnds are where a pattern that begins at core may end: as it stands and, at most as long as is held back,
+// escaped.
 func naiveEnds(s *Set, buf []byte, core int, p *Pattern) (ends []int) {
 	if strings.HasPrefix(string(buf[core:]), p.Text) {
 		ends = append(ends, core+len(p.Text))
@@ -73,8 +74,8 @@ func naiveAll(s *Set, text string) string {
 	}
 }
 
-// scribe writes texts at random: values, their forms, beginnings and ends of them, escaped in layers of any kind, beside
-// what looks like an escape.
+// scribe writes texts at random: values, their forms, beginnings and ends of them, escaped in layers of any kind,
+// beside what looks like an escape.
 type scribe struct{ *rand.Rand }
 
 func (r scribe) value() string {

@@ -135,8 +135,8 @@ func (r *reader) percent() (char, bool) {
 	return byteChar(byte(v), 0), ok
 }
 
-// isQuotable reports whether b is a sign that some grammar writes with a backslash: JSON, and also Markdown, shells, SQL
-// and regular expressions. % \ and & are not among them: they may begin an escape themselves.
+// isQuotable reports whether b is a sign that some grammar writes with a backslash: JSON, and also Markdown, shells,
+// SQL and regular expressions. % \ and & are not among them: they may begin an escape themselves.
 func isQuotable(b byte) bool {
 	return '!' <= b && b <= '~' && (!isLetter(b) || b == '_') && !isStarter(b)
 }

@@ -84,8 +84,8 @@ func TestNoOracleBehind(t *testing.T) {
 	}
 }
 
-// TestLongEscapes: an escape that is as long as escapes in escapes get, or that goes on far behind the last % \ or & in it,
-// hides nothing, wherever in a value it stands.
+// TestLongEscapes: an escape that is as long as escapes in escapes get, or that goes on far behind the last % \ or & in
+// it, hides nothing, wherever in a value it stands.
 func TestLongEscapes(t *testing.T) {
 	layer := func(text string, format string) string {
 		var b strings.Builder

@@ -26,8 +26,8 @@ type spelling struct {
 const (
 	wordSize   = 8
 	spellBlock = 512 // positions whose words are computed at once
-	// escapeTail is how many bytes an escape may go on behind the last % \ or & in it and what that begins by itself: as in
-	// %26%2300000000065; the digits of an entity.
+	// escapeTail is how many bytes an escape may go on behind the last % \ or & in it and what that begins by itself: as
+	// in %26%2300000000065; the digits of an entity.
 	escapeTail = maxEntity + 1
 )
 

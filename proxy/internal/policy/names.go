@@ -146,7 +146,8 @@ func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == 
 // blank are the characters that servers take off the ends of a value.
 const blank = " \t\r\n\v\f\x00"
 
-// isPadding reports whether what was kept of a value, of which no more than that is looked at, is blank: a method may follow.
+// isPadding reports whether what was kept of a value, of which no more than that is looked at, is blank: a method may
+// follow.
 func isPadding(kept string, most int) bool {
 	if len(kept) < most {
 		return false

@@ -70,8 +70,8 @@ func decodeBody(r *http.Request, encodings []string) {
 	r.Header.Del("Content-Length")
 }
 
-// guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so it
-// stays: but not deflate, which servers read in two ways, nor one that would be decoded twice in megabytes.
+// guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so
+// it stays: but not deflate, which servers read in two ways, nor one that would be decoded twice in megabytes.
 func guardOther(r *http.Request, encodings []string, err error, permits func(string) bool) error {
 	look := &both{&quotedNames{}, &anyForm{permits: permits}}
 	switch {

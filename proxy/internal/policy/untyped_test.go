@@ -8,8 +8,8 @@ import (
 	"testing/iotest"
 )
 
-// TestAnyForm: an override in what a server that looks at no type reads as a form is found, wherever reads split it, and
-// text that only has equals signs in it passes.
+// TestAnyForm: an override in what a server that looks at no type reads as a form is found, wherever reads split it,
+// and text that only has equals signs in it passes.
 func TestAnyForm(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	for _, kind := range []string{"text/plain", "application/octet-stream", "*/*", "application/xml", "application/json"} {

@@ -75,7 +75,8 @@ func known(t *testing.T, got string) string {
 	return ""
 }
 
-// TestCharsets: whatever set a server's answer is in, and whatever form a credential has in it, it does not come through.
+// TestCharsets: whatever set a server's answer is in, and whatever form a credential has in it, it does not come
+// through.
 func TestCharsets(t *testing.T) {
 	for label, enc := range sets {
 		for _, form := range inside {

@@ -140,8 +140,8 @@ func TestClientControl(t *testing.T) {
 	}
 }
 
-// TestUpstreamControl: a control frame of the upstream is scrubbed in every form, and still is one where the name is longer
-// than the value.
+// TestUpstreamControl: a control frame of the upstream is scrubbed in every form, and still is one where the name is
+// longer than the value.
 func TestUpstreamControl(t *testing.T) {
 	const short = "short-value"
 	name := "A_NAME_" + strings.Repeat("X", 57)
@@ -196,8 +196,8 @@ func TestOneClose(t *testing.T) {
 	}
 }
 
-// TestLaterFrames: what RFC 6455 forbids is refused in the second frame of a message, and in a second message, as in the
-// first; nothing of the bad frame is passed on.
+// TestLaterFrames: what RFC 6455 forbids is refused in the second frame of a message, and in a second message, as in
+// the first; nothing of the bad frame is passed on.
 func TestLaterFrames(t *testing.T) {
 	for name, bad := range map[string]func(masked bool) string{
 		"compressed continuation": func(m bool) string { return frame(fin|0x40, opContinuation, m, "BAD") },
