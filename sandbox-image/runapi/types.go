@@ -3,6 +3,7 @@
 //
 //	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
 //	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
+//	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; trailer ExitTrailer
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet
 //	GET    /v1/health        -> 200 Health | 503 Health
@@ -21,7 +22,30 @@ type LeaseRequest struct {
 	// Ahead asks for a lease for a future run. It may be held for long, starts no interpreter beyond those that are kept
 	// warm anyway, and is granted only if another slot stays free.
 	Ahead bool `json:"ahead,omitempty"`
+	// Server asks for a slot for an MCP server, from a pool of its own. Such a lease is not bound to be used soon.
+	Server bool `json:"server,omitempty"`
 }
+
+// ServerHead is the first line, as JSON, of the body of POST /v1/servers/{G}. What follows is the program's standard
+// input; the answer is its standard output. The program is the bridge, or, with Install, the installer.
+type ServerHead struct {
+	// Package is npm:NAME@VERSION: with Install, the package to install; otherwise one that is installed, which the
+	// slot sees read-only at PackageDir. Empty: no package.
+	Package string `json:"package,omitempty"`
+	Install bool   `json:"install,omitempty"`
+	// Registry is the address of the package registry. Only with Install.
+	Registry string `json:"registry,omitempty"`
+}
+
+// Paths as an MCP server sees them.
+const (
+	PackageDir  = "/package"  // its package, read-only
+	ProgramsDir = "/programs" // the operator's programs, read-only
+	HomeDir     = "/home"     // private and writable, emptied when the slot is freed
+)
+
+// ExitTrailer is the HTTP trailer with the Exit of a server's program, as JSON without output counts.
+const ExitTrailer = "Codeforge-Exit"
 
 // Lease is the right to use a slot once.
 type Lease struct {
