@@ -132,8 +132,10 @@ func (l *loader) equals() {
 			first[c.Value.Reveal()] = c.Name
 			continue
 		}
-		l.problems = append(l.problems, Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Severity: Warning,
+		l.problems = append(l.problems, Problem{
+			API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Severity: Warning,
 			Field: "credentials." + c.Name, Found: "the same credential as " + other,
-			Want: "one token name per credential: a response cannot tell which of them it shows"})
+			Want: "one token name per credential: a response cannot tell which of them it shows",
+		})
 	}
 }

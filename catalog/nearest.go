@@ -34,7 +34,8 @@ func fold(s string) string {
 // aliases are names that people take for one of ours, folded.
 func aliases() map[string]string {
 	return map[string]string{
-		"hosts": "domains", "host": "domains", "hostnames": "domains", "urls": "domains", "url": "domains", "baseurl": "domains",
+		"hosts": "domains", "host": "domains", "hostnames": "domains",
+		"urls": "domains", "url": "domains", "baseurl": "domains",
 		"tokens": "credentials", "secrets": "credentials", "keys": "credentials", "apikey": "credentials",
 		"docs": "reference", "documentation": "reference", "enabled": "active", "disabled": "active",
 		"methods": "allowed_methods", "blockedmethods": "restricted_methods", "deniedmethods": "restricted_methods",

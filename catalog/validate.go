@@ -41,7 +41,8 @@ func (v *validator) validate(c config) *API {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
 	}
 	if a.Compress && len(a.Credentials) > 0 {
-		v.warn("compress", "an API with credentials whose responses may be compressed: where one shows a credential next to text from a request, its compressed length tells a right guess of a part from a wrong one",
+		v.warn("compress", "an API with credentials whose responses may be compressed: where one shows a credential "+
+			"next to text from a request, its compressed length tells a right guess of a part from a wrong one",
 			"true only if no response of the API ever shows a credential")
 	}
 	return a
@@ -51,9 +52,10 @@ func (v *validator) validate(c config) *API {
 const maxDescription = 500
 
 func (v *validator) description(s string) string {
+	n := utf8.RuneCountInString(s)
 	switch {
-	case utf8.RuneCountInString(s) > maxDescription:
-		v.bad("description", fmt.Sprintf("%d characters", utf8.RuneCountInString(s)), fmt.Sprintf("at most %d", maxDescription))
+	case n > maxDescription:
+		v.bad("description", fmt.Sprintf("%d characters", n), fmt.Sprintf("at most %d", maxDescription))
 	case strings.ContainsFunc(s, unicode.IsControl):
 		v.bad("description", "a line break or control character", "one line of text")
 	}
@@ -65,7 +67,8 @@ func (v *validator) reference(s string) string {
 		return ""
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, unicode.IsControl) {
+	page := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
+	if !page || strings.ContainsFunc(s, unicode.IsControl) {
 		v.bad("reference", "not the address of a page", "a URL that starts with https://, e.g. https://docs.example.com/api")
 	}
 	return s
@@ -235,7 +238,8 @@ func (v *validator) credential(raw rawCredential) Credential {
 		v.warn(raw.path(), w, "the credential itself")
 	}
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
-		v.warn(raw.path(), "a token name that is a single word, which requests may hold by chance", "one like "+raw.name+"_TOKEN")
+		v.warn(raw.path(), "a token name that is a single word, which requests may hold by chance",
+			"one like "+raw.name+"_TOKEN")
 	}
 	c.Value = secret.New(text)
 	return c
@@ -254,7 +258,8 @@ func (v *validator) reveal(raw rawCredential) (string, bool) {
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 	case v.getenv == nil:
-		v.bad(raw.path()+".env", "a credential in the environment, which docker inspect shows to everybody who can use Docker",
+		v.bad(raw.path()+".env",
+			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
 			`{"file": "/run/secrets/..."} or a value in config.json`)
 		return "", false
 	}
@@ -284,7 +289,8 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 			v.warn(field, strconv.Quote(s.String())+" a second time", "each surface once")
 			continue
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
-			v.warn(field, strconv.Quote(s.String())+", where code could also publish the credential (a message's text, a comment)",
+			v.warn(field,
+				strconv.Quote(s.String())+", where code could also publish the credential (a message's text, a comment)",
 				fmt.Sprintf("the one field that needs it, e.g. %q", s.String()+":key"))
 		}
 		out = append(out, s)

@@ -22,7 +22,7 @@ import (
 )
 
 // scripted is what the drivers' code does: "slow" prints in two halves, "write" writes a skill, "forever" never ends.
-func scripted(p *program) func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+func scripted(p *program) peertest.Script {
 	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		switch r.Code {
 		case "slow":
