@@ -160,6 +160,11 @@ func (l *loader) surplus(name string) {
 	if data, err := inside(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decode(data); ok {
 			a = &API{Name: name, Hosts: v.hosts(c.domains)}
+			if c.server != nil && c.server.URL != "" {
+				if h, err := serverHost(c.server.URL); err == nil {
+					a.Hosts = append(a.Hosts, h)
+				}
+			}
 		}
 	}
 	if a == nil {
