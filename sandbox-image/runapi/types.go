@@ -90,7 +90,7 @@ func (r RunRequest) ServersSize() int {
 // The largest code, and the largest Servers, that are accepted, in bytes. Each name counts with NameBytes more.
 const (
 	MaxCode    = 4 << 20
-	MaxServers = 1 << 20
+	MaxServers = 256 << 10
 	NameBytes  = 8
 )
 
