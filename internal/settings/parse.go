@@ -46,7 +46,8 @@ func Parse(getenv func(string) string) (Settings, error) {
 		return s, mistakes
 	}
 	if s.Warm > s.Slots {
-		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm), fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
+		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
+			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
 	}
 	if s.TimeoutDefault > s.TimeoutMax {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
@@ -157,7 +158,8 @@ func bearer(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
 	}
-	if len(t) < minBearer || strings.ContainsFunc(t, func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f }) {
+	unprintable := func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f }
+	if len(t) < minBearer || strings.ContainsFunc(t, unprintable) {
 		return fmt.Sprintf("at least %d printable ASCII characters without spaces", minBearer)
 	}
 	*to = secret.New(t)
