@@ -251,7 +251,9 @@ func (b *Bridge) connect(ctx context.Context) (server, error) {
 // slowError says that a server did not answer in time.
 type slowError struct{ limit time.Duration }
 
-func (e *slowError) Error() string { return fmt.Sprintf("it did not answer within %v", e.limit.Round(time.Millisecond)) }
+func (e *slowError) Error() string {
+	return fmt.Sprintf("it did not answer within %v", e.limit.Round(time.Millisecond))
+}
 
 // dial makes a session on a transport, within limit. The session may outlive ctx's deadline, but not ctx.
 func (b *Bridge) dial(ctx context.Context, t mcp.Transport, protocol string, limit time.Duration) (*mcp.ClientSession, error) {
