@@ -66,14 +66,33 @@ type RunRequest struct {
 	Language string `json:"language"`
 	// Code is one TypeScript module, at most MaxCode bytes.
 	Code string `json:"code"`
+	// Servers are the MCP servers that the code may call, each with the names of its tools as far as they are known, at
+	// most MaxServers bytes in all. They are what the code's global "mcp" enumerates: what it may call, the proxy decides.
+	Servers map[string][]string `json:"servers,omitempty"`
 	// Permissions is the hash of the permission set this run expects: PermissionSet.Hash.
 	Permissions string `json:"permissions"`
 	// TimeoutMS is the wall time of the run in milliseconds, counted from the moment the code starts.
 	TimeoutMS int64 `json:"timeout_ms"`
 }
 
-// MaxCode is the largest code accepted, in bytes.
-const MaxCode = 4 << 20
+// ServersSize is the size of Servers, as MaxServers counts it.
+func (r RunRequest) ServersSize() int {
+	size := 0
+	for name, tools := range r.Servers {
+		size += len(name) + NameBytes
+		for _, tool := range tools {
+			size += len(tool) + NameBytes
+		}
+	}
+	return size
+}
+
+// The largest code, and the largest Servers, that are accepted, in bytes. Each name counts with NameBytes more.
+const (
+	MaxCode    = 4 << 20
+	MaxServers = 256 << 10
+	NameBytes  = 8
+)
 
 // Event is one line of a run's answer. Exactly one field is set.
 type Event struct {

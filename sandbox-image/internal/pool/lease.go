@@ -176,7 +176,9 @@ const maxTries = 3
 
 // try runs the code in the slot's interpreter. When it returns, no process of the run is left. Its private files are
 // removed while the response is being sent, and the slot is not free until then.
-func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
+func (p *Pool) try(
+	ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output,
+) (runapi.Exit, error) {
 	s, w, done, err := p.begin(ctx, r, cancel)
 	if err != nil {
 		return runapi.Exit{}, err
@@ -184,7 +186,7 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
 	exit, err := w.Run(ctx, interp.Task{
-		Code: []byte(r.Code), Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
+		Code: []byte(r.Code), Servers: r.Servers, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
 		Watch: func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
 	})
@@ -230,7 +232,9 @@ func (w *warm) isUp() bool {
 
 // begin uses up the lease's one run and takes the slot's interpreter. If that one is outdated, begin waits until it has
 // ended and takes its replacement.
-func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc) (*seat, *warm, chan struct{}, error) {
+func (p *Pool) begin(
+	ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc,
+) (*seat, *warm, chan struct{}, error) {
 	for {
 		p.mu.Lock()
 		s, err := p.claim(r)
@@ -295,6 +299,8 @@ func valid(r runapi.RunRequest) error {
 		return fmt.Errorf("language %q: want %q", r.Language, runapi.LanguageTypeScript)
 	case len(r.Code) > runapi.MaxCode:
 		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
+	case r.ServersSize() > runapi.MaxServers:
+		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), runapi.MaxServers)
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
 		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
 	}
