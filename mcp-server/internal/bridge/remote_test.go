@@ -25,7 +25,7 @@ type said struct {
 }
 
 // polite is an SDK server with the tools echo, huge and never.
-func polite() *mcp.Server {
+func polite(t *testing.T) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "polite", Version: "1"}, nil)
 	answer := func(text string) *mcp.CallToolResult {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
@@ -37,7 +37,10 @@ func polite() *mcp.Server {
 		return answer(strings.Repeat("a", frame.MaxMessage)), nil, nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "never"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ said) (*mcp.CallToolResult, any, error) {
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case <-t.Context().Done():
+		}
 		return nil, nil, ctx.Err()
 	})
 	return s
@@ -73,24 +76,25 @@ func withHeader(h http.Handler) http.Handler {
 }
 
 func TestRemote(t *testing.T) {
-	get := func(*http.Request) *mcp.Server { return polite() }
+	type get = func(*http.Request) *mcp.Server
+	streams := func(o mcp.StreamableHTTPOptions) func(get) http.Handler {
+		return func(g get) http.Handler { return mcp.NewStreamableHTTPHandler(g, &o) }
+	}
+	events := func(g get) http.Handler { return mcp.NewSSEHandler(g, nil) }
 	for name, c := range map[string]struct {
-		handler  http.Handler
+		handler  func(get) http.Handler
 		start    frame.Start
 		protocol string
 	}{
-		"streams":   {mcp.NewStreamableHTTPHandler(get, nil), frame.Start{}, "2025-11-25"},
-		"json":      {mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{JSONResponse: true}), frame.Start{}, "2025-11-25"},
-		"stateless": {mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true}), frame.Start{}, "2026-07-28"},
-		"forced": {
-			mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true}),
-			frame.Start{Protocol: "2025-06-18"}, "2025-06-18",
-		},
-		"sse":     {mcp.NewSSEHandler(get, nil), frame.Start{Transport: "sse"}, "2025-11-25"},
-		"sse too": {mcp.NewSSEHandler(get, nil), frame.Start{Transport: "auto"}, "2025-11-25"},
+		"streams":   {streams(mcp.StreamableHTTPOptions{}), frame.Start{}, "2025-11-25"},
+		"json":      {streams(mcp.StreamableHTTPOptions{JSONResponse: true}), frame.Start{}, "2025-11-25"},
+		"stateless": {streams(mcp.StreamableHTTPOptions{Stateless: true}), frame.Start{}, "2026-07-28"},
+		"forced":    {streams(mcp.StreamableHTTPOptions{Stateless: true}), frame.Start{Protocol: "2025-06-18"}, "2025-06-18"},
+		"sse":       {events, frame.Start{Transport: "sse"}, "2025-11-25"},
+		"sse too":   {events, frame.Start{Transport: "auto"}, "2025-11-25"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := remoteAt(t, withHeader(c.handler), c.start)
+			b := remoteAt(t, withHeader(c.handler(func(*http.Request) *mcp.Server { return polite(t) })), c.start)
 			if r := b.ready(); r.Protocol != c.protocol || r.Name != "polite" {
 				t.Errorf("%+v", r)
 			}
@@ -141,7 +145,7 @@ func TestRefused(t *testing.T) {
 func TestSessionLost(t *testing.T) {
 	var current atomic.Pointer[http.Handler]
 	renew := func() {
-		s := polite()
+		s := polite(t)
 		h := http.Handler(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 		current.Store(&h)
 	}
