@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,9 +20,10 @@ func (l *loader) sorted() []*API {
 // across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates;
 // an old version may cause the next conflict.
 func (l *loader) across() {
-	for l.conflict() || l.disclosure() {
+	for l.conflict() || l.disclosure() || l.foreign() {
 	}
 	l.duplicates()
+	l.servers()
 }
 
 // conflict resolves token names that two APIs declare: each belongs to the API that had it before this load, else to
@@ -52,6 +55,47 @@ func (l *loader) conflict() (found bool) {
 	return found
 }
 
+// foreign rejects servers whose settings contain the token name of another API. It would never be swapped there, so the
+// server would not get the credential that it was meant to have. It reports whether there was one.
+func (l *loader) foreign() (found bool) {
+	owner := map[string]*API{}
+	for _, c := range l.credentials() {
+		owner[c.Name] = c.api
+	}
+	for _, a := range l.sorted() {
+		if a.Server == nil || l.unchanged(a) {
+			continue
+		}
+		if name := a.Server.foreignName(a, owner); name != "" {
+			p := Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: "mcp",
+				Found: "the token name " + name + " of apis/" + owner[name].Name,
+				Want:  "token names of this API: a server gets the credentials of no other"}
+			l.problems = append(l.problems, p)
+			l.reject(a.Name, a, p.String())
+			found = true
+		}
+	}
+	return found
+}
+
+// servers warns of names in exclusive_with that are not servers.
+func (l *loader) servers() {
+	for _, a := range l.sorted() {
+		if a.Server == nil {
+			continue
+		}
+		for i, name := range a.Server.ExclusiveWith {
+			if other := l.fresh[name]; other == nil || other.Server == nil || other == a {
+				l.problems = append(l.problems, Problem{
+					API: a.Name, File: "apis/" + a.Name + "/config.json", Severity: Warning,
+					Field: fmt.Sprintf("mcp.exclusive_with[%d]", i),
+					Found: strconv.Quote(name) + ", which is not another MCP server", Want: "the name of an API with mcp",
+				})
+			}
+		}
+	}
+}
+
 // had reports whether the API had the token name before this load.
 func (l *loader) had(api, token string) bool {
 	old := l.o.Previous.API(api)
@@ -75,8 +119,8 @@ func (l *loader) credentials() []owned {
 }
 
 // disclosure rejects APIs whose public part contains a credential of any API, which code could then read, or whose
-// credential is the token name of another, which code could then send. An API rejected in a pass is skipped for the rest of it.
-// It reports whether there was one.
+// credential is the token name of another, which code could then send. An API rejected in a pass is skipped for the
+// rest of it. It reports whether there was one.
 func (l *loader) disclosure() (found bool) {
 	apis := l.sorted()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.unchanged(a) }) {

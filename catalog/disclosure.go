@@ -68,6 +68,9 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 	scan(a.Types, "types.d.ts", "", "", "")
 	scan(a.Description, "config.json", "description", "", "")
 	scan(a.Reference, "config.json", "reference", "", "")
+	for _, text := range a.Server.texts() {
+		scan(text, "config.json", "mcp", "", "")
+	}
 	const found, want = "a token name, or the folder's name, that contains a credential", "names without it"
 	scan(a.Name, "config.json", "credentials", found, want)
 	for _, mine := range a.Credentials {

@@ -24,7 +24,7 @@ const (
 // node is one JSON value, with what encoding/json drops: duplicate keys, order and position.
 type node struct {
 	kind    kind
-	text    string // of a string
+	text    string // of a string or a number
 	on      bool   // of a boolean
 	items   []*node
 	members []member
@@ -150,7 +150,7 @@ func (t *tree) value() *node {
 	case bool:
 		n.kind, n.on = kindBool, v
 	case json.Number:
-		n.kind = kindNumber
+		n.kind, n.text = kindNumber, v.String()
 	case nil:
 		n.kind = kindNull
 	case json.Delim:

@@ -160,6 +160,11 @@ func (l *loader) surplus(name string) {
 	if data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decode(data); ok {
 			a = &API{Name: name, Hosts: v.hosts(c.domains)}
+			if c.server != nil && c.server.URL != "" {
+				if h, err := serverHost(c.server.URL); err == nil {
+					a.Hosts = append(a.Hosts, h)
+				}
+			}
 		}
 	}
 	if a == nil {
@@ -185,7 +190,8 @@ func (l *loader) api(name string) {
 		return // removed since it was listed
 	}
 	if bad := folderProblem(name); bad != "" {
-		l.problems = append(l.problems, Problem{API: name, File: "apis/" + printable(name), Found: bad, Want: wantFolder(name)})
+		l.problems = append(l.problems,
+			Problem{API: name, File: "apis/" + printable(name), Found: bad, Want: wantFolder(name)})
 		return
 	}
 	if err != nil {
@@ -270,8 +276,9 @@ func (l *loader) settle(name string, a *API, v *validator) {
 	l.reject(name, a, errs[0].String())
 }
 
-// reject keeps the previous version instead of a bad one. If there is none, the API's hosts are closed: those of the bad
-// version, or, if it could not be parsed, the last known ones. If none were ever known, any host may be one of them.
+// reject keeps the previous version instead of a bad one. If there is none, the API's hosts are closed: those of the
+// bad version, or, if it could not be parsed, the last known ones. If none were ever known, any host may be one of
+// them.
 func (l *loader) reject(name string, bad *API, why string) {
 	if l.keep(name, why) {
 		return
@@ -336,7 +343,8 @@ func (v *validator) permissions(c config) {
 		return
 	}
 	if mode := info.Mode().Perm(); mode&0o004 != 0 {
-		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode), "mode 0600 (chmod 600)")
+		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
+			"mode 0600 (chmod 600)")
 	}
 }
 

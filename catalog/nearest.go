@@ -41,6 +41,9 @@ func aliases() map[string]string {
 		"methods": "allowed_methods", "blockedmethods": "restricted_methods", "deniedmethods": "restricted_methods",
 		"ca": "ca_file", "cafile": "ca_file", "private": "allow_private", "http": "allow_http", "insecure": "allow_http",
 		"gzip": "compress", "compression": "compress", "allowcompression": "compress",
+		"server": "mcp", "mcpserver": "mcp", "npm": "package", "module": "package", "cmd": "command", "arguments": "args",
+		"variables": "env", "header": "headers", "type": "transport", "protocolversion": "protocol",
+		"toolfilter": "tools", "calltimeout": "timeout", "idletimeout": "idle", "concurrency": "max_concurrent",
 		"surfaces": "in", "where": "in", "path": "file", "secret": "value", "token": "value", "environment": "env",
 	}
 }

@@ -3,6 +3,7 @@ package catalog
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -37,6 +38,7 @@ func (v *validator) validate(c config) *API {
 		a.Credentials = append(a.Credentials, v.credential(raw))
 	}
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
+	v.server(a, c.server)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
 	}
@@ -83,6 +85,9 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
 		p, err := ParseHostPattern(d)
+		if err == nil && reserved(p) {
+			err = errReserved
+		}
 		switch {
 		case err == nil && !seen[p]:
 			seen[p], out = true, append(out, p)
@@ -97,7 +102,18 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	return out
 }
 
-// found quotes what a user wrote and says what is wrong with it. Text that may contain a password or a key is not quoted.
+// ownDomain is CodeForge's own: hosts below it are answered by the proxy, and belong to no API.
+const ownDomain = "codeforge.internal"
+
+var errReserved = errors.New("CodeForge's own name")
+
+// reserved reports whether a pattern is one for hosts of ownDomain.
+func reserved(p HostPattern) bool {
+	return p.String() == ownDomain || strings.HasSuffix(p.String(), "."+ownDomain)
+}
+
+// found quotes what a user wrote and says what is wrong with it. Text that may contain a password or a key is not
+// quoted.
 func found(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
 		return err.Error()
@@ -108,6 +124,9 @@ func found(s string, err error) string {
 // wantHost suggests a valid entry in place of a bad one in "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
+	if p, err := ParseHostPattern(s); err == nil && reserved(p) {
+		return want
+	}
 	s = strings.TrimSpace(s)
 	if u, err := url.Parse(s); err == nil && u.Host != "" {
 		s = u.Host

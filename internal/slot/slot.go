@@ -1,7 +1,8 @@
 // Package slot is the arithmetic of slots: which uid, source address and inherited file belongs to which slot.
 //
-// A slot is a seat for one run: its own uid, its own network identity, perhaps a warm interpreter. Every daemon
-// derives a slot's identity from its number alone, so that they cannot disagree about it.
+// A slot is a seat for one run, or for one MCP server: its own uid, its own network identity, perhaps a warm
+// interpreter. Every daemon derives a slot's identity, and which of the two it is for, from its number alone, so that
+// they cannot disagree about it.
 package slot
 
 import (
@@ -12,8 +13,12 @@ import (
 )
 
 const (
-	// Max is how many slots there can be: numbers 0 to Max-1.
+	// Max is how many slots there can be for runs: numbers 0 to Max-1.
 	Max = 100
+	// MaxServers is how many slots there can be for MCP servers: numbers Max to Total-1.
+	MaxServers = 32
+	// Total is how many slots there can be of both kinds.
+	Total = Max + MaxServers
 	// BaseUID is the uid of slot 0.
 	BaseUID = 20000
 	// ServerUID is the user of mcp-server in embedded mode under root: next to the slots, and none of them.
@@ -33,11 +38,26 @@ var (
 	SyntheticAddr = netip.MustParseAddr("198.18.0.1")
 )
 
-// ID is a slot's number, from 0 to Max-1.
+// ID is a slot's number, from 0 to Total-1.
 type ID int
 
 // Valid reports whether the number is one of a slot.
-func (id ID) Valid() bool { return id >= 0 && id < Max }
+func (id ID) Valid() bool { return id >= 0 && id < Total }
+
+// Server reports whether the slot is for an MCP server. A run never gets one of these.
+func (id ID) Server() bool { return id >= Max && id < Total }
+
+// IDs lists the slots of a sandbox with that many for runs and that many for MCP servers.
+func IDs(runs, servers int) []ID {
+	ids := make([]ID, 0, runs+servers)
+	for n := range runs {
+		ids = append(ids, ID(n))
+	}
+	for n := range servers {
+		ids = append(ids, ID(Max+n))
+	}
+	return ids
+}
 
 // UID is the user that code in the slot runs as.
 func (id ID) UID() int { return BaseUID + int(id) }

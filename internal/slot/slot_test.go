@@ -2,13 +2,14 @@ package slot
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestAddr(t *testing.T) {
 	seen := map[netip.Addr]bool{ProxyAddr: true, HoldAddr: true}
-	for id := ID(0); id < Max; id++ {
+	for id := ID(0); id < Total; id++ {
 		a := id.Addr()
 		if !id.Valid() || seen[a] || !Subnet.Contains(a) || id.UID() != 20000+int(id) {
 			t.Errorf("slot %d: address %v, uid %d", id, a, id.UID())
@@ -27,7 +28,7 @@ func TestAddr(t *testing.T) {
 }
 
 func TestFromAddrRefuses(t *testing.T) {
-	for _, s := range []string{"10.77.0.0", "10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.99", "10.77.0.200", "10.77.0.255", "10.77.1.100", "10.76.0.100", "127.0.0.1", "::1", "fe80::a4d:64", "0.0.0.0"} {
+	for _, s := range []string{"10.77.0.0", "10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.99", "10.77.0.232", "10.77.0.255", "10.77.1.100", "10.76.0.100", "127.0.0.1", "::1", "fe80::a4d:64", "0.0.0.0"} {
 		if id, ok := FromAddr(netip.MustParseAddr(s)); ok {
 			t.Errorf("FromAddr(%s) = %d; want no slot", s, id)
 		}
@@ -35,7 +36,7 @@ func TestFromAddrRefuses(t *testing.T) {
 	if id, ok := FromAddr(netip.Addr{}); ok {
 		t.Errorf("FromAddr of no address = %d", id)
 	}
-	for _, id := range []ID{-1, 100, 1 << 20} {
+	for _, id := range []ID{-1, Total, 1 << 20} {
 		if id.Valid() {
 			t.Errorf("slot %d is valid", id)
 		}
@@ -43,7 +44,7 @@ func TestFromAddrRefuses(t *testing.T) {
 }
 
 func TestFileName(t *testing.T) {
-	for _, id := range []ID{0, 7, 99} {
+	for _, id := range []ID{0, 7, 99, 100, 131} {
 		for _, k := range []Kind{HTTP, HTTPS, DNSUDP, DNSTCP, NetNS} {
 			gotID, gotKind, err := ParseFileName(FileName(id, k))
 			if err != nil || gotID != id || gotKind != k {
@@ -51,7 +52,7 @@ func TestFileName(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []string{"", "slot", "slot3", "slot3-", "slot-http", "slot03-http", "slot+3-http", "slot-1-http", "slot100-http", "slot3-HTTP", "slot3-ftp", "Slot3-http", "slot3-http ", " slot3-http", "slot3-http-x", "slot0x3-http", "3-http"} {
+	for _, s := range []string{"", "slot", "slot3", "slot3-", "slot-http", "slot03-http", "slot+3-http", "slot-1-http", "slot132-http", "slot3-HTTP", "slot3-ftp", "Slot3-http", "slot3-http ", " slot3-http", "slot3-http-x", "slot0x3-http", "3-http"} {
 		if id, k, err := ParseFileName(s); err == nil {
 			t.Errorf("ParseFileName(%q) = %d, %s; want it refused", s, id, k)
 		}
@@ -80,6 +81,24 @@ func TestInherited(t *testing.T) {
 	} {
 		if files, err := Inherited(environ(bad)); err == nil && files != nil {
 			t.Errorf("%v gives %v; want an error", bad, files)
+		}
+	}
+}
+
+// Whether a slot is a server's follows from its number, whatever the sizes of the two pools.
+func TestServerSlots(t *testing.T) {
+	ids := IDs(2, 3)
+	if want := []ID{0, 1, 100, 101, 102}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+	for _, id := range []ID{-1, 0, Max - 1, Total} {
+		if id.Server() {
+			t.Errorf("%d is a server slot", id)
+		}
+	}
+	for _, id := range []ID{Max, Total - 1} {
+		if !id.Server() {
+			t.Errorf("%d is no server slot", id)
 		}
 	}
 }

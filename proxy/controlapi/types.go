@@ -5,6 +5,8 @@
 //	GET    /v1/catalog/{api}/types         -> text of types.d.ts | 404
 //	PUT    /v1/slots/{n}                   <- Registration -> 204 | 409 generation is not greater
 //	DELETE /v1/slots/{n}?generation=G      -> Receipt | 409 generation is not the registered one
+//	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one
+//	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events                      -> NDJSON of Event, until closed
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
 //	GET    /metrics                        -> Prometheus text
@@ -37,7 +39,41 @@ type API struct {
 	HasTypes          bool     `json:"has_types,omitempty"`
 	// Stale means that the folder's current content is broken and this is the last good version.
 	Stale bool `json:"stale,omitempty"`
+	// Server is set when the API is an MCP server.
+	Server *Server `json:"mcp,omitempty"`
 }
+
+// Server is the "mcp" of a config.json: how an MCP server is started or reached, and which of its tools may be used.
+// Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
+type Server struct {
+	URL     string   `json:"url,omitempty"`
+	Package string   `json:"package,omitempty"` // npm:NAME@VERSION
+	Command []string `json:"command,omitempty"`
+	// Args are passed to a package. Permissions are what else its interpreter may do: "run".
+	Args        []string          `json:"args,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"` // of requests to URL
+	Permissions []string          `json:"permissions,omitempty"`
+	// Transport of a URL: "auto", "http" or "sse". Protocol is a revision to use without negotiation, or empty.
+	Transport string `json:"transport,omitempty"`
+	Protocol  string `json:"protocol,omitempty"`
+	// Allow and Deny are globs over names of tools. Without Allow, all are allowed.
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
+	// Times in milliseconds: of a call, of connecting, and without a call until the server is stopped.
+	TimeoutMS        int64 `json:"timeout_ms"`
+	ConnectTimeoutMS int64 `json:"connect_timeout_ms"`
+	IdleMS           int64 `json:"idle_ms"`
+	// State is which calls share a process: "shared", "session" or "run".
+	State         string   `json:"state"`
+	MaxConcurrent int      `json:"max_concurrent"`
+	ExclusiveWith []string `json:"exclusive_with,omitempty"`
+	// Retry repeats calls of tools that claim to be read-only or idempotent.
+	Retry bool `json:"retry,omitempty"`
+}
+
+// ServersHost is the host at which code reaches the tools of MCP servers. It belongs to no API: the proxy answers it.
+const ServersHost = "mcp.codeforge.internal"
 
 // Token is a token name and the surfaces it is swapped on, as config.json writes them ("header", "query:key").
 type Token struct {
@@ -60,6 +96,9 @@ type Registration struct {
 	APIs []string `json:"apis,omitempty"`
 	// Deadline is when the run ends at the latest. The registration ends by itself five seconds later.
 	Deadline time.Time `json:"deadline"`
+	// Install lets a server slot reach the package registry, without any credential, and nothing else. A server slot that
+	// does not install has exactly one API: its server's.
+	Install bool `json:"install,omitempty"`
 }
 
 // Receipt is what the proxy did for one run.

@@ -3,6 +3,7 @@
 //
 //	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
 //	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
+//	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; then ExitTrailer
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet
 //	GET    /v1/health        -> 200 Health | 503 Health
@@ -21,7 +22,30 @@ type LeaseRequest struct {
 	// Ahead asks for a lease for a future run. It may be held for long, starts no interpreter beyond those that are kept
 	// warm anyway, and is granted only if another slot stays free.
 	Ahead bool `json:"ahead,omitempty"`
+	// Server asks for a slot for an MCP server, from a pool of its own. Such a lease is not bound to be used soon.
+	Server bool `json:"server,omitempty"`
 }
+
+// ServerHead is the first line, as JSON, of the body of POST /v1/servers/{G}. What follows is the program's standard
+// input; the answer is its standard output. The program is the bridge, or, with Install, the installer.
+type ServerHead struct {
+	// Package is npm:NAME@VERSION: with Install, the package to install; otherwise one that is installed, which the
+	// slot sees read-only at PackageDir. Empty: no package.
+	Package string `json:"package,omitempty"`
+	Install bool   `json:"install,omitempty"`
+	// Registry is the address of the package registry. Only with Install.
+	Registry string `json:"registry,omitempty"`
+}
+
+// Paths as an MCP server sees them.
+const (
+	PackageDir  = "/package"  // its package, read-only
+	ProgramsDir = "/programs" // the operator's programs, read-only
+	HomeDir     = "/home"     // private and writable, emptied when the slot is freed
+)
+
+// ExitTrailer is the HTTP trailer with the Exit of a server's program, as JSON without output counts.
+const ExitTrailer = "Codeforge-Exit"
 
 // Lease is the right to use a slot once.
 type Lease struct {
@@ -42,14 +66,33 @@ type RunRequest struct {
 	Language string `json:"language"`
 	// Code is one TypeScript module, at most MaxCode bytes.
 	Code string `json:"code"`
+	// Servers are the MCP servers that the code may call, each with the names of its tools as far as they are known, at
+	// most MaxServers bytes in all. They are what the code's global "mcp" enumerates: what it may call, the proxy decides.
+	Servers map[string][]string `json:"servers,omitempty"`
 	// Permissions is the hash of the permission set this run expects: PermissionSet.Hash.
 	Permissions string `json:"permissions"`
 	// TimeoutMS is the wall time of the run in milliseconds, counted from the moment the code starts.
 	TimeoutMS int64 `json:"timeout_ms"`
 }
 
-// MaxCode is the largest code accepted, in bytes.
-const MaxCode = 4 << 20
+// ServersSize is the size of Servers, as MaxServers counts it.
+func (r RunRequest) ServersSize() int {
+	size := 0
+	for name, tools := range r.Servers {
+		size += len(name) + NameBytes
+		for _, tool := range tools {
+			size += len(tool) + NameBytes
+		}
+	}
+	return size
+}
+
+// The largest code, and the largest Servers, that are accepted, in bytes. Each name counts with NameBytes more.
+const (
+	MaxCode    = 4 << 20
+	MaxServers = 256 << 10
+	NameBytes  = 8
+)
 
 // Event is one line of a run's answer. Exactly one field is set.
 type Event struct {

@@ -168,7 +168,7 @@ func redacted(list []string) func(string) string {
 	slices.SortFunc(sorted, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range sorted {
-		pairs = append(pairs, s, "[REDACTED]")
+		pairs = append(pairs, s, "REDACTED")
 	}
 	return strings.NewReplacer(pairs...).Replace
 }

@@ -182,8 +182,8 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 	return w.hash, nil
 }
 
-// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, or everything under YOLO_MODE. It is
-// never nil.
+// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if there are
+// any, or everything under YOLO_MODE. It is never nil.
 func AllowNet(cat controlapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}
@@ -191,6 +191,9 @@ func AllowNet(cat controlapi.Catalog) []string {
 	hosts := []string{}
 	for _, a := range cat.APIs {
 		hosts = append(hosts, a.Domains...)
+		if a.Server != nil {
+			hosts = append(hosts, controlapi.ServersHost)
+		}
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

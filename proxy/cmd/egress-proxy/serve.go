@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
@@ -106,6 +107,7 @@ func assemble(
 		conf.Getenv = getenv
 	}
 	d.reloader = reload.New(conf)
+	tunnel := &broker.Broker{}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Journal: journal, Redact: redactor,
 		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
@@ -124,7 +126,8 @@ func assemble(
 		Packets: in.packets, Streams: in.streams,
 	})
 	d.control = control.New(control.Config{
-		Book: d.book, Journal: journal, Current: d.reloader.Current, Ready: d.problem, Profile: o.profile,
+		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel,
+		Ready: d.problem, Profile: o.profile,
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })

@@ -76,7 +76,7 @@ type Entrance struct {
 	server    *http.Server
 	handoff   *handoff
 	acceptors []*acceptor
-	limits    [slot.Max]*rate.Limiter
+	limits    [slot.Total]*rate.Limiter
 	conns     sync.WaitGroup
 }
 

@@ -26,7 +26,7 @@ type Config struct {
 // Book holds the lease of every slot. It is safe for concurrent use.
 type Book struct {
 	conf  Config
-	seats [slot.Max]seat
+	seats [slot.Total]seat
 }
 
 // seat is the state of one slot. change is held for the whole of Begin or End, so that they cannot interleave; mu only

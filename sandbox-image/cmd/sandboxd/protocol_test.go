@@ -78,6 +78,7 @@ func TestBadRequests(t *testing.T) {
 		{"negative timeout", "POST", "/v1/runs", run("1000} => -1}"), 400, "timeout_ms"},
 		{"other permissions", "POST", "/v1/runs", run(w.Hash + " => other"), 409, w.Hash},
 		{"code too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", runapi.MaxCode+1) + `"`), 400, "want at most"},
+		{"servers too large", "POST", "/v1/runs", run(`"code": "" => "code": "", "servers": {"s": ["` + strings.Repeat("x", runapi.MaxServers) + `"]}`), 400, "want at most"},
 		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*runapi.MaxCode) + `"`), 413, "too large"},
 		{"release of none", "DELETE", "/v1/leases/12", "", 404, "generation 12"},
 		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "not a number"},

@@ -168,6 +168,27 @@ func TestLoadedAhead(t *testing.T) {
 	})
 }
 
+// A run that may call MCP servers has the global mcp, which names them, and is otherwise like any run. More names than a
+// pipe holds arrive too.
+func TestServersNamed(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+		w.Servers = map[string][]string{"small": {"echo"}, "large": {}}
+		for n := range 10000 {
+			w.Servers["large"] = append(w.Servers["large"], "tool_"+strconv.Itoa(n))
+		}
+		r := w.Run(t, "console.log(mcp.small, Object.keys(mcp.large).length, await Deno.stdin.read(new Uint8Array(1)));\n"+
+			"try { await mcp.small.echo({}); } catch (e) { console.log(e instanceof McpError, e.code); }\n", 20*time.Second)
+		if r.Stdout != "mcp.small { echo } 10000 null\ntrue connection_lost\n" || r.Stderr != "" || r.Exit.Code != 0 {
+			t.Errorf("%+v", r)
+		}
+		w.Servers = nil
+		if r := w.Run(t, "console.log('mcp' in globalThis);\n", 20*time.Second); r.Stdout != "false\n" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // codeDir is the directory of the code as code sees it.
 func codeDir(m rig.Mode, r rig.Result) string {
 	if m == rig.Container {

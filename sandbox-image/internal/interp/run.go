@@ -21,7 +21,9 @@ import (
 
 // Task is one run.
 type Task struct {
-	Code    []byte
+	Code []byte
+	// Servers are runapi.RunRequest's.
+	Servers map[string][]string
 	Timeout time.Duration
 	// Memory is the run's limit on memory in bytes, Output its limit on printed bytes. A run that exceeds one is ended.
 	Memory, Output int64
@@ -64,7 +66,7 @@ type run struct {
 // with the reason "cancelled". After an error the Exit is not valid: the code was never sent, a process could not be
 // killed, or Emit failed.
 func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
-	if err := p.send(ctx, t.Code); err != nil {
+	if err := p.send(ctx, t); err != nil {
 		return runapi.Exit{}, err
 	}
 	start := time.Now()

@@ -186,7 +186,7 @@ func (p *Pool) try(
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
 	exit, err := w.Run(ctx, interp.Task{
-		Code: []byte(r.Code), Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
+		Code: []byte(r.Code), Servers: r.Servers, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
 		Watch: func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
 	})
@@ -299,6 +299,8 @@ func valid(r runapi.RunRequest) error {
 		return fmt.Errorf("language %q: want %q", r.Language, runapi.LanguageTypeScript)
 	case len(r.Code) > runapi.MaxCode:
 		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
+	case r.ServersSize() > runapi.MaxServers:
+		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), runapi.MaxServers)
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
 		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
 	}

@@ -55,6 +55,8 @@ type World struct {
 	Process *os.Process
 	Client  *runapi.Client
 	Hash    string // of the permission set in force
+	// Servers are those that runs may call.
+	Servers map[string][]string
 
 	mode  Mode
 	start func() (*os.Process, error)
@@ -292,7 +294,8 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	var out, errs bytes.Buffer
 	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: runapi.LanguageTypeScript, Code: code, Permissions: w.Hash, TimeoutMS: timeout.Milliseconds(),
+		Language: runapi.LanguageTypeScript, Code: code, Servers: w.Servers, Permissions: w.Hash,
+		TimeoutMS: timeout.Milliseconds(),
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)
