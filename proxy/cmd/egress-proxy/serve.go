@@ -107,7 +107,7 @@ func assemble(o options, set settings.Settings, in inputs, getenv func(string) s
 	d.reloader = reload.New(conf)
 	tunnel := &broker.Broker{}
 	handler = egress.New(egress.Config{
-		Current: d.reloader.Current, Pool: pool, Journal: journal, Redact: redactor,
+		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
 		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})

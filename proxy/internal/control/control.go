@@ -120,10 +120,18 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "the body holds more than a registration")
 		return
 	}
-	c := s.conf.Current().Rules.Catalog
+	rules := s.conf.Current().Rules
+	c := rules.Catalog
+	if reg.Install && rules.Registry == nil {
+		fail(w, http.StatusBadRequest, "install: PACKAGE_REGISTRY is not set, so there is no package registry")
+		return
+	}
 	for _, name := range reg.APIs {
 		if a := c.API(name); a == nil || !a.Active {
 			fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
+			return
+		} else if id.Server() && a.Server == nil {
+			fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
 			return
 		}
 	}

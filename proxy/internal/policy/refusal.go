@@ -52,6 +52,21 @@ var refusals = map[string]sentence{
 		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
 	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
 	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is up."},
+	CodeBadCall: {http.StatusBadRequest, "The request is no call of an MCP server's tool.",
+		"Call tools as mcp.SERVER.TOOL({...}), which sends a POST of /SERVER/TOOL with a JSON object."},
+	CodeCallsClosed:    {http.StatusForbidden, "Tools of MCP servers are called by code only.", "An MCP server cannot call another one."},
+	CodeServerNotFound: {http.StatusNotFound, "No MCP server of this run has this name.", "list_apis shows which APIs are MCP servers."},
+	CodeServerUnavailable: {http.StatusServiceUnavailable, "MCP servers cannot be reached at the moment.",
+		"The call was not made. Try again in a few seconds."},
+	CodeCallBroken: {http.StatusBadGateway, "The connection to the MCP servers broke off.",
+		"The server may have carried out the call: check before repeating it."},
+	CodeArgumentsTooLarge: {http.StatusRequestEntityTooLarge, "The arguments are too large.",
+		"A call takes at most 16 MiB of arguments. Pass a part, or a path or address in place of the content."},
+	CodeArgumentsEncoded: {http.StatusUnsupportedMediaType, "The arguments have a content encoding.", "Send them as plain JSON."},
+	CodeHostNotServers: {http.StatusForbidden, "The host is not one of the server's API.",
+		"An MCP server reaches the hosts of its own API only. The user can add the host to its domains."},
+	CodeHostNotRegistry: {http.StatusForbidden, "The host is not the package registry.",
+		"The installation of a package reaches the registry that PACKAGE_REGISTRY names, and no other host."},
 }
 
 // Refuse is the verdict for a code, for refusals that are decided outside this package.

@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+)
+
+// RegistryName is what the package registry is called on receipts and in logs. No API can have the name.
+const RegistryName = "$registry"
+
+var errRegistry = errors.New(`want a URL like "https://registry.example.com/", without a user and a port`)
+
+// NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil for an
+// empty address. private are the ranges that its name may lead to.
+func NewRegistry(address string, private []netip.Prefix) (*catalog.API, error) {
+	if address == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errRegistry
+	}
+	host, err := catalog.ParseHostPattern(u.Hostname())
+	if _, wild := host.Wildcard(); err != nil || wild {
+		return nil, errRegistry
+	}
+	return &catalog.API{
+		Name: RegistryName, Hosts: []catalog.HostPattern{host}, AllowPrivate: private, AllowHTTP: u.Scheme == "http", Active: true,
+		Methods: catalog.Methods{Allowed: []string{http.MethodGet, http.MethodHead}},
+	}, nil
+}
+
+// isRegistry reports whether a host is the package registry's.
+func (r Rules) isRegistry(h catalog.Host) bool {
+	return r.Registry != nil && r.Registry.Hosts[0].String() == h.String()
+}
+
+// install judges a request of an installation, which may read from the registry and do nothing else. Whatever APIs hold
+// the host, it gets none of their credentials.
+func (r Rules) install(q Request, holders []*catalog.API) Verdict {
+	if !r.isRegistry(q.Host) || q.TLS == r.Registry.AllowHTTP {
+		return refuse(CodeHostNotRegistry, q.Host, "")
+	}
+	registry := []*catalog.API{r.Registry}
+	if q.Upgrade != "" || len(q.Methods) == 0 {
+		return refuse(CodeUpgradeRefused, q.Host, "")
+	}
+	for _, m := range q.Methods {
+		if v, ok := checkMethod(m, q.Host, registry); !ok {
+			return v
+		}
+	}
+	if disarm.Off("install-credential") {
+		registry = append(registry, holders...)
+	}
+	return Verdict{Allow: true, APIs: registry}
+}
