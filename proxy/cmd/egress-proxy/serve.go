@@ -29,6 +29,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -101,6 +102,7 @@ func assemble(o options, set settings.Settings, in inputs, getenv func(string) s
 		handler.Cut(c)
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
 	}}
+	conf.Registry = policy.NewRegistry(set.Registry, set.RegistryPrivate)
 	if o.mode == "embedded" {
 		conf.Getenv = getenv
 	}

@@ -151,6 +151,22 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return l.Recorder.Receipt(), nil
 }
 
+// Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds the
+// slot, else ErrFenced.
+func (b *Book) Drain(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+	if !id.Valid() {
+		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", errRegistration)
+	}
+	s := &b.seats[id]
+	s.mu.Lock()
+	l := s.lease
+	s.mu.Unlock()
+	if l == nil || l.Generation != generation {
+		return controlapi.Receipt{}, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
+	}
+	return l.Recorder.Drain(), nil
+}
+
 // Attach binds a newly accepted connection to the current lease of its slot. ErrNone if there is none, ErrFull if it
 // has MaxConnections. The caller must call Lease.Detach after closing the connection.
 func (b *Book) Attach(id slot.ID, c io.Closer) (*Lease, error) {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -13,26 +12,24 @@ import (
 // RegistryName is what the package registry is called on receipts and in logs. No API can have the name.
 const RegistryName = "$registry"
 
-var errRegistry = errors.New(`want a URL like "https://registry.example.com/", without a user and a port`)
-
-// NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil for an
-// empty address. private are the ranges that its name may lead to.
-func NewRegistry(address string, private []netip.Prefix) (*catalog.API, error) {
-	if address == "" {
-		return nil, nil //nolint:nilnil // there is none
+// NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil if there is
+// no address, or one without a host name. private are the ranges that its name may lead to.
+func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
+	if address == nil {
+		return nil
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errRegistry
+	host, err := catalog.ParseHost(address.Hostname())
+	if err != nil {
+		return nil
 	}
-	host, err := catalog.ParseHostPattern(u.Hostname())
-	if _, wild := host.Wildcard(); err != nil || wild {
-		return nil, errRegistry
+	pattern, err := catalog.ParseHostPattern(host.String())
+	if err != nil {
+		return nil
 	}
 	return &catalog.API{
-		Name: RegistryName, Hosts: []catalog.HostPattern{host}, AllowPrivate: private, AllowHTTP: u.Scheme == "http", Active: true,
+		Name: RegistryName, Hosts: []catalog.HostPattern{pattern}, AllowPrivate: private, Active: true,
 		Methods: catalog.Methods{Allowed: []string{http.MethodGet, http.MethodHead}},
-	}, nil
+	}
 }
 
 // isRegistry reports whether a host is the package registry's.
@@ -43,7 +40,7 @@ func (r Rules) isRegistry(h catalog.Host) bool {
 // install judges a request of an installation, which may read from the registry and do nothing else. Whatever APIs hold
 // the host, it gets none of their credentials.
 func (r Rules) install(q Request, holders []*catalog.API) Verdict {
-	if !r.isRegistry(q.Host) || q.TLS == r.Registry.AllowHTTP {
+	if !r.isRegistry(q.Host) || !q.TLS {
 		return refuse(CodeHostNotRegistry, q.Host, "")
 	}
 	registry := []*catalog.API{r.Registry}
