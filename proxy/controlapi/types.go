@@ -187,12 +187,17 @@ type Hint struct {
 	Host string `json:"host,omitempty"`
 }
 
-// Refusal is the JSON body of a refused request.
+// Refusal is the JSON body of a refused request, and of a call of a tool that failed.
 type Refusal struct {
 	Error string `json:"error"`
 	Code  string `json:"code"`
 	Host  string `json:"host,omitempty"`
 	Hint  string `json:"hint,omitempty"`
+	// Retryable, Server and Tool are for calls of an MCP server's tools. Retryable: the call was not made, and may be
+	// possible later.
+	Retryable bool   `json:"retryable,omitempty"`
+	Server    string `json:"server,omitempty"`
+	Tool      string `json:"tool,omitempty"`
 }
 
 // Event is one line of GET /v1/events. Exactly one field is set.

@@ -287,6 +287,8 @@ type everything struct{}
 
 func (everything) Includes(string) bool { return true }
 
+func (everything) Kind() policy.Kind { return policy.KindRun }
+
 // TestFinalAfterRedaction: redaction removes headers and changes values, so its result is what is judged.
 func TestFinalAfterRedaction(t *testing.T) {
 	for name, c := range map[string]struct{ redact, target, kind, body string }{
