@@ -77,7 +77,7 @@ func TestNoOtherRoad(t *testing.T) {
 		}
 	}()
 	heard, inside := w.everywhere(t), new(atomic.Int64)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
 	w.in(t, w.sandbox, 0, func() error {
 		u, err := net.ListenPacket("udp4", "0.0.0.0:8081")
 		if err != nil {

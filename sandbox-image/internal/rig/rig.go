@@ -41,6 +41,10 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
+	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's folder.
+	Servers          int
+	ServerMemory     int64
+	Bridge, Programs string
 	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file of
 	// its own open. Closed closes the standard streams before sandboxd starts.
 	NoSys, Closed bool
@@ -117,6 +121,9 @@ func Start(t testing.TB, o Options) *World {
 	}
 	if o.Memory == 0 {
 		o.Memory = 512 << 20
+	}
+	if o.ServerMemory == 0 {
+		o.ServerMemory = 512 << 20
 	}
 	deno := testkit.Deno(t)
 	if o.Mode != Container {
