@@ -244,7 +244,7 @@ func TestShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, p := range []string{"codeforge/cmd/codeforge", "proxy/cmd/egress-proxy", "sandbox-image/cmd/sandboxd", "mcp-server/cmd/mcp-server", "mcp-server/cmd/docker-shim"} {
+	for _, p := range []string{"codeforge/cmd/codeforge", "proxy/cmd/egress-proxy", "sandbox-image/cmd/sandboxd", "mcp-server/cmd/mcp-server", "mcp-server/cmd/docker-shim", "mcp-server/cmd/mcp-bridge"} {
 		path := filepath.Join(dir, filepath.Base(p))
 		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./"+p) //nolint:gosec // fixed arguments
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
