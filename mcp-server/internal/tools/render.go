@@ -158,7 +158,7 @@ var (
 	netRefusal    = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
 	fileRefusal   = regexp.MustCompile(`Requires (?:read|write) access to `)
 	otherRefusal  = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access`)
-	mcpRefusal    = regexp.MustCompile(`ReferenceError: (?:mcp|stash|parallel|McpError) is not defined|Relative import path "mcp" not prefixed`)
+	mcpRefusal    = regexp.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|Relative import path "mcp" not prefixed`)
 	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|npm: specifier was requested|jsr: specifier was requested|--no-remote|--no-npm|import access to "`)
 )
 

@@ -133,6 +133,24 @@ func TestListServers(t *testing.T) {
 	}
 }
 
+func TestNoMCPHint(t *testing.T) {
+	with := controlapi.Catalog{APIs: []controlapi.API{{Name: "git", Server: &controlapi.Server{}}}}
+	for _, c := range []struct {
+		printed string
+		catalog controlapi.Catalog
+		want    string
+	}{
+		{"error: Uncaught (in promise) ReferenceError: mcp is not defined", with, "mcp is a global"},
+		{"error: Uncaught ReferenceError: mcp is not defined", controlapi.Catalog{}, "No MCP server is configured"},
+		{`error: Relative import path "mcp" not prefixed with / or ./ or ../`, with, "without an import"},
+		{"ReferenceError: x is not defined", with, ""},
+	} {
+		if got := strings.Join(denoHints(c.printed, c.catalog), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q", c.printed, got)
+		}
+	}
+}
+
 // Where there is no server, nothing is said of any.
 func TestNoServers(t *testing.T) {
 	call := ask(t, nil, controlapi.API{Name: "stripe", Domains: []string{"api.stripe.com"}})
