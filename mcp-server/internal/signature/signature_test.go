@@ -1,10 +1,19 @@
 package signature
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func TestArguments(t *testing.T) {
@@ -94,5 +103,55 @@ func TestLine(t *testing.T) {
 		if got := (Tool{Name: c.name, Description: c.description}).Line(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write testdata/lines.golden")
+
+// Tools of real servers, shortened to what is read here.
+func TestCorpus(t *testing.T) {
+	data, err := os.ReadFile("testdata/tools.json")
+	testkit.Must(t, err)
+	var list []Tool
+	testkit.Must(t, json.Unmarshal(data, &list))
+	var b strings.Builder
+	for _, tool := range list {
+		fmt.Fprintf(&b, "%s\n%s\n", tool.Line(), tool.ShortLine())
+		if len(tool.OutputSchema) > 0 {
+			fmt.Fprintf(&b, "returns %s\n", Arguments(tool.OutputSchema))
+		}
+		b.WriteByte('\n')
+	}
+	const golden = "testdata/lines.golden"
+	if *update {
+		testkit.Must(t, os.WriteFile(golden, []byte(b.String()), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	testkit.Must(t, err)
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What is written is TypeScript.
+func TestIsTypeScript(t *testing.T) {
+	data, err := os.ReadFile("testdata/tools.json")
+	testkit.Must(t, err)
+	var list []Tool
+	testkit.Must(t, json.Unmarshal(data, &list))
+	list = append(list, Tool{InputSchema: []byte(`{"properties":{"a\nb":{"enum":["x\n*/ \" evil"]},"1":{"type":["null","array"],"items":{"enum":[1,2]}}}}`)})
+	var b strings.Builder
+	for i, tool := range list {
+		fmt.Fprintf(&b, "export type T%d = %s;\n", i, Arguments(tool.InputSchema))
+		if len(tool.OutputSchema) > 0 {
+			fmt.Fprintf(&b, "export type R%d = %s;\n", i, Arguments(tool.OutputSchema))
+		}
+	}
+	file := filepath.Join(t.TempDir(), "types.ts")
+	testkit.Must(t, os.WriteFile(file, []byte(b.String()), 0o600))
+	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "check", "--quiet", "--no-config", "--no-remote", "--no-npm", file)
+	cmd.Env = []string{"DENO_DIR=" + t.TempDir(), "HOME=" + t.TempDir(), "NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
