@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,9 +20,10 @@ func (l *loader) sorted() []*API {
 // across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates;
 // an old version may cause the next conflict.
 func (l *loader) across() {
-	for l.conflict() || l.disclosure() {
+	for l.conflict() || l.disclosure() || l.foreign() {
 	}
 	l.equals()
+	l.servers()
 }
 
 // conflict resolves token names that two APIs declare: each belongs to the API that had it before this load, else to
@@ -50,6 +53,44 @@ func (l *loader) conflict() (settled bool) {
 		}
 	}
 	return settled
+}
+
+// foreign rejects servers whose settings hold the token name of another API: it would never be swapped there, and says
+// that the server was meant to have a credential that it cannot get. It reports whether there was one.
+func (l *loader) foreign() (settled bool) {
+	owner := map[string]*API{}
+	for _, c := range l.credentials() {
+		owner[c.Name] = c.api
+	}
+	for _, a := range l.sorted() {
+		if a.Server == nil || l.settled(a) {
+			continue
+		}
+		if name := a.Server.foreignName(a, owner); name != "" {
+			p := Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: "mcp", Found: "the token name " + name +
+				" of apis/" + owner[name].Name, Want: "token names of this API: a server gets the credentials of no other"}
+			l.problems = append(l.problems, p)
+			l.reject(a.Name, a, p.String())
+			settled = true
+		}
+	}
+	return settled
+}
+
+// servers warns of names in exclusive_with that are no servers.
+func (l *loader) servers() {
+	for _, a := range l.sorted() {
+		if a.Server == nil {
+			continue
+		}
+		for i, name := range a.Server.ExclusiveWith {
+			if other := l.fresh[name]; other == nil || other.Server == nil || other == a {
+				l.problems = append(l.problems, Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Severity: Warning,
+					Field: fmt.Sprintf("mcp.exclusive_with[%d]", i), Found: strconv.Quote(name) + ", which is no other MCP server",
+					Want: "the name of an API with mcp"})
+			}
+		}
+	}
 }
 
 // had reports whether the API had the token name before this load.
@@ -132,8 +173,10 @@ func (l *loader) equals() {
 			first[c.Value.Reveal()] = c.Name
 			continue
 		}
-		l.problems = append(l.problems, Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Severity: Warning,
+		l.problems = append(l.problems, Problem{
+			API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Severity: Warning,
 			Field: "credentials." + c.Name, Found: "the same credential as " + other,
-			Want: "one token name per credential: a response cannot tell which of them it shows"})
+			Want: "one token name per credential: a response cannot tell which of them it shows",
+		})
 	}
 }

@@ -43,6 +43,8 @@ type API struct {
 	CAs []byte
 	// Types is the text of types.d.ts, or empty.
 	Types string
+	// Server is set when the API is an MCP server.
+	Server *Server
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.

@@ -16,6 +16,7 @@ type config struct {
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
 	compress                       bool
+	server                         *Server // nil: absent
 }
 
 // rawCredential is one entry of "credentials". Exactly one of value, file and env is set.
@@ -65,12 +66,14 @@ type names struct {
 	fields          []fieldSpec
 	parts           []credentialSpec
 	top, credential []string
+	server          []string
 }
 
 func (d *decoder) names() *names {
 	if d.known.fields == nil {
 		d.known.fields, d.known.parts = topFields(), credentialFields()
 		d.known.top, d.known.credential = FieldNames()
+		d.known.server = ServerFieldNames()
 	}
 	return &d.known
 }
@@ -92,7 +95,7 @@ func (d *decoder) decode(data []byte) (config, bool) {
 		d.field(&c, m)
 	}
 	has := d.meant(root)
-	if !has["domains"] {
+	if !has["domains"] && !has["mcp"] {
 		d.bad("domains", "missing", `at least one host name, e.g. ["api.example.com"]`)
 	}
 	if !has["description"] {
@@ -126,6 +129,12 @@ func (d *decoder) unique(path string, n *node) []member {
 			return slices.Contains(top, key)
 		case "credentials.":
 			return ValidTokenName(key)
+		case "mcp.":
+			return slices.Contains(d.names().server, key)
+		case "mcp.tools.":
+			return key == "allow" || key == "deny"
+		case "mcp.env.", "mcp.headers.":
+			return plainKey(key)
 		}
 		return slices.Contains(credential, key)
 	}

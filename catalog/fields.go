@@ -17,7 +17,7 @@ func topFields() []fieldSpec {
 			func(d *decoder, _ *config, n *node) { d.str("$schema", n, new(string)) }},
 		{"description", "One line that tells a model what the API is for.", schema{Type: "string", MaxLength: maxDescription},
 			func(d *decoder, c *config, n *node) { d.str("description", n, &c.description) }},
-		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. Required.",
+		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. Required without mcp.",
 			schema{Type: "array", Items: &schema{Type: "string", MinLength: 1}, MinItems: 1, UniqueItems: true},
 			func(d *decoder, c *config, n *node) { c.domains = d.list("domains", n, `["api.example.com"]`) }},
 		{"credentials", "Token names and their credentials. A token name belongs to one API.", credentialsShape(),
@@ -30,15 +30,19 @@ func topFields() []fieldSpec {
 			}},
 		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
 			func(d *decoder, c *config, n *node) { c.allowed = d.list("allowed_methods", n, `["GET", "HEAD"]`) }},
-		{"allow_private", "The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
-			schema{OneOf: []schema{{Type: "boolean"}, {Type: "array", Items: &schema{Type: "string", Pattern: "/[0-9]+$"}}}, Default: false},
+		{"allow_private",
+			"The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
+			rangesShape(),
 			func(d *decoder, c *config, n *node) { d.private(c, n) }},
 		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},
 			func(d *decoder, c *config, n *node) { d.boolean("allow_http", n, &c.allowHTTP) }},
 		{"compress", "Lets the hosts compress their responses. Safe where no response shows a credential.",
 			schema{Type: "boolean", Default: false},
 			func(d *decoder, c *config, n *node) { d.boolean("compress", n, &c.compress) }},
-		{"ca_file", "A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
+		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
+			func(d *decoder, c *config, n *node) { c.server = d.server(n) }},
+		{"ca_file",
+			"A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
 			schema{Type: "string", MinLength: 1},
 			func(d *decoder, c *config, n *node) { d.str("ca_file", n, &c.caFile) }},
 		{"active", "false switches the API off: its hosts are closed, its credentials still scrubbed from responses.",
@@ -59,7 +63,8 @@ func credentialFields() []credentialSpec {
 	return []credentialSpec{
 		{"value", "The credential itself.", schema{Type: "string", MinLength: minValue},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.value = d.source(f, n) }},
-		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.", schema{Type: "string", MinLength: 1},
+		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
+			schema{Type: "string", MinLength: 1},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.file = d.source(f, n) }},
 		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.env = d.source(f, n) }},
@@ -77,9 +82,15 @@ const (
 	namePattern    = `^[A-Z][A-Z0-9_]{4,63}$`
 )
 
+func rangesShape() schema {
+	list := schema{Type: "array", Items: &schema{Type: "string", Pattern: "/[0-9]+$"}}
+	return schema{OneOf: []schema{{Type: "boolean"}, list}, Default: false}
+}
+
 func methodsShape(least int) schema {
+	other := schema{Type: "string", Pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}
 	return schema{Type: "array", MinItems: least, UniqueItems: true,
-		Items: &schema{AnyOf: []schema{{Enum: knownMethods()[:7]}, {Type: "string", Pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}}}}
+		Items: &schema{AnyOf: []schema{{Enum: knownMethods()[:7]}, other}}}
 }
 
 func credentialsShape() schema {

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"golang.org/x/tools/txtar"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
 // FuzzLoad loads any text as config.json. It must not panic, must give an API or an error and never both or neither,
@@ -40,7 +41,7 @@ func FuzzLoad(f *testing.F) {
 			noCredentialIn(t, data, problems)
 			return
 		}
-		if !json.Valid(data) || len(a.Hosts) == 0 || len(a.Methods.Allowed) > 0 && len(a.Methods.Restricted) > 0 {
+		if !json.Valid(data) || len(a.Hosts) == 0 && a.Server == nil || len(a.Methods.Allowed) > 0 && len(a.Methods.Restricted) > 0 {
 			t.Fatalf("loaded %+v from %q", a, data)
 		}
 		for _, cred := range a.Credentials {
@@ -48,7 +49,7 @@ func FuzzLoad(f *testing.F) {
 				t.Fatalf("credential %s of %d bytes on %v", cred.Name, len(v), cred.Surfaces)
 			}
 		}
-		public, _ := json.Marshal([]any{a.Description, a.Reference, a.Types})
+		public, _ := json.Marshal([]any{a.Description, a.Reference, a.Types, a.Server})
 		for _, cred := range c.AllCredentials() {
 			if strings.Contains(string(public), cred.Value.Reveal()) || strings.Contains(problems.String(), cred.Value.Reveal()) {
 				t.Fatalf("the credential of %s shows", cred.Name)

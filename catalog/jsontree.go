@@ -24,7 +24,7 @@ const (
 // node is one JSON value, with what encoding/json forgets: duplicate keys, order and position.
 type node struct {
 	kind    kind
-	text    string // of a string
+	text    string // of a string or a number
 	on      bool   // of a boolean
 	items   []*node
 	members []member
@@ -101,15 +101,18 @@ func explain(data []byte, err error) *syntaxError {
 	case c == '\'':
 		return at(data, off, "a single quote", `strings in double quotes`)
 	case strings.Contains(syntax.Error(), "in string literal"), strings.Contains(syntax.Error(), "in string escape"):
-		return at(data, off, "a string that is not closed on its line, or has a bad escape", `a string like "text", with \\ for a backslash`)
-	case strings.Contains(syntax.Error(), "after object key:value pair"), strings.Contains(syntax.Error(), "after array element"):
+		return at(data, off, "a string that is not closed on its line, or has a bad escape",
+			`a string like "text", with \\ for a backslash`)
+	case strings.Contains(syntax.Error(), "after object key:value pair"),
+		strings.Contains(syntax.Error(), "after array element"):
 		return at(data, off, "an entry without a comma before it", "entries separated by commas")
 	case strings.Contains(syntax.Error(), "after object key"):
 		return at(data, off, "a key without a colon after it", `"key": value`)
 	case strings.Contains(syntax.Error(), "beginning of object key"):
 		return at(data, off, "a key that is not in double quotes", `"key": value`)
 	}
-	return at(data, off, "something that is not a JSON value", `a string in double quotes, a list, an object, true or false`)
+	return at(data, off, "something that is not a JSON value",
+		`a string in double quotes, a list, an object, true or false`)
 }
 
 // at finds line and column (from 1, in characters) of an offset.
@@ -147,7 +150,7 @@ func (t *tree) value() *node {
 	case bool:
 		n.kind, n.on = kindBool, v
 	case json.Number:
-		n.kind = kindNumber
+		n.kind, n.text = kindNumber, v.String()
 	case nil:
 		n.kind = kindNull
 	case json.Delim:

@@ -40,7 +40,10 @@ const (
 // Load reads every apis/<name>/config.json. The catalog holds what is valid, and is never nil; the problems name every
 // mistake of every API. One bad API hides no other.
 func Load(dir string, o Options) (*Catalog, Problems) {
-	l := loader{o: o, now: time.Now(), fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, budget: budget{all: maxBytes}}
+	l := loader{
+		o: o, now: time.Now(), budget: budget{all: maxBytes},
+		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{},
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return l.keepAll(err)
@@ -56,9 +59,15 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	c := l.finish()
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
 	if more := len(l.problems) - maxReported; more > 0 {
-		l.problems = append(l.problems[:maxReported:maxReported], Problem{File: "apis", Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first"})
+		l.problems = append(l.problems[:maxReported:maxReported], moreMistakes(Problem{File: "apis"}, more))
 	}
 	return c, l.problems
+}
+
+// moreMistakes is p as the stand-in for mistakes beyond what is reported.
+func moreMistakes(p Problem, count int) Problem {
+	p.Found, p.Want = fmt.Sprintf("%d more mistakes", count), "those above mended first"
+	return p
 }
 
 // loader is one load.
@@ -133,7 +142,8 @@ func (l *loader) folders(names []string) {
 		}
 	}
 	if apis > maxAPIs {
-		l.problems = append(l.problems, Problem{File: "apis", Found: fmt.Sprintf("%d folders with a config.json", apis), Want: fmt.Sprintf("at most %d", maxAPIs)})
+		l.problems = append(l.problems, Problem{File: "apis",
+			Found: fmt.Sprintf("%d folders with a config.json", apis), Want: fmt.Sprintf("at most %d", maxAPIs)})
 	}
 }
 
@@ -150,12 +160,18 @@ func (l *loader) surplus(name string) {
 	if data, err := inside(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decode(data); ok {
 			a = &API{Name: name, Hosts: v.hosts(c.domains)}
+			if c.server != nil && c.server.URL != "" {
+				if h, err := serverHost(c.server.URL); err == nil {
+					a.Hosts = append(a.Hosts, h)
+				}
+			}
 		}
 	}
 	if a == nil {
 		l.closed["*"] = name
 	}
-	p := Problem{API: name, File: "apis/" + shown(name), Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
+	p := Problem{API: name, File: "apis/" + shown(name),
+		Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
 	l.problems = append(l.problems, p)
 	l.reject(name, a, p.String())
 }
@@ -204,7 +220,8 @@ func (l *loader) fits(a *API, v *validator) {
 		}
 	}
 	if len(l.hosts)+n > maxHosts || l.hostBytes+size > maxHostBytes {
-		v.bad("domains", fmt.Sprintf("%d host names beside %d of other APIs", n, len(l.hosts)), fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
+		v.bad("domains", fmt.Sprintf("%d host names beside %d of other APIs", n, len(l.hosts)),
+			fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
 		return
 	}
 	if !v.failed {
@@ -235,9 +252,10 @@ func (l *loader) misnamed(name string) {
 	entries, _ := dir.ReadDir(maxListed) // what is no folder has none
 	for _, e := range entries {
 		switch strings.ToLower(e.Name()) {
-		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt", "config.yaml", "config.yml", "config.toml":
-			l.problems = append(l.problems, Problem{API: name, File: "apis/" + shown(name) + "/" + e.Name(), Severity: Warning,
-				Found: "not read", Want: "config.json"})
+		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt",
+			"config.yaml", "config.yml", "config.toml":
+			l.problems = append(l.problems, Problem{API: name, File: "apis/" + shown(name) + "/" + e.Name(),
+				Severity: Warning, Found: "not read", Want: "config.json"})
 		}
 	}
 }
@@ -246,7 +264,7 @@ func (l *loader) misnamed(name string) {
 func (l *loader) settle(name string, a *API, v *validator) {
 	l.problems = append(l.problems, v.problems...)
 	if more := v.count - len(v.problems); more > 0 {
-		l.problems = append(l.problems, Problem{API: name, File: v.file, Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first", Severity: Warning})
+		l.problems = append(l.problems, moreMistakes(Problem{API: name, File: v.file, Severity: Warning}, more))
 	}
 	errs := v.problems.Errors()
 	if len(errs) == 0 {
@@ -299,7 +317,8 @@ func (l *loader) keep(name, why string) bool {
 // types reads types.d.ts, which need not be there.
 func (v *validator) types() string {
 	data, err := inside(v.root, v.budget).read(v.api+"/types.d.ts", maxTypes)
-	p := Problem{API: v.api, File: "apis/" + v.api + "/types.d.ts", Want: fmt.Sprintf("UTF-8 text of at most %d bytes", maxTypes)}
+	p := Problem{API: v.api, File: "apis/" + v.api + "/types.d.ts",
+		Want: fmt.Sprintf("UTF-8 text of at most %d bytes", maxTypes)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ""
@@ -318,10 +337,12 @@ func (v *validator) types() string {
 func (v *validator) permissions(c config) {
 	inline := slices.ContainsFunc(c.credentials, func(r rawCredential) bool { return r.value != nil })
 	info, err := v.root.Stat(v.api + "/config.json")
-	if runtime.GOOS == "windows" || !inline || err != nil || info.Mode().Perm()&0o004 == 0 {
+	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
 	}
-	v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", info.Mode().Perm()), "chmod 600")
+	if mode := info.Mode().Perm(); mode&0o004 != 0 {
+		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode), "chmod 600")
+	}
 }
 
 // hide is the last check of a file's problems: none of them may contain a credential value of the file.

@@ -12,9 +12,10 @@ const maxMethod = 32
 
 // knownMethods are those in use, the ordinary ones first; a near miss of one is taken for a typing mistake.
 func knownMethods() []string {
-	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY", "SEARCH", "REPORT",
-		"PROPFIND", "PROPPATCH", "MKCOL", "MKCALENDAR", "COPY", "MOVE", "LOCK", "UNLOCK", "LINK", "UNLINK", "BIND", "ACL",
-		"CHECKIN", "CHECKOUT", "MERGE", "PURGE", "LIST", "SUBSCRIBE", "UNSUBSCRIBE", "NOTIFY"}
+	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT",
+		"QUERY", "SEARCH", "REPORT", "PROPFIND", "PROPPATCH", "MKCOL", "MKCALENDAR", "COPY", "MOVE", "LOCK", "UNLOCK",
+		"LINK", "UNLINK", "BIND", "ACL", "CHECKIN", "CHECKOUT", "MERGE", "PURGE", "LIST",
+		"SUBSCRIBE", "UNSUBSCRIBE", "NOTIFY"}
 }
 
 // parseMethod normalises a method to upper case. Methods are tokens (RFC 9110, section 9.1).

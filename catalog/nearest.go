@@ -34,12 +34,16 @@ func fold(s string) string {
 // aliases are names that people take for one of ours, folded.
 func aliases() map[string]string {
 	return map[string]string{
-		"hosts": "domains", "host": "domains", "hostnames": "domains", "urls": "domains", "url": "domains", "baseurl": "domains",
+		"hosts": "domains", "host": "domains", "hostnames": "domains",
+		"urls": "domains", "url": "domains", "baseurl": "domains",
 		"tokens": "credentials", "secrets": "credentials", "keys": "credentials", "apikey": "credentials",
 		"docs": "reference", "documentation": "reference", "enabled": "active", "disabled": "active",
 		"methods": "allowed_methods", "blockedmethods": "restricted_methods", "deniedmethods": "restricted_methods",
 		"ca": "ca_file", "cafile": "ca_file", "private": "allow_private", "http": "allow_http", "insecure": "allow_http",
 		"gzip": "compress", "compression": "compress", "allowcompression": "compress",
+		"server": "mcp", "mcpserver": "mcp", "npm": "package", "module": "package", "cmd": "command", "arguments": "args",
+		"variables": "env", "header": "headers", "type": "transport", "protocolversion": "protocol",
+		"toolfilter": "tools", "calltimeout": "timeout", "idletimeout": "idle", "concurrency": "max_concurrent",
 		"surfaces": "in", "where": "in", "path": "file", "secret": "value", "token": "value", "environment": "env",
 	}
 }

@@ -62,5 +62,6 @@ func parseRange(text string) (p netip.Prefix, want string) {
 			return p, ""
 		}
 	}
-	return p, example + " that lies within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, fc00::/7 or 127.0.0.0/8"
+	return p, example + " that lies within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, " +
+		"fc00::/7 or 127.0.0.0/8"
 }

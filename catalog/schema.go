@@ -53,7 +53,7 @@ func Schema() ([]byte, error) {
 	root := schema{
 		Schema: "https://json-schema.org/draft/2020-12/schema", Title: "apis/<name>/config.json",
 		Description: "One API of CodeForge.", Type: "object", Closed: true,
-		Properties: map[string]schema{}, Required: []string{"domains"},
+		Properties: map[string]schema{}, AnyOf: []schema{{Required: []string{"domains"}}, {Required: []string{"mcp"}}},
 		Not: &schema{Required: []string{"restricted_methods", "allowed_methods"}},
 	}
 	for _, f := range topFields() {

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 	"golang.org/x/tools/txtar"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
 const schemaFile = "../apis/config.schema.json"

@@ -65,6 +65,9 @@ func (w *words) shownBy(a *API) []finding {
 	look(a.Types, "types.d.ts", "", "", "")
 	look(a.Description, "config.json", "description", "", "")
 	look(a.Reference, "config.json", "reference", "", "")
+	for _, text := range a.Server.texts() {
+		look(text, "config.json", "mcp", "", "")
+	}
 	const found, want = "a token name, or the folder's name, that holds a credential", "names without it"
 	look(a.Name, "config.json", "credentials", found, want)
 	for _, mine := range a.Credentials {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -37,11 +38,13 @@ func (v *validator) validate(c config) *API {
 		a.Credentials = append(a.Credentials, v.credential(raw))
 	}
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
+	v.server(a, c.server)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
 	}
 	if a.Compress && len(a.Credentials) > 0 {
-		v.warn("compress", "an API with credentials whose responses may be compressed: where one shows a credential next to text from a request, its compressed length tells a right guess of a part from a wrong one",
+		v.warn("compress", "an API with credentials whose responses may be compressed: where one shows a credential "+
+			"next to text from a request, its compressed length tells a right guess of a part from a wrong one",
 			"true only if no response of the API ever shows a credential")
 	}
 	return a
@@ -51,9 +54,10 @@ func (v *validator) validate(c config) *API {
 const maxDescription = 500
 
 func (v *validator) description(s string) string {
+	n := utf8.RuneCountInString(s)
 	switch {
-	case utf8.RuneCountInString(s) > maxDescription:
-		v.bad("description", fmt.Sprintf("%d characters", utf8.RuneCountInString(s)), fmt.Sprintf("at most %d", maxDescription))
+	case n > maxDescription:
+		v.bad("description", fmt.Sprintf("%d characters", n), fmt.Sprintf("at most %d", maxDescription))
 	case strings.ContainsFunc(s, unicode.IsControl):
 		v.bad("description", "a line break or control character", "one line of text")
 	}
@@ -65,7 +69,8 @@ func (v *validator) reference(s string) string {
 		return ""
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, unicode.IsControl) {
+	page := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
+	if !page || strings.ContainsFunc(s, unicode.IsControl) {
 		v.bad("reference", "not the address of a page", "a URL that starts with https://, e.g. https://docs.example.com/api")
 	}
 	return s
@@ -80,6 +85,9 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
 		p, err := ParseHostPattern(d)
+		if err == nil && reserved(p) {
+			err = errReserved
+		}
 		switch {
 		case err == nil && !seen[p]:
 			seen[p], out = true, append(out, p)
@@ -94,6 +102,16 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	return out
 }
 
+// ownDomain is CodeForge's own: hosts below it are answered by the proxy, and belong to no API.
+const ownDomain = "codeforge.internal"
+
+var errReserved = errors.New("CodeForge's own name")
+
+// reserved reports whether a pattern is one for hosts of ownDomain.
+func reserved(p HostPattern) bool {
+	return p.String() == ownDomain || strings.HasSuffix(p.String(), "."+ownDomain)
+}
+
 // found quotes what a user wrote and says what it is. What may hold a password or a key is not quoted.
 func found(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
@@ -105,6 +123,9 @@ func found(s string, err error) string {
 // wantHost is the nearest right thing to a bad entry of "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
+	if p, err := ParseHostPattern(s); err == nil && reserved(p) {
+		return want
+	}
 	s = strings.TrimSpace(s)
 	if u, err := url.Parse(s); err == nil && u.Host != "" {
 		s = u.Host
@@ -235,7 +256,8 @@ func (v *validator) credential(raw rawCredential) Credential {
 		v.warn(raw.path(), w, "the credential itself")
 	}
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
-		v.warn(raw.path(), "a token name that is a single word, which requests may hold by chance", "one like "+raw.name+"_TOKEN")
+		v.warn(raw.path(), "a token name that is a single word, which requests may hold by chance",
+			"one like "+raw.name+"_TOKEN")
 	}
 	c.Value = secret.New(text)
 	return c
@@ -254,7 +276,8 @@ func (v *validator) reveal(raw rawCredential) (string, bool) {
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 	case v.getenv == nil:
-		v.bad(raw.path()+".env", "a credential in the environment, which docker inspect shows to everybody who can use Docker",
+		v.bad(raw.path()+".env",
+			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
 			`{"file": "/run/secrets/..."} or a value in config.json`)
 		return "", false
 	}
@@ -284,7 +307,8 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 			v.warn(field, strconv.Quote(s.String())+" a second time", "each surface once")
 			continue
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
-			v.warn(field, strconv.Quote(s.String())+", where code could also publish the credential (a message's text, a comment)",
+			v.warn(field,
+				strconv.Quote(s.String())+", where code could also publish the credential (a message's text, a comment)",
 				fmt.Sprintf("the one field that needs it, e.g. %q", s.String()+":key"))
 		}
 		out = append(out, s)

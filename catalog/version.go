@@ -60,6 +60,9 @@ func (a *API) sum() digest {
 	for _, p := range a.AllowPrivate {
 		field(h, p.String())
 	}
+	if a.Server != nil {
+		field(h, fmt.Sprintf("%+v", *a.Server)) // maps are printed in the order of their keys
+	}
 	return digest(h.Sum(nil))
 }
 

@@ -46,7 +46,8 @@ func Parse(getenv func(string) string) (Settings, error) {
 		return s, mistakes
 	}
 	if s.Warm > s.Slots {
-		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm), fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
+		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
+			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
 	}
 	if s.TimeoutDefault > s.TimeoutMax {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
@@ -63,7 +64,7 @@ func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Se
 // found quotes a value, shortened; the value of a setting that may be secret is not shown.
 func found(name, text string) string {
 	switch name {
-	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY":
+	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY":
 		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
 	}
 	if len(text) > 60 {
@@ -105,7 +106,7 @@ func seconds(t string, to *time.Duration) string {
 	return ""
 }
 
-// The bounds of SANDBOX_MEMORY: below the lower one Deno does not start.
+// The bounds of SANDBOX_MEMORY and SANDBOX_SERVER_MEMORY: below the lower one Deno does not start.
 const (
 	minMemory = 64 << 20
 	maxMemory = 1 << 40
@@ -157,7 +158,8 @@ func bearer(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
 	}
-	if len(t) < minBearer || strings.ContainsFunc(t, func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f }) {
+	unprintable := func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f }
+	if len(t) < minBearer || strings.ContainsFunc(t, unprintable) {
 		return fmt.Sprintf("at least %d printable ASCII characters without spaces", minBearer)
 	}
 	*to = secret.New(t)
@@ -222,9 +224,55 @@ func proxyURL(t string, to **url.URL) string {
 	return "a URL that starts with http://, https:// or socks5://"
 }
 
-func path(t string, to *string) string {
+// registryURL reads the address of a package registry. Its host is all that an installation can reach, over TLS on the
+// usual port.
+func registryURL(t string, to **url.URL) string {
+	if t == "" {
+		return ""
+	}
+	const want = "an https:// URL without user, password and port, e.g. what `npm config get registry` prints"
+	u, err := url.Parse(t)
+	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" {
+		return want
+	}
+	if _, err := hostname.Parse(u.Hostname()); err != nil {
+		return want
+	}
+	*to = u
+	return ""
+}
+
+// registryRanges is what PACKAGE_REGISTRY_PRIVATE may list ranges of: private addresses, carrier-grade NAT, loopback,
+// and the addresses for documentation, which belong to nobody and which some networks use for services of their own.
+var registryRanges = [...]string{
+	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "100.64.0.0/10", "127.0.0.0/8", "::1/128",
+	"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20",
+}
+
+func ranges(t string, to *[]netip.Prefix) string {
+	for _, part := range list(t) {
+		p, err := netip.ParsePrefix(part)
+		if err != nil || p != p.Masked() || !opens(p) {
+			return "ranges of private addresses or of addresses for documentation, separated by commas, e.g. 10.1.0.0/16"
+		}
+		*to = append(*to, p)
+	}
+	return ""
+}
+
+// opens reports whether all of a range lies in registryRanges.
+func opens(p netip.Prefix) bool {
+	for _, text := range registryRanges {
+		if r := netip.MustParsePrefix(text); r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
+			return true
+		}
+	}
+	return false
+}
+
+func path(t, want string, to *string) string {
 	if strings.ContainsFunc(t, unicode.IsControl) {
-		return "the path of a PEM file"
+		return want
 	}
 	*to = t
 	return ""

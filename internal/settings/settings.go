@@ -12,6 +12,11 @@
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
 //	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
 //	SANDBOX_MEMORY=1g          memory of one run: a number and k, m or g
+//	SANDBOX_SERVERS=8          MCP servers running at the same time, 0 to 32
+//	SANDBOX_SERVER_MEMORY=512m memory of one MCP server with all its processes
+//	SANDBOX_PROGRAMS=          folder of programs that MCP servers may be
+//	PACKAGE_REGISTRY=          https URL of the registry that packages of MCP servers come from
+//	PACKAGE_REGISTRY_PRIVATE=  address ranges that the registry's name may lead to
 //	SKILLS_READONLY=false      code cannot write /skills
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
 //	TIMEOUT_DEFAULT=60         seconds a run may take
@@ -26,6 +31,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -46,8 +52,17 @@ type Settings struct {
 	Slots            int
 	Warm             int
 	// Memory of one run, in bytes.
-	Memory         int64
-	SkillsReadonly bool
+	Memory int64
+	// Servers is how many MCP servers can run at the same time, ServerMemory the limit of each in bytes.
+	Servers      int
+	ServerMemory int64
+	// Programs is a folder of programs that MCP servers may be, read-only to them; empty: none.
+	Programs string
+	// Registry is where packages of MCP servers come from; nil: none can be installed. RegistryPrivate lists the ranges
+	// of addresses, besides public ones, that its name may lead to.
+	Registry        *url.URL
+	RegistryPrivate []netip.Prefix
+	SkillsReadonly  bool
 	// OutputLimit is in characters.
 	OutputLimit    int
 	TimeoutDefault time.Duration
@@ -71,7 +86,7 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(`"[settings]"`),
 
 // Names lists every variable, in the order of .env.example.
 func Names() []string {
-	names := make([]string, 0, 20)
+	names := make([]string, 0, 25)
 	for _, v := range variables() {
 		names = append(names, v.name)
 	}
@@ -112,12 +127,17 @@ func variables() []variable {
 		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return integer(t, 1, slot.Max, &s.Slots) }},
 		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return integer(t, 0, slot.Max, &s.Warm) }},
 		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return size(t, &s.Memory) }},
+		{"SANDBOX_SERVERS", "8", func(s *Settings, t string) string { return integer(t, 0, slot.MaxServers, &s.Servers) }},
+		{"SANDBOX_SERVER_MEMORY", "512m", func(s *Settings, t string) string { return size(t, &s.ServerMemory) }},
+		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string { return path(t, "the path of a folder", &s.Programs) }},
+		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return registryURL(t, &s.Registry) }},
+		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return ranges(t, &s.RegistryPrivate) }},
 		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return boolean(t, &s.SkillsReadonly) }},
 		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string { return integer(t, 1000, 10_000_000, &s.OutputLimit) }},
 		{"TIMEOUT_DEFAULT", "60", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},
 		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return seconds(t, &s.TimeoutMax) }},
 		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return proxyURL(t, &s.UpstreamProxy) }},
-		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string { return path(t, &s.UpstreamCAFile) }},
+		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string { return path(t, "the path of a PEM file", &s.UpstreamCAFile) }},
 		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
 	}

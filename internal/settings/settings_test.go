@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.YOLO || s.UserAgent != "CodeForge/dev" || s.RedactingStrings != nil || s.Debug || s.MCPPort != 8080 || !s.MCPAuthToken.Empty() ||
-		s.MCPAllowedHosts != nil || s.Slots != 8 || s.Warm != 2 || s.Memory != 1<<30 || s.SkillsReadonly || s.OutputLimit != 40000 ||
+		s.MCPAllowedHosts != nil || s.Slots != 8 || s.Warm != 2 || s.Memory != 1<<30 || s.Servers != 8 || s.ServerMemory != 512<<20 || s.Programs != "" || s.Registry != nil || s.RegistryPrivate != nil || s.SkillsReadonly || s.OutputLimit != 40000 ||
 		s.TimeoutDefault != time.Minute || s.TimeoutMax != 5*time.Minute || s.UpstreamProxy != nil || s.UpstreamCAFile != "" || s.TZ != "UTC" || s.LogFormat != "text" {
 		t.Errorf("defaults: %#v", fields(s))
 	}
@@ -42,10 +42,10 @@ func fields(s Settings) any {
 	return plain(s)
 }
 
-// TestNames holds the list of architecture and .env.example: 20 variables, each with its default.
+// TestNames holds the list of architecture and .env.example: 25 variables, each with its default.
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_ALLOWED_HOSTS= " +
-		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_MEMORY=1g SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= TZ=UTC LOG_FORMAT=text"
 	var got []string
 	for _, name := range Names() {
@@ -80,6 +80,12 @@ func TestValues(t *testing.T) {
 		{"SANDBOX_MEMORY", "2gb", func(s Settings) any { return s.Memory }, int64(2 << 30)},
 		{"SANDBOX_MEMORY", "524288k", func(s Settings) any { return s.Memory }, int64(512 << 20)},
 		{"SANDBOX_MEMORY", "67108864", func(s Settings) any { return s.Memory }, int64(64 << 20)},
+		{"SANDBOX_SERVERS", "0", func(s Settings) any { return s.Servers }, 0},
+		{"SANDBOX_SERVERS", "32", func(s Settings) any { return s.Servers }, 32},
+		{"SANDBOX_SERVER_MEMORY", "1g", func(s Settings) any { return s.ServerMemory }, int64(1 << 30)},
+		{"SANDBOX_PROGRAMS", "/opt/servers", func(s Settings) any { return s.Programs }, "/opt/servers"},
+		{"PACKAGE_REGISTRY", "https://packages.example.com/npm/", func(s Settings) any { return s.Registry.String() }, "https://packages.example.com/npm/"},
+		{"PACKAGE_REGISTRY_PRIVATE", "10.1.0.0/16, 203.0.113.0/24", func(s Settings) any { return fmt.Sprint(s.RegistryPrivate) }, "[10.1.0.0/16 203.0.113.0/24]"},
 		{"TIMEOUT_DEFAULT", "300", func(s Settings) any { return s.TimeoutDefault }, 5 * time.Minute},
 		{"UPSTREAM_PROXY", "http://proxy.example.com:3128", func(s Settings) any { return s.UpstreamProxy.Host }, "proxy.example.com:3128"},
 		{"UPSTREAM_PROXY", "socks5://u:p@10.0.0.1:1080/", func(s Settings) any { return s.UpstreamProxy.Scheme }, "socks5"},
@@ -93,6 +99,14 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s=%s gives %v, %v; want %v", r.name, r.text, r.get(s), err, r.want)
 		}
 	}
+}
+
+func notRegistry(length int) string {
+	return fmt.Sprintf("PACKAGE_REGISTRY: a value of %d bytes, not shown: an https:// URL without user, password and port, e.g. what `npm config get registry` prints", length)
+}
+
+func notRanges(text string) string {
+	return fmt.Sprintf("PACKAGE_REGISTRY_PRIVATE: %q: ranges of private addresses or of addresses for documentation, separated by commas, e.g. 10.1.0.0/16", text)
 }
 
 func TestRefused(t *testing.T) {
@@ -126,6 +140,19 @@ func TestRefused(t *testing.T) {
 		{"SANDBOX_MEMORY", "1t", `SANDBOX_MEMORY: "1t": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
 		{"SANDBOX_MEMORY", "b", `SANDBOX_MEMORY: "b": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
 		{"SANDBOX_MEMORY", "9223372036854775807g", `SANDBOX_MEMORY: "9223372036854775807g": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_SERVERS", "33", `SANDBOX_SERVERS: "33": a whole number from 0 to 32`},
+		{"SANDBOX_SERVER_MEMORY", "1m", `SANDBOX_SERVER_MEMORY: "1m": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_PROGRAMS", "a\x00b", `SANDBOX_PROGRAMS: "a\x00b": the path of a folder`},
+		{"PACKAGE_REGISTRY", "http://packages.example.com/", notRegistry(28)},
+		{"PACKAGE_REGISTRY", "https://u:hunter2@packages.example.com/", notRegistry(39)},
+		{"PACKAGE_REGISTRY", "https://packages.example.com:8443/", notRegistry(34)},
+		{"PACKAGE_REGISTRY", "https://10.0.0.1/", notRegistry(17)},
+		{"PACKAGE_REGISTRY", "packages.example.com", notRegistry(20)},
+		{"PACKAGE_REGISTRY_PRIVATE", "8.8.8.0/24", notRanges("8.8.8.0/24")},
+		{"PACKAGE_REGISTRY_PRIVATE", "169.254.0.0/16", notRanges("169.254.0.0/16")},
+		{"PACKAGE_REGISTRY_PRIVATE", "0.0.0.0/0", notRanges("0.0.0.0/0")},
+		{"PACKAGE_REGISTRY_PRIVATE", "10.0.0.0/7", notRanges("10.0.0.0/7")},
+		{"PACKAGE_REGISTRY_PRIVATE", "10.0.0.1", notRanges("10.0.0.1")},
 		{"OUTPUT_LIMIT", "999", `OUTPUT_LIMIT: "999": a whole number from 1000 to 10000000`},
 		{"TIMEOUT_DEFAULT", "60s", `TIMEOUT_DEFAULT: "60s": seconds, a whole number from 1 to 86400`},
 		{"TIMEOUT_DEFAULT", "301", `TIMEOUT_DEFAULT: 301: at most TIMEOUT_MAX, which is 300`},

@@ -22,18 +22,20 @@ var ErrFenced = errors.New("another generation holds the slot")
 var ErrNotFound = errors.New("not found")
 
 // Client talks to one egress-proxy. It is safe for concurrent use.
-type Client struct{ http *http.Client }
+type Client struct {
+	http *http.Client
+	dial func(context.Context) (net.Conn, error)
+}
 
 // NewClient makes a client of the control API on the unix socket at path.
 func NewClient(path string) *Client {
+	dial := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) }
 	tr := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		},
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		MaxIdleConnsPerHost: 16,
 		DisableCompression:  true,
 	}
-	return &Client{http: &http.Client{Transport: tr}}
+	return &Client{http: &http.Client{Transport: tr}, dial: dial}
 }
 
 // Close closes idle connections.
@@ -67,6 +69,14 @@ func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64) 
 	var out Receipt
 	path := fmt.Sprintf("/v1/slots/%d?generation=%d", int(id), generation)
 	return out, c.call(ctx, http.MethodDelete, path, nil, &out)
+}
+
+// Drain returns what a registered slot did since it was registered or drained last, and forgets it. ErrFenced when the
+// generation is not the registered one.
+func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64) (Receipt, error) {
+	var out Receipt
+	path := fmt.Sprintf("/v1/slots/%d/drain?generation=%d", int(id), generation)
+	return out, c.call(ctx, http.MethodPost, path, nil, &out)
 }
 
 // Events calls on for every event until ctx ends or the stream breaks off.

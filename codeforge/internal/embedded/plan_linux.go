@@ -82,9 +82,10 @@ func serverArgs(p plan, v view.View) []string {
 // token of the MCP endpoint.
 var (
 	sandboxSettings = []string{
-		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT",
+		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY", "SANDBOX_SERVERS", "SANDBOX_SERVER_MEMORY", "SKILLS_READONLY",
+		"DEBUG_MODE", "TZ", "LOG_FORMAT",
 	}
-	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT"}
+	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT", "PACKAGE_REGISTRY_PRIVATE"}
 	notForProxy  = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE"}
 )
 

@@ -59,7 +59,8 @@ func folder(path string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("there is no folder of APIs at %s: codeforge init creates one, or pass its path with --apis DIR", abs)
+		return "", fmt.Errorf("there is no folder of APIs at %s: "+
+			"codeforge init creates one, or pass its path with --apis DIR", abs)
 	}
 	if err != nil {
 		return "", fmt.Errorf("apis folder: %w", err)

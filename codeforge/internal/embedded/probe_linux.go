@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
-	"golang.org/x/sys/unix"
 )
 
 // Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
@@ -57,8 +58,9 @@ func RunProbe(ctx context.Context) error {
 	for _, s := range slots {
 		s.Close()
 	}
-	cmd := exec.CommandContext(ctx, "bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--disable-userns",
-		"--cap-drop", "ALL", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
+	cmd := exec.CommandContext(ctx, "bwrap",
+		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--disable-userns", "--cap-drop", "ALL",
+		"--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("bubblewrap: %w: %s", err, strings.TrimSpace(string(out)))
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // prints is a script that prints and exits so.
-func prints(stdout, stderr string, exit runapi.Exit) func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+func prints(stdout, stderr string, exit runapi.Exit) peertest.Script {
 	if exit.Reason == "" {
 		exit.Reason = runapi.Exited
 	}

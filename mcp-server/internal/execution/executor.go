@@ -137,8 +137,12 @@ func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(ru
 }
 
 // registered does the run while the proxy knows of it.
-func (e *Executor) registered(ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event)) (err error) {
-	reg := controlapi.Registration{Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin)}
+func (e *Executor) registered(
+	ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event),
+) (err error) {
+	reg := controlapi.Registration{
+		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
+	}
 	err = e.cfg.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
@@ -223,9 +227,12 @@ func (e *Executor) toolNames(server string) (names []string, size int) {
 // log writes the one line of a run: sizes, never code or output.
 func (e *Executor) log(o Outcome, err error) {
 	attrs := []any{
-		logline.Tag("sandbox"), slog.String("run", o.Run), slog.String("reason", string(o.Exit.Reason)), slog.Int("code", o.Exit.Code),
-		slog.Int64("wall_ms", o.Exit.WallMS), slog.Int64("waited_ms", o.Waited.Milliseconds()), slog.Int64("stdout", o.Exit.StdoutBytes),
-		slog.Int64("stderr", o.Exit.StderrBytes), slog.Int("requests", o.Receipt.Count.Exchanges), slog.Int("denied", o.Receipt.Count.Denied), slog.Bool("warm", o.Exit.Warm),
+		logline.Tag("sandbox"), slog.String("run", o.Run),
+		slog.String("reason", string(o.Exit.Reason)), slog.Int("code", o.Exit.Code),
+		slog.Int64("wall_ms", o.Exit.WallMS), slog.Int64("waited_ms", o.Waited.Milliseconds()),
+		slog.Int64("stdout", o.Exit.StdoutBytes), slog.Int64("stderr", o.Exit.StderrBytes),
+		slog.Int("requests", o.Receipt.Count.Exchanges), slog.Int("denied", o.Receipt.Count.Denied),
+		slog.Bool("warm", o.Exit.Warm),
 	}
 	if o.Lost {
 		attrs = append(attrs, slog.Bool("receipt_lost", true))

@@ -138,7 +138,8 @@ func (w *Watcher) Renew(ctx context.Context) error {
 		close(w.ready)
 	}
 	if !w.known || w.catalog.Version != cat.Version || w.problem != nil {
-		w.cfg.Log.Info("catalog in use", logline.Tag("mcp"), slog.Int("apis", len(cat.APIs)), slog.Int("problems", len(cat.Problems)), slog.Bool("yolo", cat.YOLO))
+		w.cfg.Log.Info("catalog in use", logline.Tag("mcp"), slog.Int("apis", len(cat.APIs)),
+			slog.Int("problems", len(cat.Problems)), slog.Bool("yolo", cat.YOLO))
 	}
 	w.catalog, w.hash, w.problem, w.known = cat, set.Hash, nil, true
 	return nil
@@ -149,7 +150,8 @@ func (w *Watcher) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.problem == nil || w.problem.Error() != err.Error() {
-		w.cfg.Log.Warn("no connection to the proxy or the sandbox, trying again", logline.Tag("mcp"), slog.String("error", err.Error()))
+		w.cfg.Log.Warn("no connection to the proxy or the sandbox, trying again",
+			logline.Tag("mcp"), slog.String("error", err.Error()))
 	}
 	w.problem = err
 }

@@ -17,8 +17,11 @@ func TestIdle(t *testing.T) {
 	idle, live := f.begin(t), f.begin(t)
 	_, stop := f.listenStream(t, live)
 	time.Sleep(700 * time.Millisecond)
-	if code, _ := f.answer(t, oldVersion, idle, call(2, "sleep")); code != http.StatusNotFound {
-		t.Errorf("the idle session: %d", code)
+	if n := f.handler.Sessions(); n != 1 {
+		t.Errorf("%d sessions, want the one that is listened to", n)
+	}
+	if code, _ := f.answer(t, oldVersion, idle, call(2, "sleep")); code != http.StatusOK {
+		t.Errorf("a session that ended because it was idle is not begun anew: %d", code)
 	}
 	if code, _ := f.answer(t, oldVersion, live, call(2, "sleep")); code != http.StatusOK {
 		t.Errorf("the session that is listened to: %d", code)
@@ -39,9 +42,16 @@ func TestSessionCap(t *testing.T) {
 	first, second := f.begin(t), f.begin(t)
 	f.answer(t, oldVersion, first, call(2, "sleep")) // used last
 	third := f.begin(t)
-	for id, want := range map[string]int{live: http.StatusOK, first: http.StatusOK, third: http.StatusOK, second: http.StatusNotFound} {
-		if code, _ := f.answer(t, oldVersion, id, call(3, "sleep")); code != want {
-			t.Errorf("session %v: %d, want %d", id == second, code, want)
+	left := map[string]bool{}
+	for s := range f.mcp.Sessions() {
+		left[s.ID()] = true
+	}
+	if len(left) != 3 || left[second] {
+		t.Errorf("%d sessions are left; the one that was idle for longest is among them: %v", len(left), left[second])
+	}
+	for _, id := range []string{live, first, third} {
+		if code, _ := f.answer(t, oldVersion, id, call(3, "sleep")); code != http.StatusOK {
+			t.Errorf("a session in use: %d", code)
 		}
 	}
 	_, stop1 := f.listenStream(t, first)

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
@@ -80,7 +81,9 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 }
 
 // assemble builds the parts and loads the catalog.
-func assemble(o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer) (*daemon, error) {
+func assemble(
+	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
+) (*daemon, error) {
 	pool, err := newPool(set)
 	if err != nil {
 		return nil, err
@@ -104,6 +107,7 @@ func assemble(o options, set settings.Settings, in inputs, getenv func(string) s
 		conf.Getenv = getenv
 	}
 	d.reloader = reload.New(conf)
+	tunnel := &broker.Broker{}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Journal: journal, Redact: redactor,
 		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
@@ -122,7 +126,8 @@ func assemble(o options, set settings.Settings, in inputs, getenv func(string) s
 		Packets: in.packets, Streams: in.streams,
 	})
 	d.control = control.New(control.Config{
-		Book: d.book, Journal: journal, Current: d.reloader.Current, Ready: d.problem, Profile: o.profile,
+		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel,
+		Ready: d.problem, Profile: o.profile,
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
@@ -156,7 +161,8 @@ func newPool(set settings.Settings) (*upstream.Pool, error) {
 // run they are unbounded, so most of a flood is only counted.
 func refused(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, error) {
 	limit := rate.NewLimiter(10, 50)
-	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total", "Connections without a slot or a run, or beyond a limit.")
+	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total",
+		"Connections without a slot or a run, or beyond a limit.")
 	return func(l *lease.Lease, from string, err error) {
 		var h *entrance.HandshakeError
 		if !errors.As(err, &h) || l == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -35,6 +36,8 @@ type Config struct {
 	Book    *lease.Book
 	Journal *receipt.Journal
 	Current func() *reload.Snapshot
+	// Broker gets the connections of mcp-server's broker.
+	Broker *broker.Broker
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
 	// Profile adds /debug/pprof.
@@ -54,6 +57,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.types)
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
+	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
 	s.mux.Handle("GET /metrics", c.Journal.Metrics().Handler())
@@ -147,6 +151,27 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	}
 	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
 	answer(w, http.StatusOK, rec)
+}
+
+// broker turns the connection into that of mcp-server's broker, until it or the proxy ends.
+func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") != controlapi.BrokerProtocol {
+		fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
+		return
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		fail(w, http.StatusInternalServerError, "the connection cannot be upgraded")
+		return
+	}
+	defer conn.Close()
+	if buffered.Reader.Buffered() > 0 { // the broker speaks only after the answer
+		return
+	}
+	_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", controlapi.BrokerProtocol)
+	if err == nil {
+		_ = s.conf.Broker.Serve(r.Context(), conn) // mcp-server connects again
+	}
 }
 
 // slotOf parses {n}, only in the form in which the client writes it.

@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -45,7 +46,8 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	r := reload.New(reload.Config{Dir: apis})
 	r.Start(log)
 	j := receipt.NewJournal(receipt.Config{Log: log})
-	return New(Config{Book: lease.NewBook(lease.Config{}), Journal: j, Current: r.Current, Ready: func() error { return nil }}), j
+	return New(Config{Book: lease.NewBook(lease.Config{}), Journal: j, Current: r.Current, Broker: &broker.Broker{},
+		Ready: func() error { return nil }}), j
 }
 
 // serve listens on a real socket and returns a client for it.
@@ -144,7 +146,7 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"PUT", "/v1/slots/0", good, 204},
 		{"PUT", "/v1/slots/0", good, 409},
-		{"PUT", "/v1/slots/100", good, 400},
+		{"PUT", "/v1/slots/132", good, 400},
 		{"PUT", "/v1/slots/-1", good, 400},
 		{"PUT", "/v1/slots/01", good, 400},
 		{"PUT", "/v1/slots/+1", good, 400},
@@ -167,6 +169,8 @@ func TestBadRequests(t *testing.T) {
 		{"DELETE", "/v1/slots/0?generation=1", "", 200},
 		{"POST", "/v1/slots/0", good, 405},
 		{"GET", "/v1/nothing", "", 404},
+		{"GET", "/v1/broker", "", 426},
+		{"POST", "/v1/broker", "", 405},
 		{"GET", "/debug/pprof/", "", 404},
 	} {
 		w := httptest.NewRecorder()

@@ -287,13 +287,10 @@ type everything struct{}
 
 func (everything) Includes(string) bool { return true }
 
-// TestFinalAfterRedaction: redaction changes names and removes headers, so its result is what is judged.
+// TestFinalAfterRedaction: redaction removes headers and changes values, so its result is what is judged.
 func TestFinalAfterRedaction(t *testing.T) {
 	for name, c := range map[string]struct{ redact, target, kind, body string }{
-		"a bracket in a query":     {"reda ctme", "/?_methodreda+ctme=DELETE", "", ""},
-		"a bracket in a form":      {"reda ctme", "/", "application/x-www-form-urlencoded", "_methodreda+ctme=DELETE"},
-		"the header of the type":   {"content-type", "/", "text/plain", "method=DELETE"},
-		"a bracket, escaped again": {"reda ctme", "/?%5Fmethodreda%20ctme=DELETE", "", ""},
+		"the header of the type": {"content-type", "/", "text/plain", "method=DELETE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(noDelete)}, redact: []string{c.redact}})

@@ -18,7 +18,8 @@ type sentence struct {
 
 // refusals are all texts that a refused request can be answered with.
 var refusals = map[string]sentence{
-	CodeNoPolicy: {http.StatusForbidden, "The request was refused.", "No rule decided on this request, so it was refused."},
+	CodeNoPolicy: {http.StatusForbidden, "The request was refused.",
+		"No rule decided on this request, so it was refused."},
 	CodeBadRequest: {http.StatusBadRequest, "The request is malformed or ambiguous.",
 		"Send plain HTTP with one Host, one Content-Length or chunked encoding, and a path as target; fetch() does that."},
 	CodeHostMismatch: {http.StatusMisdirectedRequest, "The request's host is not the connection's host.",
@@ -28,30 +29,38 @@ var refusals = map[string]sentence{
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
 		"Only hosts of the catalog are reachable: list_apis shows them. The user can add an API for this host."},
 	CodeAPIInactive: {http.StatusForbidden, "The host's API is not active.",
-		"The host belongs to an API that is switched off or cannot be loaded. The user can activate it (\"active\"), and codeforge check says whether it loads."},
+		"The host belongs to an API that is switched off or cannot be loaded. The user can activate it (\"active\"), " +
+			"and codeforge check says whether it loads."},
 	CodeAPINotInRun: {http.StatusForbidden, "The host's API is not one of this run's.",
 		"This run was narrowed to other APIs. Name %API in the apis of execute_code to use this host."},
 	CodePlainHTTP: {http.StatusForbidden, "The host is reachable over https only.",
 		"Use https://. The user can allow plain http for the API %API (allow_http)."},
 	CodeMethodRestricted: {http.StatusForbidden, "The method is restricted for this API.",
-		"The API %API does not permit this method, nor an override to it. list_apis shows what it permits; the user can change that (restricted_methods, allowed_methods)."},
+		"The API %API does not permit this method, nor an override to it. list_apis shows what it permits; " +
+			"the user can change that (restricted_methods, allowed_methods)."},
 	CodeMethodUnknown: {http.StatusForbidden, "The method is not a standard one.",
-		"The API %API restricts methods, so only GET, HEAD, OPTIONS, POST, PUT, PATCH and DELETE are judged; use one of them."},
-	CodeMethodRefused: {http.StatusForbidden, "The method is never permitted.", "Use GET, HEAD, OPTIONS, POST, PUT, PATCH or DELETE."},
+		"The API %API restricts methods, so only GET, HEAD, OPTIONS, POST, PUT, PATCH and DELETE are judged; " +
+			"use one of them."},
+	CodeMethodRefused: {http.StatusForbidden, "The method is never permitted.",
+		"Use GET, HEAD, OPTIONS, POST, PUT, PATCH or DELETE."},
 	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
-	CodeOverrideUnseen: {http.StatusForbidden, "The body overrides the method, or is too large to be checked for an override.",
+	CodeOverrideUnseen: {http.StatusForbidden,
+		"The body overrides the method, or is too large to be checked for an override.",
 		"The API %API restricts methods. Send no _method field, and forms of at most 1 MiB."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself.",
 		"Write the token name in place of the credential: list_apis shows the names."},
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
-		"A string that the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in a host name. Use another host."},
+		"A string that the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +
+			"Use another host."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
 	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
-		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
-	CodeTooMany:  {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
-	CodeRunEnded: {http.StatusForbidden, "The run has ended.", "Finish requests before the program ends or its time is up."},
+		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. " +
+			"JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
+	CodeTooMany: {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
+	CodeRunEnded: {http.StatusForbidden, "The run has ended.",
+		"Finish requests before the program ends or its time is up."},
 }
 
 // Refuse is the verdict for a code, for refusals that are decided outside this package.

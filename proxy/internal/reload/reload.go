@@ -226,6 +226,7 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 			}
 			p.Credentials = append(p.Credentials, t)
 		}
+		p.Server = publicServer(a.Server)
 		out.APIs = append(out.APIs, p)
 	}
 	for _, p := range problems {
@@ -238,6 +239,19 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 	sum := sha256.Sum256(append(text, c.Version()...))
 	out.Version = hex.EncodeToString(sum[:8])
 	return out
+}
+
+// publicServer is how an MCP server is started, for mcp-server: it holds token names, and no credential.
+func publicServer(s *catalog.Server) *controlapi.Server {
+	if s == nil {
+		return nil
+	}
+	return &controlapi.Server{
+		URL: s.URL, Package: s.Package, Command: s.Command, Args: s.Args, Env: s.Env, Headers: s.Headers, Permissions: s.Permissions,
+		Transport: s.Transport, Protocol: s.Protocol, Allow: s.Allow, Deny: s.Deny, State: s.State,
+		TimeoutMS: s.Timeout.Milliseconds(), ConnectTimeoutMS: s.Connect.Milliseconds(), IdleMS: s.Idle.Milliseconds(),
+		MaxConcurrent: s.MaxConcurrent, ExclusiveWith: s.ExclusiveWith, Retry: s.Retry,
+	}
 }
 
 // Watch reloads on every change of apis/ until ctx ends.

@@ -1,7 +1,8 @@
 // Command sandboxd owns the slots of the sandbox and runs code in them.
 //
 //	sandboxd serve --mode embedded|container --socket SOCKET --deno PATH --ca FILE --runs DIR --skills DIR --tmp DIR
-//	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH] [--code DIR] [--owner FILE]
+//	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH]
+//	               [--code DIR] [--owner FILE]
 //	sandboxd attach --socket SOCKET                   hands its stdio to serve, and exits when serve is done with it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
 //	sandboxd hold [--announce FILE]                   sets up and owns the network namespace of the container

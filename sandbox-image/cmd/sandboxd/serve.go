@@ -179,7 +179,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, Version: version.Version, Log: log,
 	})
 	if f.mode == container && !enter.CanRestrictReads() {
-		log.Warn("the kernel has no Landlock, or it is switched off: code can import /proc, /sys and /etc of this container, which hold no credential")
+		log.Warn("the kernel has no Landlock, or it is switched off: " +
+			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "deno", denoVersion, "socket", f.socket)

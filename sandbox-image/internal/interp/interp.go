@@ -59,7 +59,9 @@ func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error
 		closeAll(ours)
 		return nil, err
 	}
-	p := &Interpreter{inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle}
+	p := &Interpreter{
+		inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle,
+	}
 	go p.awaitUp()
 	return p, nil
 }

@@ -120,7 +120,8 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ctx.Done():
-			r.end(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. It may have run in part: check before you run it again.")
+			r.end(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. "+
+				"It may have run in part: check before you run it again.")
 			return
 		case <-timeout.C:
 			if disarm.Off("time-limit") {
@@ -161,12 +162,13 @@ func (r *run) lastWatch() {
 }
 
 func outOfMemory(limit int64) string {
-	return fmt.Sprintf("The run used more memory than its limit of %d MiB and was ended. Work on smaller pieces, or stream.",
-		limit>>20)
+	return fmt.Sprintf("The run used more memory than its limit of %d MiB and was ended. "+
+		"Work on smaller pieces, or stream.", limit>>20)
 }
 
 // noMemory is the detail of a run that the kernel killed because all runs together had used up the memory.
-const noMemory = "The kernel ended the run: there was no memory left for all the runs together. Run it again when fewer others run, or work on smaller pieces."
+const noMemory = "The kernel ended the run: there was no memory left for all the runs together. " +
+	"Run it again when fewer others run, or work on smaller pieces."
 
 // readSize is the most output that one event carries, in bytes before encoding.
 const readSize = 32 << 10

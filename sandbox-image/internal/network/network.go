@@ -97,7 +97,8 @@ func ensureRule(s seat) error {
 		return err
 	}
 	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.UIDRange = netlink.FAMILY_V4, s.priority, s.table, netlink.NewRuleUIDRange(s.uid, s.uid)
+	r.Family, r.Priority, r.Table = netlink.FAMILY_V4, s.priority, s.table
+	r.UIDRange = netlink.NewRuleUIDRange(s.uid, s.uid)
 	if err := netlink.RuleAdd(r); err != nil {
 		return fmt.Errorf("adding the routing rule of slot %d: %w", s.id, err)
 	}
@@ -109,8 +110,9 @@ func hasRule(s seat) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("listing routing rules: %w", err)
 	}
+	uids := netlink.RuleUIDRange{Start: s.uid, End: s.uid}
 	for _, r := range list {
-		if r.Priority == s.priority && r.Table == s.table && r.UIDRange != nil && *r.UIDRange == (netlink.RuleUIDRange{Start: s.uid, End: s.uid}) {
+		if r.Priority == s.priority && r.Table == s.table && r.UIDRange != nil && *r.UIDRange == uids {
 			return true, nil
 		}
 	}
@@ -160,7 +162,8 @@ func verifyNoIPv6() error {
 		return fmt.Errorf("listing IPv6 addresses: %w", err)
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("there is an IPv6 address, %s: want net.ipv6.conf.all.disable_ipv6=1 set for this container", list[0].IPNet)
+		return fmt.Errorf("there is an IPv6 address, %s: want net.ipv6.conf.all.disable_ipv6=1 set for this container",
+			list[0].IPNet)
 	}
 	return nil
 }

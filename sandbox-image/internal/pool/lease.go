@@ -176,7 +176,9 @@ const maxTries = 3
 
 // try runs the code in the slot's interpreter. When it returns, no process of the run is left. Its private files are
 // removed while the response is being sent, and the slot is not free until then.
-func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
+func (p *Pool) try(
+	ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output,
+) (runapi.Exit, error) {
 	s, w, done, err := p.begin(ctx, r, cancel)
 	if err != nil {
 		return runapi.Exit{}, err
@@ -230,7 +232,9 @@ func (w *warm) isUp() bool {
 
 // begin uses up the lease's one run and takes the slot's interpreter. If that one is outdated, begin waits until it has
 // ended and takes its replacement.
-func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc) (*seat, *warm, chan struct{}, error) {
+func (p *Pool) begin(
+	ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc,
+) (*seat, *warm, chan struct{}, error) {
 	for {
 		p.mu.Lock()
 		s, err := p.claim(r)

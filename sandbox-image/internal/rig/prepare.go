@@ -67,8 +67,8 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	self, err := os.Executable()
 	w.must(t, err)
 	cmd := exec.Command(self, append([]string{Binary(t)}, args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
-		dirEnv + "=" + w.Dir, denoEnv + "=" + deno}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), dirEnv + "=" + w.Dir, denoEnv + "=" + deno,
+		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots)}
 	if o.NoSys {
 		cmd.Env = append(cmd.Env, noSysEnv+"=1")
 	}

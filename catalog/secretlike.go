@@ -1,0 +1,75 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+)
+
+// holdsName reports whether a value contains a token name of the API.
+func holdsName(a *API, value string) bool { return withoutNames(a, value) != value }
+
+// withoutNames removes the API's token names from a value.
+func withoutNames(a *API, value string) string {
+	for _, c := range a.Credentials {
+		value = strings.ReplaceAll(value, c.Name, " ")
+	}
+	return value
+}
+
+// keyPrefixes are what the credentials of well-known services begin with.
+var keyPrefixes = []string{
+	"sk-", "sk_", "pk_live_", "rk_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xox", "xapp-", "AKIA", "ASIA",
+	"AIza", "ya29.", "eyJ", "npm_", "ntn_", "secret_", "lin_api_", "lin_oauth_", "figd_", "figu_", "fc-", "hf_", "sntrys_", "sntryu_",
+	"dop_v1_", "shpat_", "shpss_", "whsec_", "rnd_", "dckr_pat_", "pplx-", "gsk_", "tvly-", "ctx7sk-", "sbp_", "key-", "SG.",
+}
+
+// secretLike reports whether a text holds something that is most likely a credential: what begins like those of a
+// well-known service, or a long random word.
+func secretLike(s string) bool {
+	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }) {
+		const rest = 8
+		for _, p := range keyPrefixes {
+			if tail, ok := strings.CutPrefix(word, p); ok && len(tail) >= rest && !plainWord(tail) {
+				return true
+			}
+		}
+		for _, piece := range strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("-_.", r) }) {
+			if random(piece) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// plainWord reports whether what follows a prefix is ordinary text: small letters and separators.
+func plainWord(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-_.") == "" }
+
+// random reports whether a word is one that nobody writes: long, of letters in both cases and digits, or of more
+// hexadecimal digits than an identifier has.
+func random(s string) bool {
+	const mixed, hex = 20, 40
+	has := func(from, to rune) bool {
+		return strings.ContainsFunc(s, func(r rune) bool { return from <= r && r <= to })
+	}
+	if len(s) >= hex && strings.Trim(strings.ToLower(s), "0123456789abcdef") == "" {
+		return true
+	}
+	return len(s) >= mixed && has('0', '9') && has('a', 'z') && has('A', 'Z')
+}
+
+// secretName reports whether a variable, header or parameter of this name usually holds a credential.
+func secretName(key string) bool {
+	words := strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
+	if len(words) == 0 {
+		return false
+	}
+	last := words[len(words)-1]
+	return slices.Contains([]string{"key", "apikey", "token", "secret", "password", "passwd", "pat", "authorization", "cookie"}, last)
+}
+
+// harmless reports whether a value is none of a credential's: short, a number, or a switch.
+func harmless(s string) bool {
+	const short = 4
+	return len(s) <= short || strings.Trim(s, "0123456789.") == "" || s == "false" || s == "disabled"
+}

@@ -1,0 +1,186 @@
+package catalog
+
+import (
+	"slices"
+	"time"
+)
+
+// Server is the "mcp" of a config.json: how an MCP server is started or reached, and what of it may be used. Exactly one
+// of URL, Package and Command is set. No value here is a credential: Env, Headers and Args hold constants and token
+// names of the server's API.
+type Server struct {
+	// URL is where a remote server is.
+	URL string
+	// Package is npm:NAME@VERSION, with an exact version, and perhaps /BIN.
+	Package string
+	// Command is a program and its arguments.
+	Command []string
+	// Args are passed to a package.
+	Args []string
+	Env  map[string]string
+	// Headers are sent with every request to URL.
+	Headers map[string]string
+	// Transport of a URL: "auto", "http" or "sse".
+	Transport string
+	// Protocol is the revision that is used without negotiation, or empty.
+	Protocol string
+	// Allow and Deny are globs over names of tools: "*" stands for any characters, "?" for one. Empty Allow: all.
+	Allow, Deny []string
+	// Timeout is for one call, Connect for connecting, Idle is after how long without a call the server is stopped.
+	Timeout, Connect, Idle time.Duration
+	// State says which calls share a process: "shared", "session" or "run".
+	State string
+	// MaxConcurrent is how many calls there may be at once.
+	MaxConcurrent int
+	// ExclusiveWith names servers that may not be used in the same run.
+	ExclusiveWith []string
+	// Permissions are what else a package may do: "run".
+	Permissions []string
+	// Retry repeats calls of tools that claim to be read-only or idempotent.
+	Retry bool
+}
+
+// texts are all strings of the settings, which mcp-server sees and perhaps the model. The nil Server has none.
+func (s *Server) texts() []string {
+	if s == nil {
+		return nil
+	}
+	out := slices.Concat([]string{s.URL, s.Package, s.Protocol}, s.Command, s.Args, s.Allow, s.Deny, s.ExclusiveWith, s.Permissions)
+	for _, m := range []map[string]string{s.Env, s.Headers} {
+		for key, value := range m {
+			out = append(out, key, value)
+		}
+	}
+	return out
+}
+
+// The defaults of a server.
+const (
+	serverTimeout    = 60 * time.Second
+	serverConnect    = 30 * time.Second
+	serverIdle       = 10 * time.Minute
+	serverConcurrent = 8
+)
+
+// The bounds of a server's settings.
+const (
+	maxServerTime       = 24 * time.Hour
+	maxServerConcurrent = 64
+	maxServerList       = 100
+	maxServerText       = 4096 // bytes of one argument, variable or header
+)
+
+// newServer is a server with the defaults.
+func newServer() *Server {
+	return &Server{
+		Timeout: serverTimeout, Connect: serverConnect, Idle: serverIdle, MaxConcurrent: serverConcurrent,
+		Transport: serverTransports()[0], State: serverStates()[0],
+	}
+}
+
+// serverTransports, serverStates and serverPermissions are the words that a server's settings know; the first is the
+// default, except for permissions, of which there are none by default.
+func serverTransports() []string { return []string{"auto", "http", "sse"} }
+
+func serverStates() []string { return []string{"shared", "session", "run"} }
+
+func serverPermissions() []string { return []string{"run"} }
+
+// serverField is one field of "mcp".
+type serverField struct {
+	name, doc string
+	shape     schema
+	read      func(d *decoder, s *Server, field string, n *node)
+}
+
+// serverFields are the fields of "mcp", in the order of the documentation.
+func serverFields() []serverField {
+	return []serverField{
+		{"url", "Where a remote server is. Its host counts as one of domains.", schema{Type: "string", Pattern: "^https?://"},
+			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.URL) }},
+		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.", schema{Type: "string", Pattern: "^npm:.+@[0-9]"},
+			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Package) }},
+		{"command", "A program and its arguments.", listShape(1),
+			func(d *decoder, s *Server, f string, n *node) {
+				s.Command = d.list(f, n, `["github-mcp-server", "stdio"]`)
+			}},
+		{"args", "Arguments of a package.", listShape(0),
+			func(d *decoder, s *Server, f string, n *node) { s.Args = d.list(f, n, `["--read-only"]`) }},
+		{"env", "Environment variables: constants and token names of this API.", textsShape(envPattern),
+			func(d *decoder, s *Server, f string, n *node) {
+				s.Env = d.texts(f, n, `{"API_TOKEN": "EXAMPLE_TOKEN"}`)
+			}},
+		{"headers", "Headers of every request to url: constants and token names of this API.", textsShape("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"),
+			func(d *decoder, s *Server, f string, n *node) {
+				s.Headers = d.texts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
+			}},
+		{"transport", "How url is spoken to.", schema{Type: "string", Enum: serverTransports(), Default: "auto"},
+			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Transport) }},
+		{"protocol", "A protocol revision to use without negotiation.", schema{Type: "string", Pattern: protocolPattern},
+			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Protocol) }},
+		{"tools", "Which tools may be used: names, in which * stands for any characters and ? for one.", toolsShape(),
+			func(d *decoder, s *Server, f string, n *node) { d.tools(f, s, n) }},
+		{"timeout", "How long a call may take.", durationShape(60),
+			func(d *decoder, s *Server, f string, n *node) { d.duration(f, n, &s.Timeout) }},
+		{"connect_timeout", "How long the server may take to start or to be reached.", durationShape(30),
+			func(d *decoder, s *Server, f string, n *node) { d.duration(f, n, &s.Connect) }},
+		{"idle", "After how long without a call the server is stopped.", durationShape(600),
+			func(d *decoder, s *Server, f string, n *node) { d.duration(f, n, &s.Idle) }},
+		{"state", "Which calls share a process: all, those of an MCP session, or those of a run.",
+			schema{Type: "string", Enum: serverStates(), Default: "shared"},
+			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.State) }},
+		{"max_concurrent", "How many calls there may be at once.", schema{Type: "integer", Default: serverConcurrent},
+			func(d *decoder, s *Server, f string, n *node) { d.whole(f, n, &s.MaxConcurrent) }},
+		{"exclusive_with", "Servers that may not be used in the same run.", listShape(0),
+			func(d *decoder, s *Server, f string, n *node) { s.ExclusiveWith = d.list(f, n, `["browser"]`) }},
+		{"permissions", "What else a package may do: \"run\" lets it start programs.",
+			schema{Type: "array", Items: &schema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
+			func(d *decoder, s *Server, f string, n *node) { s.Permissions = d.list(f, n, `["run"]`) }},
+		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.", schema{Type: "boolean", Default: false},
+			func(d *decoder, s *Server, f string, n *node) { d.boolean(f, n, &s.Retry) }},
+	}
+}
+
+// ServerFieldNames are the fields of "mcp".
+func ServerFieldNames() []string {
+	var out []string
+	for _, f := range serverFields() {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// The patterns of the schema, as far as a pattern can say it.
+const (
+	envPattern      = "^[A-Za-z_][A-Za-z0-9_]*$"
+	protocolPattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+)
+
+func listShape(least int) schema {
+	return schema{Type: "array", Items: &schema{Type: "string"}, MinItems: least}
+}
+
+func textsShape(pattern string) schema {
+	return schema{Type: "object", Closed: true, PatternProperties: map[string]schema{pattern: text()}}
+}
+
+func durationShape(seconds int) schema {
+	return schema{OneOf: []schema{{Type: "number"}, {Type: "string", Pattern: "^([0-9.]+(ms|s|m|h))+$"}}, Default: seconds}
+}
+
+func toolsShape() schema {
+	return schema{Type: "object", Closed: true, Properties: map[string]schema{
+		"allow": {Type: "array", Items: &schema{Type: "string"}, MinItems: 1, Description: "The only tools that may be used. Default: all."},
+		"deny":  {Type: "array", Items: &schema{Type: "string"}, Description: "Tools that may not be used."},
+	}}
+}
+
+func serverShape() schema {
+	s := schema{Type: "object", Closed: true, Properties: map[string]schema{},
+		OneOf: []schema{{Required: []string{"url"}}, {Required: []string{"package"}}, {Required: []string{"command"}}}}
+	for _, f := range serverFields() {
+		f.shape.Description = f.doc
+		s.Properties[f.name] = f.shape
+	}
+	return s
+}

@@ -1,0 +1,74 @@
+package catalog_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+func server(t *testing.T, config string) *catalog.API {
+	t.Helper()
+	return clean(t, writeTree(t, map[string]string{"acme/config.json": config}), nil).API("acme")
+}
+
+// TestServerDefaults: what a server is when its settings are left out.
+func TestServerDefaults(t *testing.T) {
+	got := server(t, `{"description": "A", "mcp": {"command": ["acme", "stdio"]}}`).Server
+	want := &catalog.Server{
+		Command: []string{"acme", "stdio"}, Transport: "auto", State: "shared", MaxConcurrent: 8,
+		Timeout: time.Minute, Connect: 30 * time.Second, Idle: 10 * time.Minute,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestServerSettings: every setting arrives.
+func TestServerSettings(t *testing.T) {
+	a := server(t, `{"description": "A", "credentials": {"ACME_TOKEN": "dummy-0123456789"}, "mcp": {
+		"url": "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", "headers": {"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},
+		"transport": "sse", "protocol": "2025-06-18", "tools": {"allow": ["get_*"], "deny": ["get_all"]}, "timeout": 1.5,
+		"connect_timeout": "2m", "idle": "1h", "state": "session", "max_concurrent": 3, "exclusive_with": [], "retry": true}}`)
+	want := &catalog.Server{
+		URL: "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", Headers: map[string]string{"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},
+		Transport: "sse", Protocol: "2025-06-18", Allow: []string{"get_*"}, Deny: []string{"get_all"}, Timeout: 1500 * time.Millisecond,
+		Connect: 2 * time.Minute, Idle: time.Hour, State: "session", MaxConcurrent: 3, ExclusiveWith: []string{}, Retry: true,
+	}
+	if diff := cmp.Diff(want, a.Server); diff != "" {
+		t.Error(diff)
+	}
+	if len(a.Hosts) != 1 || a.Hosts[0].String() != "mcp.acme.com" {
+		t.Errorf("hosts: %v", a.Hosts)
+	}
+	p := server(t, `{"description": "A", "domains": ["*.acme.com"], "credentials": {"ACME_TOKEN": "dummy-0123456789"},
+		"mcp": {"url": "https://mcp.acme.com/"}}`)
+	if len(p.Hosts) != 1 {
+		t.Errorf("a host that domains hold already is there twice: %v", p.Hosts)
+	}
+	k := server(t, `{"description": "A", "credentials": {"ACME_TOKEN": "dummy-0123456789"}, "mcp": {
+		"package": "npm:@acme/mcp-server@1.2.3-beta.1/acme", "args": ["--read-only"], "permissions": ["run"],
+		"env": {"ACME_API_KEY": "sk_test_ACME_TOKEN", "MAX_TOKEN": "4096", "DB": "9f86d081884c7d659a2feaa0c55ad015",
+			"ID": "0b7c1f5e-1f0a-4a55-9ad5-2f4b1f6a7c11", "URL": "https://api.acme.com/v1/projects/alpha-beta", "sk_mode": "on"}}}`)
+	if k.Server.Env["ACME_API_KEY"] != "sk_test_ACME_TOKEN" || k.Server.Permissions[0] != "run" {
+		t.Errorf("%+v", k.Server)
+	}
+}
+
+// TestServerVersion: a change of any setting is another version of the catalog.
+func TestServerVersion(t *testing.T) {
+	seen := map[string]string{}
+	for _, mcp := range []string{
+		`{"command": ["acme"]}`, `{"command": ["acme", "x"]}`, `{"package": "npm:acme@1.2.3"}`, `{"package": "npm:acme@1.2.4"}`,
+		`{"command": ["acme"], "timeout": 5}`, `{"command": ["acme"], "env": {"A": "b"}}`, `{"command": ["acme"], "env": {"A": "c"}}`,
+		`{"command": ["acme"], "tools": {"deny": ["x"]}}`, `{"command": ["acme"], "state": "run"}`,
+	} {
+		v := clean(t, writeTree(t, map[string]string{"acme/config.json": `{"description": "A", "mcp": ` + mcp + `}`}), nil).Version()
+		if other := seen[v]; other != "" {
+			t.Errorf("%s and %s are one version", mcp, other)
+		}
+		seen[v] = mcp
+	}
+}

@@ -1,0 +1,244 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// server checks "mcp" and puts it into the API, whose credentials are known.
+func (v *validator) server(a *API, s *Server) {
+	if s == nil {
+		return
+	}
+	a.Server = s
+	v.serverURL(a, s)
+	v.serverPackage(s.Package)
+	v.serverCommand(s.Command)
+	for i, arg := range v.few("mcp.args", s.Args, maxServerList) {
+		v.constant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
+	}
+	v.serverEnv(a, s.Env)
+	v.serverHeaders(a, s.Headers)
+	v.word("mcp.transport", s.Transport, serverTransports())
+	v.word("mcp.state", s.State, serverStates())
+	for i, p := range v.few("mcp.permissions", s.Permissions, maxServerList) {
+		v.word(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
+	}
+	if s.Protocol != "" && !regexp.MustCompile(protocolPattern).MatchString(s.Protocol) {
+		v.bad("mcp.protocol", strconv.Quote(cut(s.Protocol)), `a revision of the protocol, e.g. "2025-11-25"`)
+	}
+	v.globs("mcp.tools.allow", s.Allow)
+	v.globs("mcp.tools.deny", s.Deny)
+	if s.Allow != nil && len(s.Allow) == 0 {
+		v.bad("mcp.tools.allow", "an empty list, which refuses everything", `at least one name, e.g. ["get_*"]`)
+	}
+	if s.MaxConcurrent < 1 || s.MaxConcurrent > maxServerConcurrent {
+		v.bad("mcp.max_concurrent", strconv.Itoa(s.MaxConcurrent), fmt.Sprintf("1 to %d", maxServerConcurrent))
+	}
+	v.few("mcp.exclusive_with", s.ExclusiveWith, maxServerList)
+	for i, name := range s.ExclusiveWith {
+		if folderProblem(name) != "" || name == "" {
+			v.bad(fmt.Sprintf("mcp.exclusive_with[%d]", i), "not the name of an API", "the name of a folder in apis/")
+		}
+	}
+}
+
+// serverHost is the host of a URL, as a host pattern.
+func serverHost(text string) (HostPattern, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return HostPattern{}, err
+	}
+	h, err := ParseHost(u.Hostname())
+	if err != nil {
+		return HostPattern{}, err
+	}
+	return ParseHostPattern(h.String())
+}
+
+// serverURL checks a remote server's URL, whose host becomes one of the API's.
+func (v *validator) serverURL(a *API, s *Server) {
+	if s.URL == "" {
+		return
+	}
+	const want = `a URL like "https://mcp.example.com/mcp"`
+	u, err := url.Parse(s.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsFunc(s.URL, unicode.IsControl):
+		v.bad("mcp.url", "not the address of a server", want)
+		return
+	case u.User != nil:
+		v.bad("mcp.url", "a URL with a user", `the token name in mcp.headers, and the credential in "credentials"`)
+		return
+	case u.Port() != "" || u.Fragment != "":
+		v.bad("mcp.url", "a URL with a port or a fragment", want)
+		return
+	case u.Scheme == "http" && !a.AllowHTTP:
+		v.bad("mcp.url", "a URL of plain HTTP", `https://, or "allow_http": true`)
+		return
+	}
+	host, err := serverHost(s.URL)
+	if err == nil && reserved(host) {
+		err = errReserved
+	}
+	if err != nil {
+		v.bad("mcp.url", "a URL whose host is "+err.Error(), want)
+		return
+	}
+	v.constant(a, "mcp.url", "", u.Path)
+	for name, values := range u.Query() {
+		for _, value := range values {
+			v.constant(a, "mcp.url", name, value)
+		}
+	}
+	if !covers(a.Hosts, host) {
+		a.Hosts = append(a.Hosts, host)
+	}
+}
+
+// covers reports whether a host is one of the patterns'.
+func covers(patterns []HostPattern, host HostPattern) bool {
+	_, parent, _ := strings.Cut(host.String(), ".")
+	return slices.ContainsFunc(patterns, func(p HostPattern) bool { return p == host || p.String() == "*."+parent })
+}
+
+// packageName is npm's grammar of names, with an exact version (https://semver.org) and perhaps a program of the
+// package.
+var packageName = regexp.MustCompile(`^npm:(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*` +
+	`@(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
+
+func (v *validator) serverPackage(s string) {
+	const longest = 256
+	switch {
+	case s == "" || packageName.MatchString(s) && len(s) <= longest:
+		return
+	case !strings.HasPrefix(s, "npm:"):
+		v.bad("mcp.package", strconv.Quote(cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
+	default:
+		v.bad("mcp.package", strconv.Quote(cut(s))+", which is not a name and an exact version",
+			`"npm:@scope/server@1.2.3": what is not pinned (npx -y, a range, latest) runs whatever is published next`)
+	}
+}
+
+func (v *validator) serverCommand(command []string) {
+	if command != nil && len(command) == 0 {
+		v.bad("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
+	}
+	for i, word := range v.few("mcp.command", command, maxServerList) {
+		v.constant(&API{}, fmt.Sprintf("mcp.command[%d]", i), "", word)
+		if i > 0 {
+			continue
+		}
+		switch word {
+		case "":
+			v.bad("mcp.command[0]", "an empty string", "a program")
+		case "npx", "npm", "bunx", "pnpm", "yarn", "node", "deno":
+			v.bad("mcp.command[0]", strconv.Quote(word), `"package": "npm:@scope/server@1.2.3" in place of "command"`)
+		case "docker", "podman", "uvx", "pipx", "uv":
+			v.bad("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts", "a program that is there: SANDBOX_PROGRAMS, or python3")
+		}
+	}
+}
+
+// given are the variables that every server gets from CodeForge.
+var given = []string{"HOME", "TMPDIR", "DENO_DIR", "DENO_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
+	"CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_NO_UPDATE_CHECK"}
+
+func (v *validator) serverEnv(a *API, env map[string]string) {
+	if len(env) > maxServerList {
+		v.bad("mcp.env", fmt.Sprintf("%d variables", len(env)), fmt.Sprintf("at most %d", maxServerList))
+	}
+	name := regexp.MustCompile(envPattern)
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		field := label("mcp.env.", key, plainKey(key))
+		switch {
+		case !name.MatchString(key) || len(key) > maxField:
+			v.bad(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
+		case slices.Contains(given, key):
+			v.bad(field, "a variable that CodeForge sets", "left out")
+		default:
+			v.constant(a, field, key, env[key])
+		}
+	}
+}
+
+func (v *validator) serverHeaders(a *API, headers map[string]string) {
+	if len(headers) > maxServerList {
+		v.bad("mcp.headers", fmt.Sprintf("%d headers", len(headers)), fmt.Sprintf("at most %d", maxServerList))
+	}
+	for _, key := range slices.Sorted(maps.Keys(headers)) {
+		field := label("mcp.headers.", key, plainKey(key))
+		folded := foldHeader(key)
+		switch {
+		case !isToken(key) || len(key) > maxField || !httpguts.ValidHeaderFieldValue(headers[key]):
+			v.bad(field, "not a header", `a header, e.g. "Authorization": "Bearer EXAMPLE_TOKEN"`)
+		case strings.HasPrefix(folded, "mcp-"), strings.HasPrefix(folded, "content-"),
+			slices.Contains([]string{"host", "connection", "transfer-encoding", "accept", "upgrade", "last-event-id"}, folded):
+			v.bad(field, "a header that the protocol sets", "left out")
+		case SinkHeader(key) && holdsName(a, headers[key]):
+			v.bad(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
+				"the header that the server wants, e.g. Authorization")
+		default:
+			v.constant(a, field, key, headers[key])
+		}
+	}
+}
+
+// constant checks a value that the server gets: a constant, or one with token names of the API. key is the name that it
+// has, if any. No message shows the value.
+func (v *validator) constant(a *API, field, key, value string) {
+	const want = `the credential in "credentials", and its token name here`
+	switch {
+	case len(value) > maxServerText:
+		v.bad(field, fmt.Sprintf("a value of %d bytes", len(value)), fmt.Sprintf("at most %d", maxServerText))
+	case strings.ContainsFunc(value, unicode.IsControl):
+		v.bad(field, "a control character", "text without control characters")
+	case secretLike(withoutNames(a, value)):
+		v.bad(field, "what looks like a credential", want)
+	case secretName(key) && !holdsName(a, value) && !harmless(value):
+		v.bad(field, "a value under a credential's name that is no token name of this API", want)
+	}
+}
+
+// foreignName is a token name of another API in the values that the server gets, or empty.
+func (s *Server) foreignName(own *API, owner map[string]*API) string {
+	values := slices.Concat([]string{s.URL}, s.Command, s.Args, slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))
+	for _, text := range values {
+		words := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') })
+		for _, w := range words {
+			if a := owner[w]; a != nil && a != own {
+				return w
+			}
+		}
+	}
+	return ""
+}
+
+// word checks a setting that is one of few words.
+func (v *validator) word(field, s string, known []string) {
+	if slices.Contains(known, s) {
+		return
+	}
+	want := "one of " + strings.Join(known, ", ")
+	if near := nearest(s, known); near != "" {
+		want = fmt.Sprintf("did you mean %q?", near)
+	}
+	v.bad(field, strconv.Quote(cut(s)), want)
+}
+
+// globs checks patterns over names of tools.
+func (v *validator) globs(field string, list []string) {
+	for i, g := range v.few(field, list, maxServerList) {
+		if g == "" || len(g) > maxField || strings.ContainsAny(g, `[]{}\`) || strings.ContainsFunc(g, unicode.IsControl) {
+			v.bad(fmt.Sprintf("%s[%d]", field, i), "no pattern for names of tools", `a name, in which * and ? stand for other characters, e.g. "get_*"`)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package controlapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// BrokerProtocol is what a connection to GET /v1/broker is upgraded to: HTTP/2, in which the proxy is the client.
+const BrokerProtocol = "codeforge-broker"
+
+// The headers that the proxy sets on requests to the broker. The broker knows from them for whom it acts: the proxy
+// lets nothing through that code sent under names like these, except HeaderTimeout.
+const (
+	HeaderRun        = "Codeforge-Run"
+	HeaderSlot       = "Codeforge-Slot"
+	HeaderGeneration = "Codeforge-Generation"
+	// HeaderTimeout is how long code waits for a call at most, in milliseconds.
+	HeaderTimeout = "Codeforge-Timeout-Ms"
+	// HeaderCode is a header of the broker's answer: the error's code, for the receipt. Code does not see it.
+	HeaderCode = "Codeforge-Code"
+)
+
+// MaxArguments bounds the body of a request to the broker, in bytes.
+const MaxArguments = 16 << 20
+
+// The limits of the broker's end of the connection.
+const (
+	brokerStreams = 100 * 64  // calls at once: MaxExchanges of every run
+	brokerWindow  = 256 << 10 // unread bytes of one request's body
+	// brokerShared is so large that calls whose arguments nobody reads never hold up others.
+	brokerShared = 1 << 30
+	brokerHead   = 10 * time.Second
+)
+
+// Broker connects to the proxy as the broker of MCP servers and serves its requests until ctx or the connection ends.
+// The proxy has one broker: an earlier connection of another one ends. The error is never nil.
+func (c *Client) Broker(ctx context.Context, h http.Handler) error {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting to the proxy: %w", err)
+	}
+	once := &single{closed: make(chan struct{})}
+	once.conn = &upgraded{Conn: conn, closed: sync.OnceFunc(func() { close(once.closed) })}
+	defer once.conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = once.conn.Close() })
+	defer stop()
+	if err := once.conn.upgrade(); err != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: brokerHead, ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: brokerStreams, MaxReceiveBufferPerStream: brokerWindow,
+			MaxReceiveBufferPerConnection: brokerShared, SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second,
+		},
+	}
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	err = srv.Serve(once)
+	_ = srv.Close()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("the connection to the proxy has ended: %w", err)
+}
+
+// upgraded is a connection whose first bytes were read into a buffer.
+type upgraded struct {
+	net.Conn
+	r      *bufio.Reader
+	closed func()
+}
+
+// upgrade asks for the broker's protocol.
+func (u *upgraded) upgrade() error {
+	_ = u.SetDeadline(time.Now().Add(brokerHead))
+	_, err := fmt.Fprintf(u.Conn, "GET /v1/broker HTTP/1.1\r\nHost: proxy\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", BrokerProtocol)
+	if err != nil {
+		return fmt.Errorf("asking the proxy: %w", err)
+	}
+	u.r = bufio.NewReader(u.Conn)
+	resp, err := http.ReadResponse(u.r, nil)
+	if err != nil {
+		return fmt.Errorf("asking the proxy: %w", err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		_ = resp.Body.Close()
+		return fmt.Errorf("the proxy answered %d", resp.StatusCode)
+	}
+	return u.SetDeadline(time.Time{})
+}
+
+// Read implements io.Reader.
+func (u *upgraded) Read(p []byte) (int, error) { return u.r.Read(p) }
+
+// Close implements io.Closer.
+func (u *upgraded) Close() error {
+	err := u.Conn.Close()
+	u.closed()
+	return err
+}
+
+// single is a listener that has one connection to accept, and ends with it.
+type single struct {
+	conn   *upgraded
+	given  bool
+	closed chan struct{}
+}
+
+// Accept implements net.Listener.
+func (s *single) Accept() (net.Conn, error) {
+	if s.given {
+		<-s.closed
+		return nil, net.ErrClosed
+	}
+	s.given = true
+	return s.conn, nil
+}
+
+// Close implements net.Listener. The connection has an end of its own.
+func (s *single) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (s *single) Addr() net.Addr { return s.conn.LocalAddr() }
