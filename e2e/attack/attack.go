@@ -108,8 +108,8 @@ func Suite() []Attack {
 	return all
 }
 
-// patience is how much longer than its run's timeout an attack may take.
-const patience = 30 * time.Second
+// patience is how much longer than its run's timeout an attack may take, on a machine that is busy with others.
+const patience = time.Minute
 
 // Run mounts one attack.
 func Run(ctx context.Context, w *world.World, a Attack) Outcome {
