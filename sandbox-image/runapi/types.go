@@ -3,7 +3,7 @@
 //
 //	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
 //	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
-//	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; trailer ExitTrailer |
+//	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; then ExitTrailer |
 //	                          400, 410 lease gone, 424 package not installed
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet

@@ -183,8 +183,11 @@ func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 	return from
 }
 
+// patience is how long a test waits for an answer that must come. What is refused is refused at once.
+const patience = 20 * time.Second
+
 func dial(network, local, remote string) (net.Conn, error) {
-	d := net.Dialer{Timeout: time.Second}
+	d := net.Dialer{Timeout: patience}
 	if local != "" {
 		a := netip.MustParseAddrPort(local)
 		d.LocalAddr = net.TCPAddrFromAddrPort(a)
@@ -214,7 +217,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 				}
 				b := make([]byte, 4)
 				_, _ = c.Write([]byte("ping"))
-				_ = c.SetReadDeadline(time.Now().Add(time.Second))
+				_ = c.SetReadDeadline(time.Now().Add(patience))
 				if _, err := io.ReadFull(c, b); err != nil || string(b) != "ping" {
 					return fmt.Errorf("slot %d to %s: %q %w", n, remote, b, err)
 				}
@@ -229,7 +232,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 			}
 			defer c.Close()
 			_, _ = c.Write([]byte("query"))
-			_ = c.SetReadDeadline(time.Now().Add(time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(patience))
 			b := make([]byte, 100)
 			k, err := c.Read(b)
 			if err != nil || !strings.HasPrefix(string(b[:k]), id.Addr().String()+":") {
@@ -273,21 +276,20 @@ func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 	} {
 		t.Run(c.network+" "+c.local+" to "+c.remote, func(t *testing.T) {
 			w.in(t, w.sandbox, slot.ID(1).UID(), func() error {
-				start := time.Now()
 				conn, err := dial(c.network, c.local, c.remote)
 				if err == nil && c.network == "udp4" {
 					defer conn.Close()
 					_, err = conn.Write([]byte("x"))
 					if err == nil {
-						_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+						_ = conn.SetReadDeadline(time.Now().Add(patience))
 						_, err = conn.Read(make([]byte, 1))
 					}
 				}
 				if err == nil {
 					return fmt.Errorf("reached %s", c.remote)
 				}
-				if took := time.Since(start); took > 500*time.Millisecond {
-					t.Errorf("refused only after %s: %v", took, err)
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("it is not refused, but waits: %v", err)
 				}
 				return nil
 			})
@@ -350,7 +352,7 @@ func TestReusedDatagramPort(t *testing.T) {
 		if _, err := c.Write([]byte("query")); err != nil {
 			return "", err
 		}
-		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(patience))
 		b := make([]byte, 100)
 		n, err := c.Read(b)
 		return string(b[:n]), err

@@ -187,7 +187,7 @@ func dialAs(ctx context.Context, uid int, socket string) (net.Conn, error) {
 
 func (w *World) awaitReady(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		h, err := w.Client.Health(ctx)
@@ -227,7 +227,7 @@ func (w *World) Restart(t testing.TB, how syscall.Signal) {
 		if err != nil && how != syscall.SIGKILL {
 			t.Errorf("sandboxd did not end cleanly: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("sandboxd does not end")
 	}
 	var err error
@@ -247,7 +247,7 @@ func (w *World) stop(t testing.TB) {
 		if err != nil {
 			t.Errorf("sandboxd did not end cleanly: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		_ = w.Process.Kill()
 		t.Error("sandboxd does not end")
 	}
@@ -301,7 +301,8 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	var out, errs bytes.Buffer
 	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: runapi.LanguageTypeScript, Code: code, Servers: w.Servers, Permissions: w.Hash, TimeoutMS: timeout.Milliseconds(),
+		Language: runapi.LanguageTypeScript, Code: code, Servers: w.Servers, Permissions: w.Hash,
+		TimeoutMS: timeout.Milliseconds(),
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)
