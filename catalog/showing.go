@@ -72,6 +72,7 @@ func (w *words) shownBy(a *API) []finding {
 	look(a.Name, "config.json", "credentials", found, want)
 	for _, mine := range a.Credentials {
 		look(mine.Name, "config.json", "credentials", found, want)
+		look(mine.Placeholder, "config.json", "credentials", "a placeholder that holds a credential", "a text without it")
 	}
 	hosts := w.lower.search()
 	for _, h := range a.Hosts {
