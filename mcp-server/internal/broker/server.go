@@ -27,8 +27,7 @@ type server struct {
 	spec   controlapi.Server
 	digest string
 
-	turns   chan struct{} // one for each call that may be in flight
-	listing chan struct{} // held while the tools are asked for
+	turns chan struct{} // one for each call that may be in flight
 
 	// Guarded by Broker.mu.
 	instances map[string]*instance
@@ -37,6 +36,7 @@ type server struct {
 	tools     []*tool
 	known     bool
 	fresh     bool
+	listing   *listing // the tools are being asked for
 	closed    bool // no longer in the catalog
 }
 
@@ -54,7 +54,7 @@ func newServer(b *Broker, api controlapi.API, digest string) *server {
 	}
 	return &server{
 		broker: b, api: api, spec: *api.Server, digest: digest,
-		turns: make(chan struct{}, most), listing: make(chan struct{}, 1), instances: map[string]*instance{},
+		turns: make(chan struct{}, most), instances: map[string]*instance{},
 	}
 }
 
@@ -98,42 +98,66 @@ func (s *server) changed(list string) {
 	s.fresh = false
 }
 
-// list is the tools that code may call, asked of the server if they are not known. Key is whose instance is asked.
+// listing is one question for a server's tools, for all that wait for the answer.
+type listing struct {
+	done  chan struct{}
+	tools []*tool
+	f     *failure
+}
+
+// list is the server's tools, asked of the server if they are not known. Key is whose instance is asked.
 func (s *server) list(ctx context.Context, key string) ([]*tool, *failure) {
-	ctx, cancel := context.WithTimeout(ctx, s.connectTimeout()+connectMargin+listTime)
-	defer cancel()
+	b := s.broker
+	b.mu.Lock()
+	if s.fresh && s.listing == nil {
+		defer b.mu.Unlock()
+		return s.tools, nil
+	}
+	l := s.listing
+	if l == nil && b.ctx.Err() == nil {
+		l = &listing{done: make(chan struct{})}
+		s.listing = l
+		b.parts.Go(func() { s.ask(l, key) })
+	}
+	b.mu.Unlock()
+	if l == nil {
+		return nil, unavailable("the server is stopping", "")
+	}
 	select {
-	case s.listing <- struct{}{}:
-		defer func() { <-s.listing }()
+	case <-l.done:
+		return l.tools, l.f
 	case <-ctx.Done():
 		return nil, &failure{code: timedOut, message: "the server does not list its tools", retryable: true, unsent: true}
 	}
-	s.broker.mu.Lock()
-	tools, fresh := s.tools, s.fresh
-	s.fresh = true // a change from now on asks again
-	s.broker.mu.Unlock()
-	if fresh {
-		return tools, nil
-	}
-	raw, f := s.request(ctx, key, frame.ToolsMethod, nil, true)
-	var listed frame.Tools
-	if f == nil {
-		if err := json.Unmarshal(raw, &listed); err != nil {
-			f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
-		}
-	}
-	s.broker.mu.Lock()
-	defer s.broker.mu.Unlock()
-	if f != nil {
-		s.fresh = false
-		return nil, f
-	}
-	s.tools, s.known = s.permitted(listed.Tools), true
-	return s.tools, nil
 }
 
-// permitted reads definitions of tools, and leaves out what the configuration does not allow and what is none.
-func (s *server) permitted(all []json.RawMessage) []*tool {
+// ask asks the server for its tools.
+func (s *server) ask(l *listing, key string) {
+	b := s.broker
+	ctx, cancel := context.WithTimeout(b.ctx, s.connectTimeout()+connectMargin+listTime)
+	defer cancel()
+	b.mu.Lock()
+	s.fresh = true // a change from now on asks again
+	b.mu.Unlock()
+	raw, f := s.request(ctx, key, frame.ToolsMethod, nil, true)
+	var listed frame.Tools
+	if f == nil && json.Unmarshal(raw, &listed) != nil {
+		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f == nil {
+		l.tools = definitions(listed.Tools)
+		s.tools, s.known = l.tools, true
+	} else {
+		s.fresh = false
+	}
+	l.f, s.listing = f, nil
+	close(l.done)
+}
+
+// definitions reads definitions of tools, and leaves out what is none.
+func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen := map[string]bool{}
 	for _, raw := range all {
