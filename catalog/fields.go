@@ -1,12 +1,12 @@
 package catalog
 
-// fieldSpec is one field of config.json: what loading, the JSON Schema and the documentation's test know about it.
+// fieldSpec describes one field of config.json, for loading, for the JSON Schema and for the test of the documentation.
 type fieldSpec struct {
 	name string
 	doc  string
-	// shape is the field's type for editors. Its description is doc.
+	// shape is the field in the JSON Schema, where doc becomes its description.
 	shape schema
-	// read decodes the field. It reports what is wrong with its type, and validation the rest.
+	// read decodes the field and reports a wrong type. Validation reports all other mistakes.
 	read func(d *decoder, c *config, n *node)
 }
 
@@ -76,7 +76,7 @@ func credentialFields() []credentialSpec {
 
 func text() schema { return schema{Type: "string"} }
 
-// surfacePattern and namePattern are what ParseSurface and nameProblem check, as far as a pattern can say it.
+// surfacePattern and namePattern are what ParseSurface and nameProblem check, as far as a pattern can express it.
 const (
 	surfacePattern = `^(header|query|body)(:.+)?$|^path$`
 	namePattern    = `^[A-Z][A-Z0-9_]{4,63}$`

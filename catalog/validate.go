@@ -25,7 +25,7 @@ type validator struct {
 	budget *budget
 }
 
-// validate checks everything in a config, whatever else is wrong with it.
+// validate checks all of a config, even after mistakes, so that one load reports every one of them.
 func (v *validator) validate(c config) *API {
 	a := &API{Name: v.api, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress}
 	a.Description = v.description(c.description)
@@ -43,9 +43,9 @@ func (v *validator) validate(c config) *API {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
 	}
 	if a.Compress && len(a.Credentials) > 0 {
-		v.warn("compress", "an API with credentials whose responses may be compressed: where one shows a credential "+
-			"next to text from a request, its compressed length tells a right guess of a part from a wrong one",
-			"true only if no response of the API ever shows a credential")
+		v.warn("compress", "an API with credentials whose responses may be compressed: if one contains a credential "+
+			"and text from the request, its length reveals whether that text repeats a part of the credential",
+			"true only if no response of the API ever contains a credential")
 	}
 	return a
 }
@@ -80,7 +80,7 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	if domains != nil && len(domains) == 0 {
 		v.bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
 	}
-	v.few("domains", domains, maxDomains) // the others are read too: a host of a broken API is closed
+	v.atMost("domains", domains, maxDomains) // the rest is read too: the hosts of a broken API are closed
 	var out []HostPattern
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
@@ -96,7 +96,7 @@ func (v *validator) hosts(domains []string) []HostPattern {
 		case err != nil:
 			v.bad(fmt.Sprintf("domains[%d]", i), found(d, err), wantHost(d))
 		default:
-			v.warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" a second time", "each name once")
+			v.warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" listed twice", "each name once")
 		}
 	}
 	return out
@@ -107,12 +107,18 @@ const ownDomain = "codeforge.internal"
 
 var errReserved = errors.New("CodeForge's own name")
 
+// Own reports whether a host is one of CodeForge's own, which no API can hold.
+func Own(h Host) bool {
+	return h.String() == ownDomain || strings.HasSuffix(h.String(), "."+ownDomain)
+}
+
 // reserved reports whether a pattern is one for hosts of ownDomain.
 func reserved(p HostPattern) bool {
 	return p.String() == ownDomain || strings.HasSuffix(p.String(), "."+ownDomain)
 }
 
-// found quotes what a user wrote and says what it is. What may hold a password or a key is not quoted.
+// found quotes what a user wrote and says what is wrong with it. Text that may contain a password or a key is not
+// quoted.
 func found(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
 		return err.Error()
@@ -120,7 +126,7 @@ func found(s string, err error) string {
 	return fmt.Sprintf("%q is %v", cut(s), err)
 }
 
-// wantHost is the nearest right thing to a bad entry of "domains".
+// wantHost suggests a valid entry in place of a bad one in "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
 	if p, err := ParseHostPattern(s); err == nil && reserved(p) {
@@ -158,7 +164,7 @@ func (v *validator) methods(c config) Methods {
 
 func (v *validator) methodList(field string, list []string) []string {
 	var out []string
-	for i, text := range v.few(field, list, maxMethods) {
+	for i, text := range v.atMost(field, list, maxMethods) {
 		path := fmt.Sprintf("%s[%d]", field, i)
 		m, err := parseMethod(text)
 		switch {
@@ -169,14 +175,14 @@ func (v *validator) methodList(field string, list []string) []string {
 			v.bad(path, strconv.Quote(m)+", which is refused for every API", "a method like \"GET\"")
 			continue
 		case slices.Contains(out, m):
-			v.warn(path, strconv.Quote(m)+" a second time", "each method once")
+			v.warn(path, strconv.Quote(m)+" listed twice", "each method once")
 			continue
 		case !slices.Contains(knownMethods(), m):
 			if near := nearMethod(m); near != "" {
-				v.bad(path, strconv.Quote(text)+", no method in use", fmt.Sprintf("did you mean %q?", near))
+				v.bad(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
 				continue
 			}
-			v.warn(path, strconv.Quote(m)+", no method in use", "one of "+strings.Join(knownMethods()[:7], ", "))
+			v.warn(path, strconv.Quote(m)+", which is not a known method", "one of "+strings.Join(knownMethods()[:7], ", "))
 		}
 		out = append(out, m)
 	}
@@ -191,9 +197,9 @@ func (v *validator) ranges(c config) []netip.Prefix {
 	}
 	var out []netip.Prefix
 	if c.private != nil && len(c.private) == 0 {
-		v.warn("allow_private", "an empty list", "left out, which means the same")
+		v.warn("allow_private", "an empty list", "no list, which means the same")
 	}
-	for i, text := range v.few("allow_private", c.private, maxRanges) {
+	for i, text := range v.atMost("allow_private", c.private, maxRanges) {
 		p, want := parseRange(text)
 		if want != "" {
 			v.bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(cut(text)), want)
@@ -240,7 +246,7 @@ func (v *validator) cas(name string) []byte {
 
 func (v *validator) credential(raw rawCredential) Credential {
 	c := Credential{Name: raw.name, Surfaces: v.surfaces(raw)}
-	text, ok := v.reveal(raw)
+	text, ok := v.resolve(raw)
 	if !ok {
 		return c
 	}
@@ -256,15 +262,15 @@ func (v *validator) credential(raw rawCredential) Credential {
 		v.warn(raw.path(), w, "the credential itself")
 	}
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
-		v.warn(raw.path(), "a token name that is a single word, which requests may hold by chance",
+		v.warn(raw.path(), "a token name that is a single word, which requests may contain by chance",
 			"one like "+raw.name+"_TOKEN")
 	}
 	c.Value = secret.New(text)
 	return c
 }
 
-// reveal reads the value from where the config has it.
-func (v *validator) reveal(raw rawCredential) (string, bool) {
+// resolve reads a credential from its source: config.json, a file, or the environment.
+func (v *validator) resolve(raw rawCredential) (string, bool) {
 	switch {
 	case raw.value != nil:
 		return *raw.value, true
@@ -293,10 +299,10 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 		return []Surface{{Kind: SurfaceHeader}}
 	}
 	if len(raw.in) == 0 {
-		v.bad(raw.path()+".in", "an empty list", `left out, or at least one surface, e.g. ["header"]`)
+		v.bad(raw.path()+".in", "an empty list", `at least one surface, e.g. ["header"], or no list`)
 	}
 	var out []Surface
-	for i, text := range v.few(raw.path()+".in", raw.in, maxSurfaces) {
+	for i, text := range v.atMost(raw.path()+".in", raw.in, maxSurfaces) {
 		field := fmt.Sprintf("%s.in[%d]", raw.path(), i)
 		s, err := ParseSurface(text)
 		switch {
@@ -304,11 +310,11 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 			v.bad(field, found(text, err), wantSurface(text))
 			continue
 		case slices.Contains(out, s):
-			v.warn(field, strconv.Quote(s.String())+" a second time", "each surface once")
+			v.warn(field, strconv.Quote(s.String())+" listed twice", "each surface once")
 			continue
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
 			v.warn(field,
-				strconv.Quote(s.String())+", where code could also publish the credential (a message's text, a comment)",
+				strconv.Quote(s.String())+", where code could also publish the credential (in a message, in a comment)",
 				fmt.Sprintf("the one field that needs it, e.g. %q", s.String()+":key"))
 		}
 		out = append(out, s)

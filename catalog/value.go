@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a credential, in bytes. Shorter ones would be found by chance in any response.
+// The length of a credential, in bytes. Shorter ones would be found in responses by chance.
 const (
 	minValue = 8
 	maxValue = 8192
@@ -46,15 +46,15 @@ func placeholder(s string) string {
 	scheme, _, two := strings.Cut(lower, " ")
 	switch {
 	case two && slices.Contains([]string{"bearer", "basic", "token", "apikey"}, scheme):
-		return fmt.Sprintf("a credential after the word %q, which code writes itself", scheme)
+		return fmt.Sprintf("a credential with the scheme %q in front, which code adds itself", scheme)
 	case strings.HasSuffix(s, "..."), strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">"),
 		slices.ContainsFunc(examples, func(e string) bool { return strings.Contains(lower, e) }):
 		return "a placeholder, not a credential"
 	case strings.Trim(s, s[:1]) == "":
-		return "one character over and over"
+		return "one character repeated"
 	case len(s) < 16 && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz") == "",
 		len(s) < 12 && strings.Trim(s, "0123456789") == "":
-		return "a word or number, which is replaced by its token name wherever a response has it"
+		return "a word or number, which would be replaced by the token name wherever a response contains it"
 	}
 	return ""
 }

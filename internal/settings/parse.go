@@ -19,11 +19,11 @@ type Error []Mistake
 // Mistake is one variable that did not parse. Found is quoted; of a variable that may hold a secret it is not shown.
 type Mistake struct{ Name, Found, Want string }
 
-// Error is one line per variable: "MCP_PORT: \"http\": a whole number from 1 to 65535".
+// Error is one line per variable: "MCP_PORT: \"http\"; want a whole number from 1 to 65535".
 func (e Error) Error() string {
 	lines := make([]string, len(e))
 	for i, m := range e {
-		lines[i] = m.Name + ": " + m.Found + ": " + m.Want
+		lines[i] = m.Name + ": " + m.Found + "; want " + m.Want
 	}
 	return strings.Join(lines, "\n")
 }

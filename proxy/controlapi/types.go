@@ -47,8 +47,8 @@ type API struct {
 	Server *Server `json:"mcp,omitempty"`
 }
 
-// Server is the "mcp" of a config.json: how an MCP server is started or reached, and what of it may be used. Exactly one
-// of URL, Package and Command is set. Env and Headers hold constants and token names.
+// Server is the "mcp" of a config.json: how an MCP server is started or reached, and which of its tools may be used.
+// Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
 type Server struct {
 	URL     string   `json:"url,omitempty"`
 	Package string   `json:"package,omitempty"` // npm:NAME@VERSION
@@ -210,12 +210,17 @@ type Hint struct {
 	Host string `json:"host,omitempty"`
 }
 
-// Refusal is the JSON body of a refused request.
+// Refusal is the JSON body of a refused request, and of a call of a tool that failed.
 type Refusal struct {
 	Error string `json:"error"`
 	Code  string `json:"code"`
 	Host  string `json:"host,omitempty"`
 	Hint  string `json:"hint,omitempty"`
+	// Retryable, Server and Tool are for calls of an MCP server's tools. Retryable: the call was not made, and may be
+	// possible later.
+	Retryable bool   `json:"retryable,omitempty"`
+	Server    string `json:"server,omitempty"`
+	Tool      string `json:"tool,omitempty"`
 }
 
 // Event is one line of GET /v1/events. Exactly one field is set.

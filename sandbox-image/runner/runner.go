@@ -15,8 +15,8 @@ var Warm []byte
 // ReadyByte is the first byte that warm.ts writes to standard output. It is not part of the code's output.
 const ReadyByte = 0
 
-// What warm.ts reads from standard input. GoByte or ServersByte starts the main module. LoadByte may come once before it
-// and makes the interpreter preload what most code needs.
+// What warm.ts reads from standard input. GoByte or ServersByte starts the main module. LoadByte may come once before
+// it and makes the interpreter preload what most code needs.
 const (
 	GoByte      = '\n'
 	ServersByte = 'm'

@@ -69,8 +69,8 @@ func absent(c Config) error {
 		return &absentError{fmt.Sprintf("the CodeForge in %s belongs to another user: name its endpoint with --url, e.g. "+
 			"http://127.0.0.1:8080/mcp", c.State.Path()), err}
 	}
-	return &absentError{fmt.Sprintf("CodeForge is not running in %s. Start it with codeforge up --state %s", c.State.Path(),
-		c.State.Path()), err}
+	return &absentError{fmt.Sprintf("CodeForge is not running in %s. Start it with codeforge up --state %s",
+		c.State.Path(), c.State.Path()), err}
 }
 
 // client is an HTTP client that connects to the place, with the token over HTTP.

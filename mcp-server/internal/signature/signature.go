@@ -38,8 +38,8 @@ const (
 	maxName        = 128
 )
 
-// Arguments is a JSON Schema of arguments, or of a result, as a TypeScript type: {title: string, body?: string}. A schema
-// that cannot be read is "unknown".
+// Arguments is a JSON Schema of arguments, or of a result, as a TypeScript type: {title: string, body?: string}. A
+// schema that cannot be read is "unknown".
 func Arguments(schema json.RawMessage) string {
 	var root any
 	if json.Unmarshal(schema, &root) != nil {
@@ -95,7 +95,8 @@ func FirstSentence(description string) string {
 		if r != '.' && r != '!' && r != '?' || i+1 < len(text) && text[i+1] != ' ' {
 			continue
 		}
-		if word := text[strings.LastIndexByte(text[:i], ' ')+1 : i]; word == "e.g" || word == "i.e" || word == "etc" || word == "vs" {
+		switch text[strings.LastIndexByte(text[:i], ' ')+1 : i] {
+		case "e.g", "i.e", "etc", "vs":
 			continue
 		}
 		text = text[:i+1]
@@ -133,8 +134,11 @@ func Clean(text string, most int) string {
 
 // invisible are printable characters that no reader sees: fillers, and selectors that can carry hidden text.
 func invisible(r rune) bool {
-	return r == 0x115F || r == 0x1160 || r == 0x3164 || r == 0xFFA0 || r == 0x2800 || r == 0x034F || r == 0x17B4 || r == 0x17B5 ||
-		r >= 0xFE00 && r <= 0xFE0F || r >= 0xE0100 && r <= 0xE01EF || r >= 0x180B && r <= 0x180F
+	switch r {
+	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0:
+		return true
+	}
+	return r >= 0x180B && r <= 0x180F || r >= 0xFE00 && r <= 0xFE0F || r >= 0xE0100 && r <= 0xE01EF
 }
 
 // cut shortens a text to so many characters.

@@ -14,8 +14,8 @@ type book struct {
 	deleted  map[string]bool   // by their clients, and called so by them; at most maxDeleted
 }
 
-// maxDeleted bounds how many deleted sessions are remembered. Beyond it, all are forgotten: a client that goes on with a
-// session which it has deleted then gets an empty one.
+// maxDeleted bounds how many deleted sessions are remembered. Beyond it, all are forgotten: a client that continues a
+// session it has deleted then gets an empty one.
 const maxDeleted = 10_000
 
 type session struct {
