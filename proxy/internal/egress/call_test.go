@@ -294,6 +294,16 @@ func TestCallHosts(t *testing.T) {
 			t.Errorf("%s: %.200s", target, answer)
 		}
 	}
+	for address, host := range map[string]string{"https://" + demoHost + "/my-files/read": callHost, "https://" + callHost + "/my-files/read": demoHost} {
+		req, err := http.NewRequest(http.MethodPost, address, strings.NewReader("{}"))
+		check(t, err)
+		req.Host = host
+		resp, err := r.client(true).Do(req)
+		check(t, err)
+		if refused := refusal(t, resp); refused.Code != policy.CodeHostMismatch {
+			t.Errorf(":authority %s at %s: %+v", host, address, refused)
+		}
+	}
 	if got.count() != 1 || up.count() != 0 || r.upstreams.dialled() != 0 {
 		t.Errorf("%d calls, %d requests to upstreams, %d dials", got.count(), up.count(), r.upstreams.dialled())
 	}
