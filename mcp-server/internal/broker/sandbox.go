@@ -98,7 +98,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	defer cancel()
 	head := runapi.ServerHead{Package: api.Server.Package, Install: true, Registry: l.Registry}
 	s, err := l.open(ctx, api, head, controlapi.Registration{
-		Run: "install-" + api.Name, APIs: []string{api.Name}, Install: true, Deadline: time.Now().Add(installTime),
+		Run: "install-" + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})
 	if err != nil {
 		return err
