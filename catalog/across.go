@@ -22,14 +22,14 @@ func (l *loader) sorted() []*API {
 func (l *loader) across() {
 	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() {
 	}
-	l.equals()
+	l.duplicates()
 	l.servers()
 }
 
 // conflict resolves token names that two APIs declare: each belongs to the API that had it before this load, else to
 // the first by name. The other API's new version is rejected. An API that loses one name in a pass loses nothing else
 // in it. It reports whether there was a conflict.
-func (l *loader) conflict() (settled bool) {
+func (l *loader) conflict() (found bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.sorted() {
 		for _, c := range a.Credentials {
@@ -43,21 +43,21 @@ func (l *loader) conflict() (settled bool) {
 				keeps, loses = a, first
 			}
 			p := Problem{API: loses.Name, File: "apis/" + loses.Name + "/config.json", Field: "credentials." + c.Name,
-				Found: "a token name of apis/" + keeps.Name + " too", Want: "a token name that no other API has"}
+				Found: "a token name that apis/" + keeps.Name + " has too", Want: "a token name that no other API has"}
 			l.problems = append(l.problems, p)
 			l.reject(loses.Name, loses, p.String())
-			lost[loses], owner[c.Name], settled = true, keeps, true
+			lost[loses], owner[c.Name], found = true, keeps, true
 			if loses == a {
 				break
 			}
 		}
 	}
-	return settled
+	return found
 }
 
 // misleading rejects placeholders that contain the name of another credential, of whatever API: one text would stand for
 // two. It reports whether there was one.
-func (l *loader) misleading() (settled bool) {
+func (l *loader) misleading() (found bool) {
 	all := l.credentials()
 	for _, c := range all {
 		if c.Placeholder == "" {
@@ -72,7 +72,7 @@ func (l *loader) misleading() (settled bool) {
 		loses := c.api
 		p := Problem{API: c.api.Name, Field: "credentials." + c.Name + ".placeholder", Found: "the token name " + all[i].Name + " too",
 			Want: "a text with one token name in it"}
-		if l.settled(c.api) { // the placeholder was there before the name
+		if l.unchanged(c.api) { // the placeholder was there before the name
 			loses = all[i].api
 			p = Problem{API: loses.Name, Field: "credentials." + all[i].Name, Found: "a token name in the placeholder of " + c.Name,
 				Want: "another token name"}
@@ -85,29 +85,30 @@ func (l *loader) misleading() (settled bool) {
 	return false
 }
 
-// foreign rejects servers whose settings hold the token name of another API: it would never be swapped there, and says
-// that the server was meant to have a credential that it cannot get. It reports whether there was one.
-func (l *loader) foreign() (settled bool) {
+// foreign rejects servers whose settings contain the token name of another API. It would never be swapped there, so the
+// server would not get the credential that it was meant to have. It reports whether there was one.
+func (l *loader) foreign() (found bool) {
 	owner := map[string]*API{}
 	for _, c := range l.credentials() {
 		owner[c.Name] = c.api
 	}
 	for _, a := range l.sorted() {
-		if a.Server == nil || l.settled(a) {
+		if a.Server == nil || l.unchanged(a) {
 			continue
 		}
 		if name := a.Server.foreignName(a, owner); name != "" {
-			p := Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: "mcp", Found: "the token name " + name +
-				" of apis/" + owner[name].Name, Want: "token names of this API: a server gets the credentials of no other"}
+			p := Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: "mcp",
+				Found: "the token name " + name + " of apis/" + owner[name].Name,
+				Want:  "token names of this API: a server gets the credentials of no other"}
 			l.problems = append(l.problems, p)
 			l.reject(a.Name, a, p.String())
-			settled = true
+			found = true
 		}
 	}
-	return settled
+	return found
 }
 
-// servers warns of names in exclusive_with that are no servers.
+// servers warns of names in exclusive_with that are not servers.
 func (l *loader) servers() {
 	for _, a := range l.sorted() {
 		if a.Server == nil {
@@ -115,9 +116,11 @@ func (l *loader) servers() {
 		}
 		for i, name := range a.Server.ExclusiveWith {
 			if other := l.fresh[name]; other == nil || other.Server == nil || other == a {
-				l.problems = append(l.problems, Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Severity: Warning,
-					Field: fmt.Sprintf("mcp.exclusive_with[%d]", i), Found: strconv.Quote(name) + ", which is no other MCP server",
-					Want: "the name of an API with mcp"})
+				l.problems = append(l.problems, Problem{
+					API: a.Name, File: "apis/" + a.Name + "/config.json", Severity: Warning,
+					Field: fmt.Sprintf("mcp.exclusive_with[%d]", i),
+					Found: strconv.Quote(name) + ", which is not another MCP server", Want: "the name of an API with mcp",
+				})
 			}
 		}
 	}
@@ -145,34 +148,34 @@ func (l *loader) credentials() []owned {
 	return all
 }
 
-// disclosure rejects APIs whose public part shows a credential of any API, or whose credential is the token name of
-// another: code could then read the one, and send the other. An API rejected in a pass is skipped for the rest of it.
-// It reports whether there was one.
-func (l *loader) disclosure() (settled bool) {
+// disclosure rejects APIs whose public part contains a credential of any API, which code could then read, or whose
+// credential is the token name of another, which code could then send. An API rejected in a pass is skipped for the
+// rest of it. It reports whether there was one.
+func (l *loader) disclosure() (found bool) {
 	apis := l.sorted()
-	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.settled(a) }) {
+	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.unchanged(a) }) {
 		return false
 	}
 	all, fresh := l.credentials(), []owned{}
 	for _, c := range all {
-		if !l.settled(c.api) {
+		if !l.unchanged(c.api) {
 			fresh = append(fresh, c)
 		}
 	}
 	// Two APIs that are both unchanged were checked against each other in the previous load.
-	ofAll, ofFresh := newWords(all), newWords(fresh)
+	indexAll, indexFresh := newCredentialIndex(all), newCredentialIndex(fresh)
 	rejected := map[*API]bool{}
 	for _, a := range apis {
-		w := ofAll
-		if l.settled(a) {
-			w = ofFresh
+		index := indexAll
+		if l.unchanged(a) {
+			index = indexFresh
 		}
-		for _, f := range w.shownBy(a) {
+		for _, f := range index.disclosedBy(a) {
 			c := f.owned
 			switch {
 			case rejected[a] || rejected[c.api]:
 				continue
-			case !l.settled(a):
+			case !l.unchanged(a):
 				l.reject(a.Name, a, f.problem.String())
 				rejected[a] = true
 			default: // the text was there before the credential
@@ -182,20 +185,20 @@ func (l *loader) disclosure() (settled bool) {
 				rejected[c.api] = true
 			}
 			l.problems = append(l.problems, f.problem)
-			settled = true
+			found = true
 		}
 	}
-	return settled
+	return found
 }
 
-// settled reports whether an API is as it was before this load, because nothing changed or because it is stale.
-func (l *loader) settled(a *API) bool {
+// unchanged reports whether an API is as it was before this load: its folder did not change, or it is stale.
+func (l *loader) unchanged(a *API) bool {
 	old := l.o.Previous.API(a.Name)
 	return a.Stale != "" || old != nil && old.digest == a.digest
 }
 
-// equals warns of credentials that have the same value.
-func (l *loader) equals() {
+// duplicates warns of credentials that have the same value.
+func (l *loader) duplicates() {
 	first := map[string]string{}
 	for _, c := range l.credentials() {
 		other, dup := first[c.Value.Reveal()]
@@ -203,8 +206,10 @@ func (l *loader) equals() {
 			first[c.Value.Reveal()] = c.Name
 			continue
 		}
-		l.problems = append(l.problems, Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Severity: Warning,
+		l.problems = append(l.problems, Problem{
+			API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Severity: Warning,
 			Field: "credentials." + c.Name, Found: "the same credential as " + other,
-			Want: "one token name per credential: a response cannot tell which of them it shows"})
+			Want: "one token name per credential: a response cannot tell which of them it shows",
+		})
 	}
 }

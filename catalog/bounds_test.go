@@ -51,7 +51,7 @@ func TestManyFolders(t *testing.T) {
 	if len(c.APIs()) != maxAPIs || c.APIs()[0].Name != "m0000" || c.API("m1000") != nil {
 		t.Fatalf("%d APIs, problems:\n%.500s", len(c.APIs()), problems)
 	}
-	if text := problems.String(); len(problems) != 4 || !strings.Contains(text, "1003 folders with a config.json: at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
+	if text := problems.String(); len(problems) != 4 || !strings.Contains(text, "1003 folders with a config.json; want at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
 		t.Errorf("problems:\n%s", text)
 	}
 	if len(c.Match(mustHost(t, "h999.example.com"))) != 1 || len(c.Match(mustHost(t, "h1000.example.com"))) != 0 {
@@ -97,18 +97,18 @@ func TestBounds(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		{"domains", config(`"domains":[` + repeat(1001, `,"h%d.test"`) + `]`), "domains: 1001 entries: at most 1000"},
-		{"long hosts", config(`"domains":[` + repeat(600, `,"`+strings.Repeat(strings.Repeat("a", 60)+".", 3)+`h%d.test"`) + `]`), "600 host names beside"},
-		{"methods", config(`"domains":["x.test"],"restricted_methods":[` + repeat(101, `,"M%d"`) + `]`), "restricted_methods: 101 entries: at most 100"},
-		{"ranges", config(`"domains":["x.test"],"allow_private":[` + repeat(101, `,"10.0.%d.0/24"`) + `]`), "allow_private: 101 entries: at most 100"},
-		{"surfaces", config(`"domains":["x.test"],"credentials":{"TOKEN_X":{"value":"sk_live_12345","in":[` + repeat(101, `,"body:%d"`) + `]}}`), "in: 101 entries: at most 100"},
-		{"credentials", config(`"domains":["x.test"],"credentials":{` + repeat(501, `,"T%05d":"sk_live_x"`) + `}`), "credentials: 501 credentials: at most 500"},
+		{"domains", config(`"domains":[` + repeat(1001, `,"h%d.test"`) + `]`), "domains: 1001 entries; want at most 1000"},
+		{"long hosts", config(`"domains":[` + repeat(600, `,"`+strings.Repeat(strings.Repeat("a", 60)+".", 3)+`h%d.test"`) + `]`), "600 host names in addition to"},
+		{"methods", config(`"domains":["x.test"],"restricted_methods":[` + repeat(101, `,"M%d"`) + `]`), "restricted_methods: 101 entries; want at most 100"},
+		{"ranges", config(`"domains":["x.test"],"allow_private":[` + repeat(101, `,"10.0.%d.0/24"`) + `]`), "allow_private: 101 entries; want at most 100"},
+		{"surfaces", config(`"domains":["x.test"],"credentials":{"TOKEN_X":{"value":"sk_live_12345","in":[` + repeat(101, `,"body:%d"`) + `]}}`), "in: 101 entries; want at most 100"},
+		{"credentials", config(`"domains":["x.test"],"credentials":{` + repeat(501, `,"T%05d":"sk_live_x"`) + `}`), "credentials: 501 credentials; want at most 500"},
 		{"unknown fields", config(`"domains":["x.test"],` + repeat(20000, `,"k%d":1`)), "more mistakes"},
 		{"files", func() map[string]string {
 			f := config(`"domains":["x.test"],"credentials":{` + repeat(70, `,"T%05d":{"file":"f"}`) + `}`)
 			f["f"] = big
 			return f
-		}(), "more than 4 MiB together"},
+		}(), "together exceed 4 MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestManyHosts(t *testing.T) {
 	}
 	folder(t, dir, "a", hosts("a"))
 	c, problems = Load(dir, Options{Previous: c})
-	if c.API("a") != nil || c.API("b") == nil || c.API("c") == nil || !strings.Contains(problems.String(), "apis/a/config.json: domains: 900 host names beside 1800 of other APIs: at most 2000") {
+	if c.API("a") != nil || c.API("b") == nil || c.API("c") == nil || !strings.Contains(problems.String(), "apis/a/config.json: domains: 900 host names in addition to 1800 of other APIs; want at most 2000") {
 		t.Errorf("%d APIs\n%s", len(c.APIs()), problems)
 	}
 }
@@ -183,7 +183,7 @@ func TestTotalBytes(t *testing.T) {
 		folder(t, dir, fmt.Sprintf("a%02d", i), with(100+i))
 	}
 	c, problems = Load(dir, Options{Previous: c})
-	if c.API("m59") == nil || c.API("a09") != nil || !strings.Contains(problems.String(), "more than 64 MiB together") {
+	if c.API("m59") == nil || c.API("a09") != nil || !strings.Contains(problems.String(), "together exceed 64 MiB") {
 		t.Errorf("%d APIs\n%.300s", len(c.APIs()), problems)
 	}
 }
@@ -288,7 +288,7 @@ func TestDictionary(t *testing.T) {
 	check := func(words []string, text string) {
 		t.Helper()
 		found := map[string]bool{}
-		newDictionary(words).search().in(text, func(i int) {
+		newDictionary(words).search().scan(text, func(i int) {
 			if found[words[i]] {
 				t.Errorf("%q found twice", words[i])
 			}

@@ -1,7 +1,7 @@
-// Package catalog is what apis/<name>/config.json means: loading, validating and matching.
+// Package catalog loads and validates apis/<name>/config.json, and finds the APIs that a host belongs to.
 //
 // A Catalog is the immutable set of all valid APIs of one load. It holds credentials, so it stays in the proxy's
-// memory; what other parts may know of it is the public catalog of proxy/controlapi.
+// memory; other parts get only the public catalog of proxy/controlapi.
 package catalog
 
 import (
@@ -16,10 +16,11 @@ type Catalog struct {
 	version string
 	apis    []*API // sorted by name
 	byName  map[string]*API
-	// byPattern is the active APIs of each pattern, wildcards with their "*.". A pattern of inactive APIs only is there
-	// with none.
+	// byPattern maps each host pattern, as config.json writes it, to its active APIs. A pattern that only inactive APIs
+	// have maps to an empty list.
 	byPattern map[string][]*API
-	// closed is the patterns of APIs too broken to load, with the API's name.
+	// closed maps the host patterns of APIs that cannot be loaded to the API's name. "*" is there while the hosts of such
+	// an API are unknown.
 	closed map[string]string
 }
 
@@ -53,7 +54,7 @@ type API struct {
 	digest digest
 }
 
-// Credential is one token name with its value and the surfaces it may be swapped on.
+// Credential is one token name with its value and the surfaces on which it may be swapped.
 type Credential struct {
 	Name     string
 	Value    secret.Value
@@ -81,7 +82,7 @@ type Surface struct {
 	Field string
 }
 
-// Methods is what restricted_methods or allowed_methods says. The zero value restricts nothing.
+// Methods holds restricted_methods or allowed_methods. The zero value restricts nothing.
 type Methods struct {
 	// Restricted methods are refused. Upper case, sorted.
 	Restricted []string
@@ -89,7 +90,7 @@ type Methods struct {
 	Allowed []string
 }
 
-// Version identifies this content of the catalog. It changes when anything that matters to a run does.
+// Version identifies the content of the catalog. It changes with everything that matters to a run.
 func (c *Catalog) Version() string {
 	if c == nil {
 		return ""

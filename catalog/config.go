@@ -34,7 +34,7 @@ func (c rawCredential) path() string { return "credentials." + c.name }
 type decoder struct {
 	api, file string
 	problems  Problems
-	count     int // of all mistakes, also those that are not told
+	count     int // of all mistakes, those that are not reported included
 	failed    bool
 	known     names
 }
@@ -59,7 +59,7 @@ func (d *decoder) add(p Problem) {
 	d.failed = d.failed || p.Severity == Error
 }
 
-// full reports whether no further mistake is reported.
+// full reports whether further mistakes are only counted.
 func (d *decoder) full() bool { return len(d.problems) >= maxProblems && d.failed }
 
 // names are the known fields, computed once per file.
@@ -95,7 +95,7 @@ func (d *decoder) decode(data []byte) (config, bool) {
 	for _, m := range d.unique("", root) {
 		d.field(&c, m)
 	}
-	has := d.meant(root)
+	has := d.present(root)
 	if !has["domains"] && !has["mcp"] {
 		d.bad("domains", "missing", `at least one host name, e.g. ["api.example.com"]`)
 	}
@@ -105,8 +105,9 @@ func (d *decoder) decode(data []byte) (config, bool) {
 	return c, true
 }
 
-// meant are the fields that are there, and those that unknown ones are taken for, as far as unknown ones are told.
-func (d *decoder) meant(root *node) map[string]bool {
+// present returns the fields that the object has. A misspelt field counts as the one it resembles most. Only the first
+// maxProblems unknown fields are compared.
+func (d *decoder) present(root *node) map[string]bool {
 	has, unknown := map[string]bool{}, 0
 	for _, m := range root.members {
 		switch {
@@ -120,7 +121,7 @@ func (d *decoder) meant(root *node) map[string]bool {
 	return has
 }
 
-// unique lists an object's members without the repetitions, which are mistakes.
+// unique lists an object's members and reports keys that are repeated, of which it keeps the first.
 func (d *decoder) unique(path string, n *node) []member {
 	first := map[string]int{}
 	top, credential := d.names().top, d.names().credential
@@ -142,7 +143,8 @@ func (d *decoder) unique(path string, n *node) []member {
 	var out []member
 	for _, m := range n.members {
 		if line, dup := first[m.key]; dup {
-			d.bad(label(path, m.key, known(m.key)), fmt.Sprintf("a key written twice, on lines %d and %d", line, m.line), "once")
+			d.bad(label(path, m.key, known(m.key)),
+				fmt.Sprintf("the same key on lines %d and %d", line, m.line), "each key once")
 			continue
 		}
 		first[m.key] = m.line
@@ -175,26 +177,26 @@ func (d *decoder) unknown(path string, m member, known []string) {
 	d.bad(label(path, m.key, near != ""), fmt.Sprintf("unknown field on line %d", m.line), want)
 }
 
-// label is a key as a message's field. A key that neither is nor resembles a known field may be a misplaced credential:
-// it is shown only at the top level, and only if it looks like a word.
-func label(path, key string, ours bool) string {
+// label is the field of a message about a key. A key that neither is nor resembles a known field may be a misplaced
+// credential: it is shown only at the top level, and only if it looks like a word.
+func label(path, key string, known bool) string {
 	const longWord = 32
 	word := path == "" && len(key) <= longWord && !strings.ContainsAny(key, "0123456789")
-	if ours || word {
-		return path + shown(key)
+	if known || word {
+		return path + printable(key)
 	}
 	return strings.TrimSuffix(path, ".")
 }
 
-// shown is a key fit for a message.
-func shown(key string) string {
+// printable quotes a key for a message, unless it is a plain word.
+func printable(key string) string {
 	if isToken(key) {
 		return cut(key)
 	}
 	return strconv.Quote(cut(key))
 }
 
-// cut shortens what a message quotes.
+// cut shortens text that a message quotes.
 func cut(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -208,7 +210,7 @@ func (d *decoder) str(field string, n *node, to *string) {
 	case n.kind != kindString:
 		d.bad(field, string(n.kind), "a string")
 	case strings.ContainsRune(n.text, '\uFFFD'):
-		d.bad(field, "a string with a replacement character or half a \\u pair", "text that was saved as UTF-8")
+		d.bad(field, "a string with U+FFFD or half of a surrogate pair", "text saved as UTF-8")
 	default:
 		*to = n.text
 	}
@@ -226,7 +228,7 @@ func (d *decoder) boolean(field string, n *node, to *bool) {
 	*to = n.on
 }
 
-// list reads a list of strings. It is never nil, which distinguishes an empty list from a missing one.
+// list reads a list of strings. An empty list is not nil; a missing one is.
 func (d *decoder) list(field string, n *node, example string) []string {
 	out := []string{}
 	if n.kind != kindList {
@@ -276,7 +278,7 @@ func (d *decoder) credentials(n *node) []rawCredential {
 	return out
 }
 
-// badName never shows the name: it may be a credential written in the wrong place.
+// badName reports a bad token name without showing it: it may be a misplaced credential.
 func (d *decoder) badName(m member, problem string) {
 	field := fmt.Sprintf("credentials (line %d)", m.line)
 	if m.value.kind == kindString && nameProblem(m.value.text) == "" {
@@ -286,7 +288,7 @@ func (d *decoder) badName(m member, problem string) {
 	d.bad(field, "a token name "+problem, "5 to 64 of A-Z, 0-9 and _, starting with a letter, e.g. EXAMPLE_TOKEN")
 }
 
-// How much one API may hold.
+// The limits of one API.
 const (
 	maxCredentials = 500
 	maxDomains     = 1000
@@ -295,8 +297,8 @@ const (
 	maxSurfaces    = 100 // of one credential
 )
 
-// few are the first most entries of a list, and a mistake if there are more.
-func (d *decoder) few(field string, list []string, most int) []string {
+// atMost returns the first entries of a list, and reports a list that has more.
+func (d *decoder) atMost(field string, list []string, most int) []string {
 	if len(list) <= most {
 		return list
 	}
@@ -359,13 +361,17 @@ func (d *decoder) credential(m member) (rawCredential, bool) {
 			sources++
 		}
 	}
-	if sources > 1 || sources == 0 && d.count == before {
-		d.bad(c.path(), fmt.Sprintf(`%d of "value", "file" and "env"`, sources), "exactly one of them")
+	const three = ` of "value", "file" and "env"`
+	switch {
+	case sources > 1:
+		d.bad(c.path(), strconv.Itoa(sources)+three, "exactly one of them")
+	case sources == 0 && d.count == before:
+		d.bad(c.path(), "none"+three, "exactly one of them")
 	}
 	return c, d.count == before
 }
 
-// source reads one place a credential can come from. It is never nil, so that a wrong type still counts as one.
+// source reads "value", "file" or "env". It is never nil, so that one of the wrong type counts as present.
 func (d *decoder) source(field string, n *node) *string {
 	s := new(string)
 	d.str(field, n, s)

@@ -1,20 +1,20 @@
 package catalog
 
-// dictionary finds many words in texts at once, in time linear in each text and in the words (Aho and Corasick), so
-// that one API's long text, or many credentials, do not slow down the load.
+// dictionary is an Aho-Corasick automaton: it finds many words in a text in time linear in the text and the words, so
+// that neither an API's long text nor many credentials slow down the load.
 type dictionary struct {
 	nodes []dictionaryNode
-	root  [256]int32 // where a first byte leads; 0: nowhere
+	root  [256]int32 // the root's children by byte; 0: none
 	words int
 }
 
-// dictionaryNode is a beginning of words. Number 0 is the empty one, and stands for none.
+// dictionaryNode is a node of the trie. Node 0 is the root; as child, sibling and output, 0 means none.
 type dictionaryNode struct {
 	b              byte
 	child, sibling int32
-	back           int32 // the longest other beginning that this one ends in
-	word           int32 // the word that ends here, from 1
-	shorter        int32 // the nearest node by way of back where a word ends
+	failure        int32 // the node of the longest proper suffix that is in the trie
+	word           int32 // the word that ends here, from 1; 0: none
+	output         int32 // the nearest node along failure links where a word ends
 }
 
 // newDictionary makes the dictionary of words. Equal words have the number of the first; empty ones are in no text.
@@ -37,7 +37,7 @@ func newDictionary(words []string) *dictionary {
 	return d
 }
 
-// step is where a byte leads from a node, or 0.
+// step returns the child of a node for a byte, or 0.
 func (d *dictionary) step(at int32, b byte) int32 {
 	if at == 0 {
 		return d.root[b]
@@ -62,7 +62,7 @@ func (d *dictionary) add(at int32, b byte) int32 {
 	return n
 }
 
-// link sets where to go on when a byte leads nowhere, shorter beginnings first.
+// link sets failure and output links, breadth first.
 func (d *dictionary) link() {
 	var queue []int32
 	for _, n := range d.root {
@@ -73,27 +73,27 @@ func (d *dictionary) link() {
 	for i := 0; i < len(queue); i++ {
 		at := queue[i]
 		for n := d.nodes[at].child; n != 0; n = d.nodes[n].sibling {
-			back := d.follow(d.nodes[at].back, d.nodes[n].b)
-			d.nodes[n].back, d.nodes[n].shorter = back, back
-			if d.nodes[back].word == 0 {
-				d.nodes[n].shorter = d.nodes[back].shorter
+			failure := d.follow(d.nodes[at].failure, d.nodes[n].b)
+			d.nodes[n].failure, d.nodes[n].output = failure, failure
+			if d.nodes[failure].word == 0 {
+				d.nodes[n].output = d.nodes[failure].output
 			}
 			queue = append(queue, n)
 		}
 	}
 }
 
-// follow is the longest beginning after one more byte.
+// follow returns the node after one more byte, along failure links if need be.
 func (d *dictionary) follow(at int32, b byte) int32 {
 	for {
 		if next := d.step(at, b); next != 0 || at == 0 {
 			return next
 		}
-		at = d.nodes[at].back
+		at = d.nodes[at].failure
 	}
 }
 
-// search looks for words in several texts. A search finds each word once.
+// search searches several texts. It reports each word once.
 type search struct {
 	*dictionary
 	found []bool // by word
@@ -101,19 +101,19 @@ type search struct {
 
 func (d *dictionary) search() search { return search{d, make([]bool, d.words)} }
 
-// in calls on for each word in the text that this search has not found before.
-func (s search) in(text string, on func(word int)) {
+// scan calls report for each word in the text that this search has not found before.
+func (s search) scan(text string, report func(word int)) {
 	at := int32(0)
 	for i := range len(text) {
 		at = s.follow(at, text[i])
 		n := at
 		if n != 0 && s.nodes[n].word == 0 {
-			n = s.nodes[n].shorter
+			n = s.nodes[n].output
 		}
-		// Where a word was found before, those that it ends in were too.
-		for ; n != 0 && !s.found[s.nodes[n].word-1]; n = s.nodes[n].shorter {
+		// If a word was found before, so were the words that are suffixes of it.
+		for ; n != 0 && !s.found[s.nodes[n].word-1]; n = s.nodes[n].output {
 			s.found[s.nodes[n].word-1] = true
-			on(int(s.nodes[n].word) - 1)
+			report(int(s.nodes[n].word) - 1)
 		}
 	}
 }

@@ -1,12 +1,12 @@
 package catalog
 
-// fieldSpec is one field of config.json: what loading, the JSON Schema and the documentation's test know about it.
+// fieldSpec describes one field of config.json, for loading, for the JSON Schema and for the test of the documentation.
 type fieldSpec struct {
 	name string
 	doc  string
-	// shape is the field's type for editors. Its description is doc.
+	// shape is the field in the JSON Schema, where doc becomes its description.
 	shape schema
-	// read decodes the field. It reports what is wrong with its type, and validation the rest.
+	// read decodes the field and reports a wrong type. Validation reports all other mistakes.
 	read func(d *decoder, c *config, n *node)
 }
 
@@ -30,8 +30,9 @@ func topFields() []fieldSpec {
 			}},
 		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
 			func(d *decoder, c *config, n *node) { c.allowed = d.list("allowed_methods", n, `["GET", "HEAD"]`) }},
-		{"allow_private", "The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
-			schema{OneOf: []schema{{Type: "boolean"}, {Type: "array", Items: &schema{Type: "string", Pattern: "/[0-9]+$"}}}, Default: false},
+		{"allow_private",
+			"The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
+			rangesShape(),
 			func(d *decoder, c *config, n *node) { d.private(c, n) }},
 		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},
 			func(d *decoder, c *config, n *node) { d.boolean("allow_http", n, &c.allowHTTP) }},
@@ -40,7 +41,8 @@ func topFields() []fieldSpec {
 			func(d *decoder, c *config, n *node) { d.boolean("compress", n, &c.compress) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
 			func(d *decoder, c *config, n *node) { c.server = d.server(n) }},
-		{"ca_file", "A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
+		{"ca_file",
+			"A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
 			schema{Type: "string", MinLength: 1},
 			func(d *decoder, c *config, n *node) { d.str("ca_file", n, &c.caFile) }},
 		{"active", "false switches the API off: its hosts are closed, its credentials still scrubbed from responses.",
@@ -61,7 +63,8 @@ func credentialFields() []credentialSpec {
 	return []credentialSpec{
 		{"value", "The credential itself.", schema{Type: "string", MinLength: minValue},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.value = d.source(f, n) }},
-		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.", schema{Type: "string", MinLength: 1},
+		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
+			schema{Type: "string", MinLength: 1},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.file = d.source(f, n) }},
 		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.env = d.source(f, n) }},
@@ -76,15 +79,21 @@ func credentialFields() []credentialSpec {
 
 func text() schema { return schema{Type: "string"} }
 
-// surfacePattern and namePattern are what ParseSurface and nameProblem check, as far as a pattern can say it.
+// surfacePattern and namePattern are what ParseSurface and nameProblem check, as far as a pattern can express it.
 const (
 	surfacePattern = `^(header|query|body)(:.+)?$|^path$`
 	namePattern    = `^[A-Z][A-Z0-9_]{4,63}$`
 )
 
+func rangesShape() schema {
+	list := schema{Type: "array", Items: &schema{Type: "string", Pattern: "/[0-9]+$"}}
+	return schema{OneOf: []schema{{Type: "boolean"}, list}, Default: false}
+}
+
 func methodsShape(least int) schema {
+	other := schema{Type: "string", Pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}
 	return schema{Type: "array", MinItems: least, UniqueItems: true,
-		Items: &schema{AnyOf: []schema{{Enum: knownMethods()[:7]}, {Type: "string", Pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}}}}
+		Items: &schema{AnyOf: []schema{{Enum: knownMethods()[:7]}, other}}}
 }
 
 func credentialsShape() schema {

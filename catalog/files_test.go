@@ -49,27 +49,27 @@ func TestSymlinksOut(t *testing.T) {
 	t.Run("folder", func(t *testing.T) {
 		dir := withFine(t, map[string]string{})
 		symlink(t, outside, filepath.Join(dir, "acme"))
-		onlyProblem(t, dir, "error: apis/acme/config.json: a path or symbolic link that leads out of apis/: a file of at most 262144 bytes")
+		onlyProblem(t, dir, "error: apis/acme/config.json: a path or symbolic link that leads out of apis/; want a file of at most 262144 bytes")
 	})
 	t.Run("config", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/x": ""})
 		symlink(t, filepath.Join(outside, "config.json"), filepath.Join(dir, "acme", "config.json"))
-		onlyProblem(t, dir, "error: apis/acme/config.json: a path or symbolic link that leads out of apis/: a file of at most 262144 bytes")
+		onlyProblem(t, dir, "error: apis/acme/config.json: a path or symbolic link that leads out of apis/; want a file of at most 262144 bytes")
 	})
 	t.Run("types", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/config.json": plainConfig})
 		symlink(t, "../../"+filepath.Base(outside)+"/types.d.ts", filepath.Join(dir, "acme", "types.d.ts"))
-		onlyProblem(t, dir, "error: apis/acme/types.d.ts: a path or symbolic link that leads out of apis/: UTF-8 text of at most 1048576 bytes")
+		onlyProblem(t, dir, "error: apis/acme/types.d.ts: a path or symbolic link that leads out of apis/; want UTF-8 text of at most 1048576 bytes")
 	})
 	t.Run("credential", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"file": "link/key"}}}`})
 		symlink(t, outside, filepath.Join(dir, "acme", "link"))
-		onlyProblem(t, dir, "error: apis/acme/config.json: credentials.ACME_TOKEN.file: a path or symbolic link that leads out of apis/: a file in the API's folder, or an absolute path")
+		onlyProblem(t, dir, "error: apis/acme/config.json: credentials.ACME_TOKEN.file: a path or symbolic link that leads out of apis/; want a file in the API's folder, or an absolute path")
 	})
 	t.Run("authority", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "ca_file": "ca.pem"}`})
 		symlink(t, filepath.Join(outside, "ca.pem"), filepath.Join(dir, "acme", "ca.pem"))
-		onlyProblem(t, dir, "error: apis/acme/config.json: ca_file: a path or symbolic link that leads out of apis/: a PEM file in the API's folder, or an absolute path")
+		onlyProblem(t, dir, "error: apis/acme/config.json: ca_file: a path or symbolic link that leads out of apis/; want a PEM file in the API's folder, or an absolute path")
 	})
 }
 
@@ -86,18 +86,18 @@ func TestSymlinksInside(t *testing.T) {
 func TestNotFiles(t *testing.T) {
 	dir := withFine(t, map[string]string{"README.md": "x", "config.schema.json": "{}", "acme/config.json/x": ""})
 	symlink(t, "README.md", filepath.Join(dir, "link"))
-	onlyProblem(t, dir, "error: apis/acme/config.json: not a regular file: a file of at most 262144 bytes")
+	onlyProblem(t, dir, "error: apis/acme/config.json: not a regular file; want a file of at most 262144 bytes")
 }
 
 func TestTooLarge(t *testing.T) {
 	big := strings.Repeat(" ", 256<<10)
 	onlyProblem(t, withFine(t, map[string]string{"acme/config.json": plainConfig + big}),
-		"error: apis/acme/config.json: too large: more than 262144 bytes: a file of at most 262144 bytes")
+		"error: apis/acme/config.json: too large: more than 262144 bytes; want a file of at most 262144 bytes")
 	onlyProblem(t, withFine(t, map[string]string{"acme/config.json": plainConfig, "acme/types.d.ts": strings.Repeat(big, 4) + "x"}),
-		"error: apis/acme/types.d.ts: too large: more than 1048576 bytes: UTF-8 text of at most 1048576 bytes")
+		"error: apis/acme/types.d.ts: too large: more than 1048576 bytes; want UTF-8 text of at most 1048576 bytes")
 	onlyProblem(t, withFine(t, map[string]string{"acme/key": big,
 		"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"file": "key"}}}`}),
-		"error: apis/acme/config.json: credentials.ACME_TOKEN.file: too large: more than 65536 bytes: a file in the API's folder, or an absolute path")
+		"error: apis/acme/config.json: credentials.ACME_TOKEN.file: too large: more than 65536 bytes; want a file in the API's folder, or an absolute path")
 	exact := plainConfig + strings.Repeat(" ", 256<<10-len(plainConfig))
 	clean(t, writeTree(t, map[string]string{"acme/config.json": exact}), nil)
 }
@@ -105,13 +105,13 @@ func TestTooLarge(t *testing.T) {
 // TestEncodings: bytes that are not UTF-8, a byte order mark, UTF-16, and nesting without end.
 func TestEncodings(t *testing.T) {
 	for text, want := range map[string]string{
-		"{\n  \"description\": \"caf\xe9\"}":                           "line 2, column 22: bytes that are not UTF-8: the file saved as UTF-8",
-		"\xef\xbb\xbf" + plainConfig:                                   "line 1, column 1: a byte order mark: UTF-8 without one",
-		"{\x00\"\x00":                                                  `line 1, column 2: a key that is not in double quotes: "key": value`,
-		"\xff\xfe{\x00":                                                "line 1, column 1: bytes that are not UTF-8: the file saved as UTF-8",
-		`{"x":` + strings.Repeat("[", 20000):                           `line 1, column 10005: something that is not a JSON value: a string in double quotes, a list, an object, true or false`,
-		"{\"description\": \"caf\u00e9\", \"x\": y}":                   `line 1, column 30: something that is not a JSON value: a string in double quotes, a list, an object, true or false`,
-		`{"description": "x", "domains": ["a.example.com"]} ` + "\x00": "line 1, column 52: more text after the object: one object and nothing else",
+		"{\n  \"description\": \"caf\xe9\"}":                           "line 2, column 22: bytes that are not UTF-8; want the file saved as UTF-8",
+		"\xef\xbb\xbf" + plainConfig:                                   "line 1, column 1: a byte order mark; want UTF-8 without one",
+		"{\x00\"\x00":                                                  `line 1, column 2: a key that is not in double quotes; want "key": value`,
+		"\xff\xfe{\x00":                                                "line 1, column 1: bytes that are not UTF-8; want the file saved as UTF-8",
+		`{"x":` + strings.Repeat("[", 20000):                           `line 1, column 10005: something that is not a JSON value; want a string in double quotes, a list, an object, true or false`,
+		"{\"description\": \"caf\u00e9\", \"x\": y}":                   `line 1, column 30: something that is not a JSON value; want a string in double quotes, a list, an object, true or false`,
+		`{"description": "x", "domains": ["a.example.com"]} ` + "\x00": "line 1, column 52: more text after the object; want one object and nothing else",
 	} {
 		onlyProblem(t, withFine(t, map[string]string{"acme/config.json": text}), "error: apis/acme/config.json: "+want)
 	}
@@ -130,7 +130,7 @@ func TestReadableByOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	onlyProblem(t, dir, "warning: apis/acme/config.json: credentials that every user of this machine can read (mode 0644): chmod 600")
+	onlyProblem(t, dir, "warning: apis/acme/config.json: credentials that every user of this machine can read (mode 0644); want mode 0600 (chmod 600)")
 }
 
 func certificate(t *testing.T) []byte {

@@ -16,7 +16,7 @@ func TestPipe(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "acme", "config.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	onlyProblem(t, dir, "error: apis/acme/config.json: not a regular file: a file of at most 262144 bytes")
+	onlyProblem(t, dir, "error: apis/acme/config.json: not a regular file; want a file of at most 262144 bytes")
 }
 
 // TestUnreadable runs as nobody where the tests run as root, who reads everything.
@@ -45,5 +45,5 @@ func TestUnreadable(t *testing.T) {
 			}
 		}()
 	}
-	onlyProblem(t, dir, "error: apis/acme/config.json: not readable by this user: a file of at most 262144 bytes")
+	onlyProblem(t, dir, "error: apis/acme/config.json: not readable by this user; want a file of at most 262144 bytes")
 }

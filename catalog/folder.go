@@ -18,7 +18,7 @@ const (
 	maxSecretFile = 64 << 10
 )
 
-// How much one load reads, in bytes.
+// How much one load reads of an API and of all of apis/, in bytes.
 const (
 	maxAPIBytes = 4 << 20
 	maxBytes    = 64 << 20
@@ -27,10 +27,10 @@ const (
 // budget is what a load may still read.
 type budget struct{ all, api int64 }
 
-// errAPIBytes and errBytes are files that are too large together.
+// errAPIBytes and errBytes are for a file with which one load would read too much.
 var (
-	errAPIBytes = fmt.Errorf("one of files that have more than %d MiB together", maxAPIBytes>>20)
-	errBytes    = fmt.Errorf("in apis/ files that have more than %d MiB together", maxBytes>>20)
+	errAPIBytes = fmt.Errorf("a file of an API whose files together exceed %d MiB", maxAPIBytes>>20)
+	errBytes    = fmt.Errorf("a file in apis/, whose files together exceed %d MiB", maxBytes>>20)
 )
 
 // take deducts what is about to be read.
@@ -45,24 +45,24 @@ func (b *budget) take(n int64) error {
 	return nil
 }
 
-// errNotRegular is a directory, device or pipe where a file belongs.
+// errNotRegular is for a directory, device or pipe in place of a file.
 var errNotRegular = errors.New("not a regular file")
 
-// errTooLarge is a file over its bound.
+// errTooLarge is for a file over its limit.
 var errTooLarge = errors.New("too large")
 
-// opener is what of os.Root and of the whole file system reading needs.
+// opener is the part of os.Root, or of package os, that reading needs.
 type opener struct {
 	stat func(string) (fs.FileInfo, error)
 	open func(string) (*os.File, error)
 	*budget
 }
 
-// inside reads below apis/ only: no path and no symbolic link leads out.
-func inside(root *os.Root, b *budget) opener { return opener{root.Stat, root.Open, b} }
+// withinAPIs reads below apis/ only: no path and no symbolic link leads out.
+func withinAPIs(root *os.Root, b *budget) opener { return opener{root.Stat, root.Open, b} }
 
-// anywhere reads what the operator named by an absolute path.
-func anywhere(b *budget) opener { return opener{os.Stat, os.Open, b} }
+// absolute reads what the operator named by an absolute path.
+func absolute(b *budget) opener { return opener{os.Stat, os.Open, b} }
 
 // read reads a regular file of at most limit bytes. It checks the type before it opens: opening a pipe would block.
 func (o opener) read(name string, limit int64) ([]byte, error) {
@@ -91,7 +91,7 @@ func (o opener) read(name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// reason words an error of read for a message, without paths of the machine.
+// reason describes an error of read in a message, without paths of the machine.
 func reason(err error) string {
 	var path *fs.PathError
 	switch {
@@ -112,7 +112,7 @@ func reason(err error) string {
 // readNamed reads a file that config.json names: relative to the API's folder, and then inside apis/, or absolute.
 func (v *validator) readNamed(name string, limit int64) ([]byte, error) {
 	if filepath.IsAbs(name) {
-		return anywhere(v.budget).read(name, limit)
+		return absolute(v.budget).read(name, limit)
 	}
-	return inside(v.root, v.budget).read(filepath.Join(v.api, filepath.FromSlash(name)), limit)
+	return withinAPIs(v.root, v.budget).read(filepath.Join(v.api, filepath.FromSlash(name)), limit)
 }

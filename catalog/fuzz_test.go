@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"golang.org/x/tools/txtar"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
 // FuzzLoad loads any text as config.json. It must not panic, must give an API or an error and never both or neither,

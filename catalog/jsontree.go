@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind is what a JSON value is, in words for a message.
+// kind is the type of a JSON value, as messages name it.
 type kind string
 
 const (
@@ -21,7 +21,7 @@ const (
 	kindObject kind = "an object"
 )
 
-// node is one JSON value, with what encoding/json forgets: duplicate keys, order and position.
+// node is one JSON value, with what encoding/json drops: duplicate keys, order and position.
 type node struct {
 	kind    kind
 	text    string // of a string or a number
@@ -37,7 +37,7 @@ type member struct {
 	value *node
 }
 
-// syntaxError is text that is not JSON. It shows nothing of the text but structure.
+// syntaxError says where text is not JSON. It quotes none of the text, which may contain a credential.
 type syntaxError struct {
 	line, column int
 	found, want  string
@@ -72,7 +72,7 @@ func invalidUTF8(data []byte) int {
 	return 0
 }
 
-// explain turns encoding/json's error into the mistake people make there.
+// explain names the common mistake behind an error of encoding/json.
 func explain(data []byte, err error) *syntaxError {
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {
@@ -81,7 +81,7 @@ func explain(data []byte, err error) *syntaxError {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return &syntaxError{1, 1, "an empty file", `an object, e.g. {"domains": ["api.example.com"]}`}
 	}
-	// The offset is that of the byte behind the offending one, or the end.
+	// Offset counts the bytes read, the offending one included.
 	off := min(max(int(syntax.Offset)-1, 0), len(data)-1)
 	if strings.Contains(syntax.Error(), "unexpected end") {
 		return at(data, len(data), "the end of the file", "the quotes, brackets and braces closed")
@@ -101,15 +101,18 @@ func explain(data []byte, err error) *syntaxError {
 	case c == '\'':
 		return at(data, off, "a single quote", `strings in double quotes`)
 	case strings.Contains(syntax.Error(), "in string literal"), strings.Contains(syntax.Error(), "in string escape"):
-		return at(data, off, "a string that is not closed on its line, or has a bad escape", `a string like "text", with \\ for a backslash`)
-	case strings.Contains(syntax.Error(), "after object key:value pair"), strings.Contains(syntax.Error(), "after array element"):
+		return at(data, off, "a string that is not closed on its line, or has a bad escape",
+			`a string like "text", with \\ for a backslash`)
+	case strings.Contains(syntax.Error(), "after object key:value pair"),
+		strings.Contains(syntax.Error(), "after array element"):
 		return at(data, off, "an entry without a comma before it", "entries separated by commas")
 	case strings.Contains(syntax.Error(), "after object key"):
 		return at(data, off, "a key without a colon after it", `"key": value`)
 	case strings.Contains(syntax.Error(), "beginning of object key"):
 		return at(data, off, "a key that is not in double quotes", `"key": value`)
 	}
-	return at(data, off, "something that is not a JSON value", `a string in double quotes, a list, an object, true or false`)
+	return at(data, off, "something that is not a JSON value",
+		`a string in double quotes, a list, an object, true or false`)
 }
 
 // at finds line and column (from 1, in characters) of an offset.
@@ -127,7 +130,7 @@ type tree struct {
 	line, pos int
 }
 
-// here is the line of the token just read.
+// here returns the line of the token just read.
 func (t *tree) here() int {
 	off := min(int(t.dec.InputOffset()), len(t.data))
 	t.line += bytes.Count(t.data[t.pos:off], []byte("\n"))

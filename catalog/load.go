@@ -22,7 +22,7 @@ type Options struct {
 	Previous *Catalog
 }
 
-// The bounds of a load. What exceeds a bound is refused and named; APIs that were already active come first, then
+// The limits of a load. What exceeds one is refused and reported; APIs that were already in force come first, then
 // folders by name.
 const (
 	maxAPIs = 1000
@@ -40,7 +40,10 @@ const (
 // Load reads every apis/<name>/config.json. The catalog holds what is valid, and is never nil; the problems name every
 // mistake of every API. One bad API hides no other.
 func Load(dir string, o Options) (*Catalog, Problems) {
-	l := loader{o: o, now: time.Now(), fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, budget: budget{all: maxBytes}}
+	l := loader{
+		o: o, now: time.Now(), budget: budget{all: maxBytes},
+		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{},
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return l.keepAll(err)
@@ -56,9 +59,15 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	c := l.finish()
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
 	if more := len(l.problems) - maxReported; more > 0 {
-		l.problems = append(l.problems[:maxReported:maxReported], Problem{File: "apis", Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first"})
+		l.problems = append(l.problems[:maxReported:maxReported], moreMistakes(Problem{File: "apis"}, more))
 	}
 	return c, l.problems
+}
+
+// moreMistakes fills in p as the last problem of a list that was cut.
+func moreMistakes(p Problem, count int) Problem {
+	p.Found, p.Want = fmt.Sprintf("%d more mistakes", count), "the ones above fixed first"
+	return p
 }
 
 // loader is one load.
@@ -69,13 +78,13 @@ type loader struct {
 	fresh    map[string]*API
 	closed   map[string]string
 	problems Problems
-	// hosts are the different host patterns of what is in force, hostBytes their length.
+	// hosts are the distinct host patterns of the APIs in force, hostBytes their length.
 	hosts     map[string]bool
 	hostBytes int
 	budget    budget
 }
 
-// keepAll is the result of an unreadable apis/: the previous catalog, all of it stale.
+// keepAll returns the result for an unreadable apis/: the previous catalog, all of it stale.
 func (l *loader) keepAll(err error) (*Catalog, Problems) {
 	l.problems = append(l.problems, Problem{File: "apis", Found: reason(err), Want: "a directory with one folder per API"})
 	for _, a := range l.o.Previous.APIs() {
@@ -87,7 +96,7 @@ func (l *loader) keepAll(err error) (*Catalog, Problems) {
 	return l.finish(), l.problems
 }
 
-// names lists what in apis/ may be an API, no hidden names and no examples: first what is in force, then by name.
+// names lists the names in apis/ that may be APIs, without hidden ones and examples: APIs in force first, then by name.
 func (l *loader) names() ([]string, error) {
 	dir, err := l.root.Open(".")
 	if err != nil {
@@ -128,12 +137,13 @@ func (l *loader) folders(names []string) {
 			l.api(name)
 		case apis <= maxAPIs+maxSurplus:
 			l.surplus(name)
-		default: // whose hosts are not known: YOLO_MODE opens none
+		default: // its hosts are unknown, so YOLO_MODE must open none
 			l.closed["*"] = name
 		}
 	}
 	if apis > maxAPIs {
-		l.problems = append(l.problems, Problem{File: "apis", Found: fmt.Sprintf("%d folders with a config.json", apis), Want: fmt.Sprintf("at most %d", maxAPIs)})
+		l.problems = append(l.problems, Problem{File: "apis",
+			Found: fmt.Sprintf("%d folders with a config.json", apis), Want: fmt.Sprintf("at most %d", maxAPIs)})
 	}
 }
 
@@ -143,11 +153,11 @@ func (l *loader) configured(name string) bool {
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
-// surplus refuses a folder for which there is no room. Its hosts are closed.
+// surplus refuses a folder beyond maxAPIs and closes its hosts.
 func (l *loader) surplus(name string) {
 	v := l.validator(name)
 	var a *API
-	if data, err := inside(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
+	if data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decode(data); ok {
 			a = &API{Name: name, Hosts: v.hosts(c.domains)}
 			if c.server != nil && c.server.URL != "" {
@@ -160,7 +170,8 @@ func (l *loader) surplus(name string) {
 	if a == nil {
 		l.closed["*"] = name
 	}
-	p := Problem{API: name, File: "apis/" + shown(name), Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
+	p := Problem{API: name, File: "apis/" + printable(name),
+		Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
 	l.problems = append(l.problems, p)
 	l.reject(name, a, p.String())
 }
@@ -174,12 +185,13 @@ func (l *loader) validator(name string) *validator {
 // api loads one folder.
 func (l *loader) api(name string) {
 	v := l.validator(name)
-	data, err := inside(l.root, &l.budget).read(name+"/config.json", maxConfig)
+	data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		return // gone meanwhile
+		return // removed since it was listed
 	}
 	if bad := folderProblem(name); bad != "" {
-		l.problems = append(l.problems, Problem{API: name, File: "apis/" + shown(name), Found: bad, Want: wantFolder(name)})
+		l.problems = append(l.problems,
+			Problem{API: name, File: "apis/" + printable(name), Found: bad, Want: wantFolder(name)})
 		return
 	}
 	if err != nil {
@@ -195,12 +207,12 @@ func (l *loader) api(name string) {
 	a := v.validate(c)
 	a.Types = v.types()
 	v.permissions(c)
-	v.hide(c)
+	v.mask(c)
 	l.fits(a, v)
 	l.settle(name, a, v)
 }
 
-// fits counts an API's hosts, and refuses an API whose hosts are too many beside those of the others.
+// fits counts an API's hosts, and refuses the API if all APIs together would have too many.
 func (l *loader) fits(a *API, v *validator) {
 	n, size := 0, 0
 	for _, h := range a.Hosts {
@@ -209,7 +221,8 @@ func (l *loader) fits(a *API, v *validator) {
 		}
 	}
 	if len(l.hosts)+n > maxHosts || l.hostBytes+size > maxHostBytes {
-		v.bad("domains", fmt.Sprintf("%d host names beside %d of other APIs", n, len(l.hosts)), fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
+		v.bad("domains", fmt.Sprintf("%d host names in addition to %d of other APIs", n, len(l.hosts)),
+			fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
 		return
 	}
 	if !v.failed {
@@ -217,7 +230,7 @@ func (l *loader) fits(a *API, v *validator) {
 	}
 }
 
-// count notes the hosts of an API that is in force.
+// count adds the hosts of an API that is in force.
 func (l *loader) count(a *API) {
 	for _, h := range a.Hosts {
 		if !l.hosts[h.String()] {
@@ -227,7 +240,7 @@ func (l *loader) count(a *API) {
 	}
 }
 
-// misnamed warns of a folder without config.json that has a file probably meant to be it.
+// misnamed warns of a folder without config.json that has a file with a similar name.
 func (l *loader) misnamed(name string) {
 	if info, err := l.root.Stat(name); err != nil || !info.IsDir() {
 		return // opening a pipe would wait for a writer
@@ -237,21 +250,22 @@ func (l *loader) misnamed(name string) {
 		return
 	}
 	defer dir.Close()
-	entries, _ := dir.ReadDir(maxListed) // what is no folder has none
+	entries, _ := dir.ReadDir(maxListed) // an error leaves fewer names to compare
 	for _, e := range entries {
 		switch strings.ToLower(e.Name()) {
-		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt", "config.yaml", "config.yml", "config.toml":
-			l.problems = append(l.problems, Problem{API: name, File: "apis/" + shown(name) + "/" + e.Name(), Severity: Warning,
-				Found: "not read", Want: "config.json"})
+		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt",
+			"config.yaml", "config.yml", "config.toml":
+			l.problems = append(l.problems, Problem{API: name, File: "apis/" + printable(name) + "/" + e.Name(),
+				Severity: Warning, Found: "not read", Want: "config.json"})
 		}
 	}
 }
 
-// settle takes a folder's new version, or keeps the previous one.
+// settle puts a folder's new version in force, or rejects it.
 func (l *loader) settle(name string, a *API, v *validator) {
 	l.problems = append(l.problems, v.problems...)
 	if more := v.count - len(v.problems); more > 0 {
-		l.problems = append(l.problems, Problem{API: name, File: v.file, Found: fmt.Sprintf("%d more mistakes", more), Want: "those above mended first", Severity: Warning})
+		l.problems = append(l.problems, moreMistakes(Problem{API: name, File: v.file, Severity: Warning}, more))
 	}
 	errs := v.problems.Errors()
 	if len(errs) == 0 {
@@ -262,8 +276,9 @@ func (l *loader) settle(name string, a *API, v *validator) {
 	l.reject(name, a, errs[0].String())
 }
 
-// reject replaces a bad version by the previous one. If there is none, the API's hosts are closed: those of the bad
-// version, or, if it could not be parsed, the last known ones. If none were ever known, any host may be one of them.
+// reject keeps the previous version instead of a bad one. If there is none, the API's hosts are closed: those of the
+// bad version, or, if it could not be parsed, the last known ones. If none were ever known, any host may be one of
+// them.
 func (l *loader) reject(name string, bad *API, why string) {
 	if l.keep(name, why) {
 		return
@@ -287,7 +302,7 @@ func (l *loader) reject(name string, bad *API, why string) {
 	}
 }
 
-// keep puts the previous version of an API back, stale. It reports whether there is one.
+// keep puts the previous version of an API back in force, marked as stale. It reports whether there is one.
 func (l *loader) keep(name, why string) bool {
 	delete(l.fresh, name)
 	old := l.o.Previous.API(name)
@@ -301,10 +316,11 @@ func (l *loader) keep(name, why string) bool {
 	return true
 }
 
-// types reads types.d.ts, which need not be there.
+// types reads types.d.ts, which is optional.
 func (v *validator) types() string {
-	data, err := inside(v.root, v.budget).read(v.api+"/types.d.ts", maxTypes)
-	p := Problem{API: v.api, File: "apis/" + v.api + "/types.d.ts", Want: fmt.Sprintf("UTF-8 text of at most %d bytes", maxTypes)}
+	data, err := withinAPIs(v.root, v.budget).read(v.api+"/types.d.ts", maxTypes)
+	p := Problem{API: v.api, File: "apis/" + v.api + "/types.d.ts",
+		Want: fmt.Sprintf("UTF-8 text of at most %d bytes", maxTypes)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ""
@@ -323,21 +339,24 @@ func (v *validator) types() string {
 func (v *validator) permissions(c config) {
 	inline := slices.ContainsFunc(c.credentials, func(r rawCredential) bool { return r.value != nil })
 	info, err := v.root.Stat(v.api + "/config.json")
-	if runtime.GOOS == "windows" || !inline || err != nil || info.Mode().Perm()&0o004 == 0 {
+	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
 	}
-	v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", info.Mode().Perm()), "chmod 600")
+	if mode := info.Mode().Perm(); mode&0o004 != 0 {
+		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
+			"mode 0600 (chmod 600)")
+	}
 }
 
-// hide is the last check of a file's problems: none of them may contain a credential value of the file.
-func (v *validator) hide(c config) {
+// mask replaces the file's credential values in its problems. It comes last, so that no message shows one.
+func (v *validator) mask(c config) {
 	for _, raw := range c.credentials {
 		if raw.value == nil || len(*raw.value) < minValue {
 			continue
 		}
 		for i := range v.problems {
 			p := &v.problems[i]
-			if !strings.HasPrefix(p.Field, "credentials.") { // these show valid token names only
+			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
 				p.Field = strings.ReplaceAll(p.Field, *raw.value, "[secret]")
 			}
 			p.Found = strings.ReplaceAll(p.Found, *raw.value, "[secret]")

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"golang.org/x/tools/txtar"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
 var update = flag.Bool("update", false, "write what the tests see into the golden files")

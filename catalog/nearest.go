@@ -7,7 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// nearest is the known name that a user most likely meant, or nothing.
+// nearest is the known name that a misspelt one most likely stands for, or nothing.
 func nearest(name string, known []string) string {
 	folded := fold(name)
 	for from, to := range aliases() {
@@ -31,10 +31,11 @@ func fold(s string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// aliases are names that people take for one of ours, folded.
+// aliases maps folded names that people write instead of a field to that field.
 func aliases() map[string]string {
 	return map[string]string{
-		"hosts": "domains", "host": "domains", "hostnames": "domains", "urls": "domains", "url": "domains", "baseurl": "domains",
+		"hosts": "domains", "host": "domains", "hostnames": "domains",
+		"urls": "domains", "url": "domains", "baseurl": "domains",
 		"tokens": "credentials", "secrets": "credentials", "keys": "credentials", "apikey": "credentials",
 		"docs": "reference", "documentation": "reference", "enabled": "active", "disabled": "active",
 		"methods": "allowed_methods", "blockedmethods": "restricted_methods", "deniedmethods": "restricted_methods",

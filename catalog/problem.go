@@ -38,10 +38,17 @@ type Problem struct {
 	Severity Severity
 }
 
-// String is "apis/<name>/config.json: field: found: want", without the parts that are empty.
+// String is "apis/<name>/config.json: field: found; want what is right", without the parts that are empty.
 func (p Problem) String() string {
-	parts := slices.DeleteFunc([]string{p.File, p.Field, p.Found, p.Want}, func(s string) bool { return s == "" })
-	return strings.Join(parts, ": ")
+	parts := slices.DeleteFunc([]string{p.File, p.Field, p.Found}, func(s string) bool { return s == "" })
+	text := strings.Join(parts, ": ")
+	switch {
+	case p.Want == "":
+		return text
+	case strings.HasSuffix(p.Want, "?"): // did you mean ...?
+		return text + "; " + p.Want
+	}
+	return text + "; want " + p.Want
 }
 
 // Problems is every mistake of one load, sorted by API.

@@ -27,18 +27,18 @@ func listable() []netip.Prefix {
 		"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")...)
 }
 
-// forbidden is what no API may open, with the word for it.
+// forbidden is what no API may open, by the term that messages use for it.
 func forbidden() map[string][]netip.Prefix {
 	return map[string][]netip.Prefix{
-		"link-local addresses (the cloud's metadata)": prefixes("169.254.0.0/16", "fe80::/10"),
-		"multicast addresses":                         prefixes("224.0.0.0/4", "ff00::/8"),
-		"unspecified addresses":                       prefixes("0.0.0.0/8", "::/128"),
-		"addresses that CodeForge uses itself":        append(prefixes("198.18.0.0/15"), slot.Subnet),
-		"IPv4 addresses in an IPv6 form":              prefixes("::ffff:0:0/96", "64:ff9b::/96", "2002::/16"),
+		"link-local addresses (cloud metadata)": prefixes("169.254.0.0/16", "fe80::/10"),
+		"multicast addresses":                   prefixes("224.0.0.0/4", "ff00::/8"),
+		"unspecified addresses":                 prefixes("0.0.0.0/8", "::/128"),
+		"addresses that CodeForge uses itself":  append(prefixes("198.18.0.0/15"), slot.Subnet),
+		"IPv4 addresses embedded in IPv6":       prefixes("::ffff:0:0/96", "64:ff9b::/96", "2002::/16"),
 	}
 }
 
-// parseRange reads one entry of allow_private. It answers what would be right instead.
+// parseRange reads one entry of allow_private. If the entry is bad, want says what would be right.
 func parseRange(text string) (p netip.Prefix, want string) {
 	const example = `a private range like "10.0.0.0/8" or "192.168.1.10/32"`
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
@@ -49,7 +49,7 @@ func parseRange(text string) (p netip.Prefix, want string) {
 		return p, example
 	}
 	if p != p.Masked() {
-		return p, fmt.Sprintf("%q, without bits after the prefix", p.Masked().String())
+		return p, fmt.Sprintf("%q, which has no bits set after the prefix", p.Masked().String())
 	}
 	for class, ranges := range forbidden() {
 		for _, r := range ranges {
@@ -63,5 +63,6 @@ func parseRange(text string) (p netip.Prefix, want string) {
 			return p, ""
 		}
 	}
-	return p, example + " that lies within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, fc00::/7 or 127.0.0.0/8"
+	return p, example + " that lies within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, " +
+		"fc00::/7 or 127.0.0.0/8"
 }

@@ -101,7 +101,7 @@ func TestReloadUnreadableFolder(t *testing.T) {
 	if a := second.API("a"); a == nil || a.Stale != "apis: no such file" {
 		t.Errorf("without apis/: %+v", a)
 	}
-	if got := listing(problems); got != "error: apis: no such file: a directory with one folder per API\n" {
+	if got := listing(problems); got != "error: apis: no such file; want a directory with one folder per API\n" {
 		t.Errorf("problems: %s", got)
 	}
 	empty, problems := catalog.Load(filepath.Join(dir, "nowhere"), catalog.Options{})
@@ -119,7 +119,7 @@ func TestTokenNameConflict(t *testing.T) {
 	if names(second) != "m" || second.API("m").Stale != "" {
 		t.Errorf("loaded: %s\n%s", names(second), problems)
 	}
-	if want := "error: apis/a/config.json: credentials.SHARED_TOKEN: a token name of apis/m too: a token name that no other API has\n"; listing(problems) != want {
+	if want := "error: apis/a/config.json: credentials.SHARED_TOKEN: a token name that apis/m has too; want a token name that no other API has\n"; listing(problems) != want {
 		t.Errorf("problems: %s", listing(problems))
 	}
 	if !second.Holds(mustHost(t, "a.example.com")) || matched(t, second, "a.example.com") != "" {
@@ -162,8 +162,8 @@ func TestOldVersionBringsConflict(t *testing.T) {
 	write(t, dir, "a/config.json", `{"description": "like value-of-b", "domains": ["a.example.com"]}`)
 	write(t, dir, "b/config.json", `{"description": "x", "domains": ["b.example.com"], "credentials": {"B_TOKEN": "value-of-b", "A_TOKEN": "value-of-a"}}`)
 	second, problems := catalog.Load(dir, catalog.Options{Previous: first})
-	want := "error: apis/a/config.json: description: the credential of B_TOKEN, where the model reads it: a text without it\n" +
-		"error: apis/b/config.json: credentials.A_TOKEN: a token name of apis/a too: a token name that no other API has\n"
+	want := "error: apis/a/config.json: description: the credential of B_TOKEN, where the model reads it; want text without it\n" +
+		"error: apis/b/config.json: credentials.A_TOKEN: a token name that apis/a has too; want a token name that no other API has\n"
 	if got := listing(problems); got != want {
 		t.Errorf("problems:\n%swant:\n%s", got, want)
 	}
@@ -186,8 +186,8 @@ func TestNewCredentialInOldText(t *testing.T) {
 	write(t, dir, "a/config.json", "{")
 	write(t, dir, "b/config.json", api("b.example.com", "B_TOKEN", "renewed-secret-of-b"))
 	second, problems := catalog.Load(dir, catalog.Options{Previous: first})
-	want := "error: apis/a/config.json: line 1, column 2: the end of the file: the quotes, brackets and braces closed\n" +
-		"error: apis/b/config.json: credentials.B_TOKEN: a credential that apis/a shows to the model: another credential\n"
+	want := "error: apis/a/config.json: line 1, column 2: the end of the file; want the quotes, brackets and braces closed\n" +
+		"error: apis/b/config.json: credentials.B_TOKEN: a credential that apis/a shows to the model; want another credential\n"
 	if got := listing(problems); got != want {
 		t.Errorf("problems:\n%swant:\n%s", got, want)
 	}
@@ -201,7 +201,7 @@ func TestNewCredentialInOldText(t *testing.T) {
 	// The same with a text that is not stale, only older.
 	write(t, dir, "a/config.json", plainConfig)
 	fourth, problems := catalog.Load(dir, catalog.Options{Previous: first})
-	if got := listing(problems); got != "error: apis/b/config.json: credentials.B_TOKEN: a credential that apis/a shows to the model: another credential\n" || fourth.API("a").Stale != "" {
+	if got := listing(problems); got != "error: apis/b/config.json: credentials.B_TOKEN: a credential that apis/a shows to the model; want another credential\n" || fourth.API("a").Stale != "" {
 		t.Errorf("problems:\n%s", got)
 	}
 }

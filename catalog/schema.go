@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// schema is as much of JSON Schema (draft 2020-12) as config.json needs.
+// schema is the part of JSON Schema (draft 2020-12) that config.json needs.
 type schema struct {
 	Schema            string            `json:"$schema,omitempty"`
 	Title             string            `json:"title,omitempty"`
@@ -26,11 +26,11 @@ type schema struct {
 	OneOf             []schema          `json:"oneOf,omitempty"`
 	AnyOf             []schema          `json:"anyOf,omitempty"`
 	Not               *schema           `json:"not,omitempty"`
-	// Closed allows no other properties.
+	// Closed refuses other properties.
 	Closed bool `json:"-"`
 }
 
-// MarshalJSON writes Closed the way JSON Schema has it.
+// MarshalJSON writes Closed as "additionalProperties": false.
 func (s schema) MarshalJSON() ([]byte, error) {
 	type plain schema
 	out := struct {
@@ -47,8 +47,8 @@ func (s schema) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Schema is the JSON Schema of config.json, indented. It is generated from the fields that Load reads; an editor that
-// knows it completes them. It says less than Load checks.
+// Schema is the JSON Schema of config.json, indented, from which editors complete fields. It is generated from the
+// fields that Load reads, and checks less than Load does.
 func Schema() ([]byte, error) {
 	root := schema{
 		Schema: "https://json-schema.org/draft/2020-12/schema", Title: "apis/<name>/config.json",

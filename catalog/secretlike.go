@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -18,15 +17,17 @@ func withoutNames(a *API, value string) string {
 
 // keyPrefixes are what the credentials of well-known services begin with.
 var keyPrefixes = []string{
-	"sk-", "sk_", "pk_live_", "rk_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xox", "xapp-", "AKIA", "ASIA",
-	"AIza", "ya29.", "eyJ", "npm_", "ntn_", "secret_", "lin_api_", "lin_oauth_", "figd_", "figu_", "fc-", "hf_", "sntrys_", "sntryu_",
-	"dop_v1_", "shpat_", "shpss_", "whsec_", "rnd_", "dckr_pat_", "pplx-", "gsk_", "tvly-", "ctx7sk-", "sbp_", "key-", "SG.",
+	"sk-", "sk_", "pk_live_", "rk_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xox", "xapp-",
+	"AKIA", "ASIA", "AIza", "ya29.", "eyJ", "npm_", "ntn_", "secret_", "lin_api_", "lin_oauth_", "figd_", "figu_",
+	"fc-", "hf_", "sntrys_", "sntryu_", "dop_v1_", "shpat_", "shpss_", "whsec_", "rnd_", "dckr_pat_", "pplx-", "gsk_",
+	"tvly-", "ctx7sk-", "sbp_", "key-", "SG.",
 }
 
-// secretLike reports whether a text holds something that is most likely a credential: what begins like those of a
-// well-known service, or a long random word.
+// secretLike reports whether a text contains what is most likely a credential: a word that begins like those of a
+// well-known service, or a long random one.
 func secretLike(s string) bool {
-	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }) {
+	separator := func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }
+	for _, word := range strings.FieldsFunc(s, separator) {
 		const rest = 8
 		for _, p := range keyPrefixes {
 			if tail, ok := strings.CutPrefix(word, p); ok && len(tail) >= rest && !plainWord(tail) {
@@ -45,7 +46,7 @@ func secretLike(s string) bool {
 // plainWord reports whether what follows a prefix is ordinary text: small letters and separators.
 func plainWord(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-_.") == "" }
 
-// random reports whether a word is one that nobody writes: long, of letters in both cases and digits, or of more
+// random reports whether a word is one that nobody types: long, of letters in both cases and digits, or of more
 // hexadecimal digits than an identifier has.
 func random(s string) bool {
 	const mixed, hex = 20, 40
@@ -64,11 +65,14 @@ func secretName(key string) bool {
 	if len(words) == 0 {
 		return false
 	}
-	last := words[len(words)-1]
-	return slices.Contains([]string{"key", "apikey", "token", "secret", "password", "passwd", "pat", "authorization", "cookie"}, last)
+	switch words[len(words)-1] {
+	case "key", "apikey", "token", "secret", "password", "passwd", "pat", "authorization", "cookie":
+		return true
+	}
+	return false
 }
 
-// harmless reports whether a value is none of a credential's: short, a number, or a switch.
+// harmless reports whether a value cannot be a credential: it is short, a number, or a switch.
 func harmless(s string) bool {
 	const short = 4
 	return len(s) <= short || strings.Trim(s, "0123456789.") == "" || s == "false" || s == "disabled"

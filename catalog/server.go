@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Server is the "mcp" of a config.json: how an MCP server is started or reached, and what of it may be used. Exactly one
-// of URL, Package and Command is set. No value here is a credential: Env, Headers and Args hold constants and token
-// names of the server's API.
+// Server is the "mcp" of a config.json: how an MCP server is started or reached, and which of its tools may be used.
+// Exactly one of URL, Package and Command is set. No value here is a credential: Env, Headers and Args contain
+// constants and token names of the server's API.
 type Server struct {
 	// URL is where a remote server is.
 	URL string
@@ -40,12 +40,13 @@ type Server struct {
 	Retry bool
 }
 
-// texts are all strings of the settings, which mcp-server sees and perhaps the model. The nil Server has none.
+// texts returns all strings of the settings, which mcp-server sees and perhaps the model. The nil Server has none.
 func (s *Server) texts() []string {
 	if s == nil {
 		return nil
 	}
-	out := slices.Concat([]string{s.URL, s.Package, s.Protocol}, s.Command, s.Args, s.Allow, s.Deny, s.ExclusiveWith, s.Permissions)
+	out := slices.Concat([]string{s.URL, s.Package, s.Protocol},
+		s.Command, s.Args, s.Allow, s.Deny, s.ExclusiveWith, s.Permissions)
 	for _, m := range []map[string]string{s.Env, s.Headers} {
 		for key, value := range m {
 			out = append(out, key, value)
@@ -98,7 +99,8 @@ func serverFields() []serverField {
 	return []serverField{
 		{"url", "Where a remote server is. Its host counts as one of domains.", schema{Type: "string", Pattern: "^https?://"},
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.URL) }},
-		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.", schema{Type: "string", Pattern: "^npm:.+@[0-9]"},
+		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.",
+			schema{Type: "string", Pattern: "^npm:.+@[0-9]"},
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Package) }},
 		{"command", "A program and its arguments.", listShape(1),
 			func(d *decoder, s *Server, f string, n *node) {
@@ -110,7 +112,8 @@ func serverFields() []serverField {
 			func(d *decoder, s *Server, f string, n *node) {
 				s.Env = d.texts(f, n, `{"API_TOKEN": "EXAMPLE_TOKEN"}`)
 			}},
-		{"headers", "Headers of every request to url: constants and token names of this API.", textsShape("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"),
+		{"headers", "Headers of every request to url: constants and token names of this API.",
+			textsShape("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"),
 			func(d *decoder, s *Server, f string, n *node) {
 				s.Headers = d.texts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
 			}},
@@ -136,7 +139,8 @@ func serverFields() []serverField {
 		{"permissions", "What else a package may do: \"run\" lets it start programs.",
 			schema{Type: "array", Items: &schema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
 			func(d *decoder, s *Server, f string, n *node) { s.Permissions = d.list(f, n, `["run"]`) }},
-		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.", schema{Type: "boolean", Default: false},
+		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",
+			schema{Type: "boolean", Default: false},
 			func(d *decoder, s *Server, f string, n *node) { d.boolean(f, n, &s.Retry) }},
 	}
 }
@@ -150,7 +154,7 @@ func ServerFieldNames() []string {
 	return out
 }
 
-// The patterns of the schema, as far as a pattern can say it.
+// What the validator checks, as far as a pattern can express it.
 const (
 	envPattern      = "^[A-Za-z_][A-Za-z0-9_]*$"
 	protocolPattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -170,8 +174,9 @@ func durationShape(seconds int) schema {
 
 func toolsShape() schema {
 	return schema{Type: "object", Closed: true, Properties: map[string]schema{
-		"allow": {Type: "array", Items: &schema{Type: "string"}, MinItems: 1, Description: "The only tools that may be used. Default: all."},
-		"deny":  {Type: "array", Items: &schema{Type: "string"}, Description: "Tools that may not be used."},
+		"allow": {Type: "array", Items: &schema{Type: "string"}, MinItems: 1,
+			Description: "The only tools that may be used. Default: all."},
+		"deny": {Type: "array", Items: &schema{Type: "string"}, Description: "Tools that may not be used."},
 	}}
 }
 

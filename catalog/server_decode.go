@@ -48,7 +48,7 @@ func (d *decoder) server(n *node) *Server {
 
 // misplaced reports a field that has no meaning for this kind of server.
 func (d *decoder) misplaced(field, with, instead string) {
-	want := "left out"
+	want := "it left out"
 	if instead != "" {
 		want = "mcp." + instead
 	}
@@ -113,7 +113,7 @@ func (d *decoder) duration(field string, n *node, to *time.Duration) {
 	case kindString:
 		var err error
 		if out, err = time.ParseDuration(n.text); err != nil {
-			d.bad(field, "a text that is no duration", want)
+			d.bad(field, "not a duration", want)
 			return
 		}
 	default:

@@ -22,14 +22,14 @@ func (v *validator) server(a *API, s *Server) {
 	v.serverURL(a, s)
 	v.serverPackage(s.Package)
 	v.serverCommand(s.Command)
-	for i, arg := range v.few("mcp.args", s.Args, maxServerList) {
+	for i, arg := range v.atMost("mcp.args", s.Args, maxServerList) {
 		v.constant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
 	}
 	v.serverEnv(a, s.Env)
 	v.serverHeaders(a, s.Headers)
 	v.word("mcp.transport", s.Transport, serverTransports())
 	v.word("mcp.state", s.State, serverStates())
-	for i, p := range v.few("mcp.permissions", s.Permissions, maxServerList) {
+	for i, p := range v.atMost("mcp.permissions", s.Permissions, maxServerList) {
 		v.word(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
 	}
 	if s.Protocol != "" && !regexp.MustCompile(protocolPattern).MatchString(s.Protocol) {
@@ -43,7 +43,7 @@ func (v *validator) server(a *API, s *Server) {
 	if s.MaxConcurrent < 1 || s.MaxConcurrent > maxServerConcurrent {
 		v.bad("mcp.max_concurrent", strconv.Itoa(s.MaxConcurrent), fmt.Sprintf("1 to %d", maxServerConcurrent))
 	}
-	v.few("mcp.exclusive_with", s.ExclusiveWith, maxServerList)
+	v.atMost("mcp.exclusive_with", s.ExclusiveWith, maxServerList)
 	for i, name := range s.ExclusiveWith {
 		if folderProblem(name) != "" || name == "" {
 			v.bad(fmt.Sprintf("mcp.exclusive_with[%d]", i), "not the name of an API", "the name of a folder in apis/")
@@ -72,7 +72,8 @@ func (v *validator) serverURL(a *API, s *Server) {
 	const want = `a URL like "https://mcp.example.com/mcp"`
 	u, err := url.Parse(s.URL)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsFunc(s.URL, unicode.IsControl):
+	case err != nil || u.Host == "" || strings.ContainsFunc(s.URL, unicode.IsControl),
+		u.Scheme != "https" && u.Scheme != "http":
 		v.bad("mcp.url", "not the address of a server", want)
 		return
 	case u.User != nil:
@@ -104,7 +105,7 @@ func (v *validator) serverURL(a *API, s *Server) {
 	}
 }
 
-// covers reports whether a host is one of the patterns'.
+// covers reports whether one of the patterns covers a host.
 func covers(patterns []HostPattern, host HostPattern) bool {
 	_, parent, _ := strings.Cut(host.String(), ".")
 	return slices.ContainsFunc(patterns, func(p HostPattern) bool { return p == host || p.String() == "*."+parent })
@@ -132,7 +133,7 @@ func (v *validator) serverCommand(command []string) {
 	if command != nil && len(command) == 0 {
 		v.bad("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
 	}
-	for i, word := range v.few("mcp.command", command, maxServerList) {
+	for i, word := range v.atMost("mcp.command", command, maxServerList) {
 		v.constant(&API{}, fmt.Sprintf("mcp.command[%d]", i), "", word)
 		if i > 0 {
 			continue
@@ -143,14 +144,17 @@ func (v *validator) serverCommand(command []string) {
 		case "npx", "npm", "bunx", "pnpm", "yarn", "node", "deno":
 			v.bad("mcp.command[0]", strconv.Quote(word), `"package": "npm:@scope/server@1.2.3" in place of "command"`)
 		case "docker", "podman", "uvx", "pipx", "uv":
-			v.bad("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts", "a program that is there: SANDBOX_PROGRAMS, or python3")
+			v.bad("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts",
+				"an installed program: one in SANDBOX_PROGRAMS, or python3")
 		}
 	}
 }
 
 // given are the variables that every server gets from CodeForge.
-var given = []string{"HOME", "TMPDIR", "DENO_DIR", "DENO_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
-	"CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_NO_UPDATE_CHECK"}
+var given = []string{
+	"HOME", "TMPDIR", "DENO_DIR", "DENO_CERT", "DENO_NO_UPDATE_CHECK", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE",
+	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+}
 
 func (v *validator) serverEnv(a *API, env map[string]string) {
 	if len(env) > maxServerList {
@@ -163,7 +167,7 @@ func (v *validator) serverEnv(a *API, env map[string]string) {
 		case !name.MatchString(key) || len(key) > maxField:
 			v.bad(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
 		case slices.Contains(given, key):
-			v.bad(field, "a variable that CodeForge sets", "left out")
+			v.bad(field, "a variable that CodeForge sets", "it left out")
 		default:
 			v.constant(a, field, key, env[key])
 		}
@@ -182,7 +186,7 @@ func (v *validator) serverHeaders(a *API, headers map[string]string) {
 			v.bad(field, "not a header", `a header, e.g. "Authorization": "Bearer EXAMPLE_TOKEN"`)
 		case strings.HasPrefix(folded, "mcp-"), strings.HasPrefix(folded, "content-"),
 			slices.Contains([]string{"host", "connection", "transfer-encoding", "accept", "upgrade", "last-event-id"}, folded):
-			v.bad(field, "a header that the protocol sets", "left out")
+			v.bad(field, "a header that the protocol sets", "it left out")
 		case SinkHeader(key) && holdsName(a, headers[key]):
 			v.bad(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
 				"the header that the server wants, e.g. Authorization")
@@ -192,8 +196,8 @@ func (v *validator) serverHeaders(a *API, headers map[string]string) {
 	}
 }
 
-// constant checks a value that the server gets: a constant, or one with token names of the API. key is the name that it
-// has, if any. No message shows the value.
+// constant checks a value that the server gets: a constant, or one with token names of the API. key is the name of the
+// variable, header or parameter, if any. No message shows the value.
 func (v *validator) constant(a *API, field, key, value string) {
 	const want = `the credential in "credentials", and its token name here`
 	switch {
@@ -204,16 +208,17 @@ func (v *validator) constant(a *API, field, key, value string) {
 	case secretLike(withoutNames(a, value)):
 		v.bad(field, "what looks like a credential", want)
 	case secretName(key) && !holdsName(a, value) && !harmless(value):
-		v.bad(field, "a value under a credential's name that is no token name of this API", want)
+		v.bad(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
 	}
 }
 
 // foreignName is a token name of another API in the values that the server gets, or empty.
 func (s *Server) foreignName(own *API, owner map[string]*API) string {
-	values := slices.Concat([]string{s.URL}, s.Command, s.Args, slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))
+	values := slices.Concat([]string{s.URL}, s.Command, s.Args,
+		slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))
+	separator := func(r rune) bool { return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') }
 	for _, text := range values {
-		words := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') })
-		for _, w := range words {
+		for _, w := range strings.FieldsFunc(text, separator) {
 			if a := owner[w]; a != nil && a != own {
 				return w
 			}
@@ -222,7 +227,7 @@ func (s *Server) foreignName(own *API, owner map[string]*API) string {
 	return ""
 }
 
-// word checks a setting that is one of few words.
+// word checks a setting that is one of a list of words.
 func (v *validator) word(field, s string, known []string) {
 	if slices.Contains(known, s) {
 		return
@@ -236,9 +241,10 @@ func (v *validator) word(field, s string, known []string) {
 
 // globs checks patterns over names of tools.
 func (v *validator) globs(field string, list []string) {
-	for i, g := range v.few(field, list, maxServerList) {
+	for i, g := range v.atMost(field, list, maxServerList) {
 		if g == "" || len(g) > maxField || strings.ContainsAny(g, `[]{}\`) || strings.ContainsFunc(g, unicode.IsControl) {
-			v.bad(fmt.Sprintf("%s[%d]", field, i), "no pattern for names of tools", `a name, in which * and ? stand for other characters, e.g. "get_*"`)
+			v.bad(fmt.Sprintf("%s[%d]", field, i), "not a pattern for names of tools",
+				`a name, in which * and ? stand for other characters, e.g. "get_*"`)
 		}
 	}
 }

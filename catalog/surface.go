@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxField bounds the name behind the colon of a surface, in bytes.
+// maxField bounds the name after the colon of a surface, in bytes.
 const maxField = 128
 
 // String is the surface as config.json writes it, e.g. "header:X-Api-Key". The zero surface is "none".
@@ -37,7 +37,7 @@ func (s Surface) String() string {
 func ParseSurface(s string) (Surface, error) {
 	kind, field, named := strings.Cut(s, ":")
 	if named && field == "" {
-		return Surface{}, errors.New("a colon without a name after it")
+		return Surface{}, errors.New("missing a name after the colon")
 	}
 	if err := checkField(field); err != nil {
 		return Surface{}, err
@@ -54,11 +54,11 @@ func ParseSurface(s string) (Surface, error) {
 		return Surface{Kind: SurfaceBody, Field: field}, nil
 	case "path":
 		if named {
-			return Surface{}, errors.New("a name after \"path\"")
+			return Surface{}, errors.New("\"path\" with a name")
 		}
 		return Surface{Kind: SurfacePath}, nil
 	}
-	return Surface{}, errors.New("no such surface")
+	return Surface{}, errors.New("not a surface")
 }
 
 func parseHeaderSurface(name string) (Surface, error) {
@@ -94,7 +94,7 @@ func SinkHeader(name string) bool {
 		isMetadata(name) || isSink(strings.TrimPrefix(name, "x-"))
 }
 
-// sinkPrefixes are what the names of whole families of sinks begin with.
+// sinkPrefixes are what the names of families of sinks begin with.
 func sinkPrefixes() []string {
 	return []string{
 		"content-", "if-", "x-forwarded", "proxy-", "sec-", "accept", "access-control-", "x-b3-", "x-datadog-",
@@ -108,12 +108,12 @@ func sinkPrefixes() []string {
 func sinkSuffixes() []string {
 	return []string{
 		"request-id", "trace-id", "correlation-id", "span-id", "traceparent", "baggage", "client-ip", "user-agent",
-		"-tagging", "-tags", "-website-redirect-location", "-file-name", "-title", // S3 and what is like it, OpenRouter
+		"-tagging", "-tags", "-website-redirect-location", "-file-name", "-title", // S3 and its like, OpenRouter
 	}
 }
 
 // isMetadata reports whether a folded name is that of something's metadata: X-Amz-Meta-Note, X-Archive-Meta00-Title,
-// Upload-Metadata. What opens a metadata service is no sink: X-Aws-Ec2-Metadata-Token.
+// Upload-Metadata. A token for a metadata service is not a sink: X-Aws-Ec2-Metadata-Token.
 func isMetadata(name string) bool {
 	words := strings.Split(name, "-")
 	for i, w := range words {
@@ -125,7 +125,7 @@ func isMetadata(name string) bool {
 	return false
 }
 
-// isSink reports whether a folded name, without the X- before it, is that of a sink of its own.
+// isSink reports whether a folded name, without X- in front, is that of a single sink.
 func isSink(name string) bool {
 	switch name {
 	case "cookie", "cookie2", "set-cookie", "host", "referer", "referrer", "origin", "forwarded", "via", "from", "link",

@@ -25,7 +25,7 @@ type validator struct {
 	budget *budget
 }
 
-// validate checks everything in a config, whatever else is wrong with it.
+// validate checks all of a config, even after mistakes, so that one load reports every one of them.
 func (v *validator) validate(c config) *API {
 	a := &API{Name: v.api, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress}
 	a.Description = v.description(c.description)
@@ -43,8 +43,9 @@ func (v *validator) validate(c config) *API {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
 	}
 	if a.Compress && len(a.Credentials) > 0 {
-		v.warn("compress", "an API with credentials whose responses may be compressed: where one shows a credential next to text from a request, its compressed length tells a right guess of a part from a wrong one",
-			"true only if no response of the API ever shows a credential")
+		v.warn("compress", "an API with credentials whose responses may be compressed: if one contains a credential "+
+			"and text from the request, its length reveals whether that text repeats a part of the credential",
+			"true only if no response of the API ever contains a credential")
 	}
 	return a
 }
@@ -53,9 +54,10 @@ func (v *validator) validate(c config) *API {
 const maxDescription = 500
 
 func (v *validator) description(s string) string {
+	n := utf8.RuneCountInString(s)
 	switch {
-	case utf8.RuneCountInString(s) > maxDescription:
-		v.bad("description", fmt.Sprintf("%d characters", utf8.RuneCountInString(s)), fmt.Sprintf("at most %d", maxDescription))
+	case n > maxDescription:
+		v.bad("description", fmt.Sprintf("%d characters", n), fmt.Sprintf("at most %d", maxDescription))
 	case strings.ContainsFunc(s, unicode.IsControl):
 		v.bad("description", "a line break or control character", "one line of text")
 	}
@@ -67,7 +69,8 @@ func (v *validator) reference(s string) string {
 		return ""
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, unicode.IsControl) {
+	page := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
+	if !page || strings.ContainsFunc(s, unicode.IsControl) {
 		v.bad("reference", "not the address of a page", "a URL that starts with https://, e.g. https://docs.example.com/api")
 	}
 	return s
@@ -77,7 +80,7 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	if domains != nil && len(domains) == 0 {
 		v.bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
 	}
-	v.few("domains", domains, maxDomains) // the others are read too: a host of a broken API is closed
+	v.atMost("domains", domains, maxDomains) // the rest is read too: the hosts of a broken API are closed
 	var out []HostPattern
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
@@ -93,7 +96,7 @@ func (v *validator) hosts(domains []string) []HostPattern {
 		case err != nil:
 			v.bad(fmt.Sprintf("domains[%d]", i), found(d, err), wantHost(d))
 		default:
-			v.warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" a second time", "each name once")
+			v.warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" listed twice", "each name once")
 		}
 	}
 	return out
@@ -114,7 +117,8 @@ func reserved(p HostPattern) bool {
 	return p.String() == ownDomain || strings.HasSuffix(p.String(), "."+ownDomain)
 }
 
-// found quotes what a user wrote and says what it is. What may hold a password or a key is not quoted.
+// found quotes what a user wrote and says what is wrong with it. Text that may contain a password or a key is not
+// quoted.
 func found(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
 		return err.Error()
@@ -122,7 +126,7 @@ func found(s string, err error) string {
 	return fmt.Sprintf("%q is %v", cut(s), err)
 }
 
-// wantHost is the nearest right thing to a bad entry of "domains".
+// wantHost suggests a valid entry in place of a bad one in "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
 	if p, err := ParseHostPattern(s); err == nil && reserved(p) {
@@ -160,7 +164,7 @@ func (v *validator) methods(c config) Methods {
 
 func (v *validator) methodList(field string, list []string) []string {
 	var out []string
-	for i, text := range v.few(field, list, maxMethods) {
+	for i, text := range v.atMost(field, list, maxMethods) {
 		path := fmt.Sprintf("%s[%d]", field, i)
 		m, err := parseMethod(text)
 		switch {
@@ -171,14 +175,14 @@ func (v *validator) methodList(field string, list []string) []string {
 			v.bad(path, strconv.Quote(m)+", which is refused for every API", "a method like \"GET\"")
 			continue
 		case slices.Contains(out, m):
-			v.warn(path, strconv.Quote(m)+" a second time", "each method once")
+			v.warn(path, strconv.Quote(m)+" listed twice", "each method once")
 			continue
 		case !slices.Contains(knownMethods(), m):
 			if near := nearMethod(m); near != "" {
-				v.bad(path, strconv.Quote(text)+", no method in use", fmt.Sprintf("did you mean %q?", near))
+				v.bad(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
 				continue
 			}
-			v.warn(path, strconv.Quote(m)+", no method in use", "one of "+strings.Join(knownMethods()[:7], ", "))
+			v.warn(path, strconv.Quote(m)+", which is not a known method", "one of "+strings.Join(knownMethods()[:7], ", "))
 		}
 		out = append(out, m)
 	}
@@ -193,9 +197,9 @@ func (v *validator) ranges(c config) []netip.Prefix {
 	}
 	var out []netip.Prefix
 	if c.private != nil && len(c.private) == 0 {
-		v.warn("allow_private", "an empty list", "left out, which means the same")
+		v.warn("allow_private", "an empty list", "no list, which means the same")
 	}
-	for i, text := range v.few("allow_private", c.private, maxRanges) {
+	for i, text := range v.atMost("allow_private", c.private, maxRanges) {
 		p, want := parseRange(text)
 		if want != "" {
 			v.bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(cut(text)), want)
@@ -242,7 +246,7 @@ func (v *validator) cas(name string) []byte {
 
 func (v *validator) credential(raw rawCredential) Credential {
 	c := Credential{Name: raw.name, Surfaces: v.surfaces(raw), Placeholder: v.placeholder(raw)}
-	text, ok := v.reveal(raw)
+	text, ok := v.resolve(raw)
 	if !ok {
 		return c
 	}
@@ -258,7 +262,8 @@ func (v *validator) credential(raw rawCredential) Credential {
 		v.warn(raw.path(), w, "the credential itself")
 	}
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
-		v.warn(raw.path(), "a token name that is a single word, which requests may hold by chance", "one like "+raw.name+"_TOKEN")
+		v.warn(raw.path(), "a token name that is a single word, which requests may contain by chance",
+			"one like "+raw.name+"_TOKEN")
 	}
 	c.Value = secret.New(text)
 	return c
@@ -280,7 +285,7 @@ func (v *validator) placeholder(raw rawCredential) string {
 	isPlain := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 	switch {
 	case text == raw.name:
-		v.bad(field, "the token name itself", "left out")
+		v.bad(field, "the token name itself", "it left out")
 	case !isPlain:
 		v.bad(field, "a text with other characters than letters, digits, -, _ and .", want)
 	case strings.Count(text, raw.name) != 1:
@@ -293,8 +298,8 @@ func (v *validator) placeholder(raw rawCredential) string {
 	return ""
 }
 
-// reveal reads the value from where the config has it.
-func (v *validator) reveal(raw rawCredential) (string, bool) {
+// resolve reads a credential from its source: config.json, a file, or the environment.
+func (v *validator) resolve(raw rawCredential) (string, bool) {
 	switch {
 	case raw.value != nil:
 		return *raw.value, true
@@ -306,7 +311,8 @@ func (v *validator) reveal(raw rawCredential) (string, bool) {
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 	case v.getenv == nil:
-		v.bad(raw.path()+".env", "a credential in the environment, which docker inspect shows to everybody who can use Docker",
+		v.bad(raw.path()+".env",
+			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
 			`{"file": "/run/secrets/..."} or a value in config.json`)
 		return "", false
 	}
@@ -322,10 +328,10 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 		return []Surface{{Kind: SurfaceHeader}}
 	}
 	if len(raw.in) == 0 {
-		v.bad(raw.path()+".in", "an empty list", `left out, or at least one surface, e.g. ["header"]`)
+		v.bad(raw.path()+".in", "an empty list", `at least one surface, e.g. ["header"], or no list`)
 	}
 	var out []Surface
-	for i, text := range v.few(raw.path()+".in", raw.in, maxSurfaces) {
+	for i, text := range v.atMost(raw.path()+".in", raw.in, maxSurfaces) {
 		field := fmt.Sprintf("%s.in[%d]", raw.path(), i)
 		s, err := ParseSurface(text)
 		switch {
@@ -333,10 +339,11 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 			v.bad(field, found(text, err), wantSurface(text))
 			continue
 		case slices.Contains(out, s):
-			v.warn(field, strconv.Quote(s.String())+" a second time", "each surface once")
+			v.warn(field, strconv.Quote(s.String())+" listed twice", "each surface once")
 			continue
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
-			v.warn(field, strconv.Quote(s.String())+", where code could also publish the credential (a message's text, a comment)",
+			v.warn(field,
+				strconv.Quote(s.String())+", where code could also publish the credential (in a message, in a comment)",
 				fmt.Sprintf("the one field that needs it, e.g. %q", s.String()+":key"))
 		}
 		out = append(out, s)

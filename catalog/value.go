@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a credential, in bytes. Shorter ones would be found by chance in any response.
+// The length of a credential, in bytes. Shorter ones would be found in responses by chance.
 const (
 	minValue = 8
 	maxValue = 8192
@@ -22,7 +22,8 @@ func valueProblem(s string) (found, want string) {
 	case !utf8.ValidString(s):
 		return "bytes that are not UTF-8", "a credential that is text"
 	case strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }):
-		return "a character outside ASCII in the credential", "printable ASCII: servers return other characters in more forms than can be recognised, so the credential would not be scrubbed"
+		return "a character outside ASCII in the credential", "printable ASCII: servers return other characters " +
+			"in more forms than can be recognised, so the credential would not be scrubbed"
 	case strings.ContainsAny(s, "\r\n"):
 		return "a line break in the credential", "one line"
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):
@@ -30,7 +31,8 @@ func valueProblem(s string) (found, want string) {
 	case strings.TrimSpace(s) != s:
 		return "white space at the start or end of the credential", "the credential without it"
 	case len(s) < minValue:
-		return fmt.Sprintf("a credential of %d bytes", len(s)), fmt.Sprintf("at least %d: shorter ones appear in responses by chance", minValue)
+		return fmt.Sprintf("a credential of %d bytes", len(s)),
+			fmt.Sprintf("at least %d: shorter ones appear in responses by chance", minValue)
 	case len(s) > maxValue:
 		return fmt.Sprintf("a credential of %d bytes", len(s)), fmt.Sprintf("at most %d", maxValue)
 	}
@@ -39,19 +41,20 @@ func valueProblem(s string) (found, want string) {
 
 // placeholder says why a credential looks like a placeholder, or is empty.
 func placeholder(s string) string {
+	examples := []string{"your_", "your-", "put_yours", "changeme", "replace_me", "replace-me"}
 	lower := strings.ToLower(s)
 	scheme, _, two := strings.Cut(lower, " ")
 	switch {
 	case two && slices.Contains([]string{"bearer", "basic", "token", "apikey"}, scheme):
-		return fmt.Sprintf("a credential after the word %q, which code writes itself", scheme)
+		return fmt.Sprintf("a credential with the scheme %q in front, which code adds itself", scheme)
 	case strings.HasSuffix(s, "..."), strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">"),
-		strings.Contains(lower, "your_"), strings.Contains(lower, "your-"), strings.Contains(lower, "put_yours"), strings.Contains(lower, "changeme"),
-		strings.Contains(lower, "replace_me"), strings.Contains(lower, "replace-me"):
+		slices.ContainsFunc(examples, func(e string) bool { return strings.Contains(lower, e) }):
 		return "a placeholder, not a credential"
 	case strings.Trim(s, s[:1]) == "":
-		return "one character over and over"
-	case len(s) < 16 && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz") == "", len(s) < 12 && strings.Trim(s, "0123456789") == "":
-		return "a word or number, which is replaced by its token name wherever a response has it"
+		return "one character repeated"
+	case len(s) < 16 && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz") == "",
+		len(s) < 12 && strings.Trim(s, "0123456789") == "":
+		return "a word or number, which would be replaced by the token name wherever a response contains it"
 	}
 	return ""
 }

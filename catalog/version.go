@@ -15,8 +15,8 @@ import (
 // digest identifies one API's content, credential values included.
 type digest [sha256.Size]byte
 
-// digestKey is random and lasts as long as the process: versions are equal across loads, and reveal nothing about the
-// credentials in them.
+// digestKey is random and lasts as long as the process: versions can be compared across loads, and reveal nothing about
+// the credentials in them.
 var digestKey = sync.OnceValue(func() []byte {
 	key := make([]byte, sha256.Size)
 	if _, err := rand.Read(key); err != nil {
@@ -25,12 +25,12 @@ var digestKey = sync.OnceValue(func() []byte {
 	return key
 })
 
-// field writes one length-prefixed string, so that no two contents run together.
+// field writes one length-prefixed string, so that different fields cannot give the same bytes.
 func field(h hash.Hash, s string) {
 	_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 }
 
-// sum is the digest of everything in the API but when it was read.
+// sum is the digest of everything in the API except LoadedAt.
 func (a *API) sum() digest {
 	h := hmac.New(sha256.New, digestKey())
 	for _, s := range []string{
@@ -67,7 +67,7 @@ func (a *API) sum() digest {
 	return digest(h.Sum(nil))
 }
 
-// versionOf identifies a set of APIs and the hosts that are closed besides.
+// versionOf identifies a set of APIs and the other host patterns that are closed.
 func versionOf(apis []*API, closed []string) string {
 	h := hmac.New(sha256.New, digestKey())
 	for _, a := range apis {

@@ -1,4 +1,4 @@
-// Package hostname normalises host names once, so that everything behind it can compare them with ==.
+// Package hostname normalises host names once, so that all later code can compare them with ==.
 //
 // Threat: two parts of the system reading one name differently (case, a trailing dot, a port, percent signs, NUL,
 // another spelling of an IP address), so that policy decides on one host and the dialler reaches another.
@@ -23,7 +23,7 @@ func (h Host) String() string { return h.name }
 // IsZero reports whether this is no host.
 func (h Host) IsZero() bool { return h.name == "" }
 
-// Parent is the name without its first label, or empty where there is only one.
+// Parent is the name without its first label, or empty if there is only one.
 func (h Host) Parent() string {
 	_, parent, _ := strings.Cut(h.name, ".")
 	return parent
@@ -33,11 +33,11 @@ func (h Host) Parent() string {
 const (
 	maxHost  = 253
 	maxLabel = 63
-	// maxInput bounds what is looked at at all.
+	// maxInput bounds the input before it is normalised.
 	maxInput = 1024
 )
 
-// The reasons for which Parse refuses, as the second half of "this is ...".
+// Why Parse refuses a name. Each error completes the sentence "this is ...".
 var (
 	errEmpty   = errors.New("empty")
 	errAddress = errors.New("an IP address")
@@ -48,8 +48,8 @@ var (
 	errLabel   = errors.New("a name with an empty label")
 	errHyphen  = errors.New("a name with a label that starts or ends with a hyphen")
 	errChar    = errors.New("a name with a character that no host name has")
-	errIDNA    = errors.New("not a valid international name")
-	errStar    = errors.New("a wildcard elsewhere than in the whole first label")
+	errIDNA    = errors.New("not a valid internationalized name")
+	errStar    = errors.New("a wildcard that is not the whole first label")
 )
 
 // Parse normalises a host name: lower case, IDNA to ASCII as browsers do (UTS 46, non-transitional), one trailing dot
@@ -94,14 +94,14 @@ func plain(name string) bool {
 	return !strings.HasPrefix(name, "xn--") && !strings.Contains(name, ".xn--")
 }
 
-// profile takes underscores and hyphens where names in use have them ("r3---sn.example.com"); check looks at the
+// profile accepts underscores and hyphens where real names have them ("r3---sn.example.com"); check restricts the
 // characters afterwards.
 func profile() *idna.Profile {
 	return idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(),
 		idna.StrictDomainName(false), idna.CheckHyphens(false))
 }
 
-// refusePunctuation names the usual mistakes, and refuses them before IDNA could fold them into something else.
+// refusePunctuation refuses the common mistakes by name, before IDNA could map them to something else.
 func refusePunctuation(s string) error {
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return errAddress
@@ -121,7 +121,7 @@ func refusePunctuation(s string) error {
 	return nil
 }
 
-// check is what a name must be once it is normalised.
+// check checks a normalised name.
 func check(name string) error {
 	if name == "" {
 		return errLabel

@@ -8,7 +8,7 @@ import (
 )
 
 // Pattern is an exact host name or a one-label wildcard ("*.example.com"), normalised as a Host is. The zero Pattern
-// stands for no host.
+// matches no host.
 type Pattern struct{ text string }
 
 // String is the normalised pattern.
@@ -18,8 +18,8 @@ func (p Pattern) String() string { return p.text }
 func (p Pattern) Wildcard() (suffix string, ok bool) { return strings.CutPrefix(p.text, "*.") }
 
 // ParsePattern reads a host name, or "*." and a host name of at least two labels that is not a public suffix
-// (https://publicsuffix.org, private section included: anybody can have a name below "github.io"). Its errors do not
-// show the input beyond the suffix.
+// (https://publicsuffix.org, private section included: anybody can register a name below "github.io"). Its errors show
+// no more of the input than the suffix.
 func ParsePattern(s string) (Pattern, error) {
 	suffix, wild := strings.CutPrefix(s, "*.")
 	h, err := Parse(suffix)
@@ -32,7 +32,7 @@ func ParsePattern(s string) (Pattern, error) {
 	case wild && single:
 		return Pattern{}, fmt.Errorf("a wildcard over the whole of %q", h.name)
 	case public == h.name && (wild || icann && !single):
-		return Pattern{}, fmt.Errorf("the public suffix %q, under which anybody can have a name", h.name)
+		return Pattern{}, fmt.Errorf("the public suffix %q, under which anybody can register a name", h.name)
 	case wild && len(h.name)+2 > maxHost:
 		return Pattern{}, errLong
 	case wild:

@@ -14,8 +14,8 @@ const Mask = "[secret]"
 
 // Value is a credential. Its zero value is the empty credential. Compare with Equal, not ==; read with Reveal.
 type Value struct {
-	// A pointer, because fmt calls no method on an unexported field of somebody else's struct: it would print a string
-	// that stood here, and prints an address now.
+	// A pointer, because fmt calls no methods on unexported fields of other structs: there it would print a string, but
+	// prints only the address of a pointer.
 	s *string
 }
 

@@ -67,10 +67,10 @@ func TestMistakesInFiles(t *testing.T) {
 	const file = "apis/shop/config.json"
 	rows := []struct{ name, text, more string }{
 		{"wrong token name", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"shop-token": "` + hidden + `"}}`, "5 to 64 of A-Z, 0-9 and _, starting with a letter, e.g."},
-		{"no such surface", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": {"value": "` + hidden + `", "in": ["headers"]}}}`, `did you mean "header"?`},
+		{"not a surface", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": {"value": "` + hidden + `", "in": ["headers"]}}}`, `did you mean "header"?`},
 		{"domain with scheme", `{"description": "x", "domains": ["https://api.shop.test/"], "credentials": {"SHOP_TOKEN": "` + hidden + `"}}`, "api.shop.test"},
-		{"secret with a newline", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": "` + hidden + `\n"}}`, "a line break in the credential: one line"},
-		{"trailing comma", "{\n  \"description\": \"x\",\n  \"domains\": [\"api.shop.test\"],\n  \"credentials\": {\"SHOP_TOKEN\": \"" + hidden + "\"},\n}\n", "a trailing comma: no comma after the last entry"},
+		{"secret with a newline", `{"description": "x", "domains": ["api.shop.test"], "credentials": {"SHOP_TOKEN": "` + hidden + `\n"}}`, "a line break in the credential; want one line"},
+		{"trailing comma", "{\n  \"description\": \"x\",\n  \"domains\": [\"api.shop.test\"],\n  \"credentials\": {\"SHOP_TOKEN\": \"" + hidden + "\"},\n}\n", "a trailing comma; want no comma after the last entry"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

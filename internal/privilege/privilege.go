@@ -64,7 +64,8 @@ func Check(pid int, keep ...int) error {
 			return fmt.Errorf("checking capabilities: %w", err)
 		}
 		if left := s.Caps &^ maskOf(keep); left != 0 || !s.NoNewPrivs {
-			return fmt.Errorf("thread %d still has capabilities %#x, or can gain some (no_new_privs: %t)", tid, left, s.NoNewPrivs)
+			return fmt.Errorf("thread %d still has capabilities %#x, or can gain some (no_new_privs: %t)",
+				tid, left, s.NoNewPrivs)
 		}
 	}
 	return nil
@@ -139,7 +140,9 @@ func capsetThread(header *unix.CapUserHeader, data *[2]unix.CapUserData) error {
 
 func capsetAll(header *unix.CapUserHeader, data *[2]unix.CapUserData) error {
 	//nolint:gosec // capset(2) takes two pointers
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(data)), 0); errno != 0 {
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
+		uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(data)), 0)
+	if errno != 0 {
 		return errno
 	}
 	return nil

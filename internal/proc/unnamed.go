@@ -21,7 +21,10 @@ func Unnamed(pids []int, device uint64) (total int64) {
 		_ = fds.Close()
 		for _, n := range names {
 			var st unix.Stat_t
-			if unix.Stat(dir+"/"+n, &st) != nil || st.Nlink > 0 || st.Dev != device || st.Mode&unix.S_IFMT != unix.S_IFREG || seen[st.Ino] {
+			if unix.Stat(dir+"/"+n, &st) != nil || st.Dev != device || st.Mode&unix.S_IFMT != unix.S_IFREG {
+				continue
+			}
+			if st.Nlink > 0 || seen[st.Ino] {
 				continue
 			}
 			seen[st.Ino] = true

@@ -28,7 +28,8 @@ func ReadFile(path string) (map[string]string, error) {
 	if len(data) > maxDotenv {
 		return nil, fmt.Errorf("reading %s: larger than %d bytes", path, maxDotenv)
 	}
-	p := dotenv{rest: strings.TrimPrefix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\ufeff"), line: 1, vars: map[string]string{}}
+	text := strings.TrimPrefix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\ufeff")
+	p := dotenv{rest: text, line: 1, vars: map[string]string{}}
 	for p.rest != "" {
 		if err := p.assignment(); err != nil {
 			p.errs = append(p.errs, fmt.Errorf("%s:%d: %w", path, p.at, err))

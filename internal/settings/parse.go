@@ -19,11 +19,11 @@ type Error []Mistake
 // Mistake is one variable that did not parse. Found is quoted; of a variable that may hold a secret it is not shown.
 type Mistake struct{ Name, Found, Want string }
 
-// Error is one line per variable: "MCP_PORT: \"http\": a whole number from 1 to 65535".
+// Error is one line per variable: "MCP_PORT: \"http\"; want a whole number from 1 to 65535".
 func (e Error) Error() string {
 	lines := make([]string, len(e))
 	for i, m := range e {
-		lines[i] = m.Name + ": " + m.Found + ": " + m.Want
+		lines[i] = m.Name + ": " + m.Found + "; want " + m.Want
 	}
 	return strings.Join(lines, "\n")
 }
@@ -46,7 +46,8 @@ func Parse(getenv func(string) string) (Settings, error) {
 		return s, mistakes
 	}
 	if s.Warm > s.Slots {
-		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm), fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
+		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
+			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
 	}
 	if s.TimeoutDefault > s.TimeoutMax {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
@@ -157,7 +158,8 @@ func bearer(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
 	}
-	if len(t) < minBearer || strings.ContainsFunc(t, func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f }) {
+	unprintable := func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f }
+	if len(t) < minBearer || strings.ContainsFunc(t, unprintable) {
 		return fmt.Sprintf("at least %d printable ASCII characters without spaces", minBearer)
 	}
 	*to = secret.New(t)

@@ -137,7 +137,9 @@ func variables() []variable {
 		{"TIMEOUT_DEFAULT", "60", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},
 		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return seconds(t, &s.TimeoutMax) }},
 		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return proxyURL(t, &s.UpstreamProxy) }},
-		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string { return path(t, "the path of a PEM file", &s.UpstreamCAFile) }},
+		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string {
+			return path(t, "the path of a PEM file", &s.UpstreamCAFile)
+		}},
 		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
 	}

@@ -102,47 +102,47 @@ func TestValues(t *testing.T) {
 }
 
 func notRegistry(length int) string {
-	return fmt.Sprintf("PACKAGE_REGISTRY: a value of %d bytes, not shown: an https:// URL without user, password and port, e.g. what `npm config get registry` prints", length)
+	return fmt.Sprintf("PACKAGE_REGISTRY: a value of %d bytes, not shown; want an https:// URL without user, password and port, e.g. what `npm config get registry` prints", length)
 }
 
 func notRanges(text string) string {
-	return fmt.Sprintf("PACKAGE_REGISTRY_PRIVATE: %q: ranges of private addresses or of addresses for documentation, separated by commas, e.g. 10.1.0.0/16", text)
+	return fmt.Sprintf("PACKAGE_REGISTRY_PRIVATE: %q; want ranges of private addresses or of addresses for documentation, separated by commas, e.g. 10.1.0.0/16", text)
 }
 
 func TestRefused(t *testing.T) {
-	const notShown = " bytes, not shown: "
+	const notShown = " bytes, not shown; want "
 	rows := []struct{ name, text, want string }{
-		{"YOLO_MODE", "maybe", `YOLO_MODE: "maybe": true or false`},
-		{"DEBUG_MODE", "2", `DEBUG_MODE: "2": true or false`},
-		{"SKILLS_READONLY", "tru", `SKILLS_READONLY: "tru": true or false`},
-		{"USER_AGENT", "a\r\nX-Evil: 1", `USER_AGENT: "a\r\nX-Evil: 1": printable ASCII, as a header's value`},
-		{"USER_AGENT", "größe", `USER_AGENT: "größe": printable ASCII, as a header's value`},
+		{"YOLO_MODE", "maybe", `YOLO_MODE: "maybe"; want true or false`},
+		{"DEBUG_MODE", "2", `DEBUG_MODE: "2"; want true or false`},
+		{"SKILLS_READONLY", "tru", `SKILLS_READONLY: "tru"; want true or false`},
+		{"USER_AGENT", "a\r\nX-Evil: 1", `USER_AGENT: "a\r\nX-Evil: 1"; want printable ASCII, as a header's value`},
+		{"USER_AGENT", "größe", `USER_AGENT: "größe"; want printable ASCII, as a header's value`},
 		{"REDACTING_STRINGS", "Jane Doe,abc", "REDACTING_STRINGS: a value of 12" + notShown + "strings of at least 4 bytes each, separated by commas"},
-		{"REDACTING_STRINGS_FILE", "/nonexistent/list", fmt.Sprintf(`REDACTING_STRINGS_FILE: "/nonexistent/list": a file that this process (user %d) can read, but: no such file or directory`, os.Getuid())},
-		{"MCP_PORT", "http", `MCP_PORT: "http": a whole number from 1 to 65535`},
-		{"MCP_PORT", "0", `MCP_PORT: "0": a whole number from 1 to 65535`},
-		{"MCP_PORT", "65536", `MCP_PORT: "65536": a whole number from 1 to 65535`},
-		{"MCP_PORT", "8080.0", `MCP_PORT: "8080.0": a whole number from 1 to 65535`},
+		{"REDACTING_STRINGS_FILE", "/nonexistent/list", fmt.Sprintf(`REDACTING_STRINGS_FILE: "/nonexistent/list"; want a file that this process (user %d) can read, but: no such file or directory`, os.Getuid())},
+		{"MCP_PORT", "http", `MCP_PORT: "http"; want a whole number from 1 to 65535`},
+		{"MCP_PORT", "0", `MCP_PORT: "0"; want a whole number from 1 to 65535`},
+		{"MCP_PORT", "65536", `MCP_PORT: "65536"; want a whole number from 1 to 65535`},
+		{"MCP_PORT", "8080.0", `MCP_PORT: "8080.0"; want a whole number from 1 to 65535`},
 		{"MCP_AUTH_TOKEN", "hunter2", "MCP_AUTH_TOKEN: a value of 7" + notShown + "at least 16 printable ASCII characters without spaces"},
 		{"MCP_AUTH_TOKEN", "hunter2 hunter2 hunter2", "MCP_AUTH_TOKEN: a value of 23" + notShown + "at least 16 printable ASCII characters without spaces"},
-		{"MCP_AUTH_TOKEN_FILE", "/nonexistent/token", fmt.Sprintf(`MCP_AUTH_TOKEN_FILE: "/nonexistent/token": a file that this process (user %d) can read, but: no such file or directory`, os.Getuid())},
-		{"MCP_ALLOWED_HOSTS", "http://x", `MCP_ALLOWED_HOSTS: "http://x": host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
-		{"MCP_ALLOWED_HOSTS", "*", `MCP_ALLOWED_HOSTS: "*": host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
-		{"MCP_ALLOWED_HOSTS", "x:0", `MCP_ALLOWED_HOSTS: "x:0": host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
-		{"MCP_ALLOWED_HOSTS", "::1", `MCP_ALLOWED_HOSTS: "::1": host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
-		{"MCP_ALLOWED_HOSTS", "[::1", `MCP_ALLOWED_HOSTS: "[::1": host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
-		{"SANDBOX_SLOTS", "101", `SANDBOX_SLOTS: "101": a whole number from 1 to 100`},
-		{"SANDBOX_SLOTS", "0", `SANDBOX_SLOTS: "0": a whole number from 1 to 100`},
-		{"SANDBOX_WARM", "-1", `SANDBOX_WARM: "-1": a whole number from 0 to 100`},
-		{"SANDBOX_WARM", "9", `SANDBOX_WARM: 9: at most SANDBOX_SLOTS, which is 8`},
-		{"SANDBOX_MEMORY", "lots", `SANDBOX_MEMORY: "lots": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
-		{"SANDBOX_MEMORY", "63m", `SANDBOX_MEMORY: "63m": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
-		{"SANDBOX_MEMORY", "1t", `SANDBOX_MEMORY: "1t": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
-		{"SANDBOX_MEMORY", "b", `SANDBOX_MEMORY: "b": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
-		{"SANDBOX_MEMORY", "9223372036854775807g", `SANDBOX_MEMORY: "9223372036854775807g": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
-		{"SANDBOX_SERVERS", "33", `SANDBOX_SERVERS: "33": a whole number from 0 to 32`},
-		{"SANDBOX_SERVER_MEMORY", "1m", `SANDBOX_SERVER_MEMORY: "1m": a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
-		{"SANDBOX_PROGRAMS", "a\x00b", `SANDBOX_PROGRAMS: "a\x00b": the path of a folder`},
+		{"MCP_AUTH_TOKEN_FILE", "/nonexistent/token", fmt.Sprintf(`MCP_AUTH_TOKEN_FILE: "/nonexistent/token"; want a file that this process (user %d) can read, but: no such file or directory`, os.Getuid())},
+		{"MCP_ALLOWED_HOSTS", "http://x", `MCP_ALLOWED_HOSTS: "http://x"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "*", `MCP_ALLOWED_HOSTS: "*"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "x:0", `MCP_ALLOWED_HOSTS: "x:0"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "::1", `MCP_ALLOWED_HOSTS: "::1"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_HOSTS", "[::1", `MCP_ALLOWED_HOSTS: "[::1"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
+		{"SANDBOX_SLOTS", "101", `SANDBOX_SLOTS: "101"; want a whole number from 1 to 100`},
+		{"SANDBOX_SLOTS", "0", `SANDBOX_SLOTS: "0"; want a whole number from 1 to 100`},
+		{"SANDBOX_WARM", "-1", `SANDBOX_WARM: "-1"; want a whole number from 0 to 100`},
+		{"SANDBOX_WARM", "9", `SANDBOX_WARM: 9; want at most SANDBOX_SLOTS, which is 8`},
+		{"SANDBOX_MEMORY", "lots", `SANDBOX_MEMORY: "lots"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "63m", `SANDBOX_MEMORY: "63m"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "1t", `SANDBOX_MEMORY: "1t"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "b", `SANDBOX_MEMORY: "b"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_MEMORY", "9223372036854775807g", `SANDBOX_MEMORY: "9223372036854775807g"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_SERVERS", "33", `SANDBOX_SERVERS: "33"; want a whole number from 0 to 32`},
+		{"SANDBOX_SERVER_MEMORY", "1m", `SANDBOX_SERVER_MEMORY: "1m"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
+		{"SANDBOX_PROGRAMS", "a\x00b", `SANDBOX_PROGRAMS: "a\x00b"; want the path of a folder`},
 		{"PACKAGE_REGISTRY", "http://packages.example.com/", notRegistry(28)},
 		{"PACKAGE_REGISTRY", "https://u:hunter2@packages.example.com/", notRegistry(39)},
 		{"PACKAGE_REGISTRY", "https://packages.example.com:8443/", notRegistry(34)},
@@ -153,17 +153,17 @@ func TestRefused(t *testing.T) {
 		{"PACKAGE_REGISTRY_PRIVATE", "0.0.0.0/0", notRanges("0.0.0.0/0")},
 		{"PACKAGE_REGISTRY_PRIVATE", "10.0.0.0/7", notRanges("10.0.0.0/7")},
 		{"PACKAGE_REGISTRY_PRIVATE", "10.0.0.1", notRanges("10.0.0.1")},
-		{"OUTPUT_LIMIT", "999", `OUTPUT_LIMIT: "999": a whole number from 1000 to 10000000`},
-		{"TIMEOUT_DEFAULT", "60s", `TIMEOUT_DEFAULT: "60s": seconds, a whole number from 1 to 86400`},
-		{"TIMEOUT_DEFAULT", "301", `TIMEOUT_DEFAULT: 301: at most TIMEOUT_MAX, which is 300`},
-		{"TIMEOUT_MAX", "86401", `TIMEOUT_MAX: "86401": seconds, a whole number from 1 to 86400`},
+		{"OUTPUT_LIMIT", "999", `OUTPUT_LIMIT: "999"; want a whole number from 1000 to 10000000`},
+		{"TIMEOUT_DEFAULT", "60s", `TIMEOUT_DEFAULT: "60s"; want seconds, a whole number from 1 to 86400`},
+		{"TIMEOUT_DEFAULT", "301", `TIMEOUT_DEFAULT: 301; want at most TIMEOUT_MAX, which is 300`},
+		{"TIMEOUT_MAX", "86401", `TIMEOUT_MAX: "86401"; want seconds, a whole number from 1 to 86400`},
 		{"UPSTREAM_PROXY", "u:hunter2@proxy:3128", "UPSTREAM_PROXY: a value of 20" + notShown + "a URL like http://proxy.example.com:3128"},
 		{"UPSTREAM_PROXY", "ftp://u:hunter2@proxy", "UPSTREAM_PROXY: a value of 21" + notShown + "a URL that starts with http://, https:// or socks5://"},
-		{"UPSTREAM_CA_FILE", "a\x00b", `UPSTREAM_CA_FILE: "a\x00b": the path of a PEM file`},
-		{"TZ", "Mars/Olympus", `TZ: "Mars/Olympus": a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
-		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd": a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
-		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml": text or json`},
-		{"LOG_FORMAT", strings.Repeat("x", 70), `LOG_FORMAT: "` + strings.Repeat("x", 60) + `...": text or json`},
+		{"UPSTREAM_CA_FILE", "a\x00b", `UPSTREAM_CA_FILE: "a\x00b"; want the path of a PEM file`},
+		{"TZ", "Mars/Olympus", `TZ: "Mars/Olympus"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
+		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
+		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml"; want text or json`},
+		{"LOG_FORMAT", strings.Repeat("x", 70), `LOG_FORMAT: "` + strings.Repeat("x", 60) + `..."; want text or json`},
 	}
 	tried := map[string]bool{}
 	for _, r := range rows {

@@ -1,8 +1,8 @@
 // Package slot is the arithmetic of slots: which uid, source address and inherited file belongs to which slot.
 //
-// A slot is a seat for one run, or for one MCP server: its own uid, its own network identity, perhaps a warm interpreter.
-// Every daemon derives a slot's identity, and which of the two it is for, from its number alone, so that they cannot
-// disagree about it.
+// A slot is a seat for one run, or for one MCP server: its own uid, its own network identity, perhaps a warm
+// interpreter. Every daemon derives a slot's identity, and which of the two it is for, from its number alone, so that
+// they cannot disagree about it.
 package slot
 
 import (

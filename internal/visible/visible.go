@@ -21,8 +21,11 @@ func Odd(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
 	}
-	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r) ||
-		r == 0x2800 // a braille pattern without a dot
+	if r == 0x2800 { // a braille pattern without a dot
+		return true
+	}
+	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
+		unicode.Is(unicode.Variation_Selector, r)
 }
 
 // Escape writes odd characters as JavaScript escapes, and bytes that are no UTF-8 as \x and two digits. Lines stay

@@ -82,7 +82,8 @@ type upgraded struct {
 // upgrade asks for the broker's protocol.
 func (u *upgraded) upgrade() error {
 	_ = u.SetDeadline(time.Now().Add(brokerHead))
-	_, err := fmt.Fprintf(u.Conn, "GET /v1/broker HTTP/1.1\r\nHost: proxy\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", BrokerProtocol)
+	_, err := fmt.Fprintf(u.Conn,
+		"GET /v1/broker HTTP/1.1\r\nHost: proxy\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", BrokerProtocol)
 	if err != nil {
 		return fmt.Errorf("asking the proxy: %w", err)
 	}

@@ -14,7 +14,11 @@
 // Other answers have the body {"error": "..."}.
 package controlapi
 
-import "time"
+import (
+	"net/url"
+	"strings"
+	"time"
+)
 
 // Catalog is the public catalog: what a model and mcp-server may know. It holds no credential.
 type Catalog struct {
@@ -43,8 +47,8 @@ type API struct {
 	Server *Server `json:"mcp,omitempty"`
 }
 
-// Server is the "mcp" of a config.json: how an MCP server is started or reached, and what of it may be used. Exactly one
-// of URL, Package and Command is set. Env and Headers hold constants and token names.
+// Server is the "mcp" of a config.json: how an MCP server is started or reached, and which of its tools may be used.
+// Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
 type Server struct {
 	URL     string   `json:"url,omitempty"`
 	Package string   `json:"package,omitempty"` // npm:NAME@VERSION
@@ -172,6 +176,25 @@ type Exchange struct {
 	BytesDown int64  `json:"bytes_down"`
 	// Milliseconds is the time from the request's head to the last byte of the answer.
 	Milliseconds float64 `json:"ms"`
+}
+
+// Call is the tool that code called, as SERVER.TOOL, or "" for an exchange with any other host than ServersHost.
+func (e Exchange) Call() string {
+	rest, ok := strings.CutPrefix(e.URL, "https://"+ServersHost+"/")
+	if !ok {
+		return ""
+	}
+	server, tool, _ := strings.Cut(rest, "/")
+	if len(e.APIs) == 1 { // by its own name, however code wrote it
+		server = e.APIs[0]
+	}
+	if plain, err := url.PathUnescape(tool); err == nil {
+		tool = plain
+	}
+	if tool == "" {
+		tool = "$tools"
+	}
+	return server + "." + tool
 }
 
 // Swap records that a token name was replaced by its credential, and where.

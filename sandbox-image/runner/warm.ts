@@ -1,6 +1,7 @@
 // Runs before the user's code (deno run --preload warm.ts main.ts), in an interpreter started ahead of time.
-// It writes one zero byte when the interpreter is up. A line feed on standard input means that main.ts has been written;
-// any other byte before it means that there is no code yet, and time to preload.
+// It writes one zero byte when the interpreter is up. A line feed on standard input means that main.ts has been written.
+// So does "m", after which come a line of JSON, the MCP servers that the code may call, and mcp.js. An "l" before it
+// means that there is no code yet, and time to preload.
 
 // When the code has finished and the exit listeners have been called, exit immediately: tearing down V8 takes longer than
 // most code runs. Deno calls this hook, which node:process replaces by its own when it is loaded, so its listeners run.
@@ -13,7 +14,7 @@
 Deno.stdout.writeSync(new Uint8Array(1));
 const order = new Uint8Array(1);
 let n = Deno.stdin.readSync(order);
-if (n === 1 && order[0] !== 10) {
+if (n === 1 && order[0] === 108) { // "l"
   // Nearly all code calls fetch, which Deno loads on first use, and the first TLS handshake waits until the random number
   // generator is seeded. Each takes longer than the rest of a short run. Nothing here leaves the process, and errors are
   // ignored: the code would get them too.
@@ -23,5 +24,32 @@ if (n === 1 && order[0] !== 10) {
     Deno.inspect(await (await fetch(request)).json());
   } catch { /* see above */ }
   n = Deno.stdin.readSync(order);
+}
+if (n === 1 && order[0] === 109) { // "m"
+  let input = new Uint8Array(1 << 15), length = 0;
+  for (let read; (read = Deno.stdin.readSync(input.subarray(length))) !== null;) {
+    length += read;
+    if (length === input.length) {
+      const larger = new Uint8Array(2 * length);
+      larger.set(input);
+      input = larger;
+    }
+  }
+  const names = ["mcp", "parallel", "stash", "McpError"];
+  const define = (name: string, value: unknown) =>
+    Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
+  const load = (name: string) => {
+    const text = new TextDecoder().decode(input.subarray(0, length)), line = text.indexOf("\n");
+    const source = text.slice(line) + "\n//# sourceURL=ext:codeforge/mcp.js"; // a name that stack traces leave out
+    const made = new Function("servers", source)(JSON.parse(text.slice(0, line)));
+    // What the code has replaced stays replaced.
+    for (const n of names) if (Object.getOwnPropertyDescriptor(globalThis, n)?.get) define(n, made[n]);
+    return made[name];
+  };
+  for (const name of names) {
+    Object.defineProperty(globalThis, name, {
+      get: () => load(name), set: (v) => define(name, v), enumerable: false, configurable: true,
+    });
+  }
 }
 if (n !== 1) Deno.exit(0);

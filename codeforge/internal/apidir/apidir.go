@@ -49,7 +49,8 @@ func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error
 	}
 	final := filepath.Join(dir, e.Name)
 	if _, err := os.Lstat(final); err == nil {
-		return "", nil, fmt.Errorf("%s already exists: edit %s, or remove it first", final, filepath.Join(final, "config.json"))
+		file := filepath.Join(final, "config.json")
+		return "", nil, fmt.Errorf("%s already exists: edit %s, or remove it first", final, file)
 	}
 	// A folder whose name begins with a dot is not an API: the proxy does not see the new one before it is complete.
 	draft, err := os.MkdirTemp(dir, ".codeforge-new-")

@@ -135,8 +135,8 @@ func (o *apiOptions) add(e *Env, name string) error {
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
 	}
-	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; codeforge api test %s tries it.\n",
-		visible.Line(path), name)
+	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; "+
+		"codeforge api test %s tries it.\n", visible.Line(path), name)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		for _, m := range mistakes {
 			found = append(found, finding{
 				Severity: "error", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
-				Text: fmt.Sprintf("%s: %s: %s: %s", dotenvFile, m.Name, m.Found, m.Want),
+				Text: fmt.Sprintf("%s: %s: %s; want %s", dotenvFile, m.Name, m.Found, m.Want),
 			})
 		}
 	}

@@ -173,7 +173,8 @@ func (c command) run(ctx context.Context, e *Env, args []string) error {
 }
 
 func printHelp(w io.Writer) {
-	fmt.Fprint(w, "codeforge runs a model's TypeScript in a sandbox whose only way out is a proxy that holds the credentials.\n\n")
+	fmt.Fprint(w, "codeforge runs a model's TypeScript in a sandbox "+
+		"whose only way out is a proxy that holds the credentials.\n\n")
 	for _, c := range commands() {
 		if !c.hidden {
 			fmt.Fprintf(w, "  codeforge %-44s %s\n", c.usage, c.summary)

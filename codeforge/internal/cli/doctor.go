@@ -22,8 +22,8 @@ It changes nothing. Where embedded mode can run, it starts a temporary CodeForge
 and stops it. It sends one HEAD request, without a credential, to each host of an active API; --offline skips those.
 
 --attack attacks the running CodeForge instead, from inside its sandbox and at its MCP endpoint, and prints a table of
-the results. The attacks reach no API and use no credential. They cover what needs no hostile server: ways out other than
-the proxy, forged names, requests that two servers would read differently, overridden methods, permissions, links,
+the results. The attacks reach no API and use no credential. They cover what needs no hostile server: ways out other
+than the proxy, forged names, requests that two servers would read differently, overridden methods, permissions, links,
 limits, and who may call. Swapping, scrubbing, redirects, bodies, bad certificates and code that has escaped from Deno
 are covered only by make attack, which brings its own servers.
 
@@ -49,7 +49,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 
 				c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
 				c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
 				c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
-				if c.Server, err = (target{state: state, url: new(string)}).config(e); err != nil {
+				if c.Server, err = (target{flags: fs, state: state, url: new(string)}).config(e); err != nil {
 					c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
 				}
 				if *attack {

@@ -21,8 +21,8 @@ func downCommand() command {
 	return command{
 		name: "down", usage: "down [--purge]", summary: "stop the CodeForge that codeforge up started",
 		details: `
-Skills, the certificate authority and logs are kept. --purge lists them and, once you confirm, removes them; apis/ and .env
-are never removed.
+Skills, the certificate authority and logs are kept. --purge lists them and, once you confirm, removes them;
+apis/ and .env are never removed.
 
 Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
@@ -71,7 +71,8 @@ func purgeState(e *Env, dir statedir.Dir, yes bool) error {
 		return err
 	}
 	if _, err := os.Stat(dir.Join("lock")); err != nil {
-		return fmt.Errorf("%s is not a CodeForge state directory (it has no file named lock): nothing was removed", dir.Path())
+		return fmt.Errorf("%s is not a CodeForge state directory (it has no file named lock): nothing was removed",
+			dir.Path())
 	}
 	entries, err := os.ReadDir(dir.Path())
 	if err != nil {

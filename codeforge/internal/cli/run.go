@@ -89,6 +89,9 @@ func execute(
 		return server.Result{}, err
 	}
 	defer s.Close()
+	if s.Place.State == nil {
+		p.say("running at " + s.Place.URL)
+	}
 	r, err := s.Execute(ctx, code, apis, timeout.Seconds())
 	return r, err
 }

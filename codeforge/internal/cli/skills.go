@@ -16,7 +16,8 @@ import (
 
 func skillsCommand() command {
 	return command{
-		name: "skills", usage: "skills list|show|rm|export [NAME...]", summary: "list, show, delete or export the skills that models saved",
+		name: "skills", usage: "skills list|show|rm|export [NAME...]",
+		summary: "list, show, delete or export the skills that models saved",
 		details: `
   skills list              lists the skills of the running CodeForge
   skills show NAME         prints a skill's TypeScript

@@ -10,10 +10,14 @@ import (
 )
 
 // target says which server a command uses.
-type target struct{ state, url *string }
+type target struct {
+	flags      *flag.FlagSet
+	state, url *string
+}
 
 func targetFlags(fs *flag.FlagSet) target {
 	return target{
+		flags: fs,
 		state: stateFlag(fs),
 		url: fs.String("url", "", "`URL` of the MCP endpoint (default: CODEFORGE_URL, then the CodeForge of the state "+
 			"directory, then http://127.0.0.1:MCP_PORT/mcp)"),
@@ -38,8 +42,17 @@ func (t target) config(e *Env) (server.Config, error) {
 		URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port),
 		Token: secret.New(w.getenv("MCP_AUTH_TOKEN")),
 	}
-	if c.URL == "" {
+	if t.given("state") {
+		c.Fallback = "" // an explicit choice is not replaced by another server
+	} else if c.URL == "" {
 		c.URL = w.getenv("CODEFORGE_URL")
 	}
 	return c, nil
+}
+
+// given reports whether a flag is on the command line.
+func (t target) given(name string) bool {
+	found := false
+	t.flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }

@@ -28,7 +28,8 @@ func upCommand() command {
 		name: "up", usage: "up [--detach]", summary: "start CodeForge on this machine, without Docker",
 		details: `
 It stays in the foreground until Ctrl-C; --detach returns when everything is ready. Settings come from the environment,
-then from .env in the working directory. If CodeForge is already running on the state directory, it prints how to connect.
+then from .env in the working directory. If CodeForge is already running on the state directory, it prints how to
+connect.
 
 Exit codes: 0 stopped, started with --detach, or already running; 1 it could not start, or a part of it failed.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
@@ -36,7 +37,8 @@ Exit codes: 0 stopped, started with --detach, or already running; 1 it could not
 			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 			fs.StringVar(&o.state, "state", statedir.Default, stateUsage)
 			fs.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
-			fs.StringVar(&o.deno, "deno", "", "`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")
+			fs.StringVar(&o.deno, "deno", "",
+				"`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")
 			fs.IntVar(&o.port, "port", -1, "port `N` of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
 			fs.IntVar(&o.slots, "slots", 0, "at most `N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
 			fs.BoolVar(&o.detach, "detach", false, "run in the background")

@@ -88,7 +88,8 @@ func Judge(version string) (warning string, err error) {
 	case less(v, low):
 		return "", fmt.Errorf("version %s of Deno is too old: CodeForge needs %s (make deno fetches it)", version, Version())
 	case less(v, pin):
-		return fmt.Sprintf("Deno %s is older than %s, which CodeForge is tested with: security fixes may be missing", version, Version()), nil
+		return fmt.Sprintf("Deno %s is older than %s, which CodeForge is tested with: security fixes may be missing",
+			version, Version()), nil
 	case v != pin:
 		return fmt.Sprintf("Deno %s is not %s, which CodeForge is tested with", version, Version()), nil
 	}

@@ -268,7 +268,10 @@ func endpointAttacks(t attackTarget) []attack {
 	if t.token.Empty() {
 		return list
 	}
-	for _, b := range []struct{ name, token string }{{"no bearer token", ""}, {"a wrong bearer token", "codeforge-doctor"}} {
+	for _, b := range []struct{ name, token string }{
+		{"no bearer token", ""},
+		{"a wrong bearer token", "codeforge-doctor"},
+	} {
 		do := func(ctx context.Context, t attackTarget) (string, bool) {
 			status, err := initialize(ctx, t, secret.New(b.token), func(*http.Request) {})
 			return fmt.Sprint(status), err == nil && status == http.StatusUnauthorized

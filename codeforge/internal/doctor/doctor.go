@@ -129,7 +129,8 @@ func anyMode(all []Finding) []Finding {
 	if docker || embeddable(all) {
 		return nil
 	}
-	return []Finding{fail("modes", "neither embedded mode nor Docker mode can run here", "fix what is reported above for one of them")}
+	return []Finding{fail("modes", "neither embedded mode nor Docker mode can run here",
+		"fix what is reported above for one of them")}
 }
 
 func ok(check, text string) Finding   { return Finding{Check: check, Status: OK, Text: text} }

@@ -74,7 +74,8 @@ func machine(ctx context.Context, c Config) []Finding {
 	}
 	text, err := exec.CommandContext(ctx, "bwrap", "--version").Output()
 	if err != nil {
-		return append(out, warn("bubblewrap", "bwrap is not installed: embedded mode cannot start", "apt-get install bubblewrap (or dnf, apk, pacman)"))
+		return append(out, warn("bubblewrap", "bwrap is not installed: embedded mode cannot start",
+			"apt-get install bubblewrap (or dnf, apk, pacman)"))
 	}
 	out = append(out, ok("bubblewrap", strings.TrimSpace(string(text))))
 	if err := embedded.Probe(ctx, c.Environ); err != nil {
@@ -98,7 +99,8 @@ func engine(ctx context.Context, _ Config) []Finding {
 	}
 	out := []Finding{ok("Docker", "engine "+strings.TrimSpace(string(text)))}
 	if text, err = exec.CommandContext(ctx, "docker", "compose", "version", "--short").Output(); err != nil {
-		out = append(out, warn("Docker Compose", "the compose plugin is missing", "install docker-compose-plugin (Debian: docker-compose)"))
+		out = append(out, warn("Docker Compose", "the compose plugin is missing",
+			"install docker-compose-plugin (Debian: docker-compose)"))
 	} else {
 		out = append(out, ok("Docker Compose", strings.TrimSpace(string(text))))
 	}

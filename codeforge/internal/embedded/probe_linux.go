@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
-	"golang.org/x/sys/unix"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
@@ -50,15 +52,16 @@ func RunProbe(ctx context.Context) error {
 	if err := unix.Mount("probe", "/tmp", "tmpfs", 0, "size=64k"); err != nil {
 		return reexec.Explain(fmt.Errorf("mounting a tmpfs: %w", err))
 	}
-	slots, err := slotnet.Make(1)
+	slots, err := slotnet.Make(slot.IDs(1, 0))
 	if err != nil {
 		return reexec.Explain(err)
 	}
 	for _, s := range slots {
 		s.Close()
 	}
-	cmd := exec.CommandContext(ctx, "bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--disable-userns",
-		"--cap-drop", "ALL", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
+	cmd := exec.CommandContext(ctx, "bwrap",
+		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--disable-userns", "--cap-drop", "ALL",
+		"--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("bubblewrap: %w: %s", err, strings.TrimSpace(string(out)))
 	}

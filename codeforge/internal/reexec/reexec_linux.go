@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -128,7 +129,8 @@ func realRoot() bool {
 
 // explain is Explain with the machine's settings given; a setting that does not exist is empty.
 func explain(err error, root bool, sysctl func(string) string) error {
-	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EUSERS) {
+	forbids := []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EINVAL, unix.EUSERS}
+	if !slices.ContainsFunc(forbids, func(target error) bool { return errors.Is(err, target) }) {
 		return err
 	}
 	fix := func(setting string) error {

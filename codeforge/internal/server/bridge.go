@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 type bridge struct {
 	url    string
 	client *http.Client
+	// reconnect is for how long a message is kept while CodeForge cannot be reached.
+	reconnect time.Duration
 
 	out  sync.Mutex // one line at a time
 	to   io.Writer
@@ -50,6 +53,9 @@ const (
 	sessionless = "2026-07-28"
 	// maxInFlight bounds the requests under way.
 	maxInFlight = 64
+	// reconnectTime is enough for a restart of CodeForge. reconnectPause is the pause between two tries.
+	reconnectTime  = 20 * time.Second
+	reconnectPause = 200 * time.Millisecond
 	// listenPause is the pause before the stream of the server's own messages is opened again.
 	listenPause = time.Second
 	// goneInterval is how often, after stdin has ended, the client is checked for having gone.
@@ -110,17 +116,14 @@ func (b *bridge) forward(ctx context.Context, inFlight chan struct{}, line []byt
 
 // send posts one message and writes the answer.
 func (b *bridge) send(ctx context.Context, m message, line []byte) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
-	if err != nil {
-		b.fail(m, err.Error())
+	resp, err := b.post(ctx, m, line)
+	switch {
+	case notSent(err):
+		b.fail(m, "CodeForge cannot be reached, so nothing was run: "+err.Error())
 		return
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	b.setHeaders(req.Header, m)
-	resp, err := b.client.Do(req)
-	if err != nil {
-		b.fail(m, "CodeForge cannot be reached: "+err.Error())
+	case err != nil:
+		b.fail(m, "the connection to CodeForge broke before it answered. A run may have happened in part: check before you "+
+			"run it again. ("+err.Error()+")")
 		return
 	}
 	defer resp.Body.Close()
@@ -144,6 +147,39 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 	if m.Method == "notifications/initialized" {
 		b.listen(ctx)
 	}
+}
+
+// post sends one message. While CodeForge is not there, or is stopping, it tries again until reconnectTime has passed:
+// CodeForge may be restarting. A message that may have arrived is not sent again.
+func (b *bridge) post(ctx context.Context, m message, line []byte) (*http.Response, error) {
+	for giveUp := time.Now().Add(b.reconnect); ; {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		b.setHeaders(req.Header, m)
+		resp, err := b.client.Do(req)
+		stopping := err == nil && resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
+		if !stopping && !notSent(err) || time.Now().After(giveUp) {
+			return resp, err
+		}
+		if stopping {
+			_ = resp.Body.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(reconnectPause):
+		}
+	}
+}
+
+// notSent reports whether a request failed because no connection could be made.
+func notSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // setHeaders sets the headers that repeat parts of the message.
@@ -231,6 +267,9 @@ func (b *bridge) listenOnce(ctx context.Context) bool {
 		return ctx.Err() == nil
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return ctx.Err() == nil // it is stopping, and may come back
+	}
 	if resp.StatusCode != http.StatusOK {
 		return false
 	}

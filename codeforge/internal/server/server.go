@@ -28,7 +28,8 @@ type Config struct {
 	URL string
 	// State is the state directory of the embedded mode.
 	State statedir.Dir
-	// Fallback is the endpoint when no supervisor runs: the one Docker publishes.
+	// Fallback is the endpoint when no supervisor runs: the one Docker publishes. Empty: State was asked for by name, and
+	// nothing else will do.
 	Fallback string
 	// Token is the bearer token for an HTTP endpoint that requires one. Empty: none is sent.
 	Token secret.Value
@@ -55,7 +56,21 @@ func Locate(c Config) (Place, error) {
 		return Place{}, err
 	}
 	// Either nothing is running, or another user's server (root's, by sudo), which accepts this user over HTTP.
+	if c.Fallback == "" {
+		return Place{}, absent(c)
+	}
 	return Place{URL: c.Fallback}, nil
+}
+
+// absent says why nothing can be reached in a state directory that was asked for by name.
+func absent(c Config) error {
+	_, err := c.State.Running()
+	if errors.Is(err, fs.ErrPermission) {
+		return &absentError{fmt.Sprintf("the CodeForge in %s belongs to another user: name its endpoint with --url, e.g. "+
+			"http://127.0.0.1:8080/mcp", c.State.Path()), err}
+	}
+	return &absentError{fmt.Sprintf("CodeForge is not running in %s. Start it with codeforge up --state %s",
+		c.State.Path(), c.State.Path()), err}
 }
 
 // client is an HTTP client that connects to the place, with the token over HTTP.
@@ -75,7 +90,11 @@ func (p Place) client(token secret.Value) *http.Client {
 }
 
 // Session is an MCP session.
-type Session struct{ mcp *mcp.ClientSession }
+type Session struct {
+	mcp *mcp.ClientSession
+	// Place is where the server was found.
+	Place Place
+}
 
 // Options configure a session.
 type Options struct {
@@ -103,7 +122,7 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 	if err != nil {
 		return nil, explain(err, c, place)
 	}
-	return &Session{s}, nil
+	return &Session{mcp: s, Place: place}, nil
 }
 
 // maxMessage is the largest message accepted, in bytes.

@@ -18,7 +18,7 @@ func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) err
 	if err := alive(ctx, c, place); err != nil {
 		return err
 	}
-	b := &bridge{url: place.URL, client: place.client(c.Token), to: stdout}
+	b := &bridge{url: place.URL, client: place.client(c.Token), reconnect: reconnectTime, to: stdout}
 	return b.run(ctx, stdin, func() bool { return hungUp(stdout) })
 }
 

@@ -56,7 +56,7 @@ func run() error {
 	if _, err := os.Stdout.Write([]byte{runner.ReadyByte}); err != nil {
 		return err
 	}
-	for order := [1]byte{}; order[0] != runner.GoByte; {
+	for order := [1]byte{}; order[0] != runner.GoByte && order[0] != runner.ServersByte; {
 		if n, _ := os.Stdin.Read(order[:]); n != 1 {
 			return nil
 		}

@@ -75,9 +75,12 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Waiting:  d.queue.Waiting,
 	})
 	d.surface = tools.New(tools.Config{
-		Executor: execution.New(execution.Config{Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Log: d.log}),
-		Catalog:  d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
-		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax, Called: m.Called,
+		Executor: execution.New(execution.Config{
+			Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Log: d.log,
+		}),
+		Catalog: d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Called: m.Called,
+		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
+		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
 	})
 	d.mcp = transport.New(transport.Config{Server: d.surface.Server(), Log: d.log})
 	return d, d.open(ctx, getenv, m)
@@ -165,7 +168,7 @@ func redacted(list []string) func(string) string {
 	slices.SortFunc(sorted, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range sorted {
-		pairs = append(pairs, s, "[REDACTED]")
+		pairs = append(pairs, s, "REDACTED")
 	}
 	return strings.NewReplacer(pairs...).Replace
 }

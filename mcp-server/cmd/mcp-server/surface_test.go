@@ -18,7 +18,7 @@ import (
 )
 
 // prints is a script that prints and exits so.
-func prints(stdout, stderr string, exit runapi.Exit) func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+func prints(stdout, stderr string, exit runapi.Exit) peertest.Script {
 	if exit.Reason == "" {
 		exit.Reason = runapi.Exited
 	}
@@ -316,7 +316,7 @@ func TestProgress(t *testing.T) {
 		if m != "first" {
 			t.Errorf("got %q", m)
 		}
-	case <-time.After(time.Second):
+	case <-time.After(time.Minute):
 		t.Error("no progress was told")
 	}
 }

@@ -50,7 +50,8 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return "Nothing was run. Mistakes in the arguments of " + e.Spec.Tool + ":\n- " + strings.Join(e.Mistakes, "\n- ") + "\nExample: " + e.Spec.Example
+	return "Nothing was run. Mistakes in the arguments of " + e.Spec.Tool + ":\n- " +
+		strings.Join(e.Mistakes, "\n- ") + "\nExample: " + e.Spec.Example
 }
 
 // Reader reads arguments one by one and collects the mistakes. Make it with Read.

@@ -66,7 +66,8 @@ func addResources(server *mcp.Server) {
 		uri := req.Params.URI
 		id := uri[len("test://template/") : len(uri)-len("/data")]
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{
-			URI: uri, MIMEType: "application/json", Text: `{"id": "` + id + `", "templateTest": true, "data": "Data for ID: ` + id + `"}`,
+			URI: uri, MIMEType: "application/json",
+			Text: `{"id": "` + id + `", "templateTest": true, "data": "Data for ID: ` + id + `"}`,
 		}}}, nil
 	})
 }
@@ -86,21 +87,27 @@ func addPrompts(server *mcp.Server) {
 		})
 	}
 	add("test_simple_prompt", nil, func(map[string]string) []mcp.Content {
-		return []mcp.Content{&mcp.TextContent{Text: "This is a simple prompt for testing."}}
+		return []mcp.Content{text("This is a simple prompt for testing.")}
 	})
 	add("test_prompt_with_arguments", []string{"arg1", "arg2"}, func(a map[string]string) []mcp.Content {
-		return []mcp.Content{&mcp.TextContent{Text: "Prompt with arguments: arg1='" + a["arg1"] + "', arg2='" + a["arg2"] + "'"}}
+		return []mcp.Content{text("Prompt with arguments: arg1='" + a["arg1"] + "', arg2='" + a["arg2"] + "'")}
 	})
 	add("test_prompt_with_embedded_resource", []string{"resourceUri"}, func(a map[string]string) []mcp.Content {
-		return []mcp.Content{embedded(a["resourceUri"]), &mcp.TextContent{Text: "Please process the embedded resource above."}}
+		return []mcp.Content{embedded(a["resourceUri"]), text("Please process the embedded resource above.")}
 	})
 	add("test_prompt_with_image", nil, func(map[string]string) []mcp.Content {
-		return []mcp.Content{&mcp.ImageContent{Data: image(), MIMEType: "image/png"}, &mcp.TextContent{Text: "Please analyze the image above."}}
+		return []mcp.Content{picture(), text("Please analyze the image above.")}
 	})
 }
 
+func text(s string) *mcp.TextContent { return &mcp.TextContent{Text: s} }
+
+func picture() *mcp.ImageContent { return &mcp.ImageContent{Data: image(), MIMEType: "image/png"} }
+
 func embedded(uri string) *mcp.EmbeddedResource {
-	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: uri, MIMEType: "text/plain", Text: "Embedded resource content for testing."}}
+	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+		URI: uri, MIMEType: "text/plain", Text: "Embedded resource content for testing.",
+	}}
 }
 
 // image is a PNG of one pixel.

@@ -22,17 +22,30 @@ func schema(required string, properties string) map[string]any {
 // addQuestions adds the tools and the prompt that ask the client for something: in the older era by a request of the
 // server, in the newer one by a result that asks.
 func addQuestions(server *mcp.Server) {
-	tool(server, "test_sampling", `{"type":"object","properties":{"prompt":{"type":"string"}},"required":["prompt"]}`, sample)
-	elicit(server, "test_elicitation", schema("username", `{"username":{"type":"string","description":"User's response"},"email":{"type":"string"}}`))
+	tool(server, "test_sampling",
+		`{"type":"object","properties":{"prompt":{"type":"string"}},"required":["prompt"]}`, sample)
+	elicit(server, "test_elicitation", schema("username", `{
+		"username":{"type":"string","description":"User's response"},"email":{"type":"string"}}`))
 	elicit(server, "test_elicitation_sep1034_defaults", schema("", `{
-		"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},"score":{"type":"number","default":95.5},
-		"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},"verified":{"type":"boolean","default":true}}`))
+		"name":{"type":"string","default":"John Doe"},
+		"age":{"type":"integer","default":30},
+		"score":{"type":"number","default":95.5},
+		"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},
+		"verified":{"type":"boolean","default":true}}`))
 	elicit(server, "test_elicitation_sep1330_enums", schema("", `{
 		"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},
-		"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
-		"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},
-		"untitledMulti":{"type":"array","minItems":1,"maxItems":3,"items":{"type":"string","enum":["option1","option2","option3"]}},
-		"titledMulti":{"type":"array","minItems":1,"maxItems":3,"items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}}`))
+		"titledSingle":{"type":"string","oneOf":[
+			{"const":"value1","title":"First Option"},
+			{"const":"value2","title":"Second Option"},
+			{"const":"value3","title":"Third Option"}]},
+		"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],
+			"enumNames":["Option One","Option Two","Option Three"]},
+		"untitledMulti":{"type":"array","minItems":1,"maxItems":3,
+			"items":{"type":"string","enum":["option1","option2","option3"]}},
+		"titledMulti":{"type":"array","minItems":1,"maxItems":3,"items":{"anyOf":[
+			{"const":"value1","title":"First Choice"},
+			{"const":"value2","title":"Second Choice"},
+			{"const":"value3","title":"Third Choice"}]}}}`))
 	addRounds(server)
 }
 
@@ -43,7 +56,7 @@ func sample(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
 		return nil, err
 	}
-	res, err := req.Session.CreateMessage(ctx, question(in.Prompt, 100)) //nolint:staticcheck // deprecated, and still in the suite
+	res, err := req.Session.CreateMessage(ctx, question(in.Prompt, 100)) //nolint:staticcheck // deprecated, but tested
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +67,13 @@ func sample(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 }
 
 // question is something to ask the client's model.
-func question(text string, tokens int64) *mcp.CreateMessageParams { //nolint:staticcheck // as above
-	return &mcp.CreateMessageParams{MaxTokens: tokens, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}} //nolint:staticcheck // as above
+//
+//nolint:staticcheck // as above
+func question(prompt string, tokens int64) *mcp.CreateMessageParams {
+	return &mcp.CreateMessageParams{
+		MaxTokens: tokens,
+		Messages:  []*mcp.SamplingMessage{{Role: "user", Content: text(prompt)}},
+	}
 }
 
 // elicit adds a tool that shows the user a form.
@@ -128,15 +146,18 @@ func addRounds(server *mcp.Server) {
 	tool(server, prefix+"multiple_inputs", "", multiple)
 	tool(server, prefix+"multi_round", "", rounds)
 	tool(server, prefix+"capabilities", "", capable)
-	server.AddPrompt(&mcp.Prompt{Name: prefix + "prompt", Description: "A fixture"}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		if content := accepted(req.Params.InputResponses, "user_context"); content != nil {
-			text := fmt.Sprintf("Context: %v", content["context"])
-			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
-		}
-		return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{
-			"user_context": form("Please provide context for the prompt", schema("context", `{"context":{"type":"string"}}`)),
-		}}, nil
-	})
+	server.AddPrompt(&mcp.Prompt{Name: prefix + "prompt", Description: "A fixture"}, askForContext)
+}
+
+// askForContext asks the user for what the prompt needs.
+func askForContext(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+	if content := accepted(req.Params.InputResponses, "user_context"); content != nil {
+		answer := text(fmt.Sprintf("Context: %v", content["context"]))
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: answer}}}, nil
+	}
+	return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{
+		"user_context": form("Please provide context for the prompt", schema("context", `{"context":{"type":"string"}}`)),
+	}}, nil
 }
 
 func sampled(responses mcp.InputResponseMap, key string) (string, bool) {
@@ -195,7 +216,8 @@ func rounds(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, e
 		return ask("first", mcp.InputRequestMap{"step1": form("Step 1: What is your name?", nameForm)})
 	case !second:
 		name, _ := accepted(req.Params.InputResponses, "step1")["name"].(string)
-		return ask("second:"+name, mcp.InputRequestMap{"step2": form("Step 2: What is your favorite color?", schema("color", `{"color":{"type":"string"}}`))})
+		color := schema("color", `{"color":{"type":"string"}}`)
+		return ask("second:"+name, mcp.InputRequestMap{"step2": form("Step 2: What is your favorite color?", color)})
 	}
 	return say("%s likes %v", name, accepted(req.Params.InputResponses, "step2")["color"])
 }

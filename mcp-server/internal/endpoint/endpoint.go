@@ -158,7 +158,9 @@ func (e *Endpoint) Addrs() []net.Addr {
 func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", token(e.cfg.MCP))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, map[string]any{"ok": true}) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]any{"ok": true})
+	})
 	mux.HandleFunc("GET /readyz", e.ready)
 	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -196,7 +198,8 @@ func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	own := &capture{header: http.Header{}}
-	promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(own, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+	plain := &http.Request{Method: http.MethodGet, Header: http.Header{}}
+	promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(own, plain)
 	w.Header().Set("Content-Type", own.header.Get("Content-Type"))
 	_, _ = w.Write(append(own.body.Bytes(), more...)) // the client has gone
 }

@@ -11,12 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -34,7 +37,16 @@ const (
 	// permissionTries is how often a run is tried when sandboxd knew another permission set: each edit of an API makes
 	// one.
 	permissionTries = 10
+	// namesBudget bounds the names of tools that a run is told, as runapi.MaxServers counts them: the servers that have no
+	// room for theirs are told without. Code can ask such a server.
+	namesBudget = 32 << 10
 )
+
+// Servers is what is known of the tools of MCP servers.
+type Servers interface {
+	// Tools are the tools of a server that code may call. Known is false when the server was never asked.
+	Tools(server string) (tools []signature.Tool, known bool)
+}
 
 // Config configures an Executor.
 type Config struct {
@@ -42,14 +54,28 @@ type Config struct {
 	Control *controlapi.Client
 	Queue   *queue.Queue
 	Catalog *published.Watcher
+	// Servers may be nil: no tool is known.
+	Servers Servers
 	Log     *slog.Logger
 }
 
 // Executor does runs. It is safe for concurrent use.
-type Executor struct{ cfg Config }
+type Executor struct {
+	cfg      Config
+	sessions sync.Map // session of each run, by the run's id, while it runs
+}
 
 // New makes an executor.
 func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
+
+// Session is the session of a run, as its Request names it, from the run's registration to its end.
+func (e *Executor) Session(run string) (session string, ok bool) {
+	s, ok := e.sessions.Load(run)
+	if !ok {
+		return "", false
+	}
+	return s.(string), true
+}
 
 // Request is one run.
 type Request struct {
@@ -77,6 +103,8 @@ type Outcome struct {
 // error that the run was cancelled; runapi.ErrInterrupted that the sandbox broke off.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
 	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
+	e.sessions.Store(o.Run, r.Session)
+	defer e.sessions.Delete(o.Run)
 	starting, cancel := context.WithTimeout(ctx, readyTime)
 	_, err := e.cfg.Catalog.Permissions(starting)
 	cancel()
@@ -109,8 +137,12 @@ func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(ru
 }
 
 // registered does the run while the proxy knows of it.
-func (e *Executor) registered(ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event)) (err error) {
-	reg := controlapi.Registration{Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin)}
+func (e *Executor) registered(
+	ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event),
+) (err error) {
+	reg := controlapi.Registration{
+		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
+	}
 	err = e.cfg.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
@@ -144,6 +176,7 @@ func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcom
 			Run:         o.Run,
 			Language:    runapi.LanguageTypeScript,
 			Code:        r.Code,
+			Servers:     e.servers(r.APIs),
 			Permissions: hash,
 			TimeoutMS:   r.Timeout.Milliseconds(),
 		}, on)
@@ -156,12 +189,50 @@ func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcom
 	}
 }
 
+// servers are the MCP servers that a run narrowed to these APIs may call, with the names of the tools that are known.
+func (e *Executor) servers(apis []string) map[string][]string {
+	var out map[string][]string
+	room := namesBudget
+	for _, api := range e.cfg.Catalog.Catalog().APIs {
+		if api.Server == nil || len(apis) > 0 && !slices.Contains(apis, api.Name) {
+			continue
+		}
+		if out == nil {
+			out = map[string][]string{}
+		}
+		names, size := e.toolNames(api.Name)
+		if size > room {
+			names, size = []string{}, 0
+		}
+		room -= size
+		out[api.Name] = names
+	}
+	return out
+}
+
+// toolNames are the names of a server's tools that are known, and their size as runapi.MaxServers counts it.
+func (e *Executor) toolNames(server string) (names []string, size int) {
+	names = []string{}
+	if e.cfg.Servers == nil {
+		return names, 0
+	}
+	tools, _ := e.cfg.Servers.Tools(server)
+	for _, t := range tools {
+		names = append(names, t.Name)
+		size += len(t.Name) + runapi.NameBytes
+	}
+	return names, size
+}
+
 // log writes the one line of a run: sizes, never code or output.
 func (e *Executor) log(o Outcome, err error) {
 	attrs := []any{
-		logline.Tag("sandbox"), slog.String("run", o.Run), slog.String("reason", string(o.Exit.Reason)), slog.Int("code", o.Exit.Code),
-		slog.Int64("wall_ms", o.Exit.WallMS), slog.Int64("waited_ms", o.Waited.Milliseconds()), slog.Int64("stdout", o.Exit.StdoutBytes),
-		slog.Int64("stderr", o.Exit.StderrBytes), slog.Int("requests", o.Receipt.Count.Exchanges), slog.Int("denied", o.Receipt.Count.Denied), slog.Bool("warm", o.Exit.Warm),
+		logline.Tag("sandbox"), slog.String("run", o.Run),
+		slog.String("reason", string(o.Exit.Reason)), slog.Int("code", o.Exit.Code),
+		slog.Int64("wall_ms", o.Exit.WallMS), slog.Int64("waited_ms", o.Waited.Milliseconds()),
+		slog.Int64("stdout", o.Exit.StdoutBytes), slog.Int64("stderr", o.Exit.StderrBytes),
+		slog.Int("requests", o.Receipt.Count.Exchanges), slog.Int("denied", o.Receipt.Count.Denied),
+		slog.Bool("warm", o.Exit.Warm),
 	}
 	if o.Lost {
 		attrs = append(attrs, slog.Bool("receipt_lost", true))

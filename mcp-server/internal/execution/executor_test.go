@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -28,12 +31,17 @@ type world struct {
 
 func newWorld(t *testing.T, slots int) *world {
 	t.Helper()
+	return newWorldWith(t, slots, nil)
+}
+
+func newWorldWith(t *testing.T, slots int, servers execution.Servers) *world {
+	t.Helper()
 	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
 	log := logline.New(t.Output(), "text", nil)
 	sandbox, control := runapi.NewClient(runapi.ClientConfig{Dial: w.sandbox.Dial}), controlapi.NewClient(w.proxy.Socket)
 	w.queue = queue.New(queue.Config{Sandbox: sandbox, MaxWait: time.Second})
 	w.watcher = published.New(published.Config{Control: control, Sandbox: sandbox, Log: log})
-	w.Executor = execution.New(execution.Config{Sandbox: sandbox, Control: control, Queue: w.queue, Catalog: w.watcher, Log: log})
+	w.Executor = execution.New(execution.Config{Sandbox: sandbox, Control: control, Queue: w.queue, Catalog: w.watcher, Servers: servers, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -100,6 +108,58 @@ func TestOrder(t *testing.T) {
 		t.Errorf("registration %+v, deadline in %v", reg, left)
 	}
 	w.clean(t)
+}
+
+// tools are the known tools by server.
+type tools map[string][]signature.Tool
+
+func (t tools) Tools(server string) ([]signature.Tool, bool) {
+	list, ok := t[server]
+	return list, ok
+}
+
+// A run is told the servers among its APIs, and its session can be found while it runs. The sandbox may reach the host
+// of servers as long as there is one.
+func TestServers(t *testing.T) {
+	many := make([]signature.Tool, 1500)
+	for i := range many {
+		many[i].Name = fmt.Sprintf("tool_with_a_long_name_%d", i)
+	}
+	w := newWorldWith(t, 1, tools{"git": {{Name: "log"}, {Name: "blame"}}, "large": many, "git2": {{Name: "log"}}})
+	server := &controlapi.Server{Package: "npm:x@1.0.0"}
+	w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{
+		{Name: "a", Domains: []string{"a.example.com"}}, {Name: "git", Server: server}, {Name: "asleep", Server: server},
+		{Name: "large", Server: server}, {Name: "git2", Server: server},
+	}})
+	var told map[string][]string
+	var session string
+	w.sandbox.Script = func(_ context.Context, r runapi.RunRequest, _ func(runapi.Event)) runapi.Exit {
+		told = r.Servers
+		session, _ = w.Session(r.Run)
+		return runapi.Exit{Reason: runapi.Exited}
+	}
+	testkit.WaitFor(t, func() bool { return len(w.watcher.Catalog().APIs) == 5 })
+	for _, c := range []struct {
+		apis []string
+		want map[string][]string
+	}{
+		{nil, map[string][]string{"git": {"log", "blame"}, "asleep": {}, "large": {}, "git2": {"log"}}},
+		{[]string{"a", "git"}, map[string][]string{"git": {"log", "blame"}}},
+		{[]string{"a"}, nil},
+	} {
+		o, _, err := w.run(t.Context(), execution.Request{Code: "x", APIs: c.apis, Session: "me"})
+		if err != nil || !reflect.DeepEqual(told, c.want) || session != "me" {
+			t.Errorf("%v: told %v, session %q, %v", c.apis, told, session, err)
+		}
+		if _, ok := w.Session(o.Run); ok {
+			t.Error("the run's session is still known")
+		}
+	}
+	if allow := w.sandbox.Allowed(); !slices.Equal(allow, []string{"a.example.com", controlapi.ServersHost}) {
+		t.Errorf("code may reach %v", allow)
+	}
+	w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "a", Domains: []string{"a.example.com"}}}})
+	testkit.WaitFor(t, func() bool { return slices.Equal(w.sandbox.Allowed(), []string{"a.example.com"}) })
 }
 
 func TestCancelUnwinds(t *testing.T) {
@@ -228,13 +288,13 @@ func TestCatalogChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); !slices.Equal(w.sandbox.Allowed(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.Allowed(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("permissions %v", w.sandbox.Allowed())
 		}
 	}
 	w.proxy.SetCatalog(controlapi.Catalog{YOLO: true})
-	for deadline := time.Now().Add(5 * time.Second); !slices.Equal(w.sandbox.Allowed(), []string{"*"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.Allowed(), []string{"*"}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("permissions under YOLO %v", w.sandbox.Allowed())
 		}

@@ -109,9 +109,12 @@ func ownOrigin(r *http.Request) bool {
 		return false
 	}
 	origins := r.Header.Values("Origin")
-	if len(origins) == 0 {
+	switch len(origins) {
+	case 0:
 		return true
+	case 1:
+		u, err := url.Parse(origins[0])
+		return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
 	}
-	u, err := url.Parse(origins[0])
-	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
+	return false
 }

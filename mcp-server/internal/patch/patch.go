@@ -56,6 +56,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+func mistake(format string, args ...any) *Error { return &Error{Problem: fmt.Sprintf(format, args...)} }
+
 // Parse reads the blocks of a patch. Text between blocks may only be blank.
 func Parse(ctx context.Context, patch string) ([]Block, error) {
 	r := reader{}
@@ -65,17 +67,20 @@ func Parse(ctx context.Context, patch string) ([]Block, error) {
 			return nil, ctx.Err()
 		}
 		if !r.line(line) {
-			return nil, &Error{Problem: fmt.Sprintf("line %d of the patch (%.60q) is misplaced. A patch is blocks of this form:\n%s", n, line, Example)}
+			return nil, mistake("line %d of the patch (%.60q) is misplaced. A patch is blocks of this form:\n%s",
+				n, line, Example)
 		}
 		if len(r.blocks) > MaxBlocks {
-			return nil, &Error{Problem: fmt.Sprintf("the patch has more than %d blocks. Send them in several calls, or rewrite the skill in execute_code.", MaxBlocks)}
+			return nil, mistake("the patch has more than %d blocks. "+
+				"Send them in several calls, or rewrite the skill in execute_code.", MaxBlocks)
 		}
 	}
 	if r.part != "" {
-		return nil, &Error{Block: len(r.blocks) + 1, Problem: "the block does not end. It needs the lines " + middleMark + " and " + replaceMark + "."}
+		return nil, &Error{Block: len(r.blocks) + 1,
+			Problem: "the block does not end. It needs the lines " + middleMark + " and " + replaceMark + "."}
 	}
 	if len(r.blocks) == 0 {
-		return nil, &Error{Problem: "the patch has no block. A patch is blocks of this form:\n" + Example}
+		return nil, mistake("the patch has no block. A patch is blocks of this form:\n%s", Example)
 	}
 	return r.blocks, nil
 }
@@ -176,5 +181,6 @@ func replace(ctx context.Context, text string, b Block) (string, error) {
 	case 1:
 		return text[:at] + b.Replace + text[at+len(b.Search):], nil
 	}
-	return "", &Error{Problem: fmt.Sprintf("the SEARCH text occurs %d times. Add lines around it until it is unique. Nothing was changed.", count)}
+	return "", mistake("the SEARCH text occurs %d times. "+
+		"Add lines around it until it is unique. Nothing was changed.", count)
 }

@@ -15,7 +15,7 @@ import (
 
 // Deno is a Script that runs code in real Deno with the flags of a sandbox, without the isolation of one. Skills is the
 // directory that code knows as /skills; its path in code is replaced, since there is no mount here.
-func Deno(tb testing.TB, s *Sandbox, skills string) func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+func Deno(tb testing.TB, s *Sandbox, skills string) Script {
 	tb.Helper()
 	deno := testkit.Deno(tb)
 	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
@@ -29,7 +29,8 @@ func Deno(tb testing.TB, s *Sandbox, skills string) func(context.Context, runapi
 		if os.WriteFile(main, []byte(code), 0o600) != nil {
 			return runapi.Exit{Code: 1, Reason: runapi.Exited}
 		}
-		args := []string{"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--allow-read=/tmp," + skills, "--allow-write=" + skills}
+		args := []string{"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock",
+			"--allow-read=/tmp," + skills, "--allow-write=" + skills}
 		if allow := s.Allowed(); len(allow) > 0 {
 			args = append(args, "--allow-net="+strings.Join(allow, ","))
 		}

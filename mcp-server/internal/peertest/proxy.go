@@ -47,8 +47,9 @@ func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &Proxy{
-		tb: tb, Socket: filepath.Join(dir, "s"), registered: map[slot.ID]controlapi.Registration{}, newest: map[slot.ID]uint64{},
-		subscribers: map[chan controlapi.Event]bool{}, Types: map[string]string{},
+		tb: tb, Socket: filepath.Join(dir, "s"), Types: map[string]string{},
+		registered: map[slot.ID]controlapi.Registration{}, newest: map[slot.ID]uint64{},
+		subscribers: map[chan controlapi.Event]bool{},
 	}
 	p.SetCatalog(controlapi.Catalog{APIs: apis})
 	p.Start()
@@ -80,7 +81,9 @@ func (p *Proxy) Start() {
 	mux.HandleFunc("PUT /v1/slots/{n}", p.register)
 	mux.HandleFunc("DELETE /v1/slots/{n}", p.unregister)
 	mux.HandleFunc("GET /v1/events", p.events)
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("codeforge_proxy_up 1\n")) })
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("codeforge_proxy_up 1\n"))
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	p.server = server
 	go func() { _ = server.Serve(l) }()

@@ -20,15 +20,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
+// Script is what a run does: it emits output and gives the exit.
+type Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
+
 // Sandbox is a sandboxd of a test.
 type Sandbox struct {
 	// Socket is where it listens.
 	Socket string
 	// Ahead gives leases ahead, where another slot stays free. Set it before the first lease.
 	Ahead bool
-	// Script is what a run does: it emits output and gives the exit. Set it before the first run; with SetScript where the
-	// client is another process.
-	Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
+	// Script is what every run does. Set it before the first run; with SetScript where the client is another process.
+	Script Script
 
 	tb     testing.TB
 	server *http.Server
@@ -211,7 +213,7 @@ func (s *Sandbox) enter(r runapi.RunRequest) (status int) {
 }
 
 // SetScript sets Script so that the runs that come see it.
-func (s *Sandbox) SetScript(script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit) {
+func (s *Sandbox) SetScript(script Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Script = script

@@ -138,7 +138,8 @@ func (w *Watcher) Renew(ctx context.Context) error {
 		close(w.ready)
 	}
 	if !w.known || w.catalog.Version != cat.Version || w.problem != nil {
-		w.cfg.Log.Info("catalog in use", logline.Tag("mcp"), slog.Int("apis", len(cat.APIs)), slog.Int("problems", len(cat.Problems)), slog.Bool("yolo", cat.YOLO))
+		w.cfg.Log.Info("catalog in use", logline.Tag("mcp"), slog.Int("apis", len(cat.APIs)),
+			slog.Int("problems", len(cat.Problems)), slog.Bool("yolo", cat.YOLO))
 	}
 	w.catalog, w.hash, w.problem, w.known = cat, set.Hash, nil, true
 	return nil
@@ -149,7 +150,8 @@ func (w *Watcher) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.problem == nil || w.problem.Error() != err.Error() {
-		w.cfg.Log.Warn("no connection to the proxy or the sandbox, trying again", logline.Tag("mcp"), slog.String("error", err.Error()))
+		w.cfg.Log.Warn("no connection to the proxy or the sandbox, trying again",
+			logline.Tag("mcp"), slog.String("error", err.Error()))
 	}
 	w.problem = err
 }
@@ -180,8 +182,8 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 	return w.hash, nil
 }
 
-// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, or everything under YOLO_MODE. It is
-// never nil.
+// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if there are
+// any, or everything under YOLO_MODE. It is never nil.
 func AllowNet(cat controlapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}
@@ -189,6 +191,9 @@ func AllowNet(cat controlapi.Catalog) []string {
 	hosts := []string{}
 	for _, a := range cat.APIs {
 		hosts = append(hosts, a.Domains...)
+		if a.Server != nil {
+			hosts = append(hosts, controlapi.ServersHost)
+		}
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

@@ -118,7 +118,9 @@ func New(cfg Config) *Queue {
 	if cfg.Hold == 0 {
 		cfg.Hold = 15 * time.Minute
 	}
-	return &Queue{cfg: cfg, sessions: map[string]*sessionQueue{}, released: make(chan struct{}, 1), stop: make(chan struct{})}
+	return &Queue{
+		cfg: cfg, sessions: map[string]*sessionQueue{}, released: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
 }
 
 // Close refuses the waiting runs, waits for the dispatcher and for releases, and releases the lease held ahead. Leases

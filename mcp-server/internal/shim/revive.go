@@ -21,5 +21,6 @@ func (s *Server) revive(ctx context.Context) {
 		return
 	}
 	_, err = s.engine.ContainerStart(ctx, name, client.ContainerStartOptions{})
-	s.cfg.Log.Warn("started the container, which the engine had failed to", "container", name, "engine", state.Error, "error", err)
+	s.cfg.Log.Warn("started the container, which the engine had failed to",
+		"container", name, "engine", state.Error, "error", err)
 }

@@ -76,7 +76,8 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 	}
 	poll := make(<-chan time.Time)
 	if err != nil {
-		log.Warn("skills cannot be watched, looking every two seconds", logline.Tag("skill"), slog.String("error", err.Error()))
+		log.Warn("skills cannot be watched, looking every two seconds",
+			logline.Tag("skill"), slog.String("error", err.Error()))
 		tick := time.NewTicker(unsettled)
 		defer tick.Stop()
 		poll = tick.C

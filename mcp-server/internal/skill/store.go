@@ -290,7 +290,9 @@ func (s *Store) read(name string) (Skill, string, error) {
 		return Skill{}, "", fmt.Errorf("%w: %s is skipped (too large)", ErrNotFound, name)
 	}
 	source := strings.ToValidUTF8(string(data), "\uFFFD")
-	return Skill{Name: name, Description: Describe(source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info)}, source, nil
+	return Skill{
+		Name: name, Description: Describe(source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info),
+	}, source, nil
 }
 
 // describe reads only the head of a skill.

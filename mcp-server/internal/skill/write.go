@@ -27,7 +27,8 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	case s.readOnly:
 		return Skill{}, ErrReadOnly
 	case len(text) > MaxPatch:
-		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the patch has %d bytes, %d are allowed. Send it in parts, or rewrite the skill in execute_code.", len(text), MaxPatch)}
+		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the patch has %d bytes, %d are allowed. "+
+			"Send it in parts, or rewrite the skill in execute_code.", len(text), MaxPatch)}
 	}
 	blocks, err := patch.Parse(ctx, text)
 	if err != nil {

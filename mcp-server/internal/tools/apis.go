@@ -31,6 +31,8 @@ type listed struct {
 	AllowHTTP         bool                `json:"allow_http,omitempty"`
 	Types             bool                `json:"types,omitempty"`
 	Stale             bool                `json:"stale,omitempty"`
+	// MCP is set for an MCP server, see countTools.
+	MCP any `json:"mcp,omitempty"`
 }
 
 func (s *Surface) addAPIs() {
@@ -66,14 +68,18 @@ func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
 
 // listAPIs answers a JSON array in content[0]; after it only what the model must know.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "list_apis", Names: []string{"api"}, Example: `{} or {"api": "stripe"}`})
+	a := argument.Read(req.Params.Arguments, argument.Spec{
+		Tool: "list_apis", Names: []string{"api"}, Example: `{} or {"api": "stripe"}`,
+	})
 	only := a.Text("api", "the name of one API as a string", false)
 	cat := s.catalog(ctx)
 	list, names := []listed{}, []string{}
 	for _, api := range cat.APIs {
 		names = append(names, api.Name)
 		if only == "" || api.Name == only {
-			list = append(list, listing(api))
+			l := listing(api)
+			l.MCP = s.countTools(api)
+			list = append(list, l)
 		}
 	}
 	if only != "" && len(list) == 0 {
@@ -95,6 +101,14 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 // listNotes are the blocks after the array.
 func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listed, only string) []string {
 	var notes []string
+	if note := serverNote(list); note != "" && only == "" {
+		notes = append(notes, note)
+	}
+	if only != "" && list[0].MCP != nil {
+		if lines := s.toolLines(ctx, only); lines != "" {
+			notes = append(notes, lines)
+		}
+	}
 	if only != "" && list[0].Types {
 		types, err := s.cfg.Control.Types(ctx, only)
 		switch {
@@ -110,7 +124,8 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 		notes = append(notes, "YOLO_MODE is on: code can reach hosts outside every API too, without credentials.")
 	}
 	if len(cat.APIs) == 0 && !cat.YOLO {
-		notes = append(notes, "No API is configured, so code can reach no host. The user can add one as apis/<name>/config.json.")
+		notes = append(notes, "No API is configured, so code can reach no host. "+
+			"The user can add one as apis/<name>/config.json.")
 	}
 	if len(cat.Problems) > 0 {
 		notes = append(notes, fmt.Sprintf("%d mistakes in the user's apis/ folder keep APIs from loading or from being "+
@@ -122,8 +137,9 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 // listing is one API as the model sees it.
 func listing(api controlapi.API) listed {
 	l := listed{
-		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{}, Reference: api.Reference,
-		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods, AllowHTTP: api.AllowHTTP, Types: api.HasTypes, Stale: api.Stale,
+		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
+		Reference: api.Reference, Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,
+		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods,
 	}
 	for _, t := range api.Credentials {
 		l.Credentials = append(l.Credentials, t.Name)
@@ -159,5 +175,7 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
-	return text(guide(s.cfg.Catalog.Catalog().YOLO, s.cfg.Skills.ReadOnly(), s.cfg.OutputLimit, s.cfg.TimeoutDefault, s.cfg.TimeoutMax)), nil
+	cat := s.cfg.Catalog.Catalog()
+	return text(guide(cat.YOLO, hasServers(cat), s.cfg.Skills.ReadOnly(),
+		s.cfg.OutputLimit, s.cfg.TimeoutDefault, s.cfg.TimeoutMax)), nil
 }

@@ -34,7 +34,8 @@ func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		text, err := json.Marshal(params)
 		if (err != nil || len(text) > MaxParams) && !disarm.Off("message-bounds") {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the params of %.40q have more than %d bytes", method, MaxParams)}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+				Message: fmt.Sprintf("the params of %.40q have more than %d bytes", method, MaxParams)}
 		}
 		return next(ctx, method, req)
 	}

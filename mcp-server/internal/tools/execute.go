@@ -44,7 +44,8 @@ const executeExample = `{"code": "console.log(1 + 1)", "apis": ["stripe"], "time
 func (s *Surface) addExecute() {
 	schema := fmt.Sprintf(`{"type":"object","required":["code"],"additionalProperties":false,"properties":{
 "code":{"type":"string","description":"One TypeScript module; console.log what you need"},
-"apis":{"type":"array","maxItems":%d,"items":{"type":"string"},"description":"APIs the code uses; narrows the run to them"},
+"apis":{"type":"array","maxItems":%d,"items":{"type":"string"},
+"description":"APIs the code uses; narrows the run to them"},
 "timeout":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"Seconds, default %d"}}}`,
 		maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
 	s.addTool(&mcp.Tool{
@@ -92,13 +93,17 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 
 // executeArguments reads the arguments of execute_code.
 func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
-	a := argument.Read(raw, argument.Spec{Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample, MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes})
+	a := argument.Read(raw, argument.Spec{
+		Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample,
+		MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
+	})
 	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true)}
-	if len(r.Code) > runapi.MaxCode {
-		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", len(r.Code), runapi.MaxCode))
+	if n := len(r.Code); n > runapi.MaxCode {
+		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}
 	most := s.cfg.TimeoutMax.Seconds()
-	seconds := a.Number("timeout", fmt.Sprintf("a number of seconds above 0, at most %.0f", most), most, s.cfg.TimeoutDefault.Seconds())
+	want := fmt.Sprintf("a number of seconds above 0, at most %.0f", most)
+	seconds := a.Number("timeout", want, most, s.cfg.TimeoutDefault.Seconds())
 	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
 	if raw := a.Texts("apis", `an array of names from list_apis, e.g. ["stripe"]`, maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)
@@ -186,7 +191,9 @@ func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progres
 	}
 	return progress.Start(ctx, progress.Config{Send: func(ctx context.Context, done float64, message string) {
 		// An error means that the client has gone, which also ends its request.
-		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: token, Progress: done, Message: message,
+		})
 	}})
 }
 
@@ -198,14 +205,16 @@ func explain(err error, o execution.Outcome) string {
 		return fmt.Sprintf("Busy: all slots are taken and %d runs are already waiting. Nothing was run. "+
 			"Try again in a moment, with fewer calls at once.", busy.Waiting)
 	case errors.As(err, &busy):
-		return fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting)
+		return fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
+			"Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting)
 	case errors.Is(err, context.Canceled):
 		return "Cancelled: the run was stopped before it ended."
 	case errors.Is(err, runapi.ErrInterrupted):
-		return "The connection to the sandbox broke during the run. The code may have run partly: check before you run it again."
+		return "The connection to the sandbox broke during the run. " +
+			"The code may have run partly: check before you run it again."
 	}
-	return "The sandbox is not available. Nothing was run. Try again in a few seconds; if that does not help, tell the user " +
-		"to check the server's log for run " + o.Run + "."
+	return "The sandbox is not available. Nothing was run. Try again in a few seconds; " +
+		"if that does not help, tell the user to check the server's log for run " + o.Run + "."
 }
 
 // logSkip logs what was skipped in the skills directory.

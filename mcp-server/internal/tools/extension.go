@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,32 +65,35 @@ var private = mcp.Cacheable{CacheScope: "private"}
 
 // addExtension registers the two methods. Registering fails only for names of standard methods.
 func addExtension(server *mcp.Server, h *shelf) {
-	err := mcp.AddReceivingCustomMethod(server, "skills/list", func(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
-		cursor := ""
-		if p != nil {
-			cursor = p.Cursor
-		}
-		res, err := h.list(ctx, cursor)
-		if err == nil {
-			res.ResultType = resultType(ss)
-		}
-		return res, err
-	})
-	if err == nil {
-		err = mcp.AddReceivingCustomMethod(server, "skills/get", func(_ context.Context, ss *mcp.ServerSession, p *getParams) (*getResult, error) {
-			if p == nil {
-				p = &getParams{}
-			}
-			res, err := h.get(p.URI)
-			if err == nil {
-				res.ResultType = resultType(ss)
-			}
-			return res, err
-		})
-	}
+	err := errors.Join(
+		mcp.AddReceivingCustomMethod(server, "skills/list", h.extensionList),
+		mcp.AddReceivingCustomMethod(server, "skills/get", h.extensionGet))
 	if err != nil {
 		panic(err)
 	}
+}
+
+func (h *shelf) extensionList(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
+	cursor := ""
+	if p != nil {
+		cursor = p.Cursor
+	}
+	res, err := h.list(ctx, cursor)
+	if err == nil {
+		res.ResultType = resultType(ss)
+	}
+	return res, err
+}
+
+func (h *shelf) extensionGet(_ context.Context, ss *mcp.ServerSession, p *getParams) (*getResult, error) {
+	if p == nil {
+		p = &getParams{}
+	}
+	res, err := h.get(p.URI)
+	if err == nil {
+		res.ResultType = resultType(ss)
+	}
+	return res, err
 }
 
 // resultType is what every result says of itself from 2026-07-28 on.

@@ -41,7 +41,8 @@ func render(r rendering) *mcp.CallToolResult {
 		notes = append(notes, r.outcome.Exit.Detail)
 	}
 	if r.outcome.Lost {
-		notes = append(notes, "The proxy stopped before the run's receipt: requests may have failed, and it is not known which were sent.")
+		notes = append(notes, "The proxy stopped before the run's receipt: "+
+			"requests may have failed, and it is not known which were sent.")
 	}
 	shown, cut := "", 0
 	if failed {
@@ -56,7 +57,8 @@ func render(r rendering) *mcp.CallToolResult {
 		notes = append(notes, cutNote(r, cut))
 	}
 	if n := r.outcome.Exit.InvalidUTF8; n > 0 {
-		notes = append(notes, fmt.Sprintf("%d bytes of the output were not valid UTF-8 and are shown as U+FFFD. Print binary data as base64.", n))
+		notes = append(notes, fmt.Sprintf("%d bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
+			"Print binary data as base64.", n))
 	}
 	notes = append(notes, r.hints()...)
 	if note := changeNote(r.changes); note != "" {
@@ -155,10 +157,13 @@ func (r rendering) hints() []string {
 
 // What Deno prints when it refuses something by itself.
 var (
-	netRefusal    = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
-	fileRefusal   = regexp.MustCompile(`Requires (?:read|write) access to `)
-	otherRefusal  = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access`)
-	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|npm: specifier was requested|jsr: specifier was requested|--no-remote|--no-npm|import access to "`)
+	netRefusal   = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
+	fileRefusal  = regexp.MustCompile(`Requires (?:read|write) access to `)
+	otherRefusal = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access`)
+	mcpRefusal   = regexp.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
+		`Relative import path "mcp" not prefixed`)
+	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|(npm|jsr): specifier was requested|` +
+		`--no-remote|--no-npm|import access to "`)
 )
 
 // suggest names the known host that a misspelt one most resembles, or is empty.
@@ -171,6 +176,14 @@ func suggest(host string, cat controlapi.Catalog) string {
 		return " Did you mean " + near + "?"
 	}
 	return ""
+}
+
+// noServers is why code has no mcp.
+func noServers(cat controlapi.Catalog) string {
+	if !hasServers(cat) {
+		return "No MCP server is configured, so there is no mcp. The user can add one as apis/<name>/config.json."
+	}
+	return "mcp is a global, without an import, of runs whose apis include an MCP server: those with \"mcp\" in list_apis."
 }
 
 // denoHints are hints for refusals that never reached the proxy. The text is the program's output, so a host in it
@@ -192,11 +205,16 @@ func denoHints(printed string, cat controlapi.Catalog) []string {
 			out = append(out, "The sandbox reaches hosts by name only, and only those of configured APIs.")
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s list_apis shows the hosts that are open; "+
-			"the user can add it to the domains of an API in apis/.", host, suggest(host.String(), cat)))
+		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s "+
+			"list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.",
+			host, suggest(host.String(), cat)))
 	}
 	if importRefusal.MatchString(printed) {
-		out = append(out, "Imports from npm:, jsr: and URLs are off. Use what Deno has built in, fetch, and modules in /skills.")
+		out = append(out, "Imports from npm:, jsr: and URLs are off. "+
+			"Use what Deno has built in, fetch, and modules in /skills.")
+	}
+	if mcpRefusal.MatchString(printed) {
+		out = append(out, noServers(cat))
 	}
 	if fileRefusal.MatchString(printed) {
 		out = append(out, "Code may read /tmp, /skills and /runs, and write /tmp and /skills.")

@@ -22,26 +22,36 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
+const (
+	updateSchema = `{"type":"object","required":["name","patch"],"additionalProperties":false,
+"properties":{"name":{"type":"string"},"patch":{"type":"string"}}}`
+	deleteSchema = `{"type":"object","required":["name"],"additionalProperties":false,
+"properties":{"name":{"type":"string"}}}`
+)
+
 func (s *Surface) addSkillTools() {
 	s.addTool(&mcp.Tool{
 		Name:        "update_skill",
 		Title:       "Edit a skill",
 		Description: updateDescription,
 		Annotations: hints(false, true, false, false),
-		InputSchema: json.RawMessage(`{"type":"object","required":["name","patch"],"additionalProperties":false,"properties":{"name":{"type":"string"},"patch":{"type":"string"}}}`),
+		InputSchema: json.RawMessage(updateSchema),
 	}, s.updateSkill)
 	s.addTool(&mcp.Tool{
 		Name:        "delete_skill",
 		Title:       "Delete a skill",
 		Description: deleteDescription,
 		Annotations: hints(false, true, true, false),
-		InputSchema: json.RawMessage(`{"type":"object","required":["name"],"additionalProperties":false,"properties":{"name":{"type":"string"}}}`),
+		InputSchema: json.RawMessage(deleteSchema),
 	}, s.deleteSkill)
 }
 
 func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	example := `{"name": "my-skill", "patch": ` + jsonText(patch.Example) + `}`
-	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "update_skill", Names: []string{"name", "patch"}, Example: example, MaxBytes: escaped*skill.MaxPatch + argument.MaxBytes})
+	a := argument.Read(req.Params.Arguments, argument.Spec{
+		Tool: "update_skill", Names: []string{"name", "patch"},
+		Example:  `{"name": "my-skill", "patch": ` + jsonText(patch.Example) + `}`,
+		MaxBytes: escaped*skill.MaxPatch + argument.MaxBytes,
+	})
 	name := skillName(a)
 	blocks := a.Text("patch", "SEARCH/REPLACE blocks as a string", true)
 	if err := a.Err(); err != nil {
@@ -57,7 +67,9 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 }
 
 func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "delete_skill", Names: []string{"name"}, Example: `{"name": "my-skill"}`})
+	a := argument.Read(req.Params.Arguments, argument.Spec{
+		Tool: "delete_skill", Names: []string{"name"}, Example: `{"name": "my-skill"}`,
+	})
 	name := skillName(a)
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
@@ -101,8 +113,8 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, skill.ErrChanged):
 		return "The skill was changed concurrently. This call changed nothing; read the skill again."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "There is no room left in /skills. Skill " + name + " was not changed. Delete skills that are no longer needed " +
-			"(delete_skill), then try again."
+		return "There is no room left in /skills. Skill " + name + " was not changed. " +
+			"Delete skills that are no longer needed (delete_skill), then try again."
 	}
 	s.cfg.Log.Error("skill failed", logline.Tag("skill"), slog.String("name", name), slog.String("error", err.Error()))
 	return "The skill could not be changed. Tell the user to check the server's log."
@@ -149,33 +161,36 @@ func (s *Surface) Watch(ctx context.Context) { s.cfg.Skills.Watch(ctx, s.cfg.Log
 
 // refresh makes the registered resources those of the directory. Clients hear of it when something changed.
 func (h *shelf) refresh() {
+	log := h.surface.cfg.Log
 	defer func() { // sandboxed code wrote what is read here, and no caller recovers from a panic
 		if p := recover(); p != nil {
-			h.surface.cfg.Log.Error("panic while listing skills", logline.Tag("skill"), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+			log.Error("panic while listing skills", logline.Tag("skill"),
+				slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 		}
 	}()
 	l, err := h.surface.cfg.Skills.List()
 	if err != nil {
-		h.surface.cfg.Log.Error("skills cannot be listed", logline.Tag("skill"), slog.String("error", err.Error()))
+		log.Error("skills cannot be listed", logline.Tag("skill"), slog.String("error", err.Error()))
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if fmt.Sprint(l.Skipped) != fmt.Sprint(h.log) {
 		h.log = l.Skipped
-		logSkip(h.surface.cfg.Log, l.Skipped)
+		logSkip(log, l.Skipped)
 	}
 	now := map[string]skill.Skill{}
 	for _, k := range l.Skills {
 		now[k.Name] = k
-		if old, was := h.shown[k.Name]; was && old.Description == k.Description && old.Size == k.Size && old.Modified.Equal(k.Modified) {
+		if old, was := h.shown[k.Name]; was && sameResource(old, k) {
 			continue
 		}
+		uri := skillURI + k.Name
 		h.surface.server.AddResource(&mcp.Resource{
-			URI: skillURI + k.Name, Name: k.Name, Description: k.Description, MIMEType: markdownType,
+			URI: uri, Name: k.Name, Description: k.Description, MIMEType: markdownType,
 		}, h.read)
 		// Only subscribers are notified; an error means that one has gone.
-		_ = h.surface.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: skillURI + k.Name})
+		_ = h.surface.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: uri})
 	}
 	var gone []string
 	for name := range h.shown {
@@ -189,6 +204,11 @@ func (h *shelf) refresh() {
 	h.shown = now
 }
 
+// sameResource reports whether the listed resource of a skill is still right.
+func sameResource(old, now skill.Skill) bool {
+	return old.Description == now.Description && old.Size == now.Size && old.Modified.Equal(now.Modified)
+}
+
 // subscribe takes subscriptions to skills, also to ones that are not there yet, and to nothing else.
 func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
 	name, ok := strings.CutPrefix(req.Params.URI, skillURI)
@@ -196,7 +216,8 @@ func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
 		return mcp.ResourceNotFoundError(req.Params.URI)
 	}
 	if !h.subscribed.take(h.surface.server, req.Session, name) {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "too many subscriptions; unsubscribe from others first"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: "too many subscriptions; unsubscribe from others first"}
 	}
 	return nil
 }
@@ -234,7 +255,9 @@ func manifest(k skill.Skill, source string) string {
 		source += "\n"
 	}
 	f := frontmatter(k)
-	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\nUse it in execute_code with `import * as skill from \"/skills/%s.ts\"`, or `import { f }` of what it exports.\n\n%sts\n%s%s\n",
+	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\n"+
+		"Use it in execute_code with `import * as skill from \"/skills/%s.ts\"`, or `import { f }` of what it exports.\n\n"+
+		"%sts\n%s%s\n",
 		f.Name, jsonText(f.Description), k.Name, fence, source, fence)
 }
 
@@ -275,10 +298,14 @@ func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPr
 	return &mcp.GetPromptResult{
 		Description: k.Description,
 		Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
-			Text: "Use the skill " + k.Name + " with execute_code. Ask me for anything it needs that you do not know.\n\n" + manifest(k, source),
+			Text: "Use the skill " + k.Name + " with execute_code. Ask me for anything it needs that you do not know.\n\n" +
+				manifest(k, source),
 		}}},
 	}, nil
 }
+
+// maxCompletions is how many values an answer may have (MCP, completion/complete).
+const maxCompletions = 100
 
 // complete completes the names of skills, for the prompt and the templates.
 func (h *shelf) complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
@@ -292,7 +319,7 @@ func (h *shelf) complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.Comp
 			}
 		}
 	}
-	total := len(values)
-	values = slices.Clip(values[:min(total, 100)])
-	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values, Total: total, HasMore: total > len(values)}}, nil
+	found := mcp.CompletionResultDetails{Total: len(values), HasMore: len(values) > maxCompletions}
+	found.Values = slices.Clip(values[:min(len(values), maxCompletions)])
+	return &mcp.CompleteResult{Completion: found}, nil
 }

@@ -13,56 +13,88 @@ func instructions(yolo bool) string {
 	if yolo {
 		reach = " YOLO_MODE is on: hosts outside every API are reachable too, without credentials."
 	}
-	return "Run TypeScript with execute_code to call the APIs of list_apis. Credentials are never visible: write a token name where the " +
-		"credential belongs, and it is replaced on the way out. Filter and count in code; print only what you need. get_instructions has the details." + reach
+	return "Run TypeScript with execute_code to call the APIs of list_apis. Credentials are never visible: " +
+		"write a token name where the credential belongs, and it is replaced on the way out. " +
+		"Filter and count in code; print only what you need. get_instructions has the details." + reach
 }
 
-const executeDescription = "Run a TypeScript program in a Deno sandbox and get what it printed. Use it to call configured APIs with fetch, to combine " +
-	"several calls, and to reduce large answers before you read them. Send a token name from list_apis as the credential, e.g. " +
-	"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. Only hosts of list_apis are reachable; no npm, jsr or URL imports. " +
-	"/tmp is kept for later calls. Modules in /skills/<name>.ts are kept for ever: write one with an @description comment, import it by path."
+const (
+	executeDescription = "Run a TypeScript program in a Deno sandbox and get what it printed. " +
+		"Use it to call configured APIs with fetch, to combine several calls, and to reduce large answers before you " +
+		"read them. Send a token name from list_apis as the credential, e.g. " +
+		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. " +
+		"Only hosts of list_apis are reachable; no npm, jsr or URL imports. " +
+		"Tools of MCP servers in list_apis are functions here: await mcp.<server>.<tool>({...}). /tmp is kept for later calls. " +
+		"Modules in /skills/<name>.ts are kept for ever: write one with an @description comment, import it by path."
 
-const listDescription = "List the APIs that code may call: hosts, token names, reference, restricted methods. With api: its TypeScript types too."
+	listDescription = "List the APIs that code may call: hosts, token names, reference, restricted methods. " +
+		"With api: its TypeScript types or tools too."
 
-const instructionsDescription = "How to write code for execute_code: credentials, limits, skills, a worked example. Read once before first use."
+	instructionsDescription = "How to write code for execute_code: credentials, limits, skills, a worked example. " +
+		"Read once before first use."
 
-const updateDescription = "Change a skill by SEARCH/REPLACE blocks, applied all or none:\n<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
+	updateDescription = "Change a skill by SEARCH/REPLACE blocks, applied all or none:\n" +
+		"<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
 
-const deleteDescription = "Delete a skill."
+	deleteDescription = "Delete a skill."
+)
+
+// serverGuide is the part of the guide on MCP servers.
+const serverGuide = `## MCP servers
+APIs with "mcp" in list_apis are MCP servers. Inside execute_code, and nowhere else, their tools are functions, which need
+no token name:
+  const issue = await mcp.github.create_issue({ owner, repo, title });   // mcp.github["dashed-tool"]({...})
+You get the tool's data: an object where it answers JSON, else text; images as {path, mimeType, bytes}. A failure throws an
+McpError {code, message, hint, retryable}. list_apis({"api": "github"}) lists the tools; await mcp.github.$tools() has
+their schemas; also $resources(), $read(uri), $prompt(name, args), and tool.raw(args) for the bare result. A second argument
+may hold {timeout: ms, signal}. Many calls: await parallel(list.map((x) => () => mcp.github.get_issue(x)), {limit: 8})
+gives {status, value, reason} in order. await stash.set(key, value) and stash.get(key) keep JSON values for an hour for
+your later calls.
+
+`
 
 // guide is the answer of get_instructions. It is flat in the number of APIs and says what is true of this system.
-func guide(yolo, readOnly bool, limit int, usual, most time.Duration) string {
+func guide(yolo, servers, readOnly bool, limit int, usual, most time.Duration) string {
 	reach := "Code reaches only the hosts of list_apis, over HTTPS. Anything else is refused."
 	if yolo {
 		reach = "YOLO_MODE is on: code reaches any public host. Credentials still go only to the hosts of their API."
 	}
-	keep := "Save what you will need again as /skills/<name>.ts (Deno.writeTextFile) with a leading comment `/** @description one line */` and exports; " +
-		"use it later with `import { f } from \"/skills/<name>.ts\"`. update_skill edits, delete_skill deletes."
+	keep := "Save what you will need again as /skills/<name>.ts (Deno.writeTextFile) with a leading comment " +
+		"`/** @description one line */` and exports; use it later with `import { f } from \"/skills/<name>.ts\"`. " +
+		"update_skill edits, delete_skill deletes."
 	if readOnly {
 		keep = "Use skills with `import { f } from \"/skills/<name>.ts\"`. They are read-only here."
+	}
+	mcp := ""
+	if servers {
+		mcp = serverGuide
 	}
 	return fmt.Sprintf(`# How to use CodeForge
 
 1. list_apis shows hosts, token names and what is restricted. list_apis({"api": "name"}) adds types, if there are any.
-2. Write one TypeScript module per execute_code call. Top-level await works. Only what you print (console.log) comes back.
+2. Write one TypeScript module per execute_code call. Top-level await works.
+   Only what you print (console.log) comes back.
 3. Pass "apis": ["name", ...] to narrow the run to the APIs it needs.
 
 ## Credentials
-Write the token name where the real credential would stand; it is replaced on its way to a host of its API, and the other way
-round in answers. You cannot see a credential: printing it prints the name. By default a name counts in a request header, alone, after one scheme word
-("Bearer NAME", "token NAME"), or as user or password of Basic: "Basic " + btoa("NAME:"). list_apis names other places.
+Write the token name where the real credential would stand; it is replaced on its way to a host of its API, and the
+other way round in answers. You cannot see a credential: printing it prints the name. By default a name counts in a
+request header, alone, after one scheme word ("Bearer NAME", "token NAME"), or as user or password of Basic:
+"Basic " + btoa("NAME:"). list_apis names other places.
 
 ## Reach and limits
 - %s
-- No npm:, jsr: or URL imports, no environment variables, no processes. Files: /tmp (shared by runs; oldest files go when it fills up, all on restart), /skills, /runs.
+- No npm:, jsr: or URL imports, no environment variables, no processes. Files: /tmp (shared by runs; oldest files go
+  when it fills up, all on restart), /skills, /runs.
 - %d s per run, up to %d with "timeout". About %d characters of output are shown; a longer one is cut in the middle.
-- A refused request answers 403 with JSON {error, code, hint}; tell the user what the hint says rather than trying around it.
+- A refused request answers 403 with JSON {error, code, hint};
+  tell the user what the hint says rather than trying around it.
 
 ## Keep answers small
-Page through, filter, count and sort in code. Print a few fields as lines or compact JSON, never whole bodies. Run independent requests
-with Promise.all. Save large results to /tmp and read parts of them in a later call.
+Page through, filter, count and sort in code. Print a few fields as lines or compact JSON, never whole bodies. Run
+independent requests with Promise.all. Save large results to /tmp and read parts of them in a later call.
 
-## Skills
+%s## Skills
 %s
 
 ## Example
@@ -76,7 +108,7 @@ const { data } = await answer.json();
 const failed = data.filter((c) => c.status === "failed");
 console.log(failed.length + " of " + data.length + " failed");
 for (const c of failed.slice(0, 10)) console.log(c.id, c.amount / 100, c.currency, c.failure_code);
-`, reach, int(usual.Seconds()), int(most.Seconds()), limit, keep)
+`, reach, int(usual.Seconds()), int(most.Seconds()), limit, mcp, keep)
 }
 
 // jsonText is a value as JSON for a model to read: <, > and & as they are. A JSON string is a YAML string too.

@@ -27,8 +27,10 @@ type Config struct {
 	Catalog  *published.Watcher
 	Control  *controlapi.Client
 	Skills   *skill.Store
-	Log      *slog.Logger
-	Version  string
+	// Servers may be nil: no tool of an MCP server is known.
+	Servers Servers
+	Log     *slog.Logger
+	Version string
 	// Debug logs code and output.
 	Debug bool
 	// YOLO is said in the instructions from the start.
@@ -95,7 +97,8 @@ func NewServer(cfg ServerConfig) *mcp.Server {
 	} else {
 		capabilities.AddExtension(skillsExtension, nil)
 	}
-	server := mcp.NewServer(&mcp.Implementation{Name: "codeforge", Title: "CodeForge", Version: cfg.Version}, &mcp.ServerOptions{
+	self := &mcp.Implementation{Name: "codeforge", Title: "CodeForge", Version: cfg.Version}
+	server := mcp.NewServer(self, &mcp.ServerOptions{
 		Instructions:       cfg.Instructions,
 		Capabilities:       capabilities,
 		CompletionHandler:  cfg.Complete,
@@ -115,8 +118,10 @@ func recovering(log *slog.Logger) mcp.Middleware {
 		return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 			defer func() {
 				if p := recover(); p != nil {
-					log.Error("panic in a handler", logline.Tag("mcp"), slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-					res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; the server's log has the details"}
+					log.Error("panic in a handler", logline.Tag("mcp"), slog.String("method", method),
+						slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+					res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+						Message: "internal error; the server's log has the details"}
 				}
 			}()
 			return next(ctx, method, req)
@@ -142,7 +147,9 @@ func failure(blocks ...string) *mcp.CallToolResult {
 
 // hints are annotations with all four hints set.
 func hints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: &openWorld}
+	return &mcp.ToolAnnotations{
+		ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: &openWorld,
+	}
 }
 
 // addTool adds a tool that is counted.

@@ -10,9 +10,16 @@ import (
 type book struct {
 	mu       sync.Mutex
 	sessions map[string]*session
+	renamed  map[string]string // what clients call sessions that were begun anew -> their ids
+	deleted  map[string]bool   // by their clients, and called so by them; at most maxDeleted
 }
 
+// maxDeleted bounds how many deleted sessions are remembered. Beyond it, all are forgotten: a client that continues a
+// session it has deleted then gets an empty one.
+const maxDeleted = 10_000
+
 type session struct {
+	name string // what its client calls it, if not by its id
 	used time.Time
 	open map[*call]struct{}
 }
@@ -22,7 +29,48 @@ type call struct {
 	cancel context.CancelFunc
 }
 
-func newBook() *book { return &book{sessions: map[string]*session{}} }
+func newBook() *book {
+	return &book{sessions: map[string]*session{}, renamed: map[string]string{}, deleted: map[string]bool{}}
+}
+
+// resolve returns the id of the session that a client calls by a name, or the name itself, and whether there is such a
+// session, or was one until its client deleted it.
+func (b *book) resolve(name string) (id string, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if live, ok := b.renamed[name]; ok {
+		return live, true
+	}
+	return name, b.sessions[name] != nil || b.deleted[name]
+}
+
+// rename notes what its client calls a session.
+func (b *book) rename(id, name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.renamed[name] = id
+	if s := b.sessions[id]; s != nil {
+		s.name = name
+	}
+}
+
+// bury notes that a client has deleted a session.
+func (b *book) bury(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.deleted) >= maxDeleted {
+		clear(b.deleted)
+	}
+	b.deleted[name] = true
+}
+
+// forget removes a session. b.mu is held.
+func (b *book) forget(id string) {
+	if s := b.sessions[id]; s != nil {
+		delete(b.renamed, s.name)
+	}
+	delete(b.sessions, id)
+}
 
 // enter notes a session that has begun.
 func (b *book) enter(id string) {
@@ -66,7 +114,7 @@ func (b *book) cancel(id string) {
 func (b *book) remove(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.sessions, id)
+	b.forget(id)
 }
 
 // len is how many sessions there are.
@@ -103,7 +151,7 @@ func (b *book) keep(live map[string]bool) {
 	defer b.mu.Unlock()
 	for id, s := range b.sessions {
 		if !live[id] && len(s.open) == 0 {
-			delete(b.sessions, id)
+			b.forget(id)
 		}
 	}
 }

@@ -13,21 +13,27 @@ import (
 
 // TestIdle: a session without an open request ends when it was idle for long; one that is listened to does not.
 func TestIdle(t *testing.T) {
-	f := serve(t, transport.Config{SessionIdle: 200 * time.Millisecond})
+	f := serve(t, transport.Config{SessionIdle: time.Second})
 	idle, live := f.begin(t), f.begin(t)
 	_, stop := f.listenStream(t, live)
-	time.Sleep(700 * time.Millisecond)
-	if code, _ := f.answer(t, oldVersion, idle, call(2, "sleep")); code != http.StatusNotFound {
-		t.Errorf("the idle session: %d", code)
+	left := func(n int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); f.handler.Sessions() != n; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d sessions are left, want %d", f.handler.Sessions(), n)
+			}
+		}
+	}
+	left(1)
+	time.Sleep(1500 * time.Millisecond) // the one that is listened to stays
+	if code, _ := f.answer(t, oldVersion, idle, call(2, "sleep")); code != http.StatusOK {
+		t.Errorf("a session that ended because it was idle is not begun anew: %d", code)
 	}
 	if code, _ := f.answer(t, oldVersion, live, call(2, "sleep")); code != http.StatusOK {
 		t.Errorf("the session that is listened to: %d", code)
 	}
 	stop()
-	time.Sleep(700 * time.Millisecond)
-	if n := f.handler.Sessions(); n != 0 {
-		t.Errorf("%d sessions are left", n)
-	}
+	left(0)
 }
 
 // TestSessionCap: at the limit the longest idle session makes room, one in use never does.
@@ -39,9 +45,16 @@ func TestSessionCap(t *testing.T) {
 	first, second := f.begin(t), f.begin(t)
 	f.answer(t, oldVersion, first, call(2, "sleep")) // used last
 	third := f.begin(t)
-	for id, want := range map[string]int{live: http.StatusOK, first: http.StatusOK, third: http.StatusOK, second: http.StatusNotFound} {
-		if code, _ := f.answer(t, oldVersion, id, call(3, "sleep")); code != want {
-			t.Errorf("session %v: %d, want %d", id == second, code, want)
+	left := map[string]bool{}
+	for s := range f.mcp.Sessions() {
+		left[s.ID()] = true
+	}
+	if len(left) != 3 || left[second] {
+		t.Errorf("%d sessions are left; the one that was idle for longest is among them: %v", len(left), left[second])
+	}
+	for _, id := range []string{live, first, third} {
+		if code, _ := f.answer(t, oldVersion, id, call(3, "sleep")); code != http.StatusOK {
+			t.Errorf("a session in use: %d", code)
 		}
 	}
 	_, stop1 := f.listenStream(t, first)

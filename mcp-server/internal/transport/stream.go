@@ -25,6 +25,8 @@ type stream struct {
 	soon   *time.Timer // until what was written is flushed
 	// announced is called with the session id of an answer that begins a session.
 	announced func(id string)
+	// session is what the client calls its session, if that is not its id.
+	session string
 }
 
 // comment is a line that readers of event streams skip.
@@ -59,6 +61,9 @@ func (s *stream) begin(code int) {
 	s.began = true
 	for name, values := range s.header {
 		s.w.Header()[name] = values
+	}
+	if s.session != "" && s.header.Get(sessionHeader) != "" {
+		s.w.Header().Set(sessionHeader, s.session)
 	}
 	s.events = strings.HasPrefix(s.header.Get("Content-Type"), "text/event-stream")
 	if id := s.header.Get(sessionHeader); id != "" && s.announced != nil {

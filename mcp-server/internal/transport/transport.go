@@ -68,6 +68,8 @@ type Handler struct {
 	calls    atomic.Int64
 	draining atomic.Bool
 
+	resuming sync.Mutex // held while a lost session is begun anew
+
 	mu       sync.Mutex
 	inFlight map[*call]struct{}
 
@@ -147,21 +149,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serveSession serves a request of the era with sessions.
 func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
-	id := r.Header.Get(sessionHeader)
-	switch {
+	switch id := r.Header.Get(sessionHeader); {
 	case r.Method == http.MethodDelete:
-		h.book.cancel(id)
+		live, _ := h.book.resolve(id)
+		r.Header.Set(sessionHeader, live)
+		h.book.cancel(live)
 		h.legacy.ServeHTTP(s, r)
-		h.book.remove(id)
+		h.book.remove(live)
+		h.book.bury(id)
 		return
 	case id == "" && r.Method == http.MethodPost:
 		if !h.room() {
-			http.Error(s, "too many sessions are in use", http.StatusServiceUnavailable)
+			http.Error(s, errNoRoom.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		s.announced = h.book.enter
+	case id != "":
+		if err := h.resume(s, r); err != nil {
+			http.Error(s, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 	}
-	end := h.book.begin(id, c)
+	end := h.book.begin(r.Header.Get(sessionHeader), c)
 	defer end()
 	h.legacy.ServeHTTP(s, r)
 }

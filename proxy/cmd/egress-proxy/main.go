@@ -78,7 +78,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.mode != "embedded" && o.mode != "gateway" {
 		return o, fmt.Errorf("--mode %q: want embedded or gateway", o.mode)
 	}
-	for name, value := range map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control} {
+	required := map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control}
+	for name, value := range required {
 		if value == "" {
 			return o, fmt.Errorf("%s is missing", name)
 		}

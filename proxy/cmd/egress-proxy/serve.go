@@ -82,7 +82,9 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 }
 
 // assemble builds the parts and loads the catalog.
-func assemble(o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer) (*daemon, error) {
+func assemble(
+	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
+) (*daemon, error) {
 	pool, err := newPool(set)
 	if err != nil {
 		return nil, err
@@ -161,7 +163,8 @@ func newPool(set settings.Settings) (*upstream.Pool, error) {
 // run they are unbounded, so most of a flood is only counted.
 func refused(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, error) {
 	limit := rate.NewLimiter(10, 50)
-	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total", "Connections without a slot or a run, or beyond a limit.")
+	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total",
+		"Connections without a slot or a run, or beyond a limit.")
 	return func(l *lease.Lease, from string, err error) {
 		var h *entrance.HandshakeError
 		if !errors.As(err, &h) || l == nil {

@@ -148,7 +148,8 @@ func Lookup(label string) (encoding.Encoding, error) {
 	case "ascii", "usascii", "646", "binary", "none", "unknown", "undefined", "default", "ansi", "auto",
 		"utf8", "utf8mb3", "utf8mb4", "utf8sig", "latin1", "l1", "iso88591":
 		return nil, nil
-	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "utf16le", "unicodelittle", "csutf16", "csutf16le":
+	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16",
+		"utf16le", "unicodelittle", "csutf16le":
 		return utf16LE, nil
 	case "utf16be", "unicodebig", "unicodefffe", "csutf16be":
 		return utf16BE, nil
@@ -189,7 +190,8 @@ var (
 // needsMark reports whether a label leaves the byte order open.
 func needsMark(label string) bool {
 	switch folded(label) {
-	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16", "utf32", "u32", "ucs4", "iso10646ucs4", "csucs4", "csutf32":
+	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16",
+		"utf32", "u32", "ucs4", "iso10646ucs4", "csucs4", "csutf32":
 		return true
 	}
 	return false

@@ -80,7 +80,8 @@ func (r *Reader) decide() error {
 		more, err = io.ReadFull(r.src, first[n:])
 		n += more
 	}
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // an io.Reader ends with these values themselves
+	//nolint:errorlint // an io.Reader ends with these values themselves
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return err
 	}
 	if err == io.ErrUnexpectedEOF { //nolint:errorlint // as above
@@ -197,7 +198,8 @@ func (r *Reader) declaration(p []byte) (switched bool, err error) {
 	for _, label := range found {
 		switch folded(label) {
 		case "utf7", "unicode11utf7", "xunicode20utf7", "csunicode11utf7", "csutf7", "scsu", "csscsu", "bocu1", "csbocu1",
-			"iso2022kr", "csiso2022kr", "iso2022cn", "iso2022cnext", "iso2022jp1", "iso2022jp2", "iso2022jp3", "iso2022jp2004", "iso2022jpext":
+			"iso2022kr", "csiso2022kr", "iso2022cn", "iso2022cnext",
+			"iso2022jp1", "iso2022jp2", "iso2022jp3", "iso2022jp2004", "iso2022jpext":
 			return false, ErrUnknown
 		}
 		if enc, err := Lookup(label); err == nil && (enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312) {

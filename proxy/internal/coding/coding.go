@@ -94,12 +94,13 @@ func (r *Reader) Read(p []byte) (int, error) {
 		n, err = r.layers[len(r.layers)-1].Read(p)
 	}
 	r.decoded += int64(n)
+	//nolint:errorlint // an io.Reader ends with io.EOF itself
 	switch {
 	case len(r.layers) > 0 && r.decoded > RatioFrom && r.decoded/Ratio > r.src.n:
 		n, err = 0, ErrRatio
-	case err != nil && err != io.EOF && r.src.err != nil && r.src.err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+	case err != nil && err != io.EOF && r.src.err != nil && r.src.err != io.EOF:
 		err = r.src.err
-	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+	case err != nil && err != io.EOF:
 		err = ErrBroken
 	}
 	if err != nil {

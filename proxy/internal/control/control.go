@@ -203,7 +203,8 @@ func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	if buffered.Reader.Buffered() > 0 { // the broker speaks only after the answer
 		return
 	}
-	_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", controlapi.BrokerProtocol)
+	_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		controlapi.BrokerProtocol)
 	if err == nil {
 		_ = s.conf.Broker.Serve(r.Context(), conn) // mcp-server connects again
 	}

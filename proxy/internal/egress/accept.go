@@ -83,8 +83,10 @@ func choosesEncoding(name string) bool {
 	switch folded {
 	case "a-im", "available-dictionary", "dictionary-id", "sec-websocket-extensions": // RFC 3229, RFC 9842, RFC 7692
 		return true
+	case "grpc-encoding": // the request's own
+		return false
 	}
-	own := strings.Contains(folded, "content-encoding") || strings.Contains(folded, "content-transfer-encoding") || folded == "grpc-encoding"
+	own := strings.Contains(folded, "content-encoding") || strings.Contains(folded, "content-transfer-encoding")
 	return !own && (strings.Contains(folded, "encoding") || strings.Contains(folded, "charset"))
 }
 

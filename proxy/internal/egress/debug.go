@@ -91,7 +91,8 @@ func (p *payloads) log(x *exchange) {
 		return
 	}
 	log := x.conf.Log.With(logline.Tag("debug"), slog.String("run", x.note.Run))
-	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request), slog.String("body", p.up.text(x.loggable)))
+	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request),
+		slog.String("body", p.up.text(x.loggable)))
 	log.Debug("<<< "+x.note.URL, slog.Int("status", x.w.status), slog.String("head", p.response),
 		slog.String("body", p.down.text(x.loggable)))
 }

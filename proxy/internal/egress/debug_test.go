@@ -21,7 +21,7 @@ func TestDebug(t *testing.T) {
 	body(t, resp)
 	end()
 	logs := r.logs.String()
-	for _, want := range []string{"[debug] >>> POST https://" + demoHost + "/things?key", "[debug] <<<", "hello from [REDACTED]", "Bearer " + tokenName} {
+	for _, want := range []string{"[debug] >>> POST https://" + demoHost + "/things?key", "[debug] <<<", "hello from REDACTED", "Bearer " + tokenName} {
 		if !strings.Contains(logs, want) {
 			t.Errorf("the log has no %q:\n%s", want, logs)
 		}

@@ -333,7 +333,9 @@ func abortCode(cause error) string {
 func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
-	n.Exchange = controlapi.Exchange{At: time.Now().UTC(), Run: l.Run, Outcome: controlapi.OutcomeAborted, Code: codeHandshake}
+	n.Exchange = controlapi.Exchange{
+		At: time.Now().UTC(), Run: l.Run, Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
+	}
 	if h.NoHost() {
 		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.Hint()}
 	}

@@ -73,7 +73,7 @@ func TestSwapAndScrub(t *testing.T) {
 			if got := up.last(t).UserAgent(); got != "CodeForge/test" {
 				t.Errorf("the upstream saw User-Agent %q", got)
 			}
-			if up.bodies[0] != "by [REDACTED]" {
+			if up.bodies[0] != "by REDACTED" {
 				t.Errorf("the upstream saw the body %q", up.bodies[0])
 			}
 			if resp.StatusCode != 200 || !strings.Contains(text, "authorization: Bearer "+tokenName) {

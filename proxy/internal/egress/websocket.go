@@ -27,7 +27,8 @@ func (x *exchange) websocket(out *http.Request) {
 	host, _ := catalog.ParseHost(x.note.Host)
 	key := out.Header.Get("Sec-Websocket-Key")
 	raw, err := base64.StdEncoding.DecodeString(key)
-	if err != nil || len(raw) != 16 || out.Header.Get("Sec-Websocket-Version") != "13" || !x.conn.HTTP1() || out.ContentLength != 0 {
+	standard := err == nil && len(raw) == 16 && out.Header.Get("Sec-Websocket-Version") == "13"
+	if !standard || !x.conn.HTTP1() || out.ContentLength != 0 {
 		x.refuse(policy.Refuse(policy.CodeUpgradeRefused, host, nil), nil)
 		return
 	}

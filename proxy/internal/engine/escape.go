@@ -52,7 +52,8 @@ func (e *escapes) compile(pats []Pattern) {
 // sample prepares possible.
 func (e *escapes) sample(pats []Pattern) {
 	for b := range e.written {
-		e.written[b] = ' ' <= b && b <= '~' // the bytes of escapes and of nearly all patterns, so that it reveals little about them
+		// The bytes of escapes and of nearly all patterns, so that it reveals little about them.
+		e.written[b] = ' ' <= b && b <= '~'
 	}
 	least := 1 << 30
 	for _, p := range pats {
@@ -106,7 +107,8 @@ func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
 	if !s.esc.any {
 		return match{}, false
 	}
-	next := starters{buf: buf[:min(len(buf), cut+s.hold/stretch)]} // no pattern begins before cut and has its first escape later
+	// No pattern begins before cut and has its first escape later.
+	next := starters{buf: buf[:min(len(buf), cut+s.hold/stretch)]}
 	q := next.after(from)
 	if q < 0 || !s.esc.possible(buf, from, cut) {
 		return match{}, false

@@ -23,9 +23,19 @@ func Forms(value string, id int) []Pattern {
 	h := hex.EncodeToString([]byte(value))
 	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
 	for align := range 3 {
-		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding), base64Form(value, id, align, base64.RawURLEncoding))
+		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding))
+		ps = append(ps, base64Form(value, id, align, base64.RawURLEncoding))
 	}
 	return ps
+}
+
+// LowerForms returns the patterns that find a value in text whose case does not matter, such as a header's name. They
+// are in lower case: search for them with ContainsFold, or in lower-case text.
+func LowerForms(value string, id int) []Pattern {
+	return []Pattern{
+		{Text: strings.ToLower(value), ID: id, Escaped: true},
+		{Text: hex.EncodeToString([]byte(value)), ID: id},
+	}
 }
 
 // otherSets are the forms in character sets that are not supersets of ASCII.

@@ -132,7 +132,8 @@ func (r *Reader) fill() int {
 		r.buf = r.set.pool.Get().(*[]byte)
 	}
 	buf := *r.buf
-	if gone := r.emit - 1; gone > 0 && (r.emit == r.end || len(buf)-r.end < bufferSize/2) { // one byte is kept, to recognise the beginning of a word
+	gone := r.emit - 1 // one byte is kept, to recognise the beginning of a word
+	if gone > 0 && (r.emit == r.end || len(buf)-r.end < bufferSize/2) {
 		copy(buf, buf[gone:r.end])
 		r.emit, r.scan, r.cut, r.end = r.emit-gone, r.scan-gone, r.cut-gone, r.end-gone
 		r.line = max(r.line-gone, 0)

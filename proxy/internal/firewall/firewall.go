@@ -80,7 +80,8 @@ func checkRoute(inside string) error {
 			continue
 		}
 		if r.LinkIndex == link.Attrs().Index {
-			return fmt.Errorf("the default route leads into the sandbox's network (%s): give the other network the higher gw_priority, or attach it first", inside)
+			return fmt.Errorf("the default route leads into the sandbox's network (%s): "+
+				"give the other network the higher gw_priority, or attach it first", inside)
 		}
 		found = true
 	}

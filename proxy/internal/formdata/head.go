@@ -109,10 +109,12 @@ func (p *Part) disposition(value string) error {
 			return &Error{"a part has a parameter other than name and filename"}
 		}
 	}
+	named := slices.ContainsFunc(list, func(q param) bool { return q.name == "name" })
 	switch {
-	case p.form && (strings.TrimSpace(p.Name) == "" || !slices.ContainsFunc(list, func(q param) bool { return q.name == "name" })):
+	case p.form && (!named || strings.TrimSpace(p.Name) == ""):
 		return &Error{"a part has no Content-Disposition: form-data with a name"}
-	case strings.ContainsAny(p.Name, `;=,<>`) || p.form && !bracketed(p.Name) || strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
+	case strings.ContainsAny(p.Name, `;=,<>`), p.form && !bracketed(p.Name),
+		strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
 		return &Error{"a part's name, or its file's, has characters that servers read in different ways"}
 	case strings.EqualFold(p.Name, "_charset_"):
 		return &Error{"a field chooses the charset of the others"}

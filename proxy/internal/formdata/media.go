@@ -155,8 +155,8 @@ func (t Type) String() string {
 // isASCII reports whether a charset, or the default if it is empty, is a superset of ASCII.
 func isASCII(charset string) bool {
 	return slices.Contains([]string{
-		"", "utf-8", "utf8", "us-ascii", "ascii", "latin1", "iso-8859-1", "iso-8859-2", "iso-8859-15", "koi8-r", "windows-1250",
-		"windows-1251", "windows-1252", "euc-jp", "euc-kr",
+		"", "utf-8", "utf8", "us-ascii", "ascii", "latin1", "iso-8859-1", "iso-8859-2", "iso-8859-15",
+		"koi8-r", "windows-1250", "windows-1251", "windows-1252", "euc-jp", "euc-kr",
 	}, strings.ToLower(charset))
 }
 
@@ -197,7 +197,8 @@ func parameter(s string) (p param, rest string, more bool, err error) {
 		if n < 0 {
 			n = len(s)
 		}
-		if p.value, rest = s[:n], s[n:]; !isToken(p.value) || strings.ContainsAny(p.value, "'%*") && !disarm.Off("multipart") {
+		p.value, rest = s[:n], s[n:]
+		if !isToken(p.value) || strings.ContainsAny(p.value, "'%*") && !disarm.Off("multipart") {
 			return p, "", false, &Error{"a header has a parameter whose value needs quotes"}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // errNotJSON is for a body that is not strict JSON, so that lenient parsers differ in what it says.
-var errNotJSON = &formdata.Error{Reason: "its Content-Type is JSON and the body is not strictly so: " +
-	"a comment, a name or string without double quotes, an unknown word or escape, a control character, or another charset"}
+var errNotJSON = &formdata.Error{Reason: "its Content-Type is JSON and the body is not strictly so: a comment, " +
+	"a name or string without double quotes, an unknown word or escape, a control character, or another charset"}
 
 // jsonLexer checks the keys of JSON. It knows words and strings, not the grammar between them: what it accepts has the
 // same words and strings to every parser, and what follows a key is its value.
@@ -143,7 +143,13 @@ func (l *jsonLexer) key() error {
 
 func (l *jsonLexer) endWord() error {
 	l.state = lexOutside
-	if len(l.word) < maxLexed && !json.Valid(l.word) || len(l.word) == maxLexed && strings.Trim(string(l.word), "+-.eE0123456789") != "" {
+	if len(l.word) == maxLexed { // cut off: only a number may be so long
+		if strings.Trim(string(l.word), "+-.eE0123456789") != "" {
+			return errNotJSON
+		}
+		return nil
+	}
+	if !json.Valid(l.word) {
 		return errNotJSON
 	}
 	return nil

@@ -46,7 +46,8 @@ func checkMethod(method string, h catalog.Host, holders []*catalog.API) (Verdict
 
 // checkUpgrade allows only WebSocket: any other protocol would be a tunnel past these checks.
 func checkUpgrade(q Request) (Verdict, bool) {
-	if q.Upgrade == "" || strings.EqualFold(q.Upgrade, "websocket") && len(q.Methods) > 0 && q.Methods[0] == http.MethodGet {
+	get := len(q.Methods) > 0 && q.Methods[0] == http.MethodGet
+	if q.Upgrade == "" || get && strings.EqualFold(q.Upgrade, "websocket") {
 		return Verdict{}, true
 	}
 	return refuse(CodeUpgradeRefused, q.Host, ""), false

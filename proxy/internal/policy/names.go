@@ -37,7 +37,8 @@ var overrideNames = []string{
 // with punctuation before them whatever the value: _method (Rack, Rails, PHP's frameworks, Spring, Parse), _HttpMethod
 // (Salesforce's Apex), $httpMethod (Google). x_method is not one: a payment API has it for the means of payment.
 var verbNames = []string{
-	"method", "httpmethod", "verb", "httpverb", "requestmethod", "restmethod", "xmethod", "xverb", "xrequestmethod", "xrestmethod",
+	"method", "httpmethod", "verb", "httpverb", "requestmethod", "restmethod",
+	"xmethod", "xverb", "xrequestmethod", "xrestmethod",
 }
 
 // claimOf is the claim of a name as the most lenient server reads it: decoded once or several times, cut at a NUL, in

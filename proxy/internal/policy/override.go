@@ -97,10 +97,13 @@ func guardOther(r *http.Request, encodings []string, err error, permits func(str
 // namesCoding reports whether Content-Encoding names, among others, one that frameworks take off.
 func namesCoding(h http.Header) bool {
 	list := strings.ToLower(strings.Join(h["Content-Encoding"], ","))
-	return slices.ContainsFunc([]string{"gzip", "deflate", "compress", "br", "zstd"}, func(coding string) bool {
-		return slices.ContainsFunc(strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(" \t,;\"", c) }), func(word string) bool {
-			return strings.TrimPrefix(word, "x-") == coding
-		})
+	words := strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(" \t,;\"", c) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		switch strings.TrimPrefix(word, "x-") {
+		case "gzip", "deflate", "compress", "br", "zstd":
+			return true
+		}
+		return false
 	})
 }
 

@@ -54,7 +54,8 @@ func (f *anyForm) end() error {
 		return nil
 	}
 	method := strings.Trim(decode(decode(string(value))), blank+"\"'")
-	if method == "" || strings.ContainsFunc(method, func(c rune) bool { return c > '~' || !isAlphanumeric(byte(c)) && c != '-' && c != '_' }) {
+	unlikely := func(c rune) bool { return c > '~' || !isAlphanumeric(byte(c)) && c != '-' && c != '_' }
+	if method == "" || strings.ContainsFunc(method, unlikely) {
 		return nil
 	}
 	if !f.permits(strings.ToUpper(method)) {

@@ -37,8 +37,8 @@ var misled = map[string][]string{
 	"query":  {"php", "rack", "perl-cgi", "django"},
 	"header": {"php", "rack", "werkzeug", "cherrypy"},
 	"multipart": {
-		"busboy", "formidable", "multer", "php", "rack", "django", "werkzeug", "tornado", "webob", "bottle", "starlette", "cherrypy",
-		"perl-cgi", "go", "python-email",
+		"busboy", "formidable", "multer", "php", "rack", "django", "werkzeug", "tornado", "webob", "bottle",
+		"starlette", "cherrypy", "perl-cgi", "go", "python-email",
 	},
 	"override": {"php", "rack", "django", "cherrypy", "json5", "body-parser", "werkzeug", "go", "busboy", "formidable"},
 }

@@ -34,7 +34,8 @@ func newMetrics() *Metrics {
 	done := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "codeforge_proxy_replacements_total", Help: "Credentials swapped in, credentials scrubbed, strings redacted.",
 	}, []string{"kind"})
-	m.swapped, m.sanitized, m.redacted = done.WithLabelValues("swapped"), done.WithLabelValues("sanitized"), done.WithLabelValues("redacted")
+	m.swapped, m.sanitized = done.WithLabelValues("swapped"), done.WithLabelValues("sanitized")
+	m.redacted = done.WithLabelValues("redacted")
 	bytes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "codeforge_proxy_body_bytes_total", Help: "Bytes of bodies, up and down.",
 	}, []string{"direction"})

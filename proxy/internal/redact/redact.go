@@ -6,7 +6,6 @@ package redact
 
 import (
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
-// Mark replaces what is redacted.
-const Mark = "[REDACTED]"
+// Mark replaces what is redacted. It is the same in every part of a request, because no part escapes it.
+const Mark = "REDACTED"
 
 // Redactor finds the strings. It is immutable and may be used by many goroutines. The nil Redactor finds none.
 type Redactor struct {
@@ -80,24 +79,23 @@ func (r *Redactor) Request(req *http.Request) *Report {
 	return report
 }
 
-func (r *Redactor) replace(text, mark string, report *Report) string {
-	text, n := r.set.Replace(text, func(int) string { return mark })
+func (r *Redactor) replace(text string, report *Report) string {
+	text, n := r.Replace(text)
 	report.n.Add(int64(n))
 	return text
 }
 
 // url redacts path and query as they are written, so that what is escaped stays escaped.
 func (r *Redactor) url(u *url.URL, report *Report) {
-	mark := url.QueryEscape(Mark)
-	u.RawQuery = r.replace(u.RawQuery, mark, report)
+	u.RawQuery = r.replace(u.RawQuery, report)
 	escaped := u.EscapedPath()
-	clean := r.replace(escaped, mark, report)
+	clean := r.replace(escaped, report)
 	if clean == escaped {
 		return
 	}
 	path, err := url.PathUnescape(clean)
 	if err != nil { // the match ended inside an escape
-		path, clean = "/"+Mark, "/"+mark
+		path, clean = "/"+Mark, "/"+Mark
 	}
 	u.Path, u.RawPath = path, clean
 }
@@ -111,7 +109,7 @@ func (r *Redactor) headers(h http.Header, report *Report) {
 			continue
 		}
 		for i, v := range values {
-			values[i] = r.replace(v, Mark, report)
+			values[i] = r.replace(v, report)
 		}
 	}
 }
@@ -126,14 +124,10 @@ func (r *Redactor) body(req *http.Request, report *Report) {
 	if err == nil {
 		req.Header.Del("Content-Encoding")
 	}
-	mark := Mark
-	if t, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" {
-		mark = url.QueryEscape(Mark)
-	}
 	b := coding.NewBody(req.Body)
 	b.Decode(encodings)
 	b.Through(func(src io.Reader) io.Reader {
-		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return mark, nil })
+		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return Mark, nil })
 	})
 	if err := coding.Ahead(req, b, true); err != nil {
 		req.ContentLength = -1

@@ -249,8 +249,9 @@ func publicServer(s *catalog.Server) *controlapi.Server {
 		return nil
 	}
 	return &controlapi.Server{
-		URL: s.URL, Package: s.Package, Command: s.Command, Args: s.Args, Env: s.Env, Headers: s.Headers, Permissions: s.Permissions,
-		Transport: s.Transport, Protocol: s.Protocol, Allow: s.Allow, Deny: s.Deny, State: s.State,
+		URL: s.URL, Package: s.Package, Command: s.Command, Args: s.Args, Env: s.Env, Headers: s.Headers,
+		Permissions: s.Permissions, Transport: s.Transport, Protocol: s.Protocol,
+		Allow: s.Allow, Deny: s.Deny, State: s.State,
 		TimeoutMS: s.Timeout.Milliseconds(), ConnectTimeoutMS: s.Connect.Milliseconds(), IdleMS: s.Idle.Milliseconds(),
 		MaxConcurrent: s.MaxConcurrent, ExclusiveWith: s.ExclusiveWith, Retry: s.Retry,
 	}

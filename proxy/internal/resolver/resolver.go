@@ -56,7 +56,8 @@ func New(c Config) *Resolver {
 	}
 	for _, l := range c.Streams {
 		r.servers = append(r.servers, &dns.Server{
-			Listener: newBounded(l, c.Allow), Handler: r, ReadTimeout: c.Patience, WriteTimeout: c.Patience, MaxTCPQueries: maxTCP,
+			Listener: newBounded(l, c.Allow), Handler: r, MaxTCPQueries: maxTCP,
+			ReadTimeout: c.Patience, WriteTimeout: c.Patience,
 			IdleTimeout: func() time.Duration { return c.Patience },
 		})
 	}

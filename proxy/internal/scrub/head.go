@@ -52,7 +52,9 @@ func (x *response) header(h http.Header) {
 }
 
 // digests are the headers that contain a hash of a body, which would confirm a guess at what was scrubbed from it.
-var digests = []string{"Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "X-Goog-Hash", "X-Checksum", "X-Content-Digest"}
+var digests = []string{
+	"Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "X-Goog-Hash", "X-Checksum", "X-Content-Digest",
+}
 
 // dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from.
 func dropDigests(h http.Header, etag bool) {

@@ -9,12 +9,10 @@
 package scrub
 
 import (
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -60,7 +58,7 @@ func New(creds []catalog.Credential) *Scrubber {
 			ids[v] = id
 			s.names = append(s.names, nil)
 			all = append(all, forms(v, id)...)
-			lower = append(lower, engine.Pattern{Text: strings.ToLower(v), ID: id, Escaped: true}, engine.Pattern{Text: hex.EncodeToString([]byte(v)), ID: id})
+			lower = append(lower, engine.LowerForms(v, id)...)
 		}
 		if !slices.Contains(s.names[id], c.Name) {
 			s.names[id] = append(s.names[id], c.Name)

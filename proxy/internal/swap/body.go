@@ -24,7 +24,8 @@ func (x *rewrite) body() error {
 	}
 	encodings, err := coding.Parse(req.Header)
 	if err != nil {
-		encodings = nil // nothing can be swapped in an unknown encoding, and it hides no value from a server that does not know it either
+		// Nothing can be swapped in an unknown encoding, and it hides no value from a server that does not know it either.
+		encodings = nil
 	}
 	swaps := !x.o.Insecure && slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool { return s.Kind == catalog.SurfaceBody })
@@ -54,8 +55,9 @@ func (x *rewrite) body() error {
 // of their own for Range, such as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and its
 // answer has no ranges; the same holds for Content-Range and the ranges of a source.
 func dropRange(req *http.Request) {
+	separator := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
 	for name := range req.Header {
-		words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+		words := strings.FieldsFunc(strings.ToLower(name), separator)
 		switch {
 		case !slices.Contains(words, "range") && !slices.Contains(words, "ranges"):
 		case slices.Contains(words, "source"), words[0] == "content":

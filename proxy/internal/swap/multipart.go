@@ -47,7 +47,8 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 			continue
 		}
 		if slices.Contains(f.seen, name) && !disarm.Off("multipart") {
-			return nil, &formdata.Error{Reason: "the field that a credential belongs in is there twice, perhaps in another case or with brackets"}
+			return nil, &formdata.Error{Reason: "the field that a credential belongs in is there twice, " +
+				"perhaps in another case or with brackets"}
 		}
 		f.seen = append(f.seen, name)
 	}

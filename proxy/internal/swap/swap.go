@@ -8,7 +8,6 @@
 package swap
 
 import (
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
@@ -144,7 +143,7 @@ func New(all []catalog.Credential) *Swapper {
 		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
 		v := c.Value.Reveal()
 		values = append(values, engine.Forms(v, i)...)
-		lower = append(lower, engine.Pattern{Text: strings.ToLower(v), Escaped: true}, engine.Pattern{Text: hex.EncodeToString([]byte(v))})
+		lower = append(lower, engine.LowerForms(v, i)...)
 	}
 	s.placeholders = engine.New(placeholders)
 	s.names, s.parts, s.values, s.lower = engine.New(names), engine.New(parts), engine.New(values), engine.New(lower)
@@ -297,7 +296,8 @@ func names(c catalog.Credential, at spot) bool {
 
 // is reports whether a surface names the spot's field. Header names are case-insensitive.
 func (at spot) is(s catalog.Surface) bool {
-	return s.Kind == at.kind && (s.Field == at.field || s.Kind == catalog.SurfaceHeader && strings.EqualFold(s.Field, at.field))
+	sameField := s.Field == at.field || s.Kind == catalog.SurfaceHeader && strings.EqualFold(s.Field, at.field)
+	return s.Kind == at.kind && sameField
 }
 
 // maxShown bounds a header's name in a report.

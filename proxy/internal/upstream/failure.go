@@ -43,12 +43,14 @@ func Failure(code, host string) controlapi.Refusal {
 	case CodeTimeout:
 		r.Error, r.Hint = "The host did not answer in time.", "Try again later, or with a smaller request."
 	case CodeEncoding:
-		r.Error, r.Hint = "The response's encoding cannot be read.", "Request an identity, gzip, deflate, br or zstd response."
+		r.Error = "The response's encoding cannot be read."
+		r.Hint = "Request an identity, gzip, deflate, br or zstd response."
 	case CodeCharset:
 		r.Error, r.Hint = "The response is in a character set that cannot be read.", "Request a response in UTF-8."
 	case CodeCompressed:
 		r.Error = "The host compressed its response, although it was asked not to."
-		r.Hint = "The length of a compressed response can reveal a credential that it contains. If no response of the API contains one, the user can set \"compress\": true for the API."
+		r.Hint = "The length of a compressed response can reveal a credential that it contains. " +
+			"If no response of the API contains one, the user can set \"compress\": true for the API."
 	default:
 		r.Code, r.Error, r.Hint = CodeBroken, "The host's response broke off or is not HTTP.", "Try again later."
 	}

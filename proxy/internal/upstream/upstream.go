@@ -92,7 +92,8 @@ func New(c Config) (*Pool, error) {
 // forget replaces the maps by empty ones. The caller holds mu, or is alone.
 func (p *Pool) forget() {
 	p.pools, p.order = map[string]*http.Transport{}, nil
-	p.owned, p.sessions, p.speaks = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}, map[string]protocol{}
+	p.owned, p.sessions = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}
+	p.speaks = map[string]protocol{}
 }
 
 // rooted makes a name with dots absolute. Single labels stay, for /etc/hosts.

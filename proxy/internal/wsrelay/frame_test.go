@@ -137,7 +137,7 @@ func TestFrames(t *testing.T) {
 	up(0, opText, `{"auth":{"token":"STRIPE_`)
 	up(fin, opPong, "Jane Doe")
 	up(fin, opContinuation, `AUTH_TOKEN"}}`)
-	e.want(e.upstream, "10 true [REDACTED]", `1 true {"auth":{"token":"`+canary+`"}}`)
+	e.want(e.upstream, "10 true REDACTED", `1 true {"auth":{"token":"`+canary+`"}}`)
 	up(fin, opBinary, `{"auth":{"token":"STRIPE_AUTH_TOKEN"}}`)
 	e.want(e.upstream, `2 true {"auth":{"token":"STRIPE_AUTH_TOKEN"}}`)
 	big := strings.Repeat("x", 70000)
@@ -145,7 +145,7 @@ func TestFrames(t *testing.T) {
 	e.want(e.upstream, "2 true "+big)
 
 	up(fin, opClose, "\x0f\xa0bye Jane Doe")
-	e.want(e.upstream, "8 true \x0f\xa0bye [REDACTED]")
+	e.want(e.upstream, "8 true \x0f\xa0bye REDACTED")
 	down(fin, opClose, "\x0f\xa1"+canary)
 	e.want(e.client, "8 true \x0f\xa1STRIPE_AUTH_TOKEN", "EOF")
 	if err := <-e.result; err != nil {

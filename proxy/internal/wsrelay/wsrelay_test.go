@@ -133,7 +133,7 @@ func TestRelay(t *testing.T) {
 	send("hello", "hello", "hello")
 	send("", "", "")
 	send(`{"auth":{"token":"STRIPE_AUTH_TOKEN"}}`, `{"auth":{"token":"`+canary+`"}}`, `{"auth":{"token":"STRIPE_AUTH_TOKEN"}}`)
-	send(`{"text":"STRIPE_AUTH_TOKEN","who":"Jane Doe"}`, `{"text":"STRIPE_AUTH_TOKEN","who":"[REDACTED]"}`, `{"text":"STRIPE_AUTH_TOKEN","who":"[REDACTED]"}`)
+	send(`{"text":"STRIPE_AUTH_TOKEN","who":"Jane Doe"}`, `{"text":"STRIPE_AUTH_TOKEN","who":"REDACTED"}`, `{"text":"STRIPE_AUTH_TOKEN","who":"REDACTED"}`)
 	big := strings.Repeat("0123456789abcdef", 5000)
 	send(big, big, big)
 	send("bye", "bye", "bye")

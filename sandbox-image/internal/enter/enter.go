@@ -191,7 +191,8 @@ func await(gate int) error {
 
 // loadFilter installs the encoded filter on this thread; no_new_privs is set.
 func loadFilter(code []byte) error {
-	prog := unix.SockFprog{Len: uint16(len(code) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&code[0]))} //nolint:gosec // seccomp(2) takes pointers
+	//nolint:gosec // seccomp(2) takes pointers
+	prog := unix.SockFprog{Len: uint16(len(code) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&code[0]))}
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0,
 		uintptr(unsafe.Pointer(&prog))); errno != 0 { //nolint:gosec // as above
 		return fmt.Errorf("loading the seccomp filter: %w", errno)

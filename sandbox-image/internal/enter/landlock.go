@@ -31,7 +31,8 @@ func restrictReads(paths []string) error {
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads}
 	// The struct size of Landlock's first version, so that older kernels accept it. The later fields are not used.
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0) //nolint:gosec // it takes pointers
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
+		uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0) //nolint:gosec // it takes pointers
 	if errno != 0 {
 		return fmt.Errorf("restricting what can be read: %w", errno)
 	}
@@ -65,7 +66,8 @@ func allowReads(ruleset int, path string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rule.Allowed_access = readFile
 	}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0) //nolint:gosec // as above
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH,
+		uintptr(unsafe.Pointer(&rule)), 0, 0, 0) //nolint:gosec // as above
 	if errno != 0 {
 		return errno
 	}

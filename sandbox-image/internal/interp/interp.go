@@ -59,7 +59,9 @@ func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error
 		closeAll(ours)
 		return nil, err
 	}
-	p := &Interpreter{inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle}
+	p := &Interpreter{
+		inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle,
+	}
 	go p.awaitUp()
 	return p, nil
 }
@@ -173,7 +175,11 @@ func (p *Interpreter) Close() error {
 var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
 // send gives the interpreter its code.
-func (p *Interpreter) send(ctx context.Context, code []byte) error {
+func (p *Interpreter) send(ctx context.Context, t Task) error {
+	start, err := runner.Go(t.Servers)
+	if err != nil {
+		return fmt.Errorf("naming the servers: %w", err)
+	}
 	p.mu.Lock()
 	p.hasCode = true
 	p.mu.Unlock()
@@ -189,11 +195,11 @@ func (p *Interpreter) send(ctx context.Context, code []byte) error {
 	if !proc.Lives(p.inmate.Main()) {
 		return ErrNotSent
 	}
-	if err := p.inmate.WriteMain(code); err != nil {
+	if err := p.inmate.WriteMain(t.Code); err != nil {
 		return fmt.Errorf("writing the code: %w", err)
 	}
 	p.before = proc.CPU(p.inmate.Main())
-	if _, err := p.in.Write([]byte{runner.GoByte}); err != nil {
+	if _, err := p.in.Write(start); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	return p.in.Close()

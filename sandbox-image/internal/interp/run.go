@@ -21,7 +21,9 @@ import (
 
 // Task is one run.
 type Task struct {
-	Code    []byte
+	Code []byte
+	// Servers are runapi.RunRequest's.
+	Servers map[string][]string
 	Timeout time.Duration
 	// Memory is the run's limit on memory in bytes, Output its limit on printed bytes. A run that exceeds one is ended.
 	Memory, Output int64
@@ -64,7 +66,7 @@ type run struct {
 // with the reason "cancelled". After an error the Exit is not valid: the code was never sent, a process could not be
 // killed, or Emit failed.
 func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
-	if err := p.send(ctx, t.Code); err != nil {
+	if err := p.send(ctx, t); err != nil {
 		return runapi.Exit{}, err
 	}
 	start := time.Now()
@@ -118,7 +120,8 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ctx.Done():
-			r.end(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. It may have run in part: check before you run it again.")
+			r.end(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. "+
+				"It may have run in part: check before you run it again.")
 			return
 		case <-timeout.C:
 			if disarm.Off("time-limit") {
@@ -159,12 +162,13 @@ func (r *run) lastWatch() {
 }
 
 func outOfMemory(limit int64) string {
-	return fmt.Sprintf("The run used more memory than its limit of %d MiB and was ended. Work on smaller pieces, or stream.",
-		limit>>20)
+	return fmt.Sprintf("The run used more memory than its limit of %d MiB and was ended. "+
+		"Work on smaller pieces, or stream.", limit>>20)
 }
 
 // noMemory is the detail of a run that the kernel killed because all runs together had used up the memory.
-const noMemory = "The kernel ended the run: there was no memory left for all the runs together. Run it again when fewer others run, or work on smaller pieces."
+const noMemory = "The kernel ended the run: there was no memory left for all the runs together. " +
+	"Run it again when fewer others run, or work on smaller pieces."
 
 // readSize is the most output that one event carries, in bytes before encoding.
 const readSize = 32 << 10

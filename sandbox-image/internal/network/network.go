@@ -51,12 +51,12 @@ func hostNet(a netip.Addr) *net.IPNet { return &net.IPNet{IP: a.AsSlice(), Mask:
 func everywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
 
 // network sets addresses, routes and routing rules.
-func network(n int, dev netlink.Link) error {
+func network(n Size, dev netlink.Link) error {
 	have, err := addresses(dev)
 	if err != nil {
 		return err
 	}
-	for _, s := range seats(n) {
+	for _, s := range n.seats() {
 		if !have[s.addr] {
 			if err := netlink.AddrAdd(dev, &netlink.Addr{IPNet: hostNet(s.addr)}); err != nil {
 				return fmt.Errorf("giving %s the address %s: %w", dev.Attrs().Name, s.addr, err)
@@ -97,7 +97,8 @@ func ensureRule(s seat) error {
 		return err
 	}
 	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.UIDRange = netlink.FAMILY_V4, s.priority, s.table, netlink.NewRuleUIDRange(s.uid, s.uid)
+	r.Family, r.Priority, r.Table = netlink.FAMILY_V4, s.priority, s.table
+	r.UIDRange = netlink.NewRuleUIDRange(s.uid, s.uid)
 	if err := netlink.RuleAdd(r); err != nil {
 		return fmt.Errorf("adding the routing rule of slot %d: %w", s.id, err)
 	}
@@ -109,8 +110,9 @@ func hasRule(s seat) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("listing routing rules: %w", err)
 	}
+	uids := netlink.RuleUIDRange{Start: s.uid, End: s.uid}
 	for _, r := range list {
-		if r.Priority == s.priority && r.Table == s.table && r.UIDRange != nil && *r.UIDRange == (netlink.RuleUIDRange{Start: s.uid, End: s.uid}) {
+		if r.Priority == s.priority && r.Table == s.table && r.UIDRange != nil && *r.UIDRange == uids {
 			return true, nil
 		}
 	}
@@ -118,11 +120,11 @@ func hasRule(s seat) (bool, error) {
 }
 
 // verifyNetwork asks the kernel for the addresses, and for the routes that each slot's packets would take.
-func verifyNetwork(n int, dev netlink.Link) error {
+func verifyNetwork(n Size, dev netlink.Link) error {
 	var errs []error
 	have, err := addresses(dev)
 	errs = append(errs, err)
-	for _, s := range seats(n) {
+	for _, s := range n.seats() {
 		if !have[s.addr] {
 			errs = append(errs, fmt.Errorf("the address %s of slot %d is missing", s.addr, s.id))
 		}
@@ -160,7 +162,8 @@ func verifyNoIPv6() error {
 		return fmt.Errorf("listing IPv6 addresses: %w", err)
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("there is an IPv6 address, %s: want net.ipv6.conf.all.disable_ipv6=1 set for this container", list[0].IPNet)
+		return fmt.Errorf("there is an IPv6 address, %s: want net.ipv6.conf.all.disable_ipv6=1 set for this container",
+			list[0].IPNet)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ func Announce(path string) error {
 		return err
 	}
 	draft := path + ".new"
-	return errors.Join(os.WriteFile(draft, []byte(space+"\n"), 0o644), os.Rename(draft, path)) //nolint:gosec // read by sandboxd
+	err = os.WriteFile(draft, []byte(space+"\n"), 0o644) //nolint:gosec // read by sandboxd
+	return errors.Join(err, os.Rename(draft, path))
 }
 
 // AwaitSuccessor waits until the file at path announces a namespace other than ours, or ctx ends. The engine restarts a
@@ -27,7 +28,8 @@ func AwaitSuccessor(ctx context.Context, path string) {
 	for {
 		ours, err := namespace()
 		data, readErr := os.ReadFile(path)
-		if announced := strings.TrimSpace(string(data)); err == nil && readErr == nil && announced != "" && announced != ours {
+		announced := strings.TrimSpace(string(data))
+		if err == nil && readErr == nil && announced != "" && announced != ours {
 			return
 		}
 		select {

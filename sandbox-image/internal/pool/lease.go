@@ -20,6 +20,9 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if p.closed || p.ca == "" {
 		return runapi.Lease{}, runapi.ErrUnready
 	}
+	if r.Server {
+		return p.acquireServer(owner)
+	}
 	s, isWarm := p.choose()
 	if s == nil || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
@@ -31,11 +34,17 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if s.running == nil && !r.Ahead && !p.start(s) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
 	}
-	s.lease, s.used, s.ahead = g, false, r.Ahead
-	p.leases[g] = s
+	s.ahead = r.Ahead
+	p.grant(s, g, owner)
 	p.watchIdle(s)
-	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
+}
+
+// grant gives a seat to a lease, which ends with its owner. p.mu is held.
+func (p *Pool) grant(s *seat, g uint64, owner context.Context) {
+	s.lease, s.used = g, false
+	p.leases[g] = s
+	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 }
 
 // choose picks a free slot. In order of preference: its interpreter is warm, is starting, is prepared, there is none,
@@ -108,7 +117,9 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 	}
 	delete(p.leases, s.lease)
 	s.lease, s.ahead = 0, false
-	s.idle.Stop()
+	if s.idle != nil {
+		s.idle.Stop()
+	}
 	s.forgetOwner()
 	if s.cancel != nil {
 		s.cancel()
@@ -176,7 +187,9 @@ const maxTries = 3
 
 // try runs the code in the slot's interpreter. When it returns, no process of the run is left. Its private files are
 // removed while the response is being sent, and the slot is not free until then.
-func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
+func (p *Pool) try(
+	ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output,
+) (runapi.Exit, error) {
 	s, w, done, err := p.begin(ctx, r, cancel)
 	if err != nil {
 		return runapi.Exit{}, err
@@ -184,7 +197,7 @@ func (p *Pool) try(ctx context.Context, cancel context.CancelFunc, r runapi.RunR
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
 	exit, err := w.Run(ctx, interp.Task{
-		Code: []byte(r.Code), Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
+		Code: []byte(r.Code), Servers: r.Servers, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
 		Watch: func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
 	})
@@ -230,7 +243,9 @@ func (w *warm) isUp() bool {
 
 // begin uses up the lease's one run and takes the slot's interpreter. If that one is outdated, begin waits until it has
 // ended and takes its replacement.
-func (p *Pool) begin(ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc) (*seat, *warm, chan struct{}, error) {
+func (p *Pool) begin(
+	ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc,
+) (*seat, *warm, chan struct{}, error) {
 	for {
 		p.mu.Lock()
 		s, err := p.claim(r)
@@ -267,6 +282,8 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	switch {
 	case s == nil:
 		return nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, r.Generation)
+	case s.id.Server():
+		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
 	case s.used:
 		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
 	case r.Permissions != p.set.Hash():
@@ -295,6 +312,8 @@ func valid(r runapi.RunRequest) error {
 		return fmt.Errorf("language %q: want %q", r.Language, runapi.LanguageTypeScript)
 	case len(r.Code) > runapi.MaxCode:
 		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
+	case r.ServersSize() > runapi.MaxServers:
+		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), runapi.MaxServers)
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
 		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
 	}

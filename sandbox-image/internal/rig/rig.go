@@ -41,6 +41,10 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
+	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's folder.
+	Servers          int
+	ServerMemory     int64
+	Bridge, Programs string
 	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file of
 	// its own open. Closed closes the standard streams before sandboxd starts.
 	NoSys, Closed bool
@@ -55,6 +59,8 @@ type World struct {
 	Process *os.Process
 	Client  *runapi.Client
 	Hash    string // of the permission set in force
+	// Servers are those that runs may call.
+	Servers map[string][]string
 
 	mode  Mode
 	start func() (*os.Process, error)
@@ -115,6 +121,9 @@ func Start(t testing.TB, o Options) *World {
 	}
 	if o.Memory == 0 {
 		o.Memory = 512 << 20
+	}
+	if o.ServerMemory == 0 {
+		o.ServerMemory = 512 << 20
 	}
 	deno := testkit.Deno(t)
 	if o.Mode != Container {
@@ -178,7 +187,7 @@ func dialAs(ctx context.Context, uid int, socket string) (net.Conn, error) {
 
 func (w *World) awaitReady(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		h, err := w.Client.Health(ctx)
@@ -218,7 +227,7 @@ func (w *World) Restart(t testing.TB, how syscall.Signal) {
 		if err != nil && how != syscall.SIGKILL {
 			t.Errorf("sandboxd did not end cleanly: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("sandboxd does not end")
 	}
 	var err error
@@ -238,7 +247,7 @@ func (w *World) stop(t testing.TB) {
 		if err != nil {
 			t.Errorf("sandboxd did not end cleanly: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		_ = w.Process.Kill()
 		t.Error("sandboxd does not end")
 	}
@@ -292,7 +301,8 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	var out, errs bytes.Buffer
 	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: runapi.LanguageTypeScript, Code: code, Permissions: w.Hash, TimeoutMS: timeout.Milliseconds(),
+		Language: runapi.LanguageTypeScript, Code: code, Servers: w.Servers, Permissions: w.Hash,
+		TimeoutMS: timeout.Milliseconds(),
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)

@@ -122,7 +122,10 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 		}
 	}
-	for _, need := range []string{"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "ptrace", "io_uring_setup", "bpf", "memfd_create"} {
+	for _, need := range []string{
+		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl",
+		"ptrace", "io_uring_setup", "bpf", "memfd_create",
+	} {
 		if _, ok := m.Calls[need]; !ok {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}

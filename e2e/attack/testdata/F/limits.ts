@@ -101,6 +101,7 @@ await new Promise(() => setTimeout(() => {}, 1e9));
     for (let i = 0; i < b.length; i += 4096) b[i] = 1;
     a.push(b);
   }
+  await new Promise((d) => setTimeout(d, 1500));
   out({ seen: "took them all: " + a.length });
 }
 

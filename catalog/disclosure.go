@@ -1,0 +1,94 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+)
+
+// credentialIndex finds the credentials that the public part of an API contains.
+type credentialIndex struct {
+	all              []owned
+	values, lower    *dictionary
+	byValue, byLower map[string][]int // credentials by value, and by value in lower case
+	byName           map[string]int   // by token name
+}
+
+func newCredentialIndex(all []owned) *credentialIndex {
+	x := &credentialIndex{
+		all: all, byValue: map[string][]int{}, byLower: map[string][]int{}, byName: map[string]int{},
+	}
+	var values, lower []string
+	for i, c := range all {
+		v := c.Value.Reveal()
+		l := strings.ToLower(v)
+		values, lower = append(values, v), append(lower, l)
+		x.byValue[v], x.byLower[l] = append(x.byValue[v], i), append(x.byLower[l], i)
+		if _, known := x.byName[c.Name]; !known {
+			x.byName[c.Name] = i
+		}
+	}
+	x.values, x.lower = newDictionary(values), newDictionary(lower)
+	return x
+}
+
+// finding is a credential that an API discloses, and where.
+type finding struct {
+	owned
+	problem Problem
+	at      int
+}
+
+// disclosedBy lists the credentials that an API discloses, each at the first place found, in the order of the
+// credentials.
+func (x *credentialIndex) disclosedBy(a *API) []finding {
+	out := map[int]Problem{}
+	note := func(i int, file, field, found, want string) {
+		if _, known := out[i]; known {
+			return
+		}
+		p := Problem{API: a.Name, File: "apis/" + a.Name + "/" + file, Field: field, Found: found, Want: want}
+		if found == "" {
+			p.Found, p.Want = "the credential of "+x.all[i].Name+", where the model reads it", "text without it"
+		}
+		out[i] = p
+	}
+	for _, mine := range a.Credentials {
+		if i, known := x.byName[mine.Value.Reveal()]; known {
+			note(i, "config.json", "credentials."+mine.Name, "the token name "+x.all[i].Name, "the credential")
+		}
+	}
+	values := x.values.search()
+	scan := func(text, file, field, found, want string) {
+		values.scan(text, func(word int) {
+			for _, i := range x.byValue[x.all[word].Value.Reveal()] {
+				note(i, file, field, found, want)
+			}
+		})
+	}
+	scan(a.Types, "types.d.ts", "", "", "")
+	scan(a.Description, "config.json", "description", "", "")
+	scan(a.Reference, "config.json", "reference", "", "")
+	for _, text := range a.Server.texts() {
+		scan(text, "config.json", "mcp", "", "")
+	}
+	const found, want = "a token name, or the folder's name, that contains a credential", "names without it"
+	scan(a.Name, "config.json", "credentials", found, want)
+	for _, mine := range a.Credentials {
+		scan(mine.Name, "config.json", "credentials", found, want)
+		scan(mine.Placeholder, "config.json", "credentials", "a placeholder that contains a credential", "a text without it")
+	}
+	hosts := x.lower.search()
+	for _, h := range a.Hosts {
+		hosts.scan(h.String(), func(word int) {
+			for _, i := range x.byLower[strings.ToLower(x.all[word].Value.Reveal())] {
+				note(i, "config.json", "domains", "", "")
+			}
+		})
+	}
+	var list []finding
+	for i, p := range out {
+		list = append(list, finding{x.all[i], p, i})
+	}
+	slices.SortFunc(list, func(p, q finding) int { return p.at - q.at })
+	return list
+}
