@@ -70,12 +70,16 @@ func (l *loader) misleading() (found bool) {
 			continue
 		}
 		loses := c.api
-		p := Problem{API: c.api.Name, Field: "credentials." + c.Name + ".placeholder", Found: "the token name " + all[i].Name + " too",
-			Want: "a text with one token name in it"}
+		p := Problem{
+			API: c.api.Name, Field: "credentials." + c.Name + ".placeholder",
+			Found: "the token name " + all[i].Name + " too", Want: "a text with one token name in it",
+		}
 		if l.unchanged(c.api) { // the placeholder was there before the name
 			loses = all[i].api
-			p = Problem{API: loses.Name, Field: "credentials." + all[i].Name, Found: "a token name in the placeholder of " + c.Name,
-				Want: "another token name"}
+			p = Problem{
+				API: loses.Name, Field: "credentials." + all[i].Name,
+				Found: "a token name in the placeholder of " + c.Name, Want: "another token name",
+			}
 		}
 		p.File = "apis/" + loses.Name + "/config.json"
 		l.problems = append(l.problems, p)

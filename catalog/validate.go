@@ -291,7 +291,8 @@ func (v *validator) placeholder(raw rawCredential) string {
 	case strings.Count(text, raw.name) != 1:
 		v.bad(field, "a text without the token name in it, once", want)
 	case len(text)-len(raw.name) > maxAround:
-		v.bad(field, fmt.Sprintf("%d characters besides the token name", len(text)-len(raw.name)), fmt.Sprintf("at most %d", maxAround))
+		v.bad(field, fmt.Sprintf("%d characters besides the token name", len(text)-len(raw.name)),
+			fmt.Sprintf("at most %d", maxAround))
 	default:
 		return text
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -50,11 +51,15 @@ func (w *World) startDocker(cfg Config) error {
 			return err
 		}
 	}
+	packages := ""
+	if cfg.Registry {
+		packages = registry.Dir(root)
+	}
 	build := false
 	images.Do(func() { build = true })
 	stack, err := compose.New(compose.Config{
 		Root: root, APIs: filepath.Join(w.Dir, "apis"), Env: env, Known: known(w.Canaries), TrustCA: cfg.TrustCA, Build: build,
-		Interpreter: interpreter,
+		Interpreter: interpreter, Registry: packages,
 	})
 	if err != nil {
 		return err

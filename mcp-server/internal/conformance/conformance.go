@@ -1,6 +1,6 @@
-// Package conformance puts the fixtures that the MCP conformance suite asks for on a server of ours, so that the suite
-// tests the transport, the guard and the middleware that are shipped. Names and texts of fixtures are the suite's.
-// Nothing of this is in the shipped binary.
+// Package conformance adds the fixtures that the MCP conformance suite asks for to a server of ours, so that the suite
+// tests the transport, the guard and the middleware that we ship. The suite prescribes the fixtures' names and texts.
+// No shipped binary contains this package.
 package conformance
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
 
-// watched is the resource that changes by itself.
+// watched is the resource that changes every few seconds.
 const watched = "test://watched-resource"
 
 // New makes the server with all fixtures. The watched resource changes until ctx ends.
@@ -42,7 +42,8 @@ func New(ctx context.Context, log *slog.Logger) *mcp.Server {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				_ = server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: watched}) // who has gone has gone
+				// An error means that a subscriber has gone.
+				_ = server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: watched})
 			}
 		}
 	}()

@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// schema is a form for the user: property name to its JSON Schema.
+// schema is the JSON Schema of a form for the user. properties maps a name to its JSON Schema.
 func schema(required string, properties string) map[string]any {
 	s := map[string]any{"type": "object", "properties": json.RawMessage(properties)}
 	if required != "" {
@@ -19,8 +19,8 @@ func schema(required string, properties string) map[string]any {
 	return s
 }
 
-// addQuestions adds the tools and the prompt that ask the client for something: in the older era by a request of the
-// server, in the newer one by a result that asks.
+// addQuestions adds the tools and the prompt that ask the client for input: with a request from the server up to
+// revision 2025-11-25, with a result that requests input since then.
 func addQuestions(server *mcp.Server) {
 	tool(server, "test_sampling",
 		`{"type":"object","properties":{"prompt":{"type":"string"}},"required":["prompt"]}`, sample)
@@ -66,7 +66,7 @@ func sample(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	return say("LLM response without text")
 }
 
-// question is something to ask the client's model.
+// question is a sampling request.
 //
 //nolint:staticcheck // as above
 func question(prompt string, tokens int64) *mcp.CreateMessageParams {
@@ -103,7 +103,7 @@ var (
 	confirmForm = schema("ok", `{"ok":{"type":"boolean"}}`)
 )
 
-// ask is a result that asks for more.
+// ask is a result that requests input.
 func ask(state string, requests mcp.InputRequestMap) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{InputRequests: requests, RequestState: state}, nil
 }
@@ -120,7 +120,7 @@ func form(message string, s map[string]any) *mcp.ElicitParams {
 	return &mcp.ElicitParams{Message: message, RequestedSchema: s}
 }
 
-// addRounds adds what asks in rounds.
+// addRounds adds the fixtures whose results request input, some of them more than once.
 func addRounds(server *mcp.Server) {
 	const prefix = "test_input_required_result_"
 	tool(server, prefix+"elicitation", "", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -181,7 +181,7 @@ func rooted(responses mcp.InputResponseMap, key string) (int, bool) {
 	return len(r.Roots), true
 }
 
-// confirmed carries a state there and back and refuses another one.
+// confirmed sends a state with its request for input, and refuses any other one that comes back.
 func confirmed(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	const state = "confirmed-state"
 	if req.Params.RequestState != "" && req.Params.RequestState != state {
@@ -208,7 +208,7 @@ func multiple(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	})
 }
 
-// rounds asks twice; the state carries what the first round gave.
+// rounds asks twice; the state carries the answer of the first round.
 func rounds(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name, second := strings.CutPrefix(req.Params.RequestState, "second:")
 	switch {

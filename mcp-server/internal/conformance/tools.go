@@ -11,22 +11,22 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// answer is a tool's result of these contents.
+// answer is a tool's result with the contents.
 func answer(contents ...mcp.Content) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{Content: contents}, nil
 }
 
-// say is a tool's result of one text.
+// say is a tool's result with one text.
 func say(format string, args ...any) (*mcp.CallToolResult, error) {
 	return answer(text(fmt.Sprintf(format, args...)))
 }
 
-// says is a tool that answers the same contents to every call.
+// says is a tool that gives every call the same answer.
 func says(contents ...mcp.Content) mcp.ToolHandler {
 	return func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return answer(contents...) }
 }
 
-// tool adds a tool; an empty schema takes anything.
+// tool adds a tool; an empty schema accepts any arguments.
 func tool(server *mcp.Server, name, schema string, h mcp.ToolHandler) {
 	if schema == "" {
 		schema = `{"type":"object"}`

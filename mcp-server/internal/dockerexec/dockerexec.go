@@ -1,4 +1,4 @@
-// Package dockerexec is the way from mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in the
+// Package dockerexec connects mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in the
 // sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all runs
 // and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over it.
 package dockerexec
@@ -43,19 +43,19 @@ func (c Config) Dial(ctx context.Context) (net.Conn, error) {
 	}
 	api, err := client.New(client.WithHost("unix://" + c.Socket))
 	if err != nil {
-		return nil, fmt.Errorf("opening the way to the sandbox: %w", err)
+		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
 	}
 	defer api.Close()
 	stream, err := c.open(ctx, api)
 	if err != nil {
-		return nil, fmt.Errorf("opening the way to the sandbox: %w", err)
+		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
 	}
 	near, far := net.Pipe()
 	conn := &conn{Conn: stream.Conn, near: near, copied: make(chan struct{})}
 	go func() {
 		defer close(conn.copied)
 		defer far.Close()
-		// Also the exec's end is an end of the whole stream: nobody is there to read what would be written.
+		// When the exec has ended, nobody reads what would be written.
 		defer stream.Close()
 		stderr := &lineLog{log: log}
 		defer stderr.flush()
@@ -66,7 +66,7 @@ func (c Config) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// open creates the exec and starts it attached.
+// open creates the exec, starts it and attaches to it.
 func (c Config) open(ctx context.Context, api *client.Client) (client.HijackedResponse, error) {
 	if _, err := api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return client.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
@@ -157,7 +157,7 @@ func (l *lineLog) Write(p []byte) (int, error) {
 	}
 }
 
-// flush logs what has no line feed.
+// flush logs the last line, which has no line feed.
 func (l *lineLog) flush() {
 	l.line(l.pending)
 	l.pending = nil

@@ -257,7 +257,7 @@ func TestDeadline(t *testing.T) {
 // TestNoShim names what is missing.
 func TestNoShim(t *testing.T) {
 	_, err := Dialer(filepath.Join(t.TempDir(), "none"))(context.Background())
-	if err == nil || !strings.Contains(err.Error(), "opening the way to the sandbox") {
+	if err == nil || !strings.Contains(err.Error(), "connecting to the sandbox") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -26,24 +26,24 @@ import (
 
 // Config configures an Endpoint.
 type Config struct {
-	// Listen are addresses, host:port. For 127.0.0.1 the same port of [::1] is listened on too where that is possible.
+	// Listen are addresses, host:port. 127.0.0.1 stands for [::1] too, with the same port, if that can be opened.
 	Listen []string
-	// Socket is the path of a unix socket that serves the same, or empty. It is the owner's alone (0600): who may open
-	// it needs no token.
+	// Socket is the path of a unix socket that serves the same, or empty. Only the owner may open it (0600), so its
+	// clients need no token.
 	Socket string
 	Guard  *guard.Guard
-	// HasToken says that a bearer token is asked for.
+	// HasToken says that a bearer token is required.
 	HasToken bool
 	// Container says that the process runs in a container whose port is published on loopback only: it may listen
 	// everywhere without a token, and cannot see whose connections it accepts.
 	Container bool
-	// UIDs are whose connections are accepted without a token, outside a container.
+	// UIDs are the users whose connections are accepted without a token, outside a container.
 	UIDs []int
 	// MCP serves /mcp.
 	MCP http.Handler
 	// Ready says why the system cannot serve runs, or nil.
 	Ready func(context.Context) error
-	// Metrics are mcp-server's, MoreMetrics the text of another part. MoreMetrics may be nil.
+	// Metrics are mcp-server's. MoreMetrics returns those of another daemon as text, and may be nil.
 	Metrics     *prometheus.Registry
 	MoreMetrics func(context.Context) (string, error)
 	Log         *slog.Logger
@@ -61,7 +61,7 @@ type Endpoint struct {
 	local     *http.Server // serves the socket
 }
 
-// Open listens. Beyond loopback it refuses to without a token, unless in a container.
+// Open listens. Without a token, it refuses addresses other than loopback, unless in a container.
 func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 	e := &Endpoint{cfg: cfg}
 	for _, addr := range cfg.Listen {
@@ -83,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-// serverOf makes a server whose paths that tell something are behind the check of a token.
+// serverOf makes a server. token guards the paths that reveal something.
 func (e *Endpoint) serverOf(token func(http.Handler) http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           e.routes(token),
@@ -94,7 +94,7 @@ func (e *Endpoint) serverOf(token func(http.Handler) http.Handler) *http.Server 
 	}
 }
 
-// listen opens one address, and the other loopback address beside it.
+// listen opens one address, and [::1] in addition to 127.0.0.1.
 func (e *Endpoint) listen(ctx context.Context, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 	}
 	for _, l := range e.listeners {
 		if l.Addr().String() == addr {
-			return nil // opened beside the other loopback address
+			return nil // opened with 127.0.0.1
 		}
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -154,7 +154,7 @@ func (e *Endpoint) Addrs() []net.Addr {
 	return out
 }
 
-// routes is what is served at which path. Every path asks for a Host of ours; what tells something asks for the token.
+// routes maps paths to handlers. Every path requires an allowed Host, and those that reveal something the token.
 func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", token(e.cfg.MCP))
@@ -169,8 +169,8 @@ func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
 	return e.cfg.Guard.Local(mux)
 }
 
-// ready answers 200 when runs can be served. What is missing is in the log, and in the answer only where a token
-// protects it.
+// ready answers 200 if runs can be served. The reason why not is logged, and is in the answer only if a token protects
+// it.
 func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -187,7 +187,7 @@ func answer(w http.ResponseWriter, code int, body map[string]any) {
 	_ = json.NewEncoder(w).Encode(body) // the client has gone
 }
 
-// metrics answers our own metrics, then those of the other part if it answers.
+// metrics answers with our own metrics, then with those of the other daemon, if it responds.
 func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 	more := ""
 	if e.cfg.MoreMetrics != nil {
@@ -204,7 +204,7 @@ func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(own.body.Bytes(), more...)) // the client has gone
 }
 
-// capture keeps an answer.
+// capture keeps a response in memory.
 type capture struct {
 	header http.Header
 	body   bytes.Buffer

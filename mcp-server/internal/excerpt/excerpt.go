@@ -48,9 +48,9 @@ func (b *Buffer) WriteString(s string) {
 // Len is how many characters were written in all.
 func (b *Buffer) Len() int { return b.total }
 
-// Text is what was written when that is at most limit characters; else its head and tail with a line between them that
-// counts what was left out. The parts shown sum to limit, which may not exceed the one given to New. The second result
-// is how many characters were left out.
+// Text is what was written, if that is at most limit characters; otherwise its head and tail, limit characters in all,
+// and between them a line with the number of characters left out, which is also the second result. limit may not exceed
+// the one given to New.
 func (b *Buffer) Text(limit int) (string, int) {
 	limit = min(max(limit, 0), b.limit)
 	if b.total <= limit {
@@ -60,7 +60,7 @@ func (b *Buffer) Text(limit int) (string, int) {
 	tails := limit - heads
 	head := b.head.String()
 	tail := string(b.tail)
-	if b.tails < tails { // the tail begins in the head's part
+	if b.tails < tails { // the tail begins within head
 		tail = head[prefix(head, b.heads-(tails-b.tails)):] + tail
 	} else {
 		tail = tail[prefix(tail, b.tails-tails):]

@@ -1,8 +1,8 @@
-// Package execution does one run from lease to receipt.
+// Package execution executes runs, from lease to receipt.
 //
-// The order is the fence: a slot is leased, the proxy learns which run holds it, the code runs, the proxy ends the
-// registration (which cuts what is in flight and gives the receipt), and only then the slot is free again. Every way
-// out of a run unwinds what was done, in reverse, even when the caller has gone.
+// The order keeps runs apart: a slot is leased, the proxy learns which run holds it, the code runs, the proxy ends the
+// registration (which cuts requests in flight and returns the receipt), and only then is the slot free again. However a
+// run ends, these steps are undone in reverse, even if the caller has gone.
 package execution
 
 import (
@@ -25,17 +25,17 @@ import (
 )
 
 const (
-	// startMargin is what a run may take beyond its timeout before the proxy ends its registration: a cold start, and
-	// sandboxd's own clean-up.
+	// startMargin is how long after a run's timeout the proxy ends its registration: enough for a cold start and for
+	// sandboxd's cleanup.
 	startMargin = 10 * time.Second
-	// unwindTime bounds each step of unwinding.
+	// unwindTime bounds each step that undoes something.
 	unwindTime = 10 * time.Second
 	// readyTime is how long a run waits for the proxy and the sandbox when the system has only just started.
 	readyTime = 15 * time.Second
-	// leaseTries is how often a new lease is tried when the lease turned out to be over before the code was started.
+	// leaseTries is how many leases are tried if they turn out to be over before the code is started.
 	leaseTries = 3
-	// permissionTries is how often a run is tried when sandboxd knew another permission set: each edit of an API makes
-	// one.
+	// permissionTries is how often a run is tried if sandboxd has another permission set. Every change of an API makes
+	// a new one.
 	permissionTries = 10
 	// namesBudget bounds the names of tools that a run is told, as runapi.MaxServers counts them: the servers that have no
 	// room for theirs are told without. Code can ask such a server.
@@ -59,7 +59,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Executor does runs. It is safe for concurrent use.
+// Executor executes runs. It is safe for concurrent use.
 type Executor struct {
 	cfg      Config
 	sessions sync.Map // session of each run, by the run's id, while it runs
@@ -85,22 +85,22 @@ type Request struct {
 	// APIs narrows the run. Empty means all active ones.
 	APIs    []string
 	Timeout time.Duration
-	// Started is called when the wait for a slot is over. Nil is called by nobody.
+	// Started, if not nil, is called when the wait for a slot is over.
 	Started func()
 }
 
-// Outcome is what is known of a run when it is over. After an error it holds what was known until then.
+// Outcome is the result of a run. After an error it contains what was known until then.
 type Outcome struct {
 	Run     string
 	Waited  time.Duration
 	Exit    runapi.Exit
 	Receipt controlapi.Receipt
-	// Lost says that the code may have run without a receipt, because the proxy could not give one.
+	// Lost says that the code may have run, but the proxy could not return a receipt.
 	Lost bool
 }
 
-// Run does one run and calls on for its output as it comes. A *lease.BusyError says that no slot could be had; ctx's
-// error that the run was cancelled; runapi.ErrInterrupted that the sandbox broke off.
+// Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free,
+// ctx's error that the run was cancelled, runapi.ErrInterrupted that the connection to the sandbox broke.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
 	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
 	e.sessions.Store(o.Run, r.Session)
@@ -122,7 +122,7 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	return o, err
 }
 
-// leased does the run within one lease.
+// leased executes the run within one lease.
 func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(runapi.Event)) error {
 	l, waited, err := e.cfg.Queue.Acquire(ctx, r.Session)
 	o.Waited += waited
@@ -136,7 +136,7 @@ func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(ru
 	return e.registered(ctx, l, r, o, on)
 }
 
-// registered does the run while the proxy knows of it.
+// registered executes the run while it is registered at the proxy.
 func (e *Executor) registered(
 	ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event),
 ) (err error) {
@@ -147,7 +147,7 @@ func (e *Executor) registered(
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
 	}
-	// Also after an error: the registration may have arrived although its answer did not.
+	// After an error too: the registration may have arrived even if its answer did not.
 	defer func() {
 		unwind, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwindTime)
 		defer cancel()
@@ -164,7 +164,7 @@ func (e *Executor) registered(
 	return e.run(ctx, l, r, o, on)
 }
 
-// run runs the code, again when sandboxd knew another permission set, in which case nothing has run.
+// run runs the code. It tries again if sandboxd has another permission set, in which case nothing has run.
 func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
 	for try := 1; ; try++ {
 		hash, err := e.cfg.Catalog.Permissions(ctx)
@@ -224,7 +224,7 @@ func (e *Executor) toolNames(server string) (names []string, size int) {
 	return names, size
 }
 
-// log writes the one line of a run: sizes, never code or output.
+// log writes one line about a run: sizes, never code or output.
 func (e *Executor) log(o Outcome, err error) {
 	attrs := []any{
 		logline.Tag("sandbox"), slog.String("run", o.Run),

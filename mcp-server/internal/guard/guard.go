@@ -1,7 +1,7 @@
 // Package guard decides which clients may use the MCP endpoint.
 //
-// Threat: a web page open in the user's browser can send requests to 127.0.0.1, also under a host name of its own that
-// resolves there (DNS rebinding); another user of the machine can connect to it. So on every address the Host must be
+// Threat: a web page open in the user's browser can send requests to 127.0.0.1, even under a host name of its own that
+// resolves to it (DNS rebinding); another user of the machine can connect to it. So on every address the Host must be
 // an allowed one, an Origin must match the Host, and a request needs the bearer token if one is set. Without a token
 // only connections of the owner and root are accepted (see Listener).
 package guard
@@ -24,9 +24,10 @@ import (
 
 // Config configures a Guard.
 type Config struct {
-	// AllowedHosts are host names allowed beside localhost, 127.0.0.1 and [::1]. Each may carry a port, which counts then.
+	// AllowedHosts are host names allowed in addition to localhost, 127.0.0.1 and [::1]. If one has a port, the Host
+	// must have it too.
 	AllowedHosts []string
-	// Token is the bearer token. Empty: none is asked for.
+	// Token is the bearer token. Empty: none is required.
 	Token secret.Value
 }
 
@@ -47,7 +48,7 @@ func New(cfg Config) *Guard {
 	return g
 }
 
-// Local lets a request pass when its Host is one of ours and it comes from no foreign web page.
+// Local passes requests whose Host is allowed and that do not come from a foreign web page.
 func (g *Guard) Local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -61,8 +62,8 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 	})
 }
 
-// Bearer lets a request pass when it carries the token, in time that does not depend on what it carries. Sessions are
-// bound to the token they began with. Without a token in the configuration every request passes.
+// Bearer passes requests that carry the token, and takes the same time whatever they carry. Sessions are bound to the
+// token they began with. Without a token in the configuration every request passes.
 func (g *Guard) Bearer(next http.Handler) http.Handler {
 	if !g.needs {
 		return next
@@ -82,7 +83,7 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	})
 }
 
-// carriesToken compares hashes, so that the time does not tell how much of the token was right, nor its length.
+// carriesToken compares hashes, so that the time reveals neither how much of the token was right nor its length.
 func (g *Guard) carriesToken(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
@@ -101,7 +102,7 @@ func (g *Guard) ourHost(host string) bool {
 	return slices.Contains(g.hosts, name) || slices.Contains(g.hosts[3:], host)
 }
 
-// ownOrigin reports whether a request comes from no web page, or from one of our own host and port.
+// ownOrigin reports whether a request does not come from a web page, or comes from one of our own host and port.
 func ownOrigin(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":

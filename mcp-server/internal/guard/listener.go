@@ -17,23 +17,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
-// Listener accepts TCP connections of certain users of this machine only.
+// Listener accepts TCP connections only from certain users of this machine.
 type Listener struct {
 	net.Listener
-	// UIDs are whose connections are accepted, as /proc shows them to this process: inside a user namespace the owner is
-	// whoever is mapped there, and all users that are not mapped look like one other.
+	// UIDs are the users whose connections are accepted, as /proc shows them to this process. In a user namespace, those
+	// are mapped uids; users who are not mapped all appear as the overflow uid.
 	UIDs []int
 	Log  *slog.Logger
 
-	logged  time.Time // when the last refusal was logged; only Accept's goroutine uses it
+	logged  time.Time // when a refusal was last logged; only Accept's goroutine uses it
 	refused int       // since then
 }
 
-// logEvery bounds how often refusals are logged, as others could make them fast.
+// logEvery bounds how often refusals are logged: another user could cause any number of them.
 const logEvery = time.Second
 
-// Accept waits for a connection of an accepted user and closes the others unread. A connection whose user cannot be
-// found, because its peer is gone already or is not on this machine, is one of the others.
+// Accept waits for a connection from an accepted user and closes others unread. It also closes a connection whose user
+// cannot be found, because the peer has already gone or is not on this machine.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -49,7 +49,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// log logs a refusal, or counts it.
+// log logs a refusal, or counts it if one was logged recently.
 func (l *Listener) log(uid int, err error) {
 	if l.refused++; time.Since(l.logged) < logEvery {
 		return
@@ -71,7 +71,7 @@ func PeerUID(c net.Conn) (int, error) {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(table)
 		if err != nil {
-			continue // no IPv6
+			continue // the kernel has no IPv6
 		}
 		uid, err := findUID(f, peer, us)
 		_ = f.Close()
@@ -79,7 +79,7 @@ func PeerUID(c net.Conn) (int, error) {
 			return uid, err
 		}
 	}
-	return -1, fmt.Errorf("the peer %s is no established connection of this machine", peer)
+	return -1, fmt.Errorf("the peer %s has no established connection on this machine", peer)
 }
 
 func addrPort(a net.Addr) netip.AddrPort {
@@ -91,10 +91,10 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
-// established is the state in which a socket still has its owner. A socket that its process closed shows uid 0.
+// established is the state in which /proc shows a socket's owner. After its process closed it, it shows uid 0.
 const established = "01"
 
-// findUID looks for the established socket from local to remote in a table of /proc/net. It is -1 when there is none.
+// findUID finds the owner of the established socket from local to remote in a table of /proc/net, or returns -1.
 func findUID(table io.Reader, local, remote netip.AddrPort) (int, error) {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
@@ -112,8 +112,8 @@ func findUID(table io.Reader, local, remote netip.AddrPort) (int, error) {
 	return -1, lines.Err()
 }
 
-// parseAddr reads an address of /proc/net: 32-bit words in the machine's byte order, which is little endian on every
-// machine this runs on, a colon, and the port.
+// parseAddr reads an address of /proc/net: 32-bit words in the machine's byte order (little endian on all supported
+// machines), a colon, and the port.
 func parseAddr(s string) (netip.AddrPort, bool) {
 	hexAddr, hexPort, ok := strings.Cut(s, ":")
 	port, err := strconv.ParseUint(hexPort, 16, 16)

@@ -1,4 +1,4 @@
-// Package meter counts what mcp-server does, for GET /metrics. No label holds anything from outside.
+// Package meter counts what mcp-server does, for GET /metrics. No label contains anything that clients or code chose.
 package meter
 
 import (
@@ -14,9 +14,9 @@ type Meter struct {
 	seconds  *prometheus.HistogramVec
 }
 
-// Gauges are read when the metrics are asked for.
+// Gauges are read when the metrics are fetched.
 type Gauges struct {
-	// Sessions of the era with sessions, tool calls that run, and runs that wait for a slot.
+	// Sessions of the protocol versions that have them, tool calls in progress, and runs waiting for a slot.
 	Sessions, Calls, Waiting func() int
 }
 
@@ -37,8 +37,8 @@ func New(g Gauges) *Meter {
 	}
 	m.Registry.MustRegister(m.calls, m.seconds,
 		gauge("codeforge_mcp_sessions", "Sessions.", g.Sessions),
-		gauge("codeforge_mcp_tool_calls_running", "Tool calls that run.", g.Calls),
-		gauge("codeforge_mcp_runs_waiting", "Runs that wait for a slot.", g.Waiting))
+		gauge("codeforge_mcp_tool_calls_running", "Tool calls in progress.", g.Calls),
+		gauge("codeforge_mcp_runs_waiting", "Runs waiting for a slot.", g.Waiting))
 	return m
 }
 

@@ -5,9 +5,8 @@ import "context"
 // bytesPerCheck is after how many bytes ctx is checked.
 const bytesPerCheck = 64 << 10
 
-// find counts where search, which is not empty, stands in text at the start of a line, overlaps included, and says
-// where first. It takes time linear in both (Knuth, Morris and Pratt): texts that repeat themselves cost no more than
-// others.
+// find returns where search, which is not empty, first occurs in text at the start of a line, and how often it does,
+// overlaps included. It takes time linear in both, however repetitive they are (Knuth, Morris and Pratt).
 func find(ctx context.Context, text, search string) (first, count int, err error) {
 	if len(search) > len(text) {
 		return -1, 0, ctx.Err()
@@ -17,7 +16,7 @@ func find(ctx context.Context, text, search string) (first, count int, err error
 		return -1, 0, err
 	}
 	first = -1
-	k := 0 // so much of search ends here
+	k := 0 // length of the prefix of search that ends here
 	for i := range len(text) {
 		if i%bytesPerCheck == 0 && ctx.Err() != nil {
 			return -1, 0, ctx.Err()
@@ -38,7 +37,7 @@ func find(ctx context.Context, text, search string) (first, count int, err error
 	return first, count, nil
 }
 
-// borders says for each length of a beginning of s how long the longest shorter beginning is that it ends in.
+// borders returns, for each length of a prefix of s, the length of its longest proper prefix that is also its suffix.
 func borders(ctx context.Context, s string) ([]int32, error) {
 	border := make([]int32, len(s)+1)
 	k := 0

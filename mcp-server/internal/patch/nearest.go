@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What bounds the work of nearest, and what it shows.
+// The limits of what nearest compares and returns.
 const (
 	maxSearchLines = 40
 	maxTextLines   = 5000
@@ -14,19 +14,19 @@ const (
 	maxShown       = 4 << 10
 )
 
-// nearest is the run of lines in text that shares most with search: lines that are equal but for white space count
-// most, then words in common. Empty when nothing is alike.
+// nearest returns the lines of text that are most similar to search: lines that are equal except for white space count
+// most, then words in common. It is empty if nothing is similar.
 func nearest(ctx context.Context, text, search string) (string, error) {
 	want := lines(search, maxSearchLines)
 	have := lines(text, maxTextLines)
-	like := newLikeness(want)
+	similar := newSimilarity(want)
 	best, bestScore := 0, 0.0
 	scores := make([]map[int]float64, len(have)) // line of text -> line of search -> score, only where above zero
 	for i, h := range have {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		scores[i] = like.score(h)
+		scores[i] = similar.score(h)
 	}
 	for i := range have {
 		sum := 0.0
@@ -42,11 +42,11 @@ func nearest(ctx context.Context, text, search string) (string, error) {
 	if bestScore < 0.3 {
 		return "", ctx.Err()
 	}
-	return shown(have[best:min(best+len(want), len(have))]), ctx.Err()
+	return joined(have[best:min(best+len(want), len(have))]), ctx.Err()
 }
 
-// shown joins lines, as far as they are short enough for an answer.
-func shown(lines []string) string {
+// joined joins lines, up to maxShown bytes.
+func joined(lines []string) string {
 	var b strings.Builder
 	for _, l := range lines {
 		if b.Len()+len(l) > maxShown {
@@ -59,7 +59,7 @@ func shown(lines []string) string {
 	return b.String()
 }
 
-// lines are the first lines of s. It looks no further than it must.
+// lines returns the first lines of s, and reads no further.
 func lines(s string, most int) []string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimSuffix(s, "\n"), "\n") {
@@ -71,59 +71,58 @@ func lines(s string, most int) []string {
 	return out
 }
 
-// likeness compares lines with the lines of one search text by the words they share.
-type likeness struct {
-	// at is in which lines of the search text a word stands.
-	at    map[string][]int
-	count []int // different words of each line
-	folds []string
+// similarity compares lines with the lines of one search text by the words they share.
+type similarity struct {
+	linesOf map[string][]int // by word: the lines of the search text that contain it
+	count   []int            // distinct words of each line
+	folded  []string         // each line, folded
 }
 
-func newLikeness(want []string) *likeness {
-	l := &likeness{at: map[string][]int{}}
+func newSimilarity(want []string) *similarity {
+	s := &similarity{linesOf: map[string][]int{}}
 	for j, w := range want {
 		ws := words(w)
 		for word := range ws {
-			l.at[word] = append(l.at[word], j)
+			s.linesOf[word] = append(s.linesOf[word], j)
 		}
-		l.count = append(l.count, len(ws))
-		l.folds = append(l.folds, fold(w))
+		s.count = append(s.count, len(ws))
+		s.folded = append(s.folded, fold(w))
 	}
-	return l
+	return s
 }
 
-// fold is the beginning of a line without its white space.
+// fold returns the beginning of a line with each run of white space as one space.
 func fold(line string) string {
 	return strings.Join(strings.Fields(line[:min(len(line), maxLine)]), " ")
 }
 
-// score is how much a line is like each line of the search text: 2 for equal but for white space, else the share of
-// common words, from 0 to 1.
-func (l *likeness) score(line string) map[int]float64 {
+// score returns how similar a line is to each line of the search text: 2 if they are equal except for white space,
+// otherwise the share of common words, from 0 to 1.
+func (s *similarity) score(line string) map[int]float64 {
 	have := words(line)
 	if len(have) == 0 {
 		return nil
 	}
 	var common [maxSearchLines]int
 	for w := range have {
-		for _, j := range l.at[w] {
+		for _, j := range s.linesOf[w] {
 			common[j]++
 		}
 	}
 	out, folded := map[int]float64{}, fold(line)
-	for j, n := range common[:len(l.count)] {
+	for j, n := range common[:len(s.count)] {
 		switch {
 		case n == 0:
-		case folded == l.folds[j]:
+		case folded == s.folded[j]:
 			out[j] = 2
 		default:
-			out[j] = float64(n) / float64(l.count[j]+len(have)-n)
+			out[j] = float64(n) / float64(s.count[j]+len(have)-n)
 		}
 	}
 	return out
 }
 
-// words are the identifiers and numbers at the beginning of a line.
+// words returns the identifiers and numbers at the beginning of a line.
 func words(line string) map[string]bool {
 	out := map[string]bool{}
 	for w := range strings.FieldsFuncSeq(line[:min(len(line), maxLine)], func(r rune) bool {

@@ -6,11 +6,11 @@
 //	the new text
 //	>>>>>>> REPLACE
 //
-// Blocks apply in order, each to what the ones before it made. A block's SEARCH text must occur exactly once: a text
-// that occurs twice is as unclear as one that does not occur.
+// Blocks are applied in order, each to the result of the ones before it. A block's SEARCH text must occur exactly once:
+// if it occurs twice, it is unclear which one is meant.
 //
-// Threat: both texts are untrusted. The work is linear in the patch, and in the text for each of at most MaxBlocks
-// blocks, whatever repeats in them; it ends when ctx does.
+// Threat: both texts are untrusted. The work is linear in the patch, and for each of at most MaxBlocks blocks linear in
+// the text, however repetitive they are; it ends when ctx does.
 package patch
 
 import (
@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// MaxBlocks is how many blocks one patch may hold: each is searched in the whole text.
+// MaxBlocks is how many blocks one patch may have: the whole text is searched for each of them.
 const MaxBlocks = 100
 
 const (
@@ -40,7 +40,7 @@ type Error struct {
 	Block int
 	// Problem is one sentence.
 	Problem string
-	// Nearest is the part of the text that looks most like what was searched, or empty.
+	// Nearest is the part of the text that is most similar to SEARCH, or empty.
 	Nearest string
 }
 
@@ -91,11 +91,11 @@ const linesPerCheck = 1024
 // reader reads a patch line by line.
 type reader struct {
 	blocks          []Block
-	part            string // the mark that began what is being read; empty between blocks
+	part            string // the mark before the part that is being read; empty between blocks
 	search, replace strings.Builder
 }
 
-// line reads one line. It is false for one that may not stand where it is.
+// line reads one line. It returns false for one that may not be where it is.
 func (r *reader) line(line string) bool {
 	mark := strings.TrimRight(line, " \t")
 	switch {
@@ -121,9 +121,8 @@ func (r *reader) line(line string) bool {
 	return true
 }
 
-// Apply applies the blocks to text in order. On an error the text is unchanged and the error says which block failed,
-// or is that of ctx. An empty SEARCH is allowed only for an empty text. What the text grows to beyond most bytes is
-// refused.
+// Apply applies the blocks to text in order. On an error it returns the text unchanged, and the error says which block
+// failed, or is that of ctx. An empty SEARCH is allowed only for an empty text. The text may grow to most bytes.
 func Apply(ctx context.Context, text string, blocks []Block, most int) (string, error) {
 	if len(blocks) > MaxBlocks {
 		return text, &Error{Problem: fmt.Sprintf("more than %d blocks", MaxBlocks)}

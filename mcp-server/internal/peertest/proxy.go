@@ -16,11 +16,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Proxy is an egress-proxy's control API of a test.
+// Proxy is a substitute for egress-proxy, with its control API only.
 type Proxy struct {
 	// Socket is where it listens.
 	Socket string
-	// Receipt makes the receipt of a run. Nil gives an empty one.
+	// Receipt makes the receipt of a run. Nil makes an empty one.
 	Receipt func(controlapi.Registration) controlapi.Receipt
 	// Types is the text of types.d.ts by API.
 	Types map[string]string
@@ -38,7 +38,7 @@ type Proxy struct {
 	seen        []controlapi.Registration
 }
 
-// NewProxy starts a proxy that publishes the APIs. It ends with the test.
+// NewProxy starts a Proxy that publishes the APIs. It ends with the test.
 func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "prx")
@@ -57,7 +57,7 @@ func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
 	return p
 }
 
-// Start listens, again after Stop.
+// Start listens, also after Stop.
 func (p *Proxy) Start() {
 	p.tb.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", p.Socket)
@@ -89,7 +89,7 @@ func (p *Proxy) Start() {
 	go func() { _ = server.Serve(l) }()
 }
 
-// Stop ends it at once.
+// Stop closes it immediately.
 func (p *Proxy) Stop() { _ = p.server.Close() }
 
 // SetCatalog publishes another catalog.
@@ -111,7 +111,7 @@ func (p *Proxy) Registered() int {
 	return len(p.registered)
 }
 
-// Seen lists every registration there was.
+// Seen lists all registrations so far.
 func (p *Proxy) Seen() []controlapi.Registration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package peertest gives tests the two processes that mcp-server talks to, as small servers that keep the contracts of
-// runapi and controlapi: sandboxd with fences, and the proxy with registrations. Code runs in real Deno where a test
-// asks for it. Whole-system tests use the real binaries.
+// Package peertest has substitutes for the two processes that mcp-server talks to, for tests: small servers that keep
+// the contracts of runapi and controlapi, with leases, generations and registrations. Code runs in real Deno if a test
+// asks for it. Tests of the whole system use the real binaries.
 package peertest
 
 import (
@@ -23,11 +23,11 @@ import (
 // Script is what a run does: it emits output and gives the exit.
 type Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
 
-// Sandbox is a sandboxd of a test.
+// Sandbox is a substitute for sandboxd.
 type Sandbox struct {
 	// Socket is where it listens.
 	Socket string
-	// Ahead gives leases ahead, where another slot stays free. Set it before the first lease.
+	// Ahead grants leases ahead as long as another slot stays free. Set it before the first lease.
 	Ahead bool
 	// Script is what every run does. Set it before the first run; with SetScript where the client is another process.
 	Script Script
@@ -46,7 +46,7 @@ type Sandbox struct {
 	journal    []string
 }
 
-// NewSandbox starts a sandboxd with so many slots. It ends with the test.
+// NewSandbox starts a Sandbox with a number of slots. It ends with the test.
 func NewSandbox(tb testing.TB, slots int) *Sandbox {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "sbx")
@@ -63,7 +63,7 @@ func NewSandbox(tb testing.TB, slots int) *Sandbox {
 	return s
 }
 
-// Start listens, again after Stop. Leases, permissions and runs of before are gone; generations go on.
+// Start listens, also after Stop. Earlier leases, permissions and runs are gone; generations keep growing.
 func (s *Sandbox) Start() {
 	s.tb.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", s.Socket)
@@ -87,10 +87,10 @@ func (s *Sandbox) Start() {
 	go func() { _ = s.server.Serve(l) }()
 }
 
-// Stop ends it at once.
+// Stop closes it immediately.
 func (s *Sandbox) Stop() { _ = s.server.Close() }
 
-// Dial is for runapi.ClientConfig.
+// Dial connects to it, for runapi.ClientConfig.
 func (s *Sandbox) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
 }
@@ -102,7 +102,7 @@ func (s *Sandbox) Leased() int {
 	return len(s.leases)
 }
 
-// Left is Leased for when nothing runs any more: it waits for the releases that are under way.
+// Left is Leased after the last run: it waits for releases in progress.
 func (s *Sandbox) Left() int {
 	for deadline := time.Now().Add(time.Second); s.Leased() > 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -110,7 +110,7 @@ func (s *Sandbox) Left() int {
 	return s.Leased()
 }
 
-// Most is how many runs there were at once at most.
+// Most is the highest number of runs there were at once.
 func (s *Sandbox) Most() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *Sandbox) permissions(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, runapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
 }
 
-// enter checks a run's fences and counts it.
+// enter checks a run's generation and permissions, and counts the run.
 func (s *Sandbox) enter(r runapi.RunRequest) (status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +212,7 @@ func (s *Sandbox) enter(r runapi.RunRequest) (status int) {
 	return http.StatusOK
 }
 
-// SetScript sets Script so that the runs that come see it.
+// SetScript sets Script for all later runs.
 func (s *Sandbox) SetScript(script Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package progress tells a client what a run prints while it runs, and that it still runs.
+// Package progress tells a client what a run prints while it runs, and that it is still running.
 //
-// A client that does not read must not hold a run up: printing only replaces what waits to be told, and what waits is
-// bounded, so that lines are dropped instead.
+// A client that does not read must not delay a run: printing never blocks, and what has not been sent yet is bounded,
+// so that lines are dropped.
 package progress
 
 import (
@@ -15,22 +15,22 @@ import (
 
 // Config configures a Reporter. Zero durations get the defaults named there.
 type Config struct {
-	// Send tells the client. It may block for as long as the client does not read. Progress grows with every call.
-	// Nil: nobody asked to be told.
+	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil: the
+	// client asked for no notifications.
 	Send func(ctx context.Context, progress float64, message string)
-	// Batch is how often output is told. Zero means 500 ms.
+	// Batch is how often output is sent. Zero means 500 ms.
 	Batch time.Duration
-	// Heartbeat is how often a silent run is told of. Zero means 10 s.
+	// Heartbeat is how often a notification is sent while a run prints nothing. Zero means 10 s.
 	Heartbeat time.Duration
 }
 
-// maxMessage is the most that is told at once, in bytes: the end of what was printed.
+// maxMessage is how much of the output one notification contains, in bytes: the end of what was printed.
 const maxMessage = 600
 
-// stopTime is how long Stop waits for a notification that is on its way.
+// stopTime is how long Stop waits for a notification in progress.
 const stopTime = 250 * time.Millisecond
 
-// Reporter tells one client of one run. Make it with Start, end it with Stop.
+// Reporter notifies one client of one run. Make it with Start, end it with Stop.
 type Reporter struct {
 	cfg     Config
 	started time.Time
@@ -60,8 +60,8 @@ func Start(ctx context.Context, cfg Config) *Reporter {
 	return r
 }
 
-// Stop ends the reporting. A notification that a client does not read is left behind after a moment: it ends when the
-// transport gives up writing to that client.
+// Stop ends the reporting. It does not wait long for a notification that the client does not read: that ends when the
+// transport gives up writing to the client.
 func (r *Reporter) Stop() {
 	r.cancel()
 	select {
@@ -77,7 +77,7 @@ func (r *Reporter) Running() {
 	r.state = "running"
 }
 
-// Printed takes what the run printed. It never blocks.
+// Printed adds what the run printed. It never blocks.
 func (r *Reporter) Printed(s string) {
 	if r.cfg.Send == nil {
 		return
@@ -87,7 +87,7 @@ func (r *Reporter) Printed(s string) {
 	r.pending = last(r.pending + last(s))
 }
 
-// report is the goroutine that tells.
+// report is the goroutine that notifies the client.
 func (r *Reporter) report(ctx context.Context) {
 	defer close(r.done)
 	tick := time.NewTicker(r.cfg.Batch)
@@ -125,7 +125,7 @@ func (r *Reporter) heartbeat() string {
 	return fmt.Sprintf("%s, %.0f s", r.state, time.Since(r.started).Seconds())
 }
 
-// last is the end of s, at most maxMessage bytes, beginning at a line where that is possible.
+// last returns the end of s, at most maxMessage bytes, from the start of a line if possible.
 func last(s string) string {
 	if len(s) <= maxMessage {
 		return s

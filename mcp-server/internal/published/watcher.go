@@ -1,5 +1,5 @@
-// Package published keeps mcp-server's view of the catalog: the public one, without credentials, as the proxy last
-// published it, and the permission set that sandboxd made of it.
+// Package published keeps mcp-server's view of the catalog: the public catalog as the proxy last published it, and the
+// permission set that sandboxd made of it.
 package published
 
 import (
@@ -23,7 +23,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Watcher follows the catalog. Make it with New and let Run run; all methods are safe for concurrent use.
+// Watcher follows the catalog. Make it with New and call Run; all methods are safe for concurrent use.
 type Watcher struct {
 	cfg Config
 
@@ -43,7 +43,7 @@ var errStarting = errors.New("the proxy and the sandbox have not answered yet")
 // errEnded is the problem when the proxy ends its stream of events.
 var errEnded = errors.New("the stream of events ended")
 
-// New makes a watcher that knows nothing yet.
+// New makes a watcher, which has no catalog yet.
 func New(cfg Config) *Watcher {
 	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{})}
 }
@@ -53,7 +53,7 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// Run fetches the catalog, tells sandboxd the permission set, and does so again on every change, until ctx ends.
+// Run fetches the catalog and sends sandboxd the permission set, again after every change, until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
@@ -72,7 +72,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// follow does so over one stream of events, and says why that ended.
+// follow does that over one stream of events, and returns why the stream ended.
 func (w *Watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed, done := make(chan string, 1), make(chan struct{})
@@ -119,8 +119,8 @@ func note(changed chan string, e controlapi.Event) {
 	}
 }
 
-// Renew fetches the catalog and tells sandboxd its permission set. It is called from outside when sandboxd says that it
-// knows another set, for instance after a restart.
+// Renew fetches the catalog and sends sandboxd its permission set. Callers need it when sandboxd says that it has
+// another set, for instance after a restart.
 func (w *Watcher) Renew(ctx context.Context) error {
 	w.renewing.Lock()
 	defer w.renewing.Unlock()
@@ -130,7 +130,7 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	}
 	set, err := w.cfg.Sandbox.SetPermissions(ctx, runapi.Permissions{AllowNet: AllowNet(cat)})
 	if err != nil {
-		return fmt.Errorf("telling the sandbox its permissions: %w", err)
+		return fmt.Errorf("sending the sandbox its permissions: %w", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +156,7 @@ func (w *Watcher) fail(err error) {
 	w.problem = err
 }
 
-// Catalog is the last catalog fetched; an empty one before the first.
+// Catalog returns the catalog that was fetched last, or an empty one.
 func (w *Watcher) Catalog() controlapi.Catalog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +170,7 @@ func (w *Watcher) Problem() error {
 	return w.problem
 }
 
-// Permissions waits for the first permission set and gives the hash of the current one.
+// Permissions waits for the first permission set and returns the hash of the current one.
 func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 	select {
 	case <-w.ready:

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// refusal is a request that is not let through, with the reason the caller is told.
+// refusal is why a request is refused, as the caller is told.
 type refusal struct{ reason string }
 
 // Error is the reason.
@@ -19,7 +19,7 @@ func (r *refusal) Error() string { return "refused: " + r.reason }
 // refuse makes a refusal.
 func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// readBody reads a request's body, which must say how long it is: a bounded one, sent in time.
+// readBody reads a request's body, which must have a Content-Length, of at most maxBody bytes, and arrive in time.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if len(r.TransferEncoding) > 0 || r.ContentLength < 0 {
 		return nil, refuse("the body must have a Content-Length")
@@ -50,7 +50,7 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// messageOf is the body of an error, in the engine's own form, so that its clients show the text.
+// messageOf is the body of an error in the form that the engine uses, so that its clients show the text.
 func messageOf(err error) []byte {
 	data, _ := json.Marshal(map[string]string{"message": "docker-shim: " + err.Error()})
 	return data

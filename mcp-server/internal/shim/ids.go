@@ -13,7 +13,7 @@ const maxIDs = 64
 type ids struct {
 	mu    sync.Mutex
 	order []string
-	// fresh is true for an exec that was not started yet, false for one that was. Absent: not ours.
+	// fresh is true for an exec that has not been started, false for one that has. Absent: not created here.
 	fresh map[string]bool
 }
 
@@ -40,7 +40,7 @@ func (s *ids) has(id string) bool {
 	return ok || disarm.Off("shim-ids")
 }
 
-// take reports whether the exec is ours and not started yet; it is started from then on.
+// take reports whether this shim created the exec and it has not been started. From then on it counts as started.
 func (s *ids) take(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

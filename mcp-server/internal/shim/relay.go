@@ -14,10 +14,10 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// lingerTime is how long an exec whose stdin has ended may still talk.
+// lingerTime is how long an exec may still write after its stdin has ended.
 const lingerTime = 5 * time.Second
 
-// upgraded is the answer to a start, before the stream.
+// upgraded is the response to a start, before the stream.
 const upgraded = "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\n" +
 	"Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 
@@ -36,7 +36,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return answerError(w, refuse("%d streams are open already", maxStreams))
 	}
 	if !s.ids.take(id) {
-		return answerError(w, refuse("the exec was not created here, or was started before"))
+		return answerError(w, refuse("the exec was not created here, or was already started"))
 	}
 	s.relays.Add(1)
 	defer s.relays.Done()
@@ -49,7 +49,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return err
 	}
 	if buf.Reader.Buffered() > 0 {
-		return writeError(conn, refuse("nothing may follow the request before it is answered"))
+		return writeError(conn, refuse("the request must not be followed by anything before its response"))
 	}
 	stream, err := s.engine.ExecAttach(ctx, id, client.ExecAttachOptions{})
 	if err != nil {
@@ -78,8 +78,8 @@ func writeError(conn net.Conn, err error) error {
 	return errors.Join(err, resp.Write(w), w.Flush())
 }
 
-// join copies both ways until the exec's output ends, the caller has gone, or ctx ends. A caller that closes, also
-// halfway, ends the exec's stdin: that is what tells sandboxd to kill the runs of the stream.
+// join copies in both directions until the exec's output ends, the caller has gone, or ctx ends. When the caller closes
+// the connection, even only for writing, the exec's stdin ends, which makes sandboxd kill the runs of the stream.
 func join(ctx context.Context, conn net.Conn, stream client.HijackedResponse) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.Close()

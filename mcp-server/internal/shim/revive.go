@@ -6,10 +6,10 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// revive starts the container where the engine has given up on it. The engine starts what shares another container's
-// network once, and no more when the other one was not up yet: after a reboot, a restart of the engine, or when both
-// ended at once. A container that somebody stopped has no such error and stays stopped. Nothing here is the caller's
-// choice, and mcp-server asks again by itself.
+// revive starts the container if the engine has given up on it. The engine tries only once to start a container that
+// shares another one's network, and fails if the other is not up yet: after a reboot, after a restart of the engine, or
+// if both ended at the same time. A container that somebody stopped has no error and stays stopped. The caller has no
+// influence on any of this; mcp-server simply tries again later.
 func (s *Server) revive(ctx context.Context) {
 	name := s.cfg.Spec.Container
 	got, err := s.engine.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
@@ -21,6 +21,6 @@ func (s *Server) revive(ctx context.Context) {
 		return
 	}
 	_, err = s.engine.ContainerStart(ctx, name, client.ContainerStartOptions{})
-	s.cfg.Log.Warn("started the container, which the engine had failed to",
+	s.cfg.Log.Warn("started the container, which the engine had failed to start",
 		"container", name, "engine", state.Error, "error", err)
 }

@@ -1,11 +1,11 @@
 // Package shim stands between mcp-server and the Docker engine and is the only holder of the engine's socket, which
-// is worth root on the host. It lets one thing through: the exec that Spec describes, created, started and inspected.
+// is equivalent to root on the host. It allows one thing: to create, start and inspect the exec that Spec describes.
 //
-// The threat is a caller that wants more: another container, another command, Privileged, a second request behind
-// the first. So a request is only ever an input to a decision. Its path must be one of three, byte for byte; its body
-// is parsed strictly and compared with the spec; the engine then gets a request of the shim's own making. No byte of
-// the caller reaches the engine before the exec is started, and after that its bytes are the exec's stdin. Every
-// connection carries one request. Of its own accord the shim starts the spec's container, when the engine failed to.
+// Threat: a caller that wants more, such as another container, another command, Privileged, or a second request hidden
+// behind the first. So requests are never forwarded. Their path must be one of three, byte for byte; the body is parsed
+// strictly and compared with the spec; the engine then gets a request that the shim itself makes. No byte of the caller
+// reaches the engine before the exec is started, and from then on its bytes are the exec's stdin. Every connection
+// carries one request. The shim also starts the spec's container if the engine failed to.
 package shim
 
 import (
@@ -29,7 +29,7 @@ import (
 type Config struct {
 	// Engine is the engine's address, e.g. "unix:///var/run/docker.sock".
 	Engine string
-	// Spec is the exec that is let through.
+	// Spec is the exec that is allowed.
 	Spec Spec
 	// Log receives one line per request. Nil means slog.Default().
 	Log *slog.Logger
@@ -54,7 +54,7 @@ type Server struct {
 	relays  sync.WaitGroup
 }
 
-// New makes a Server. It does not ask the engine yet.
+// New makes a Server. It does not connect to the engine yet.
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, engine: engine, streams: make(chan struct{}, maxStreams)}, nil
 }
 
-// Serve answers on l until ctx ends, then cuts what is open and closes l.
+// Serve answers on l until ctx ends, then closes all connections and l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,7 +76,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      2 * askTimeout,
 		MaxHeaderBytes:    maxHeader,
-		// OPTIONS * too is refused by the handler.
+		// The handler refuses OPTIONS * too.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
@@ -94,7 +94,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// The paths, as they must stand in the request line: no escapes, no query, no dots, no doubled slashes.
+// The paths, exactly as the request line must have them: no escapes, no query, no dots, no double slashes.
 var (
 	createPath  = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/containers/([a-zA-Z0-9][a-zA-Z0-9_.-]{0,127})/exec\z`)
 	startPath   = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/exec/([0-9a-f]{64})/start\z`)
@@ -113,7 +113,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers one request and returns what went wrong, when something did; the caller has been told by then.
+// serve answers one request. It returns what went wrong, if anything, after having told the caller.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	return answerError(w, refuse("only exec create, start and inspect are allowed"))
 }
 
-// ping tells the caller which API the engine speaks. Nothing of the request is used.
+// ping tells the caller the version of the engine's API. It uses nothing of the request.
 func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
 	p, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
 	return err
 }
 
-// create makes the exec of the spec, when that is what was asked for.
+// create creates the exec of the spec, if the request asks for exactly that.
 func (s *Server) create(ctx context.Context, w http.ResponseWriter, container string, body []byte) error {
 	spec := s.cfg.Spec
 	if container != spec.Container && !disarm.Off("shim-container") {
@@ -172,7 +172,7 @@ func (s *Server) create(ctx context.Context, w http.ResponseWriter, container st
 	return answerJSON(w, http.StatusCreated, struct{ Id string }{made.ID}) //nolint:revive // the engine's spelling
 }
 
-// inspect tells how an exec of this shim is doing.
+// inspect returns the state of an exec that this shim created.
 func (s *Server) inspect(ctx context.Context, w http.ResponseWriter, id string) error {
 	if !s.ids.has(id) {
 		return answerError(w, refuse("the exec was not created here"))
@@ -206,13 +206,13 @@ func (l *limited) Accept() (net.Conn, error) {
 	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
 }
 
-// limitedConn gives its place back when closed.
+// limitedConn frees its place when it is closed.
 type limitedConn struct {
 	net.Conn
 	release func()
 }
 
-// Close closes the connection and gives its place back.
+// Close closes the connection and frees its place.
 func (c *limitedConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()

@@ -8,18 +8,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Spec is the one exec that the shim lets through. It is the same on both sides: dockerexec asks for exactly this,
-// and the shim refuses everything else.
+// Spec is the one exec that the shim allows. Both sides use it: dockerexec asks for exactly this, and the shim refuses
+// everything else.
 type Spec struct {
 	// Container is the container's name, never an id.
 	Container string
-	// User is "uid:gid", numeric: no file of the container is asked who that is.
+	// User is "uid:gid", numeric, so that no file of the container decides who it is.
 	User string
 	// Cmd is the whole command line.
 	Cmd []string
 }
 
-// Sandbox is the exec of Docker mode: the byte stream to sandboxd, as the only user sandboxd listens to.
+// Sandbox is the exec of Docker mode: the byte stream to sandboxd, as the only user that sandboxd accepts.
 func Sandbox() Spec {
 	return Spec{
 		Container: "codeforge-sandbox",
@@ -40,7 +40,7 @@ type createBody struct {
 	Env          []string
 	WorkingDir   string
 	Cmd          []string
-	// ConsoleSize is only legal with a terminal, hence never.
+	// ConsoleSize is only valid with a terminal, which is never allowed.
 	ConsoleSize *[2]uint
 }
 
@@ -51,7 +51,7 @@ type startBody struct {
 	ConsoleSize *[2]uint
 }
 
-// checkCreate says why the body is not the one the spec allows, or nil.
+// checkCreate returns why the body is not the one that the spec allows, or nil.
 func (s Spec) checkCreate(data []byte) error {
 	var b createBody
 	err := decodeStrict(data, map[string]any{
@@ -82,7 +82,7 @@ func (s Spec) checkCreate(data []byte) error {
 	return nil
 }
 
-// checkStart says why the body is not an attached start without a terminal, or nil.
+// checkStart returns why the body does not ask for an attached start without a terminal, or nil.
 func checkStart(data []byte) error {
 	var b startBody
 	err := decodeStrict(data, map[string]any{"Detach": &b.Detach, "Tty": &b.Tty, "ConsoleSize": &b.ConsoleSize})

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// decodeStrict reads one JSON object whose keys are exactly those of fields: spelled so, each at most once, with
-// values of the type the pointers point to. encoding/json alone would take "privileged" for "Privileged" and the last
-// of two equal keys, where the engine may take another one.
+// decodeStrict reads one JSON object that has only keys of fields, in the same spelling, each at most once, with values
+// of the type that the pointers point to. encoding/json alone would accept "privileged" for "Privileged", and of two
+// equal keys the last, where the engine may use the first.
 func decodeStrict(data []byte, fields map[string]any) error {
 	if !utf8.Valid(data) {
 		return errors.New("the body is not UTF-8")

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
-// Snapshot is the state of all skills at one moment, for telling later what changed.
+// Snapshot is the state of all skills at one moment, to find out later what changed.
 type Snapshot map[string]Skill
 
 // Snapshot takes one. It opens no file.
@@ -30,7 +30,7 @@ func (s *Store) Snapshot() Snapshot {
 // Change says what happened to one skill.
 type Change struct{ Name, What string }
 
-// Since lists what changed from an earlier snapshot to this one, sorted by name.
+// Since lists what has changed since an earlier snapshot, sorted by name.
 func (now Snapshot) Since(before Snapshot) []Change {
 	var out []Change
 	for name, k := range now {
@@ -57,14 +57,14 @@ func (now Snapshot) Since(before Snapshot) []Change {
 }
 
 const (
-	// settle is how long the directory must be quiet before a change is told, so that a burst is told once.
+	// settle is how long the directory must be quiet before a change is reported, so that a burst is reported once.
 	settle = 200 * time.Millisecond
-	// unsettled is how long a directory that never becomes quiet can hold a change back.
+	// unsettled is how long a directory that never becomes quiet can delay a report.
 	unsettled = 2 * time.Second
 )
 
-// Watch calls changed after every change of the directory until ctx ends. Without a working watch it looks every two
-// seconds.
+// Watch calls changed after every change of the directory until ctx ends. If the directory cannot be
+// watched, it looks every two seconds.
 func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
@@ -99,7 +99,7 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 			return
 		case <-poll:
 			tell()
-		case err := <-errs: // events were lost; the snapshot finds what they would have said
+		case err := <-errs: // events were lost; the snapshot shows what changed
 			log.Warn("watching the skills", logline.Tag("skill"), slog.String("error", err.Error()))
 			quiet.Reset(settle)
 		case <-events:

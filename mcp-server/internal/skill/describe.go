@@ -10,8 +10,8 @@ import (
 // maxDescription is how long a description may be, in characters.
 const maxDescription = 200
 
-// Describe finds the @description in a module's leading comments. It is one line of printable text, cut at 200
-// characters: what code wrote for the model to read is data, and short. Empty when there is none.
+// Describe returns the @description in a module's leading comments, or an empty string. It is one line of printable
+// text, cut at 200 characters, because code wrote it and the model reads it.
 func Describe(source string) string {
 	comment := leadingComment(source)
 	_, text, ok := strings.Cut(comment, "@description")
@@ -33,7 +33,7 @@ func Describe(source string) string {
 	return string(out)
 }
 
-// leadingComment is the text of the comments before the first code.
+// leadingComment returns the text of the comments before any code.
 func leadingComment(source string) string {
 	var b strings.Builder
 	rest := strings.TrimPrefix(source, "\uFEFF")
@@ -57,7 +57,7 @@ func leadingComment(source string) string {
 	}
 }
 
-// printable drops what a reader would not see or a terminal would obey; other spaces become one.
+// printable removes characters that readers do not see or terminals obey, and turns white space into single spaces.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -1,8 +1,8 @@
-// Package skill keeps the skills: TypeScript modules in one directory, /skills/<name>.ts as code sees it.
+// Package skill stores skills: TypeScript modules in one directory, which code sees as /skills/<name>.ts.
 //
-// Threat: the directory is written by sandboxed code. A name, a link, a size, a number of files or a description in it
-// may be meant for this process or for the model. So everything is reached through os.Root, only regular files with one
-// link and a plain name count, every number is bounded, and a description is one short line of printable text.
+// Threat: sandboxed code writes to the directory. A name, a link, a size, a number of files or a description may be an
+// attack on this process or on the model. So everything is opened through os.Root, only regular files with one link and
+// a plain name count as skills, every number is bounded, and a description is one short line of printable text.
 package skill
 
 import (
@@ -29,7 +29,7 @@ const (
 	MaxPatch = 2*MaxSize + 64<<10
 	// MaxCount is how many skills are listed.
 	MaxCount = 200
-	// maxEntries is how many directory entries are looked at.
+	// maxEntries is how many directory entries are read.
 	maxEntries = 2000
 	// headSize is how much of a file is read for its description.
 	headSize = 8 << 10
@@ -37,12 +37,12 @@ const (
 	extension = ".ts"
 )
 
-// What a caller branches on.
+// The errors that callers distinguish.
 var (
 	ErrNotFound = errors.New("no such skill")
 	ErrName     = errors.New("not a skill name")
 	ErrReadOnly = errors.New("skills are read-only (SKILLS_READONLY)")
-	ErrChanged  = errors.New("the skill was changed meanwhile")
+	ErrChanged  = errors.New("the skill was changed in the meantime")
 )
 
 // Skill is one skill without its source.
@@ -54,15 +54,15 @@ type Skill struct {
 	inode       uint64
 }
 
-// Listing is what the directory holds.
+// Listing is the content of the directory.
 type Listing struct {
 	// Skills is sorted by name.
 	Skills []Skill
-	// Skipped counts what was not taken, by reason.
+	// Skipped counts what is not a skill, by reason.
 	Skipped map[string]int
 }
 
-// Store is the skills of one directory. It is safe for concurrent use, also with code that changes the directory.
+// Store is the skills of one directory. It is safe for concurrent use, even while code changes the directory.
 type Store struct {
 	root     *os.Root
 	dir      string
@@ -84,8 +84,8 @@ func (s *Store) Close() error { return s.root.Close() }
 // ReadOnly reports whether changes are refused.
 func (s *Store) ReadOnly() bool { return s.readOnly }
 
-// ValidName reports whether a skill may be called so: letters, digits, - and _, beginning with a letter or digit, at
-// most 64.
+// ValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, of which the first is a
+// letter or digit.
 func ValidName(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false
@@ -148,7 +148,7 @@ func (s *Store) scan() (Listing, error) {
 	for _, e := range entries {
 		name, is := strings.CutSuffix(e.Name(), extension)
 		if strings.HasPrefix(e.Name(), ".") || !is {
-			continue // our own unfinished writes, and what is no module
+			continue // our own unfinished writes, and files that are not modules
 		}
 		if !ValidName(name) {
 			l.Skipped["not a skill name"]++
@@ -156,7 +156,7 @@ func (s *Store) scan() (Listing, error) {
 		}
 		info, err := s.root.Lstat(e.Name())
 		if err != nil {
-			continue // gone meanwhile
+			continue // removed in the meantime
 		}
 		if reason := refuse(info); reason != "" {
 			l.Skipped[reason]++
@@ -172,7 +172,7 @@ func (s *Store) scan() (Listing, error) {
 	return l, nil
 }
 
-// refuse says why a file is not taken, or is empty.
+// refuse returns why a file is not a skill, or an empty string.
 func refuse(info fs.FileInfo) string {
 	switch {
 	case disarm.Off("skill-links"):
@@ -203,8 +203,8 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// open opens a skill for reading. The file is checked before and after it is opened: it must be the same one, and have
-// one name only.
+// open opens a skill for reading. It checks the file before and after opening it: both must be the same file, with only
+// one name.
 func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)
@@ -216,7 +216,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the skill: %w", err)
 	}
-	if links(before) == 0 { // replaced between the look at its name and the look at itself
+	if links(before) == 0 { // replaced after its name was looked up
 		return nil, nil, ErrChanged
 	}
 	if reason := refuse(before); reason != "" {
@@ -245,8 +245,8 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// openFile opens an entry of the directory that is not a symbolic link. os.Root would follow one that stays inside: it
-// opens with O_NOFOLLOW itself, and then goes where the link leads.
+// openFile opens an entry of the directory that is not a symbolic link. os.Root would follow a link that stays inside:
+// it opens with O_NOFOLLOW itself, but then resolves the link.
 func (s *Store) openFile(entry string) (*os.File, error) {
 	if disarm.Off("skill-links") {
 		return os.Open(filepath.Join(s.dir, entry))
@@ -263,10 +263,10 @@ func (s *Store) openFile(entry string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), entry), nil
 }
 
-// readTries is how often a skill is read again that was replaced just then.
+// readTries is how often a skill is read that is being replaced.
 const readTries = 5
 
-// Read gives a skill and its source as valid UTF-8. ErrNotFound also for what List skips.
+// Read returns a skill and its source, as valid UTF-8. For a file that List skips, the error is ErrNotFound.
 func (s *Store) Read(name string) (Skill, string, error) {
 	for try := 1; ; try++ {
 		k, source, err := s.read(name)

@@ -13,15 +13,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 )
 
-// fileMode of what is written: the group of the slots may change it.
+// fileMode is the mode of skills: the group of the slots may change them.
 const fileMode = 0o664
 
 // temporary begins the names of unfinished writes.
 const temporary = ".codeforge-"
 
-// Patch applies SEARCH/REPLACE blocks to a skill, all or none. A skill that does not exist is made by one block with an
-// empty SEARCH. The error is a *patch.Error when the blocks do not fit.
-// What is larger than MaxPatch is refused unread. It ends with ctx, and then nothing is written.
+// Patch applies SEARCH/REPLACE blocks to a skill, all or none. One block with an empty SEARCH creates a skill. The
+// error is a *patch.Error if the blocks do not fit. A patch larger than MaxPatch is refused unread. If ctx ends,
+// nothing is written.
 func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	switch {
 	case s.readOnly:
@@ -49,7 +49,7 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	return s.replace(name, out, before, create)
 }
 
-// replace writes a skill beside its place and moves it there, unless the skill is no longer the one that was read.
+// replace writes a skill to a temporary file and renames it, unless the skill is no longer the one that was read.
 func (s *Store) replace(name, source string, before Skill, create bool) (Skill, error) {
 	tmp, err := s.writeTemporary(source)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Store) replace(name, source string, before Skill, create bool) (Skill, 
 	}
 	defer func() { _ = s.root.Remove(tmp) }()
 	if create {
-		// A link fails when the name has been taken meanwhile; a rename would not.
+		// A link fails if the name has been taken in the meantime; a rename would not.
 		if err := s.root.Link(tmp, name+extension); err != nil {
 			return Skill{}, changedOr(err, fs.ErrExist)
 		}
@@ -83,7 +83,7 @@ func changedOr(err, changed error) error {
 	return fmt.Errorf("writing the skill: %w", err)
 }
 
-// writeTemporary writes a file that nobody else could have put there.
+// writeTemporary writes a new file under a name that nobody can guess.
 func (s *Store) writeTemporary(source string) (name string, err error) {
 	name = temporary + strings.ToLower(rand.Text())
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
@@ -99,7 +99,7 @@ func (s *Store) writeTemporary(source string) (name string, err error) {
 	return name, nil
 }
 
-// Delete removes a skill. Whatever has the name is removed, a link included, but never a directory.
+// Delete removes a skill, or whatever else has its name, such as a link, but never a directory.
 func (s *Store) Delete(name string) error {
 	if s.readOnly {
 		return ErrReadOnly
@@ -120,11 +120,11 @@ func (s *Store) Delete(name string) error {
 	return nil
 }
 
-// seeded marks a directory that has been given the shipped skills.
+// seeded is the file that marks a directory as seeded.
 const seeded = ".codeforge-seeded"
 
-// Seed writes the shipped skills into a directory that has never been seeded. What is there already stays, and what the
-// user deleted does not come back. It reports how many were written.
+// Seed writes the shipped skills into a directory that has never been seeded: existing files stay, and skills that the
+// user deleted do not come back. It returns how many were written.
 func (s *Store) Seed(shipped fs.FS) (int, error) {
 	mark, err := s.root.OpenFile(seeded, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if errors.Is(err, fs.ErrExist) {

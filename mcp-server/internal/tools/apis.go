@@ -52,21 +52,21 @@ func (s *Surface) addAPIs() {
 	}, s.getInstructions)
 }
 
-// firstCatalog is how long a call waits for the proxy when the server has only just started.
+// firstCatalog is how long a call waits for the proxy if the server has just started.
 const firstCatalog = 5 * time.Second
 
-// catalog is the catalog; an empty one when the proxy has never answered.
+// catalog returns the catalog, or an empty one if the proxy has never answered.
 func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
 	if c := s.cfg.Catalog.Catalog(); c.Version != "" {
 		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
 	defer cancel()
-	_, _ = s.cfg.Catalog.Permissions(ctx) // returns when there is a catalog
+	_, _ = s.cfg.Catalog.Permissions(ctx) // waits for the first catalog
 	return s.cfg.Catalog.Catalog()
 }
 
-// listAPIs answers a JSON array in content[0]; after it only what the model must know.
+// listAPIs answers with a JSON array in content[0], and after it only what the model must know.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	a := argument.Read(req.Params.Arguments, argument.Spec{
 		Tool: "list_apis", Names: []string{"api"}, Example: `{} or {"api": "stripe"}`,
@@ -134,7 +134,7 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 	return notes
 }
 
-// listing is one API as the model sees it.
+// listing returns an API as the model sees it.
 func listing(api controlapi.API) listed {
 	l := listed{
 		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
@@ -160,7 +160,7 @@ func notNil(s []string) []string {
 	return s
 }
 
-// arrayOfLines is a JSON array with one element a line.
+// arrayOfLines returns a JSON array with one element per line.
 func arrayOfLines(list []listed) string {
 	lines := make([]string, len(list))
 	for i, l := range list {
@@ -169,7 +169,7 @@ func arrayOfLines(list []listed) string {
 	return "[" + strings.Join(lines, ",\n") + "]"
 }
 
-// getInstructions answers the guide.
+// getInstructions answers with the guide.
 func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "get_instructions", Example: "{}"})
 	if err := a.Err(); err != nil {

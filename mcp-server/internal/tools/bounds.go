@@ -12,18 +12,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// MaxParams is how long everything in a message may be but the arguments of a tool, in bytes of JSON: names, URIs,
-// cursors, progress tokens, _meta, and what initialize says of a client, which is kept as long as its session.
+// MaxParams bounds everything in a message except the arguments of a tool, in bytes of JSON: names, URIs, cursors,
+// progress tokens, _meta, and what initialize says about the client, which is kept as long as its session.
 const MaxParams = 16 << 10
 
-// What bounds subscriptions, which are kept as long as their sessions.
+// The limits of subscriptions, which are kept as long as their sessions.
 const (
 	maxSubscribed    = 64
 	maxSubscriptions = 4096 // of all sessions
 )
 
-// bounded refuses messages whose params are longer than MaxParams. What a tool takes as arguments is package
-// argument's.
+// bounded refuses messages whose params are longer than MaxParams. Package argument bounds the arguments of tools.
 func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		var params any = req.GetParams()
@@ -48,7 +47,7 @@ type subscriptions struct {
 	of  map[*mcp.ServerSession]map[string]bool
 }
 
-// take notes a subscription. It reports whether there is room for it.
+// take adds a subscription. It reports whether there is room for it.
 func (s *subscriptions) take(server *mcp.Server, session *mcp.ServerSession, uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +70,7 @@ func (s *subscriptions) take(server *mcp.Server, session *mcp.ServerSession, uri
 	return true
 }
 
-// drop forgets a subscription.
+// drop removes a subscription.
 func (s *subscriptions) drop(session *mcp.ServerSession, uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +80,7 @@ func (s *subscriptions) drop(session *mcp.ServerSession, uri string) {
 	}
 }
 
-// sweep forgets the sessions that have ended. The caller holds the lock.
+// sweep removes sessions that have ended. The caller holds the lock.
 func (s *subscriptions) sweep(server *mcp.Server) {
 	if len(s.of) == 0 {
 		return

@@ -22,7 +22,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Where a result carries the run's receipt and its runapi.Exit for programs; a model does not see them.
+// The keys of _meta under which a result has the run's receipt and its runapi.Exit, for programs. A model does not see
+// them.
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
@@ -33,7 +34,7 @@ const (
 	maxNamed = 200
 	// maxAPIName is the longest name of an API, in bytes.
 	maxAPIName = 64
-	// escaped is how many bytes of JSON one byte of a string can be.
+	// escaped is how many bytes of JSON one byte of a string can become.
 	escaped = 6
 	// leastTimeout is the shortest time limit of a run: sandboxd counts milliseconds.
 	leastTimeout = time.Millisecond
@@ -57,7 +58,7 @@ func (s *Surface) addExecute() {
 	}, s.executeCode)
 }
 
-// executeCode runs code: arguments, run, result.
+// executeCode reads the arguments, runs the code and renders the result.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	r, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
@@ -166,8 +167,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// caller is the key under which a call queues: its session, or for HTTP clients without sessions the client's name and
-// machine.
+// caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions, that of the
+// client's name and machine.
 func caller(req *mcp.CallToolRequest) string {
 	if id := req.Session.ID(); id != "" {
 		return id
@@ -179,8 +180,7 @@ func caller(req *mcp.CallToolRequest) string {
 	return req.Extra.Header.Get(CallerHeader) + " " + name
 }
 
-// CallerHeader is set by the transport on every request, in place of what a client may have sent: the machine that
-// calls.
+// CallerHeader is the machine that calls. The transport sets it on every request, whatever the client has sent.
 const CallerHeader = "X-Codeforge-Caller"
 
 // report sends the client progress notifications, if it asked for them.
@@ -197,7 +197,7 @@ func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progres
 	}})
 }
 
-// explain is the only place that tells a model why a run has no exit. The log has the cause.
+// explain is the only function that tells a model why a run has no exit. The cause is logged.
 func explain(err error, o execution.Outcome) string {
 	var busy *queue.BusyError
 	switch {

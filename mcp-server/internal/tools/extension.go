@@ -16,13 +16,13 @@ import (
 // skillsExtension is the Skills extension (SEP-2640): skills/list and skills/get.
 const skillsExtension = "io.modelcontextprotocol/skills"
 
-// skillsPage is how many skills one answer of skills/list holds.
+// skillsPage is how many skills one answer to skills/list contains.
 const skillsPage = 50
 
 // extensionName is what the extension allows as a name. A skill with another name is still a resource.
 var extensionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// entry is one skill in the extension's words: a directory of SKILL.md and the module.
+// entry is a skill in the extension's terms: a directory with SKILL.md and the module.
 type entry struct {
 	URI         string      `json:"uri"`
 	Frontmatter front       `json:"frontmatter"`
@@ -60,7 +60,7 @@ type getResult struct {
 	Skill      entry  `json:"skill"`
 }
 
-// private is how the extension's answers may be cached: not at all by others, and not for long.
+// private keeps shared caches from storing the extension's answers.
 var private = mcp.Cacheable{CacheScope: "private"}
 
 // addExtension registers the two methods. Registering fails only for names of standard methods.
@@ -96,7 +96,7 @@ func (h *shelf) extensionGet(_ context.Context, ss *mcp.ServerSession, p *getPar
 	return res, err
 }
 
-// resultType is what every result says of itself from 2026-07-28 on.
+// resultType is the field that every result has from revision 2026-07-28 on.
 func resultType(ss *mcp.ServerSession) string {
 	if p := ss.InitializeParams(); p != nil && p.ProtocolVersion >= "2026-07-28" {
 		return "complete"

@@ -30,8 +30,8 @@ type rendering struct {
 	apis           []string
 }
 
-// render makes the result of a run. Success is stdout exactly as printed; failure is stderr, then stdout. A second
-// block stands only where the model must know something else.
+// render makes the result of a run: on success stdout, exactly as printed; on failure stderr, then stdout. There is a
+// second block only if the model must know something else.
 func render(r rendering) *mcp.CallToolResult {
 	var notes []string
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
@@ -84,7 +84,7 @@ func render(r rendering) *mcp.CallToolResult {
 	return res
 }
 
-// failedOutput is stderr, then stdout, each cut when both do not fit.
+// failedOutput returns stderr, then stdout, both cut if they do not fit.
 func failedOutput(r rendering) (string, int) {
 	errs := min(r.stderr.Len(), max(r.limit/2, r.limit-r.stdout.Len()))
 	stderr, cutErr := r.stderr.Text(errs)
@@ -95,7 +95,7 @@ func failedOutput(r rendering) (string, int) {
 	return stderr + stdout, cutErr + cutOut
 }
 
-// silent says why there is nothing to show.
+// silent explains why there is nothing to show.
 func silent(e runapi.Exit, failed bool) string {
 	if failed {
 		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", e.Code)
@@ -103,7 +103,7 @@ func silent(e runapi.Exit, failed bool) string {
 	return "The code ran and printed nothing. Print what you need with console.log."
 }
 
-// cutNote says what was left out and where the whole is.
+// cutNote says how much was left out, and where the whole output is.
 func cutNote(r rendering, cut int) string {
 	n := fmt.Sprintf("Output was cut: %d of %d characters were left out.", cut, r.stdout.Len()+r.stderr.Len())
 	if file := r.outcome.Exit.StdoutFile; file != "" {
@@ -132,7 +132,7 @@ func changeNote(changes []skill.Change) string {
 	return b.String() + "."
 }
 
-// hints are the sentences for the model: the proxy's, then those for what Deno itself refused. Each once, at most five.
+// hints returns sentences for the model, each once, at most maxHints: the proxy's, then those for what Deno refused.
 func (r rendering) hints() []string {
 	var out []string
 	add := func(s string) {
@@ -155,7 +155,7 @@ func (r rendering) hints() []string {
 	return out
 }
 
-// What Deno prints when it refuses something by itself.
+// What Deno prints when it refuses something itself.
 var (
 	netRefusal   = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
 	fileRefusal  = regexp.MustCompile(`Requires (?:read|write) access to `)
@@ -166,7 +166,7 @@ var (
 		`--no-remote|--no-npm|import access to "`)
 )
 
-// suggest names the known host that a misspelt one most resembles, or is empty.
+// suggest names the known host that a misspelt one resembles most, or returns an empty string.
 func suggest(host string, cat controlapi.Catalog) string {
 	var known []string
 	for _, a := range cat.APIs {
@@ -186,8 +186,8 @@ func noServers(cat controlapi.Catalog) string {
 	return "mcp is a global, without an import, of runs whose apis include an MCP server: those with \"mcp\" in list_apis."
 }
 
-// denoHints are hints for refusals that never reached the proxy. The text is the program's output, so a host in it
-// counts only as far as it is a host name.
+// denoHints returns hints for what Deno refused before it reached the proxy. Code can print anything, so a host counts
+// only if it is a valid host name.
 func denoHints(printed string, cat controlapi.Catalog) []string {
 	var out []string
 	seen := map[string]bool{}

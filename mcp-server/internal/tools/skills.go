@@ -82,13 +82,13 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	return text("Skill " + name + " was deleted."), nil
 }
 
-// skillName reads the name of a skill; "/skills/x.ts" and "x.ts" mean x.
+// skillName reads the name of a skill. "/skills/x.ts" and "x.ts" stand for x.
 func skillName(a *argument.Reader) string {
 	name := a.Text("name", "the name of a skill as a string", true)
 	return strings.TrimSuffix(strings.TrimPrefix(name, "/skills/"), ".ts")
 }
 
-// explainSkill is the one place that says to a model what went wrong with a skill.
+// explainSkill is the only function that tells a model what went wrong with a skill.
 func (s *Surface) explainSkill(name string, err error) string {
 	var mistake *patch.Error
 	name = strings.ToValidUTF8(name[:min(len(name), 80)], "")
@@ -120,7 +120,8 @@ func (s *Surface) explainSkill(name string, err error) string {
 	return "The skill could not be changed. Tell the user to check the server's log."
 }
 
-// shelf shows the skills as resources, prompt and by the skills extension, and keeps the list of resources up to date.
+// shelf offers the skills as resources, with a prompt and through the skills extension, and keeps the list of resources
+// up to date.
 type shelf struct {
 	surface *Surface
 
@@ -159,10 +160,10 @@ func (h *shelf) add() {
 // Watch keeps the list of resources up to date until ctx ends.
 func (s *Surface) Watch(ctx context.Context) { s.cfg.Skills.Watch(ctx, s.cfg.Log, s.shelf.refresh) }
 
-// refresh makes the registered resources those of the directory. Clients hear of it when something changed.
+// refresh makes the registered resources those of the directory. Clients are notified of changes.
 func (h *shelf) refresh() {
 	log := h.surface.cfg.Log
-	defer func() { // sandboxed code wrote what is read here, and no caller recovers from a panic
+	defer func() { // sandboxed code wrote the files that are read here, and no caller recovers from a panic
 		if p := recover(); p != nil {
 			log.Error("panic while listing skills", logline.Tag("skill"),
 				slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
@@ -204,12 +205,12 @@ func (h *shelf) refresh() {
 	h.shown = now
 }
 
-// sameResource reports whether the listed resource of a skill is still right.
+// sameResource reports whether the registered resource of a skill is up to date.
 func sameResource(old, now skill.Skill) bool {
 	return old.Description == now.Description && old.Size == now.Size && old.Modified.Equal(now.Modified)
 }
 
-// subscribe takes subscriptions to skills, also to ones that are not there yet, and to nothing else.
+// subscribe accepts subscriptions to skills, even ones that do not exist yet, and to nothing else.
 func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
 	name, ok := strings.CutPrefix(req.Params.URI, skillURI)
 	if !ok || !skill.ValidName(name) {
@@ -222,13 +223,13 @@ func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
 	return nil
 }
 
-// unsubscribe takes the end of a subscription.
+// unsubscribe ends a subscription.
 func (h *shelf) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) error {
 	h.subscribed.drop(req.Session, strings.TrimPrefix(req.Params.URI, skillURI))
 	return nil
 }
 
-// read answers skill://name, skill://name/SKILL.md and skill://name/name.ts.
+// read answers for skill://name, skill://name/SKILL.md and skill://name/name.ts.
 func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	name, file, _ := strings.Cut(strings.TrimPrefix(uri, skillURI), "/")
@@ -304,12 +305,12 @@ func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPr
 	}, nil
 }
 
-// maxCompletions is how many values an answer may have (MCP, completion/complete).
+// maxCompletions is how many values MCP allows in an answer to completion/complete.
 const maxCompletions = 100
 
 // complete completes the names of skills, for the prompt and the templates.
 func (h *shelf) complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
-	values := []string{} // null would fail clients
+	values := []string{} // clients fail on null
 	ref := req.Params.Ref
 	known := ref != nil && (ref.Name == "run_skill" || strings.HasPrefix(ref.URI, skillURI))
 	if known && req.Params.Argument.Name == "name" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// instructions is what a client may show the model from the start: the way of working, in few words.
+// instructions is what a client may show the model from the start: how to work, in a few words.
 func instructions(yolo bool) string {
 	reach := ""
 	if yolo {
@@ -53,7 +53,8 @@ your later calls.
 
 `
 
-// guide is the answer of get_instructions. It is flat in the number of APIs and says what is true of this system.
+// guide is the answer to get_instructions. Its length does not depend on the number of APIs, and it describes this
+// system with its settings.
 func guide(yolo, servers, readOnly bool, limit int, usual, most time.Duration) string {
 	reach := "Code reaches only the hosts of list_apis, over HTTPS. Anything else is refused."
 	if yolo {
@@ -111,12 +112,12 @@ for (const c of failed.slice(0, 10)) console.log(c.id, c.amount / 100, c.currenc
 `, reach, int(usual.Seconds()), int(most.Seconds()), limit, mcp, keep)
 }
 
-// jsonText is a value as JSON for a model to read: <, > and & as they are. A JSON string is a YAML string too.
+// jsonText returns a value as JSON for a model to read, without escaping <, > and &. A JSON string is valid YAML too.
 func jsonText(v any) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil { // what is shown consists of strings and numbers, which always encode
+	if enc.Encode(v) != nil { // cannot happen: callers encode strings and numbers
 		return "null"
 	}
 	return strings.TrimSpace(b.String())

@@ -1,7 +1,7 @@
-// Package tools is what MCP clients see: the tools, resources, prompt and instructions, on one mcp.Server.
+// Package tools provides what MCP clients see: tools, resources, a prompt and instructions, on one mcp.Server.
 //
-// What a model reads is in content only, as text. Tools have hand-written input schemas; the list of tools never
-// changes, so that changes of the catalog cost a client nothing. A panic in a handler is an error of that call only.
+// Text for the model is in content only. Tools have hand-written input schemas. The list of tools never changes, so
+// that a change of the catalog costs clients nothing. A panic in a handler is an error of that call only.
 package tools
 
 import (
@@ -33,17 +33,17 @@ type Config struct {
 	Version string
 	// Debug logs code and output.
 	Debug bool
-	// YOLO is said in the instructions from the start.
+	// YOLO adds a sentence on YOLO_MODE to the instructions.
 	YOLO bool
 	// OutputLimit is how many characters of output a model is shown.
 	OutputLimit int
 	// TimeoutDefault and TimeoutMax are those of a run.
 	TimeoutDefault, TimeoutMax time.Duration
-	// Called hears of every finished tool call, for counting. Nil hears nothing.
+	// Called, if not nil, is called after every tool call, to count it.
 	Called func(tool string, failed bool, took time.Duration)
 }
 
-// Surface is one mcp.Server with everything on it.
+// Surface is an mcp.Server with everything that clients see.
 type Surface struct {
 	cfg    Config
 	server *mcp.Server
@@ -78,14 +78,14 @@ type ServerConfig struct {
 	Instructions string
 	Log          *slog.Logger
 	Complete     func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
-	// Fixture is for the conformance suite: logging is declared, and the skills extension is not.
+	// Fixture is for the conformance suite: it declares logging, and not the skills extension.
 	Fixture bool
-	// Subscribe and Unsubscribe take resource subscriptions. Both or none.
+	// Subscribe and Unsubscribe handle resource subscriptions. Either both are set or neither.
 	Subscribe   func(context.Context, *mcp.SubscribeRequest) error
 	Unsubscribe func(context.Context, *mcp.UnsubscribeRequest) error
 }
 
-// NewServer makes a server without features, with the options and the panic recovery that every server of ours has.
+// NewServer makes a server without features, with the options and the panic recovery that all our servers have.
 func NewServer(cfg ServerConfig) *mcp.Server {
 	capabilities := &mcp.ServerCapabilities{
 		Tools:     &mcp.ToolCapabilities{ListChanged: true},
@@ -112,7 +112,7 @@ func NewServer(cfg ServerConfig) *mcp.Server {
 	return server
 }
 
-// recovering turns a panic of a handler into an error of that call.
+// recovering turns a panic in a handler into an error of that call.
 func recovering(log *slog.Logger) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {

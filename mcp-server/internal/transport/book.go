@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// book knows the sessions of the older protocol: when each was last used, what is open in it, and how to cancel that.
+// book keeps the sessions of the older protocol: when each was last used, its open requests, and how to cancel them.
 type book struct {
 	mu       sync.Mutex
 	sessions map[string]*session
-	renamed  map[string]string // what clients call sessions that were begun anew -> their ids
-	deleted  map[string]bool   // by their clients, and called so by them; at most maxDeleted
+	renamed  map[string]string // by the old id that its client still uses: the id of a resumed session
+	deleted  map[string]bool   // ids, as their clients know them, of sessions that they deleted; at most maxDeleted
 }
 
 // maxDeleted bounds how many deleted sessions are remembered. Beyond it, all are forgotten: a client that continues a
@@ -19,7 +19,7 @@ type book struct {
 const maxDeleted = 10_000
 
 type session struct {
-	name string // what its client calls it, if not by its id
+	name string // the old id that its client still uses, if any
 	used time.Time
 	open map[*call]struct{}
 }
@@ -33,8 +33,8 @@ func newBook() *book {
 	return &book{sessions: map[string]*session{}, renamed: map[string]string{}, deleted: map[string]bool{}}
 }
 
-// resolve returns the id of the session that a client calls by a name, or the name itself, and whether there is such a
-// session, or was one until its client deleted it.
+// resolve returns the id of the session that a client knows by a name, or the name itself, and whether the session
+// exists, or did until its client deleted it.
 func (b *book) resolve(name string) (id string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func (b *book) resolve(name string) (id string, known bool) {
 	return name, b.sessions[name] != nil || b.deleted[name]
 }
 
-// rename notes what its client calls a session.
+// rename records the name by which its client knows a session.
 func (b *book) rename(id, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +54,7 @@ func (b *book) rename(id, name string) {
 	}
 }
 
-// bury notes that a client has deleted a session.
+// bury records that a client has deleted a session.
 func (b *book) bury(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +72,7 @@ func (b *book) forget(id string) {
 	delete(b.sessions, id)
 }
 
-// enter notes a session that has begun.
+// enter adds a session.
 func (b *book) enter(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *book) enter(id string) {
 	}
 }
 
-// begin notes a request of a session; the function it returns notes its end. An unknown session is not noted.
+// begin adds a request of a session; the function it returns removes it. A request of an unknown session is ignored.
 func (b *book) begin(id string, c *call) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,7 @@ func (b *book) begin(id string, c *call) func() {
 	}
 }
 
-// cancel cancels what is open in a session.
+// cancel cancels the open requests of a session.
 func (b *book) cancel(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,15 +117,15 @@ func (b *book) remove(id string) {
 	b.forget(id)
 }
 
-// len is how many sessions there are.
+// len returns the number of sessions.
 func (b *book) len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.sessions)
 }
 
-// idle lists the sessions without an open request that were last used before the given time, the longest unused first
-// when most is 1.
+// idle lists sessions without an open request that were last used before the given time; if most is 1, the one that
+// has been idle longest.
 func (b *book) idle(before time.Time, most int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +145,7 @@ func (b *book) idle(before time.Time, most int) []string {
 	return ids
 }
 
-// keep forgets every session that is not in the set.
+// keep forgets all sessions that are not in the set.
 func (b *book) keep(live map[string]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,14 +17,14 @@ const oldestVersion = "2025-03-26"
 
 var errNoRoom = errors.New("too many sessions are in use")
 
-// resume prepares a request that names a session. A session that is unknown was lost, because mcp-server restarted or
-// the session was idle for long; most clients never begin another one, so it is begun anew on their behalf and goes on
-// under its old id. Nothing that a session held is needed to serve a call, and nothing of another session can be had:
-// the new one is as empty as one after initialize. A session that its client deleted stays deleted.
+// resume prepares a request that names a session. An unknown session was lost: mcp-server restarted, or the session was
+// idle for too long. Most clients never begin another one, so a new session is begun on their behalf, and they keep
+// using the old id. No call depends on what was in a session, and nobody gets at another session: the new one is as
+// empty as any after initialize. A session that its client deleted stays deleted.
 func (h *Handler) resume(s *stream, r *http.Request) error {
 	id := r.Header.Get(sessionHeader)
 	if !sessionID(id) {
-		return nil // answered with 404
+		return nil // the caller answers 404
 	}
 	h.resuming.Lock()
 	defer h.resuming.Unlock()
@@ -64,7 +64,7 @@ func sessionID(id string) bool {
 	return true
 }
 
-// initialize begins a session with a client of which only the protocol version is known.
+// initialize begins a session for a client of which only the protocol version is known.
 func (h *Handler) initialize(ctx context.Context, version string) (id string, err error) {
 	params, err := json.Marshal(mcp.InitializeParams{
 		ProtocolVersion: version,
@@ -88,7 +88,7 @@ func (h *Handler) initialize(ctx context.Context, version string) (id string, er
 		w := &discarded{header: http.Header{}, code: http.StatusOK}
 		h.legacy.ServeHTTP(w, r)
 		if w.code >= http.StatusMultipleChoices {
-			return nil, fmt.Errorf("beginning the session anew: status %d", w.code)
+			return nil, fmt.Errorf("resuming the session: status %d", w.code)
 		}
 		return w, nil
 	}
@@ -101,7 +101,7 @@ func (h *Handler) initialize(ctx context.Context, version string) (id string, er
 	return id, err
 }
 
-// discarded is an answer of which only the head is of interest.
+// discarded is a response whose body is discarded.
 type discarded struct {
 	header http.Header
 	code   int

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// stream is the answer to one request. It adds a comment to an event stream that is silent for long, since HTTP clients
-// and proxies cut silent connections, and gives up on a client that does not read.
+// stream is the response to one request. It adds comments to an event stream that is silent for long, since HTTP
+// clients and proxies cut silent connections, and gives up on a client that does not read.
 //
 // The MCP SDK writes one whole event at a time, so a comment between two writes never breaks an event.
 type stream struct {
@@ -22,18 +22,18 @@ type stream struct {
 	events bool // the answer is an event stream
 	over   bool
 	timer  *time.Timer // until a comment is due
-	soon   *time.Timer // until what was written is flushed
+	soon   *time.Timer // until buffered data is flushed
 	// announced is called with the session id of an answer that begins a session.
 	announced func(id string)
-	// session is what the client calls its session, if that is not its id.
+	// session is the name by which the client knows its session, if that is not its id.
 	session string
 }
 
-// comment is a line that readers of event streams skip.
+// comment is a line that clients skip in an event stream.
 const comment = ": still here\n\n"
 
-// flushTime is how long an event waits for the end of the answer, which most often follows at once: one write to the
-// client then does for both.
+// flushTime is how long an event waits for the end of the response, which usually follows immediately. Then one write
+// to the client is enough for both.
 const flushTime = time.Millisecond
 
 // chunk is how much is written under one deadline.
@@ -46,14 +46,14 @@ func newStream(w http.ResponseWriter, cfg *Config) *stream {
 // Header is what the SDK sets.
 func (s *stream) Header() http.Header { return s.header }
 
-// WriteHeader begins the answer.
+// WriteHeader begins the response.
 func (s *stream) WriteHeader(code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin(code)
 }
 
-// begin begins the answer unless it has begun.
+// begin begins the response unless it has begun.
 func (s *stream) begin(code int) {
 	if s.began || s.over {
 		return
@@ -72,7 +72,7 @@ func (s *stream) begin(code int) {
 	s.w.WriteHeader(code)
 }
 
-// Write writes, in parts with a deadline each.
+// Write writes in chunks, each with its own deadline.
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// FlushError implements what http.ResponseController looks for. It flushes before long; an error is that of the next
+// FlushError is what http.ResponseController calls. It flushes within flushTime; an error is returned by the next
 // write.
 func (s *stream) FlushError() error {
 	s.mu.Lock()
@@ -110,7 +110,7 @@ func (s *stream) FlushError() error {
 	return nil
 }
 
-// flush hands what was written to the client.
+// flush sends buffered data to the client.
 func (s *stream) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,26 +121,26 @@ func (s *stream) flush() {
 	_ = s.rc.Flush()
 }
 
-// deadline gives the client time to read what comes next.
+// deadline gives the client time to read the next write.
 func (s *stream) deadline() {
 	_ = s.rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTime)) // not supported: no deadline
 }
 
-// rest begins the silence anew.
+// rest restarts the timer that ends in a comment.
 func (s *stream) rest() {
 	if s.timer != nil {
 		s.timer.Reset(s.cfg.Comment)
 	}
 }
 
-// listen begins to watch for silence. The request must have been read.
+// listen starts the timer that ends in a comment. The request must have been read.
 func (s *stream) listen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(s.cfg.Comment, s.silent)
 }
 
-// silent writes a comment. An answer that has not begun by now is an event stream whose first event takes long.
+// silent writes a comment. If the response has not begun by now, it is an event stream whose first event takes long.
 func (s *stream) silent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *stream) silent() {
 	}
 }
 
-// close ends the stream. What is still buffered gets its time, and later writes are refused.
+// close ends the stream. Buffered data is still sent; later writes are refused.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

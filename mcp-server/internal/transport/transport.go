@@ -1,9 +1,9 @@
-// Package transport serves MCP over Streamable HTTP, in both eras of the protocol, for one mcp.Server.
+// Package transport serves MCP over Streamable HTTP, with and without sessions, for one mcp.Server.
 //
-// The SDK's handler speaks either the era with sessions (until 2025-11-25) or the one without (from 2026-07-28) well,
-// so there are two of them, chosen by a header. Around them is what the SDK leaves to its user: a call is cancelled
-// when its client goes away, when its session is deleted and when the server stops; bodies, batches and sessions are
-// bounded; a session with an open request is never dropped for being idle; silent streams are kept alive.
+// A handler of the SDK serves either the revisions with sessions (until 2025-11-25) or those without (from 2026-07-28),
+// so there are two handlers, chosen by a header. This package adds what the SDK leaves to its users: a call is
+// cancelled when its client goes away, when its session is deleted and when the server stops; bodies, batches and
+// sessions are bounded; a session with an open request is never dropped for being idle; silent streams are kept alive.
 package transport
 
 import (
@@ -43,13 +43,14 @@ type Config struct {
 	Log    *slog.Logger
 	// MaxBody is the largest request, in bytes. Zero means 16 MiB.
 	MaxBody int64
-	// MaxBatch is how many messages one request may hold. Zero means 32.
+	// MaxBatch is how many messages one request may contain. Zero means 32.
 	MaxBatch int
-	// MaxSessions is how many sessions there may be. At the limit the longest idle one makes room. Zero means 2,000.
+	// MaxSessions is how many sessions there may be. At the limit, the one that has been idle longest is ended. Zero
+	// means 2,000.
 	MaxSessions int
 	// SessionIdle is how long a session without any open request is kept. Zero means 24 h.
 	SessionIdle time.Duration
-	// Comment is after how much silence a comment is sent on an event stream. Zero means 20 s.
+	// Comment is how long an event stream may be silent before a comment is sent. Zero means 20 s.
 	Comment time.Duration
 	// WriteTime is how long a client may take to read 64 KiB. Zero means 30 s.
 	WriteTime time.Duration
@@ -68,7 +69,7 @@ type Handler struct {
 	calls    atomic.Int64
 	draining atomic.Bool
 
-	resuming sync.Mutex // held while a lost session is begun anew
+	resuming sync.Mutex // held while a lost session is resumed
 
 	mu       sync.Mutex
 	inFlight map[*call]struct{}
@@ -88,8 +89,8 @@ func New(cfg Config) *Handler {
 	setDefault(&cfg.ReadTime, 60*time.Second)
 	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*call]struct{}{}, done: make(chan struct{})}
 	options := mcp.StreamableHTTPOptions{
-		MaxRequestBodyBytes:          -1,   // bounded here, before anything is parsed
-		DisableLocalhostProtection:   true, // package guard checks the Host on every bind
+		MaxRequestBodyBytes:          -1,   // readBody bounds it, before anything is parsed
+		DisableLocalhostProtection:   true, // package guard checks the Host on every address
 		PropagateRequestCancellation: true,
 	}
 	server := func(*http.Request) *mcp.Server { return cfg.Server }
@@ -147,7 +148,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serveSession(s, r, c)
 }
 
-// serveSession serves a request of the era with sessions.
+// serveSession serves a request of a revision with sessions.
 func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 	switch id := r.Header.Get(sessionHeader); {
 	case r.Method == http.MethodDelete:
@@ -175,7 +176,7 @@ func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 	h.legacy.ServeHTTP(s, r)
 }
 
-// note keeps the set of requests in flight.
+// note maintains the set of requests in flight.
 func (h *Handler) note(c *call, in bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,7 +188,7 @@ func (h *Handler) note(c *call, in bool) {
 }
 
 // readBody reads the whole body of a POST, so that its size and number of messages are known before the SDK sees it. It
-// reports false after having answered.
+// returns false if it has answered already.
 func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		return true
@@ -213,8 +214,8 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request) bo
 	return true
 }
 
-// refuse says why a body is too large, or is empty: a batch of too many messages, or a message that is long in
-// something else than the params of a tool's call. What is no JSON is the SDK's to refuse.
+// refuse returns why a body is too large, or an empty string: a batch of too many messages, or a message in which
+// something other than the params of a tool call is long. Text that is not JSON is left for the SDK to refuse.
 func (h *Handler) refuse(body []byte) string {
 	first := bytes.TrimLeft(body, " \t\r\n")
 	batch := len(first) > 0 && first[0] == '['
@@ -244,7 +245,7 @@ func (h *Handler) refuse(body []byte) string {
 	return ""
 }
 
-// messages counts the elements of a JSON array, not further than one beyond most.
+// messages counts the elements of a JSON array, up to one more than most.
 func messages(array []byte, most int) int {
 	dec := json.NewDecoder(bytes.NewReader(array))
 	if _, err := dec.Token(); err != nil {
@@ -261,8 +262,8 @@ func messages(array []byte, most int) int {
 	return n
 }
 
-// bridge is a middleware that cancels a tool call when its request ends before it: the client went away, its session
-// was deleted, or the server stops. Without that a run would go on for nobody.
+// bridge is a middleware that cancels a tool call when its request ends early, because the client went away, its
+// session was deleted, or the server stops. Otherwise the run would go on although nobody waits for it.
 func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method != "tools/call" {
@@ -283,7 +284,7 @@ func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// room reports whether there is room for one more session, making some if need be.
+// room reports whether there is room for one more session. It ends an idle one if necessary.
 func (h *Handler) room() bool {
 	if h.book.len() < h.cfg.MaxSessions {
 		return true
@@ -335,10 +336,10 @@ func (h *Handler) reap(ctx context.Context) {
 	}
 }
 
-// Sessions is how many sessions there are.
+// Sessions returns the number of sessions.
 func (h *Handler) Sessions() int { return h.book.len() }
 
-// Calls is how many tool calls are running, also those that came by another transport.
+// Calls returns how many tool calls are in progress, those of other transports included.
 func (h *Handler) Calls() int { return int(h.calls.Load()) }
 
 // Drain refuses new requests and waits for running tool calls until ctx ends.
