@@ -1,4 +1,4 @@
-// Package growth checks, for tests, that the running time of a function grows linearly with its input.
+// Package growth checks, for tests, that the work of a function grows linearly with its input.
 package growth
 
 import (
@@ -13,12 +13,12 @@ const (
 	most   = 9
 	runs   = 3
 	tries  = 4
-	// slack is for what does not grow, and for machines that are busy.
+	// slack is for what does not grow.
 	slack = 20 * time.Millisecond
 )
 
-// Linear fails the test when the time of work(n) does not grow in proportion to n. Input(n) makes the work outside of
-// the measured time. N should be so large that the work takes some milliseconds.
+// Linear fails the test when the processor time of work(n) does not grow in proportion to n. Input(n) makes the work
+// outside of the measured time. N should be so large that the work takes some milliseconds. No other test may run beside.
 func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Helper()
 	var small, large time.Duration
@@ -31,13 +31,13 @@ func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Errorf("an input of %d takes %s, of %d %s: more than %d times as long", n, small, factor*n, large, most)
 }
 
-// fastest is the shortest time of some runs: what disturbs a machine makes them longer.
+// fastest is the shortest time of some runs: the garbage collector makes some of them longer.
 func fastest(work func()) time.Duration {
 	best := time.Duration(0)
 	for i := range runs {
-		start := time.Now()
+		start := clock()
 		work()
-		if took := time.Since(start); i == 0 || took < best {
+		if took := clock() - start; i == 0 || took < best {
 			best = took
 		}
 		if best > time.Second { // too slow to be disturbed
