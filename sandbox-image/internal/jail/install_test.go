@@ -25,13 +25,13 @@ func tarball(t *testing.T, code string) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
-	for name, text := range map[string]string{
-		"package/package.json": `{"name": "probe", "version": "1.0.0", "main": "index.js", "bin": "index.js",
-			"scripts": {"preinstall": "touch $MARK", "install": "touch $MARK", "postinstall": "touch $MARK"}}`,
-		"package/index.js": code,
+	for _, file := range [][2]string{
+		{"package/package.json", `{"name": "probe", "version": "1.0.0", "main": "index.js", "bin": "index.js",
+			"scripts": {"preinstall": "touch $MARK", "install": "touch $MARK", "postinstall": "touch $MARK"}}`},
+		{"package/index.js", code},
 	} {
-		testkit.Must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}))
-		if _, err := w.Write([]byte(text)); err != nil {
+		testkit.Must(t, w.WriteHeader(&tar.Header{Name: file[0], Mode: 0o644, Size: int64(len(file[1]))}))
+		if _, err := w.Write([]byte(file[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
