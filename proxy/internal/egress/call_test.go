@@ -115,7 +115,7 @@ func TestCall(t *testing.T) {
 			if fmt.Sprint(in.Header) != fmt.Sprint(want) {
 				t.Errorf("the broker got the headers %v, want %v", in.Header, want)
 			}
-			if got.bodies[0] != `{"by": "[REDACTED]", "key": "FILES_AUTH_TOKEN"}` {
+			if got.bodies[0] != `{"by": "REDACTED", "key": "FILES_AUTH_TOKEN"}` {
 				t.Errorf("the broker got %q", got.bodies[0])
 			}
 			if resp.StatusCode != 200 || !strings.Contains(text, `"other": "NOTES_AUTH_TOKEN"`) || strings.Contains(text, secretValue) {
