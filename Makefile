@@ -8,12 +8,13 @@ MODULE  := github.com/codeforge-mcp/codeforge
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 
 # One line per binary: its name, and the folder of its main package.
-BINARIES := codeforge egress-proxy sandboxd mcp-server docker-shim
+BINARIES := codeforge egress-proxy sandboxd mcp-server docker-shim mcp-bridge
 codeforge_DIR    := codeforge/cmd/codeforge
 egress-proxy_DIR := proxy/cmd/egress-proxy
 sandboxd_DIR     := sandbox-image/cmd/sandboxd
 mcp-server_DIR   := mcp-server/cmd/mcp-server
 docker-shim_DIR  := mcp-server/cmd/docker-shim
+mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
 .PHONY: help build binaries deno up down test e2e attack bench fuzz lint clean

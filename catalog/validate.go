@@ -107,6 +107,11 @@ const ownDomain = "codeforge.internal"
 
 var errReserved = errors.New("CodeForge's own name")
 
+// Own reports whether a host is one of CodeForge's own, which no API can hold.
+func Own(h Host) bool {
+	return h.String() == ownDomain || strings.HasSuffix(h.String(), "."+ownDomain)
+}
+
 // reserved reports whether a pattern is one for hosts of ownDomain.
 func reserved(p HostPattern) bool {
 	return p.String() == ownDomain || strings.HasSuffix(p.String(), "."+ownDomain)

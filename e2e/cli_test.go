@@ -88,10 +88,8 @@ func TestDoctorRunsCode(t *testing.T) {
 			if left, err := filepath.Glob(filepath.Join(dir, "codeforge-doctor-*")); err != nil || len(left) > 0 {
 				t.Errorf("left: %q %v", left, err)
 			}
-			for thing := range world.TakeSnapshot() {
-				if !before[thing] {
-					t.Errorf("left: %s", thing)
-				}
+			if left := before.Leftovers(); len(left) > 0 {
+				t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 			}
 		})
 	}

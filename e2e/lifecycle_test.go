@@ -63,7 +63,7 @@ func TestNothingStays(t *testing.T) {
 				before := world.TakeSnapshot()
 				p := startBare(t, id)
 				way.end(t, p)
-				code, err := p.Wait(20 * time.Second)
+				code, err := p.Wait(60 * time.Second)
 				if err != nil || code != way.code {
 					t.Errorf("codeforge up ended with %d, %v; want %d\n%s", code, err, way.code, p.Output())
 				}
@@ -96,7 +96,7 @@ func TestStartsAgain(t *testing.T) {
 	embeddedOnly(t)
 	p := startBare(t, world.Self)
 	_ = p.Cmd.Process.Kill()
-	if _, err := p.Wait(10 * time.Second); err != nil {
+	if _, err := p.Wait(60 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	again, err := world.StartUp(world.Self, p.Dir, 3)

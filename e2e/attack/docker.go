@@ -163,17 +163,16 @@ func recorder(heard chan<- string) http.Handler {
 func exchange(socket, text string) (string, error) {
 	var c net.Conn
 	var err error
-	for range 100 {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if c, err = net.Dial("unix", socket); err == nil {
 			break
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil {
-		return "", err
+		if time.Now().After(end) {
+			return "", err
+		}
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	go func() { _, _ = io.WriteString(c, text) }()
 	out, _ := io.ReadAll(io.LimitReader(c, 64<<10))
 	if len(out) == 0 {

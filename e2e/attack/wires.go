@@ -37,7 +37,8 @@ func undialled(name string) Judge {
 func unsent(name string) Judge {
 	return func(e *Evidence) (string, bool) {
 		wires := e.World.Upstream.Wires(name)
-		for i := 0; i < 50 && len(wires) == 0; i++ { // the upstream may notice a failed handshake after the code does
+		// The upstream may notice a failed handshake after the code does.
+		for end := time.Now().Add(10 * time.Second); len(wires) == 0 && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 			wires = e.World.Upstream.Wires(name)
 		}

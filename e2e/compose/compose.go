@@ -15,9 +15,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
@@ -49,7 +49,7 @@ type Config struct {
 	Interpreter string
 	// Extra are more compose files, below Root.
 	Extra []string
-	// Build builds the images first. Without it they must exist.
+	// Build builds the images before the first Up. Without it they must exist.
 	Build bool
 }
 
@@ -62,10 +62,10 @@ type Stack struct {
 	// CA is the path of the upstream's authority as the proxy sees it.
 	CA string
 
-	cfg  Config
-	dir  string
-	env  []string
-	lock *os.File
+	cfg     Config
+	dir     string
+	env     []string
+	release func() // ends this stack's turn
 }
 
 // Available returns an ErrUnavailable that says why no stack can run here, or nil.
@@ -178,6 +178,7 @@ func (s *Stack) Up(ctx context.Context) error {
 		logs, _ := s.Compose(ctx, "logs", "--tail", "40")
 		return fmt.Errorf("%w\n%s\n%s", err, out, logs)
 	}
+	s.cfg.Build = false // built
 	return nil
 }
 
@@ -186,61 +187,30 @@ func (s *Stack) Down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	_, err := s.Compose(ctx, "down", "-v", "--timeout", "5", "--remove-orphans")
-	if s.lock != nil {
-		err = errors.Join(err, s.lock.Close())
-		s.lock = nil
+	if s.release != nil {
+		s.release()
+		s.release = nil
 	}
 	return errors.Join(err, s.remove())
 }
 
 // Turn waits until no other process has a stack, and removes what a killed process left behind. Up calls it.
 func (s *Stack) Turn(ctx context.Context) error {
-	if s.lock != nil {
+	if s.release != nil {
 		return nil
 	}
-	f, err := lock(ctx)
+	release, err := Turn(ctx)
 	if err != nil {
 		return err
 	}
-	s.lock = f
+	s.release = release
 	_, err = s.Compose(ctx, "down", "-v", "--timeout", "1", "--remove-orphans")
 	return err
 }
 
-// lock waits until this process gets the lock, or ctx ends.
-func lock(ctx context.Context) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(os.TempDir(), "codeforge-e2e-docker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.Join(err, f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.Close())
-		case <-time.After(lockPause):
-		}
-	}
-}
-
-// lockPause is the interval at which a waiting process tries the lock.
-const lockPause = 200 * time.Millisecond
-
 // Turn is for a test that starts the stack itself, under the name Project. It waits until no other test process has a
-// stack. release gives the lock back.
-func Turn(ctx context.Context) (release func(), err error) {
-	f, err := lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = f.Close() }, nil
-}
+// stack. release gives the turn back.
+func Turn(ctx context.Context) (release func(), err error) { return turn.Take(ctx, "docker") }
 
 // WithoutSocket adds or leaves out docker-compose.nosocket.yml from the next Up on. The stack must be down.
 func (s *Stack) WithoutSocket(on bool) {

@@ -38,7 +38,7 @@ func TestFull(t *testing.T) {
 			r := execute(t, `
 const big = new Uint8Array(8 << 20).fill(1);
 let n = 0;
-try { for (; n < 200; n++) Deno.writeFileSync("`+dir+`/fill-" + n, big); console.log("no end"); } catch (e) { console.log("full after", n, (e as Error).message); }`)
+try { for (; n < 200; n++) Deno.writeFileSync("`+dir+`/fill-" + n, big); await new Promise((r) => setTimeout(r, 5000)); console.log("no end"); } catch (e) { console.log("full after", n, (e as Error).message); }`)
 			t.Logf("%q %q", r.Text, r.Notes)
 			if !r.Failed || strings.Contains(r.Text, "no end") || !strings.Contains(r.Text+r.Notes, "removed") {
 				t.Errorf("%s has no bound, or the run was not told: failed %v, %q %q", dir, r.Failed, r.Text, r.Notes)

@@ -156,7 +156,7 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 	}
 	t.Setenv(variable, strings.Join(off, ","))
 	w := world.Start(t, g.config)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	for _, c := range g.controls {
 		for _, name := range c.attacks {
@@ -168,7 +168,11 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 			if a.Root && os.Geteuid() != 0 {
 				testkit.Skip(t, "only root can mount: "+name)
 			}
-			ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.patience, time.Minute))
+			patience := cmp.Or(c.patience, time.Minute)
+			if a.Weighed {
+				patience += 10 * time.Minute // for its turn
+			}
+			ctx, cancel := context.WithTimeout(ctx, patience)
 			o := attack.Run(ctx, w, a)
 			cancel()
 			fmt.Fprintf(b, "| %s | %s | %s |\n", c.defence, name, strings.NewReplacer("|", `\|`, "\n", " ").Replace(fmt.Sprintf("%.120s", o.Seen)))
@@ -244,9 +248,9 @@ func TestShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, p := range []string{"codeforge/cmd/codeforge", "proxy/cmd/egress-proxy", "sandbox-image/cmd/sandboxd", "mcp-server/cmd/mcp-server", "mcp-server/cmd/docker-shim"} {
+	for _, p := range []string{"codeforge/cmd/codeforge", "proxy/cmd/egress-proxy", "sandbox-image/cmd/sandboxd", "mcp-server/cmd/mcp-server", "mcp-server/cmd/docker-shim", "mcp-server/cmd/mcp-bridge"} {
 		path := filepath.Join(dir, filepath.Base(p))
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./"+p) //nolint:gosec // fixed arguments
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "./"+p) //nolint:gosec // fixed arguments
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building %s: %v\n%s", p, err, out)

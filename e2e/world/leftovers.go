@@ -95,16 +95,14 @@ func identity(path, line string) string {
 	return ""
 }
 
-// Leftovers lists what exists now and was not in the snapshot, after waiting a moment for processes to end.
+// Leftovers lists what exists now and was not in the snapshot, after giving processes time to end.
 func (s Snapshot) Leftovers() []string {
-	var left []string
-	for range 50 {
-		if left = s.now(); len(left) == 0 {
-			return nil
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		left := s.now()
+		if len(left) == 0 || time.Now().After(end) {
+			return left
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
-	return left
 }
 
 // now lists what exists at this moment and was not in the snapshot.

@@ -14,7 +14,11 @@
 // Other answers have the body {"error": "..."}.
 package controlapi
 
-import "time"
+import (
+	"net/url"
+	"strings"
+	"time"
+)
 
 // Catalog is the public catalog: what a model and mcp-server may know. It holds no credential.
 type Catalog struct {
@@ -174,6 +178,25 @@ type Exchange struct {
 	Milliseconds float64 `json:"ms"`
 }
 
+// Call is the tool that code called, as SERVER.TOOL, or "" for an exchange with any other host than ServersHost.
+func (e Exchange) Call() string {
+	rest, ok := strings.CutPrefix(e.URL, "https://"+ServersHost+"/")
+	if !ok {
+		return ""
+	}
+	server, tool, _ := strings.Cut(rest, "/")
+	if len(e.APIs) == 1 { // by its own name, however code wrote it
+		server = e.APIs[0]
+	}
+	if plain, err := url.PathUnescape(tool); err == nil {
+		tool = plain
+	}
+	if tool == "" {
+		tool = "$tools"
+	}
+	return server + "." + tool
+}
+
 // Swap records that a token name was replaced by its credential, and where.
 type Swap struct {
 	Name string `json:"name"`
@@ -187,12 +210,17 @@ type Hint struct {
 	Host string `json:"host,omitempty"`
 }
 
-// Refusal is the JSON body of a refused request.
+// Refusal is the JSON body of a refused request, and of a call of a tool that failed.
 type Refusal struct {
 	Error string `json:"error"`
 	Code  string `json:"code"`
 	Host  string `json:"host,omitempty"`
 	Hint  string `json:"hint,omitempty"`
+	// Retryable, Server and Tool are for calls of an MCP server's tools. Retryable: the call was not made, and may be
+	// possible later.
+	Retryable bool   `json:"retryable,omitempty"`
+	Server    string `json:"server,omitempty"`
+	Tool      string `json:"tool,omitempty"`
 }
 
 // Event is one line of GET /v1/events. Exactly one field is set.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -169,6 +170,10 @@ func statusError(resp *http.Response) error {
 		return fmt.Errorf("%w: %s", ErrLeaseGone, e.Error)
 	case http.StatusConflict:
 		return fmt.Errorf("%w: %s", ErrPermissions, e.Error)
+	case http.StatusServiceUnavailable:
+		return fmt.Errorf("%w: %s", ErrUnready, strings.TrimPrefix(e.Error, ErrUnready.Error()+": "))
+	case http.StatusFailedDependency:
+		return fmt.Errorf("%w: %s", ErrNotInstalled, strings.TrimPrefix(e.Error, ErrNotInstalled.Error()+": "))
 	}
 	return fmt.Errorf("sandboxd answered %d: %s", resp.StatusCode, e.Error)
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // ErrBadRequest is returned by a Sandbox for a request that can never succeed.
@@ -20,14 +22,17 @@ var ErrBadRequest = errors.New("bad request")
 // ErrUnready is returned by a Sandbox while it cannot serve any run.
 var ErrUnready = errors.New("the sandbox is not ready")
 
-// Sandbox is what a Server serves. Its errors are, or wrap, ErrBusy, ErrLeaseGone, ErrPermissions, ErrBadRequest and
-// ErrUnready.
+// Sandbox is what a Server serves. Its errors are, or wrap, ErrBusy, ErrLeaseGone, ErrPermissions, ErrBadRequest,
+// ErrUnready and ErrNotInstalled.
 type Sandbox interface {
 	// Acquire takes a lease. The lease ends when owner is done, which is when the requesting connection closes.
 	Acquire(owner context.Context, r LeaseRequest) (Lease, error)
 	Release(generation uint64) error
 	// Run returns an Exit or an error. The errors above come before the first event, other errors at any time.
 	Run(ctx context.Context, r RunRequest, out Output) (Exit, error)
+	// Server runs the program of an MCP server until it ends. Cancelling ctx ends it. By the time Server returns, no
+	// process of the slot is left.
+	Server(ctx context.Context, generation uint64, h ServerHead, d Duplex) (Exit, error)
 	SetPermissions(Permissions) (PermissionSet, error)
 	Health() Health
 	Stats() Stats
@@ -63,6 +68,11 @@ const (
 	stalledFor = 5 * time.Second
 	// maxStreams is how many requests one connection may have open.
 	maxStreams = 512
+	// maxUnread is how much of a request's body is received that was not read; beyond it the client waits. A program that
+	// does not read its input must not hold up other requests, so all of them together may have more than that: the body
+	// of a run is read at once, and there are at most slot.MaxServers programs.
+	maxUnread    = 256 << 10
+	maxUnreadAll = 4 * slot.MaxServers * maxUnread
 	// flushTime is how long output is buffered. Most runs print just before they end, so that output and Exit can leave
 	// in one frame.
 	flushTime = 10 * time.Millisecond
@@ -75,6 +85,7 @@ func NewServer(cfg ServerConfig) *Server {
 	mux.HandleFunc("POST /v1/leases", s.acquire)
 	mux.HandleFunc("DELETE /v1/leases/{generation}", s.release)
 	mux.HandleFunc("POST /v1/runs", s.run)
+	mux.HandleFunc("POST /v1/servers/{generation}", s.server)
 	mux.HandleFunc("PUT /v1/permissions", s.permissions)
 	mux.HandleFunc("GET /v1/health", s.health)
 	mux.HandleFunc("GET /v1/stats", s.stats)
@@ -88,6 +99,7 @@ func NewServer(cfg ServerConfig) *Server {
 		Protocols: protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second,
+			MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxUnreadAll,
 		},
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
@@ -357,6 +369,8 @@ func status(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, ErrUnready):
 		return http.StatusServiceUnavailable
+	case errors.Is(err, ErrNotInstalled):
+		return http.StatusFailedDependency
 	}
 	return http.StatusInternalServerError
 }

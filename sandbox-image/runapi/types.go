@@ -3,7 +3,8 @@
 //
 //	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
 //	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
-//	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; then ExitTrailer
+//	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; then ExitTrailer |
+//	                          400, 410 lease gone, 424 package not installed
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet
 //	GET    /v1/health        -> 200 Health | 503 Health
@@ -15,7 +16,13 @@
 // sandboxd too, so that a message for an older lease never acts on a newer one.
 package runapi
 
-import "github.com/codeforge-mcp/codeforge/internal/slot"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
 
 // LeaseRequest is the body of POST /v1/leases.
 type LeaseRequest struct {
@@ -30,19 +37,29 @@ type LeaseRequest struct {
 // input; the answer is its standard output. The program is the bridge, or, with Install, the installer.
 type ServerHead struct {
 	// Package is npm:NAME@VERSION: with Install, the package to install; otherwise one that is installed, which the
-	// slot sees read-only at PackageDir. Empty: no package.
+	// slot sees read-only at PackageDir(Package). Empty: no package.
 	Package string `json:"package,omitempty"`
 	Install bool   `json:"install,omitempty"`
 	// Registry is the address of the package registry. Only with Install.
 	Registry string `json:"registry,omitempty"`
 }
 
-// Paths as an MCP server sees them.
-const (
-	PackageDir  = "/package"  // its package, read-only
-	ProgramsDir = "/programs" // the operator's programs, read-only
-	HomeDir     = "/home"     // private and writable, emptied when the slot is freed
-)
+// ProgramsDir is where an MCP server sees the operator's programs, read-only.
+const ProgramsDir = "/programs"
+
+// PackageDir is where an MCP server sees an installed package, read-only: Deno's cache (DENO_DIR) with nothing else in
+// it, and its lock file, deno.lock.
+func PackageDir(pkg string) string { return "/packages/" + PackageKey(pkg) }
+
+// PackageKey is the name of a package's folder.
+func PackageKey(pkg string) string {
+	sum := sha256.Sum256([]byte(pkg))
+	return hex.EncodeToString(sum[:12])
+}
+
+// HomeDir is the home, working directory and folder for temporary files of the MCP server in a slot. It is private and
+// writable, in memory, and emptied when the slot is freed.
+func HomeDir(id slot.ID) string { return "/home/" + strconv.Itoa(int(id)) }
 
 // ExitTrailer is the HTTP trailer with the Exit of a server's program, as JSON without output counts.
 const ExitTrailer = "Codeforge-Exit"
@@ -156,19 +173,28 @@ type Health struct {
 	// Problem says what is wrong when Ready is false.
 	Problem string `json:"problem,omitempty"`
 	Slots   int    `json:"slots"`
-	Deno    string `json:"deno"`
-	Version string `json:"version"`
+	// Servers is how many slots for MCP servers there are, and ServersProblem why none can be started, if so. It does not
+	// make the sandbox unready.
+	Servers        int    `json:"servers"`
+	ServersProblem string `json:"servers_problem,omitempty"`
+	Deno           string `json:"deno"`
+	Version        string `json:"version"`
 }
 
 // Stats is the answer of GET /v1/stats.
 type Stats struct {
-	Slots       int    `json:"slots"`
-	Leased      int    `json:"leased"` // not counting leases ahead
-	Ahead       int    `json:"ahead"`
-	Warm        int    `json:"warm"`
-	Quarantined int    `json:"quarantined"`
-	Runs        uint64 `json:"runs"`
-	WarmRuns    uint64 `json:"warm_runs"`
+	Slots       int `json:"slots"`
+	Leased      int `json:"leased"` // not counting leases ahead
+	Ahead       int `json:"ahead"`
+	Warm        int `json:"warm"`
+	Quarantined int `json:"quarantined"`
+	// Servers counts the slots for MCP servers, ServersLeased those that are taken, and ServersMemory adds up what the
+	// servers hold, in bytes. The numbers above are of the slots for runs alone.
+	Servers       int    `json:"servers"`
+	ServersLeased int    `json:"servers_leased"`
+	ServersMemory int64  `json:"servers_memory"`
+	Runs          uint64 `json:"runs"`
+	WarmRuns      uint64 `json:"warm_runs"`
 	// Generation is the newest generation given out.
 	Generation uint64 `json:"generation"`
 }

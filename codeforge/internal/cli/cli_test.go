@@ -7,6 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -137,5 +138,22 @@ func TestVerdict(t *testing.T) {
 		if v := judge(p, r); v.OK != row.ok || !strings.Contains(v.Text, row.says) {
 			t.Errorf("%s: %+v, want %v saying %q", row.name, v, row.ok, row.says)
 		}
+	}
+}
+
+// A call of an MCP server's tool shows as one, with the sizes of its arguments and result.
+func TestExchangeLine(t *testing.T) {
+	plain := func(_ terminal.Colour, s string) string { return s }
+	x := controlapi.Exchange{
+		Method: "POST", URL: "https://mcp.codeforge.internal/github/create_issue", APIs: []string{"github"},
+		Outcome: controlapi.OutcomeServed, Status: 200, BytesUp: 17, BytesDown: 240, Milliseconds: 12.4,
+	}
+	want := "served  200 CALL   github.create_issue  17 bytes up, 240 down  12 ms"
+	if got := exchangeLine(plain, x); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	x.URL, x.Code = "https://api.github.com/repos", "some_code"
+	if got, want := exchangeLine(plain, x), "served  200 POST   https://api.github.com/repos some_code  12 ms"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

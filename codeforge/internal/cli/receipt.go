@@ -27,7 +27,8 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	}
 }
 
-// exchangeLine is one exchange: outcome, status, method, URL, and what the proxy changed.
+// exchangeLine is one exchange: outcome, status, method, URL, and what the proxy changed. For a call of an MCP server's
+// tool, the tool stands for method and URL, and the sizes of arguments and result are shown.
 func exchangeLine(p painter, x controlapi.Exchange) string {
 	colour := terminal.Green
 	switch {
@@ -36,8 +37,12 @@ func exchangeLine(p painter, x controlapi.Exchange) string {
 	case x.Outcome != controlapi.OutcomeServed:
 		colour = terminal.Yellow
 	}
+	method, target, sizes := x.Method, x.URL, ""
+	if call := x.Call(); call != "" {
+		method, target, sizes = "CALL", call, fmt.Sprintf("  %d bytes up, %d down", x.BytesUp, x.BytesDown)
+	}
 	line := p(colour, fmt.Sprintf("%-7s", x.Outcome)) +
-		fmt.Sprintf(" %3d %-6s %s", x.Status, visible.Line(x.Method), visible.Line(x.URL))
+		fmt.Sprintf(" %3d %-6s %s", x.Status, visible.Line(method), visible.Line(target))
 	if x.Code != "" {
 		line += " " + p(colour, visible.Line(x.Code))
 	}
@@ -54,5 +59,5 @@ func exchangeLine(p painter, x controlapi.Exchange) string {
 	if len(changes) > 0 {
 		line += "  [" + strings.Join(changes, ", ") + "]"
 	}
-	return line + p(terminal.Dim, fmt.Sprintf("  %.0f ms", x.Milliseconds))
+	return line + p(terminal.Dim, fmt.Sprintf("%s  %.0f ms", sizes, x.Milliseconds))
 }

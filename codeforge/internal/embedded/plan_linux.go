@@ -14,10 +14,15 @@ import (
 type plan struct {
 	State, APIs, Bin, Deno string
 	// Keep lists the paths that the proxy reads under their own names: APIs, and the file of further authorities.
-	Keep           []string
-	Port           int
-	Slots, Warm    int
-	Memory         int64
+	Keep        []string
+	Port        int
+	Slots, Warm int
+	Memory      int64
+	// Servers is how many slots there are for MCP servers, ServerMemory the memory of each. Programs is the folder of
+	// their programs; empty: there is none.
+	Servers        int
+	ServerMemory   int64
+	Programs       string
 	SkillsReadonly bool
 	// OwnerUID is the user, besides root, whose programs may connect without a token. An ordinary user is root in the
 	// user namespace.
@@ -59,6 +64,14 @@ func sandboxArgs(p plan, v view.View) []string {
 		"--tmp", v.Path("tmp"),
 		"--state", v.Path("sandboxd"),
 		"--code", v.Path("code", "slots"),
+	}
+	args = append(args,
+		"--servers", strconv.Itoa(p.Servers),
+		"--server-memory", strconv.FormatInt(p.ServerMemory, 10),
+		"--bridge", v.Path("bin", "mcp-bridge"),
+		"--packages", v.Path("packages"))
+	if p.Programs != "" {
+		args = append(args, "--programs", v.Path("programs"))
 	}
 	if p.SkillsReadonly {
 		args = append(args, "--skills-readonly")

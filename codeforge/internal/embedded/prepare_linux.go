@@ -18,6 +18,7 @@ import (
 func prepare(ctx context.Context, c Config) (p plan, warnings []string, err error) {
 	p = plan{
 		State: c.State.Path(), Slots: c.Slots, Warm: min(c.Settings.Warm, c.Slots), Memory: c.Settings.Memory,
+		Servers: c.Settings.Servers, ServerMemory: c.Settings.ServerMemory,
 		Privileged: reexec.Privileged(), Quiet: c.Quiet, SkillsReadonly: c.Settings.SkillsReadonly,
 	}
 	p.OwnerUID = ownerUID(p.Privileged, c.getenv)
@@ -37,6 +38,11 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 	}
 	if p.APIs, err = folder(c.APIs); err != nil {
 		return p, nil, err
+	}
+	if c.Settings.Programs != "" {
+		if p.Programs, err = programs(c.Settings.Programs); err != nil {
+			return p, nil, err
+		}
 	}
 	p.Keep = []string{p.APIs, c.Settings.UpstreamCAFile}
 	p.Port, err = Port(ctx, c.Port)
@@ -66,6 +72,21 @@ func folder(path string) (string, error) {
 		return "", fmt.Errorf("apis folder: %w", err)
 	}
 	return real, nil
+}
+
+// programs is the absolute path of the folder of programs for MCP servers, without symbolic links.
+func programs(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", fmt.Errorf("SANDBOX_PROGRAMS: %w", err)
+	}
+	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("SANDBOX_PROGRAMS: %s is not a folder", path)
+	}
+	return abs, nil
 }
 
 // binaries is the folder that holds all the daemons.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
@@ -51,7 +52,7 @@ func RunProbe(ctx context.Context) error {
 	if err := unix.Mount("probe", "/tmp", "tmpfs", 0, "size=64k"); err != nil {
 		return reexec.Explain(fmt.Errorf("mounting a tmpfs: %w", err))
 	}
-	slots, err := slotnet.Make(1)
+	slots, err := slotnet.Make(slot.IDs(1, 0))
 	if err != nil {
 		return reexec.Explain(err)
 	}

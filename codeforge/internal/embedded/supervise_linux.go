@@ -122,13 +122,14 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
 	var err error
 	p := s.plan
-	if s.view, err = view.Make(view.Config{State: p.State, Bin: p.Bin, Deno: p.Deno, Keep: p.Keep}); err != nil {
+	s.view, err = view.Make(view.Config{State: p.State, Bin: p.Bin, Deno: p.Deno, Programs: p.Programs, Keep: p.Keep})
+	if err != nil {
 		return status{}, reexec.Explain(err)
 	}
 	if err := s.chownFolders(); err != nil {
 		return status{}, err
 	}
-	slots, err := slotnet.Make(p.Slots)
+	slots, err := slotnet.Make(slot.IDs(p.Slots, p.Servers))
 	if err != nil {
 		return status{}, reexec.Explain(err)
 	}
@@ -181,6 +182,7 @@ func (s *supervisor) chownFolders() error {
 		{"skills", 0, slot.GroupID, 0o775 | os.ModeSetgid},
 		{"ca-public", 0, 0, 0o755},
 		{"runs", 0, 0, 0o755},
+		{"packages", 0, 0, 0o755},
 		{"sandboxd", 0, 0, 0o711},
 	}
 	for _, f := range list {

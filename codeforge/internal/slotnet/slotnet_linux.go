@@ -30,8 +30,8 @@ type Slot struct {
 // Kinds are the sockets opened in every namespace.
 var Kinds = [...]slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSUDP, slot.DNSTCP}
 
-// Make creates the namespaces of slots 0 to n-1, or none on an error.
-func Make(n int) ([]Slot, error) {
+// Make creates the namespaces of the slots, or none on an error.
+func Make(ids []slot.ID) ([]Slot, error) {
 	type result struct {
 		slots []Slot
 		err   error
@@ -40,23 +40,23 @@ func Make(n int) ([]Slot, error) {
 	go func() {
 		// The thread is never unlocked: it ends with this goroutine, so no other code runs in its namespaces.
 		runtime.LockOSThread()
-		slots, err := makeAll(n)
+		slots, err := makeAll(ids)
 		done <- result{slots, err}
 	}()
 	r := <-done
 	return r.slots, r.err
 }
 
-func makeAll(n int) ([]Slot, error) {
+func makeAll(ids []slot.ID) ([]Slot, error) {
 	var slots []Slot
-	for i := range n {
-		s, err := makeOne(slot.ID(i))
+	for _, id := range ids {
+		s, err := makeOne(id)
 		if err != nil {
 			s.Close()
 			for _, s := range slots {
 				s.Close()
 			}
-			return nil, fmt.Errorf("making the network namespace of slot %d: %w", i, err)
+			return nil, fmt.Errorf("making the network namespace of slot %d: %w", id, err)
 		}
 		slots = append(slots, s)
 	}

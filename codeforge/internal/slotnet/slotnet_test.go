@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -17,7 +18,7 @@ func TestRoute(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "needs root for a network namespace")
 	}
-	slots, err := Make(1)
+	slots, err := Make(slot.IDs(1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	State string
 	// Bin is the folder of the binaries, Deno the interpreter.
 	Bin, Deno string
+	// Programs is the folder of programs for MCP servers; empty: there is none.
+	Programs string
 	// Keep lists further paths that the view must not cover: the daemons use them under their own names.
 	Keep []string
 }
@@ -38,6 +40,7 @@ var folders = [...]struct{ name, source string }{
 	{"skills", "skills"},
 	{"runs", "runs"},
 	{"sandboxd", "sandboxd"},
+	{"packages", "packages"},
 	{"tmp", "tmp"},
 }
 
@@ -55,7 +58,7 @@ func Make(c Config) (View, error) {
 	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+TmpSize+",mode=1777"); err != nil {
 		return View{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
 	}
-	base, err := place(append([]string{c.State, c.Bin, c.Deno}, c.Keep...))
+	base, err := place(append([]string{c.State, c.Bin, c.Deno, c.Programs}, c.Keep...))
 	if err != nil {
 		return View{}, err
 	}
@@ -77,6 +80,11 @@ func Make(c Config) (View, error) {
 	}
 	if err := v.bind(c.Bin, "bin", true); err != nil {
 		return View{}, err
+	}
+	if c.Programs != "" {
+		if err := v.bind(c.Programs, "programs", true); err != nil {
+			return View{}, err
+		}
 	}
 	return v, v.bind(c.Deno, "deno", false)
 }

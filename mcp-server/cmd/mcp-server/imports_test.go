@@ -24,8 +24,8 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s, which holds credentials", words[0], imported)
 			case strings.HasPrefix(imported, "github.com/moby/") && !slices.Contains(engine, words[0]):
 				t.Errorf("%s imports %s; only %v may", words[0], imported, engine)
-			case imported == "os/exec" && !strings.HasSuffix(words[0], "/peertest"):
-				t.Errorf("%s imports os/exec: mcp-server starts no program", words[0])
+			case imported == "os/exec" && !strings.HasSuffix(words[0], "/peertest") && words[0] != module+"mcp-server/internal/bridge":
+				t.Errorf("%s imports os/exec: mcp-server starts no program; the bridge does, in its slot", words[0])
 			}
 		}
 	}
@@ -34,7 +34,7 @@ func TestImports(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dep := range strings.Lines(string(out)) {
-		if dep = strings.TrimSpace(dep); strings.HasSuffix(dep, "/internal/conformance") || strings.HasSuffix(dep, "/internal/peertest") || dep == "testing" {
+		if dep = strings.TrimSpace(dep); strings.HasSuffix(dep, "/internal/conformance") || strings.HasSuffix(dep, "/internal/bridge") || strings.HasSuffix(dep, "/internal/peertest") || dep == "testing" {
 			t.Errorf("the program holds %s", dep)
 		}
 	}

@@ -288,13 +288,13 @@ func TestCatalogChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); !slices.Equal(w.sandbox.Allowed(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.Allowed(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("permissions %v", w.sandbox.Allowed())
 		}
 	}
 	w.proxy.SetCatalog(controlapi.Catalog{YOLO: true})
-	for deadline := time.Now().Add(5 * time.Second); !slices.Equal(w.sandbox.Allowed(), []string{"*"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.Allowed(), []string{"*"}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("permissions under YOLO %v", w.sandbox.Allowed())
 		}

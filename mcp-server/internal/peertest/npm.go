@@ -33,13 +33,33 @@ var packages = []string{
 	"@anthropic-ai/tokenizer@0.0.4",
 }
 
-// Modules is the node_modules directory with the packages above, which it installs on first use.
+// servers are MCP servers from npm, pinned.
+var servers = []string{
+	"@modelcontextprotocol/server-everything@2026.8.31",
+	"@modelcontextprotocol/server-memory@2026.8.31",
+	"@modelcontextprotocol/server-sequential-thinking@2026.8.31",
+	"@modelcontextprotocol/server-filesystem@2026.8.31",
+}
+
+// Servers is the node_modules directory with the MCP servers above, which it installs on first use.
+func Servers(tb testing.TB) string {
+	tb.Helper()
+	return install(tb, "servers", servers)
+}
+
+// Modules is the node_modules directory with the packages that tests use, which it installs on first use.
 func Modules(tb testing.TB) string {
+	tb.Helper()
+	return install(tb, "clients", packages)
+}
+
+// install installs packages once into a folder of .tools/npm and gives its node_modules.
+func install(tb testing.TB, name string, packages []string) string {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("needs packages from npm; not with -short")
 	}
-	dir := filepath.Join(testkit.Root(tb), ".tools", "npm", "clients")
+	dir := filepath.Join(testkit.Root(tb), ".tools", "npm", name)
 	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
 	modules, err := testkit.InstallNPM(ctx, testkit.Root(tb), dir, packages...)

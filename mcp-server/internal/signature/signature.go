@@ -49,7 +49,7 @@ func Arguments(schema json.RawMessage) string {
 	return w.typeOf(root, 0)
 }
 
-// Line is a tool on one line: name(arguments) - first sentence of its description.
+// Line is a tool on one line: name({a: string, b?: number}) - first sentence of its description.
 func (t Tool) Line() string {
 	args := Arguments(t.InputSchema)
 	switch args {
@@ -57,8 +57,29 @@ func (t Tool) Line() string {
 		args = ""
 	}
 	if len(args) > MaxLength {
-		args = "…"
+		return t.ShortLine()
 	}
+	return t.line(args)
+}
+
+// ShortLine is Line without types, at a third of the length: name({a, b?}) - first sentence of its description.
+func (t Tool) ShortLine() string {
+	var root any
+	_ = json.Unmarshal(t.InputSchema, &root) // what cannot be read has no names
+	w := &writer{root: root}
+	s, _ := w.resolve(root)
+	if list, ok := s["allOf"].([]any); ok {
+		s = w.merge(s, list)
+	}
+	properties, _ := s["properties"].(map[string]any)
+	names := w.properties(s, properties, func(any) string { return "" })
+	if len(names) == 0 {
+		return t.line("")
+	}
+	return t.line("{" + strings.Join(names, ", ") + "}")
+}
+
+func (t Tool) line(args string) string {
 	line := Clean(t.Name, maxName) + "(" + args + ")"
 	if d := FirstSentence(t.Description); d != "" {
 		line += " - " + d
@@ -225,6 +246,12 @@ func (w *writer) object(s map[string]any, depth int) string {
 	if depth == maxDepth {
 		return "object"
 	}
+	parts := w.properties(s, properties, func(p any) string { return ": " + w.typeOf(p, depth+1) })
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// properties are the properties of an object, the required ones first, each with what typed says.
+func (w *writer) properties(s, properties map[string]any, typed func(any) string) []string {
 	required := map[string]bool{}
 	list, _ := s["required"].([]any)
 	for _, name := range list {
@@ -255,9 +282,9 @@ func (w *writer) object(s map[string]any, depth int) string {
 		if !required[name] {
 			optional = "?"
 		}
-		parts = append(parts, key(name)+optional+": "+w.typeOf(properties[name], depth+1))
+		parts = append(parts, key(name)+optional+typed(properties[name]))
 	}
-	return "{" + strings.Join(parts, ", ") + "}"
+	return parts
 }
 
 // record is an object without named properties.

@@ -329,14 +329,21 @@ func TestWatch(t *testing.T) {
 	changed := make(chan struct{}, 100)
 	var watch sync.WaitGroup
 	watch.Go(func() { s.Watch(ctx, logline.New(t.Output(), "text", nil), func() { changed <- struct{}{} }) })
-	time.Sleep(50 * time.Millisecond)
+	for i := 0; len(changed) == 0; i++ { // until it watches
+		if i == 60 {
+			t.Fatal("a new skill was not told")
+		}
+		put(t, dir, "b.ts", fmt.Sprint(i))
+		time.Sleep(500 * time.Millisecond)
+	}
+	<-changed
 	for i := range 50 { // a burst is told once or twice
 		put(t, dir, "b.ts", fmt.Sprint("x", i))
 	}
 	select {
 	case <-changed:
-	case <-time.After(5 * time.Second):
-		t.Fatal("a new skill was not told")
+	case <-time.After(time.Minute):
+		t.Fatal("a change was not told")
 	}
 	time.Sleep(500 * time.Millisecond)
 	if n := len(changed); n > 1 {

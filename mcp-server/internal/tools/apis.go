@@ -31,6 +31,8 @@ type listed struct {
 	AllowHTTP         bool                `json:"allow_http,omitempty"`
 	Types             bool                `json:"types,omitempty"`
 	Stale             bool                `json:"stale,omitempty"`
+	// MCP is set for an MCP server, see countTools.
+	MCP any `json:"mcp,omitempty"`
 }
 
 func (s *Surface) addAPIs() {
@@ -75,7 +77,9 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	for _, api := range cat.APIs {
 		names = append(names, api.Name)
 		if only == "" || api.Name == only {
-			list = append(list, listing(api))
+			l := listing(api)
+			l.MCP = s.countTools(api)
+			list = append(list, l)
 		}
 	}
 	if only != "" && len(list) == 0 {
@@ -97,6 +101,14 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 // listNotes are the blocks after the array.
 func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listed, only string) []string {
 	var notes []string
+	if note := serverNote(list); note != "" && only == "" {
+		notes = append(notes, note)
+	}
+	if only != "" && list[0].MCP != nil {
+		if lines := s.toolLines(ctx, only); lines != "" {
+			notes = append(notes, lines)
+		}
+	}
 	if only != "" && list[0].Types {
 		types, err := s.cfg.Control.Types(ctx, only)
 		switch {
@@ -163,6 +175,7 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
-	return text(guide(s.cfg.Catalog.Catalog().YOLO, s.cfg.Skills.ReadOnly(),
+	cat := s.cfg.Catalog.Catalog()
+	return text(guide(cat.YOLO, hasServers(cat), s.cfg.Skills.ReadOnly(),
 		s.cfg.OutputLimit, s.cfg.TimeoutDefault, s.cfg.TimeoutMax)), nil
 }

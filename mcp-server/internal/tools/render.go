@@ -157,9 +157,11 @@ func (r rendering) hints() []string {
 
 // What Deno prints when it refuses something itself.
 var (
-	netRefusal    = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
-	fileRefusal   = regexp.MustCompile(`Requires (?:read|write) access to `)
-	otherRefusal  = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access`)
+	netRefusal   = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
+	fileRefusal  = regexp.MustCompile(`Requires (?:read|write) access to `)
+	otherRefusal = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access`)
+	mcpRefusal   = regexp.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
+		`Relative import path "mcp" not prefixed`)
 	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|(npm|jsr): specifier was requested|` +
 		`--no-remote|--no-npm|import access to "`)
 )
@@ -174,6 +176,14 @@ func suggest(host string, cat controlapi.Catalog) string {
 		return " Did you mean " + near + "?"
 	}
 	return ""
+}
+
+// noServers is why code has no mcp.
+func noServers(cat controlapi.Catalog) string {
+	if !hasServers(cat) {
+		return "No MCP server is configured, so there is no mcp. The user can add one as apis/<name>/config.json."
+	}
+	return "mcp is a global, without an import, of runs whose apis include an MCP server: those with \"mcp\" in list_apis."
 }
 
 // denoHints returns hints for what Deno refused before it reached the proxy. Code can print anything, so a host counts
@@ -202,6 +212,9 @@ func denoHints(printed string, cat controlapi.Catalog) []string {
 	if importRefusal.MatchString(printed) {
 		out = append(out, "Imports from npm:, jsr: and URLs are off. "+
 			"Use what Deno has built in, fetch, and modules in /skills.")
+	}
+	if mcpRefusal.MatchString(printed) {
+		out = append(out, noServers(cat))
 	}
 	if fileRefusal.MatchString(printed) {
 		out = append(out, "Code may read /tmp, /skills and /runs, and write /tmp and /skills.")

@@ -23,11 +23,13 @@ const (
 		"Use it to call configured APIs with fetch, to combine several calls, and to reduce large answers before you " +
 		"read them. Send a token name from list_apis as the credential, e.g. " +
 		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. " +
-		"Only hosts of list_apis are reachable; no npm, jsr or URL imports. /tmp is kept for later calls. " +
+		"Only hosts of list_apis are reachable; no npm, jsr or URL imports. " +
+		"Tools of MCP servers in list_apis are functions here: await mcp.<server>.<tool>({...}). " +
+		"/tmp is kept for later calls. " +
 		"Modules in /skills/<name>.ts are kept for ever: write one with an @description comment, import it by path."
 
 	listDescription = "List the APIs that code may call: hosts, token names, reference, restricted methods. " +
-		"With api: its TypeScript types too."
+		"With api: its TypeScript types or tools too."
 
 	instructionsDescription = "How to write code for execute_code: credentials, limits, skills, a worked example. " +
 		"Read once before first use."
@@ -38,9 +40,23 @@ const (
 	deleteDescription = "Delete a skill."
 )
 
+// serverGuide is the part of the guide on MCP servers.
+const serverGuide = `## MCP servers
+APIs with "mcp" in list_apis are MCP servers. Inside execute_code, and nowhere else, their tools are functions, which
+need no token name:
+  const issue = await mcp.github.create_issue({ owner, repo, title });   // mcp.github["dashed-tool"]({...})
+You get the tool's data: an object where it answers JSON, else text; images as {path, mimeType, bytes}. A failure
+throws an McpError {code, message, hint, retryable}. list_apis({"api": "github"}) lists the tools;
+await mcp.github.$tools() has their schemas; also $resources(), $read(uri), $prompt(name, args), and tool.raw(args) for
+the bare result. A second argument may hold {timeout: ms, signal}.
+Many calls: await parallel(list.map((x) => () => mcp.github.get_issue(x)), {limit: 8}) gives {status, value, reason} in
+order. await stash.set(key, value) and stash.get(key) keep JSON values for an hour for your later calls.
+
+`
+
 // guide is the answer to get_instructions. Its length does not depend on the number of APIs, and it describes this
 // system with its settings.
-func guide(yolo, readOnly bool, limit int, usual, most time.Duration) string {
+func guide(yolo, servers, readOnly bool, limit int, usual, most time.Duration) string {
 	reach := "Code reaches only the hosts of list_apis, over HTTPS. Anything else is refused."
 	if yolo {
 		reach = "YOLO_MODE is on: code reaches any public host. Credentials still go only to the hosts of their API."
@@ -50,6 +66,10 @@ func guide(yolo, readOnly bool, limit int, usual, most time.Duration) string {
 		"update_skill edits, delete_skill deletes."
 	if readOnly {
 		keep = "Use skills with `import { f } from \"/skills/<name>.ts\"`. They are read-only here."
+	}
+	mcp := ""
+	if servers {
+		mcp = serverGuide
 	}
 	return fmt.Sprintf(`# How to use CodeForge
 
@@ -76,7 +96,7 @@ request header, alone, after one scheme word ("Bearer NAME", "token NAME"), or a
 Page through, filter, count and sort in code. Print a few fields as lines or compact JSON, never whole bodies. Run
 independent requests with Promise.all. Save large results to /tmp and read parts of them in a later call.
 
-## Skills
+%s## Skills
 %s
 
 ## Example
@@ -90,7 +110,7 @@ const { data } = await answer.json();
 const failed = data.filter((c) => c.status === "failed");
 console.log(failed.length + " of " + data.length + " failed");
 for (const c of failed.slice(0, 10)) console.log(c.id, c.amount / 100, c.currency, c.failure_code);
-`, reach, int(usual.Seconds()), int(most.Seconds()), limit, keep)
+`, reach, int(usual.Seconds()), int(most.Seconds()), limit, mcp, keep)
 }
 
 // jsonText returns a value as JSON for a model to read, without escaping <, > and &. A JSON string is valid YAML too.

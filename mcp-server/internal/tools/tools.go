@@ -27,8 +27,10 @@ type Config struct {
 	Catalog  *published.Watcher
 	Control  *controlapi.Client
 	Skills   *skill.Store
-	Log      *slog.Logger
-	Version  string
+	// Servers may be nil: no tool of an MCP server is known.
+	Servers Servers
+	Log     *slog.Logger
+	Version string
 	// Debug logs code and output.
 	Debug bool
 	// YOLO adds a sentence on YOLO_MODE to the instructions.

@@ -13,13 +13,19 @@ import (
 
 // TestIdle: a session without an open request ends when it was idle for long; one that is listened to does not.
 func TestIdle(t *testing.T) {
-	f := serve(t, transport.Config{SessionIdle: 200 * time.Millisecond})
+	f := serve(t, transport.Config{SessionIdle: time.Second})
 	idle, live := f.begin(t), f.begin(t)
 	_, stop := f.listenStream(t, live)
-	time.Sleep(700 * time.Millisecond)
-	if n := f.handler.Sessions(); n != 1 {
-		t.Errorf("%d sessions, want the one that is listened to", n)
+	left := func(n int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); f.handler.Sessions() != n; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d sessions are left, want %d", f.handler.Sessions(), n)
+			}
+		}
 	}
+	left(1)
+	time.Sleep(1500 * time.Millisecond) // the one that is listened to stays
 	if code, _ := f.answer(t, oldVersion, idle, call(2, "sleep")); code != http.StatusOK {
 		t.Errorf("a session that ended because it was idle is not begun anew: %d", code)
 	}
@@ -27,10 +33,7 @@ func TestIdle(t *testing.T) {
 		t.Errorf("the session that is listened to: %d", code)
 	}
 	stop()
-	time.Sleep(700 * time.Millisecond)
-	if n := f.handler.Sessions(); n != 0 {
-		t.Errorf("%d sessions are left", n)
-	}
+	left(0)
 }
 
 // TestSessionCap: at the limit the longest idle session makes room, one in use never does.

@@ -40,7 +40,7 @@ func serve(t *testing.T, cfg transport.Config) *fixture {
 		select {
 		case <-ctx.Done():
 			f.ended <- "cancelled"
-		case <-time.After(3 * time.Second):
+		case <-time.After(time.Minute):
 			f.ended <- "finished"
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "waited"}}}, nil
@@ -305,7 +305,7 @@ func TestComments(t *testing.T) {
 	lines, stop := f.listenStream(t, id)
 	defer stop()
 	comments := 0
-	for deadline := time.Now().Add(3 * time.Second); comments < 4 && time.Now().Before(deadline) && lines.Scan(); {
+	for deadline := time.Now().Add(time.Minute); comments < 4 && time.Now().Before(deadline) && lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), ":") {
 			comments++
 		}
@@ -377,7 +377,7 @@ func TestStuckClient(t *testing.T) {
 		}
 		select { // the write fails a moment before the request ends
 		case <-ctx.Done():
-		case <-time.After(2 * time.Second):
+		case <-time.After(time.Minute):
 		}
 		flooded <- ctx.Err()
 		return &mcp.CallToolResult{}, nil
@@ -398,7 +398,7 @@ func TestStuckClient(t *testing.T) {
 		if err == nil {
 			t.Error("the call of a client that does not read was not cancelled")
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the call of a client that does not read never ended")
 	}
 }

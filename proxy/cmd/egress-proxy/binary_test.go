@@ -100,7 +100,7 @@ func startWith(t *testing.T, args []string, mode string, env []string, files ...
 	})
 	p.client = controlapi.NewClient(socket)
 	t.Cleanup(p.client.Close)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if h, err := p.client.Health(context.Background()); err == nil && h.Ready {
 			return p
 		}
@@ -177,7 +177,7 @@ func TestReloadSignal(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Must(t, os.RemoveAll(filepath.Join(p.dir, "apis", "demo")))
 	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		now, err := p.client.Catalog(context.Background())
 		testkit.Must(t, err)
 		if now.Version != before.Version && len(now.APIs) == 0 {

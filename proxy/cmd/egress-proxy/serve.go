@@ -29,6 +29,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -103,13 +104,14 @@ func assemble(
 		handler.Cut(c)
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
 	}}
+	conf.Registry = policy.NewRegistry(set.Registry, set.RegistryPrivate)
 	if o.mode == "embedded" {
 		conf.Getenv = getenv
 	}
 	d.reloader = reload.New(conf)
 	tunnel := &broker.Broker{}
 	handler = egress.New(egress.Config{
-		Current: d.reloader.Current, Pool: pool, Journal: journal, Redact: redactor,
+		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
 		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})

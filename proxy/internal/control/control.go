@@ -57,6 +57,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.types)
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
+	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
 	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
@@ -120,10 +121,18 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "the body holds more than a registration")
 		return
 	}
-	c := s.conf.Current().Rules.Catalog
+	rules := s.conf.Current().Rules
+	c := rules.Catalog
+	if reg.Install && rules.Registry == nil {
+		fail(w, http.StatusBadRequest, "install: PACKAGE_REGISTRY is not set, so there is no package registry")
+		return
+	}
 	for _, name := range reg.APIs {
 		if a := c.API(name); a == nil || !a.Active {
 			fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
+			return
+		} else if id.Server() && a.Server == nil {
+			fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
 			return
 		}
 	}
@@ -139,9 +148,8 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
-	if err != nil {
-		fail(w, http.StatusBadRequest, "generation: want a number")
+	generation, ok := generationOf(w, r)
+	if !ok {
 		return
 	}
 	rec, err := s.conf.Book.End(id, generation)
@@ -151,6 +159,33 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	}
 	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
 	answer(w, http.StatusOK, rec)
+}
+
+// drain answers what a slot has done so far, and lets it go on.
+func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
+	id, ok := slotOf(w, r)
+	if !ok {
+		return
+	}
+	generation, ok := generationOf(w, r)
+	if !ok {
+		return
+	}
+	rec, err := s.conf.Book.Drain(id, generation)
+	if err != nil {
+		fail(w, statusOf(err), err.Error())
+		return
+	}
+	answer(w, http.StatusOK, rec)
+}
+
+// generationOf parses ?generation=.
+func generationOf(w http.ResponseWriter, r *http.Request) (uint64, bool) {
+	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "generation: want a number")
+	}
+	return generation, err == nil
 }
 
 // broker turns the connection into that of mcp-server's broker, until it or the proxy ends.

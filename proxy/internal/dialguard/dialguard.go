@@ -27,11 +27,8 @@ var never = prefixes(
 	"100.100.100.200/32", // metadata of Alibaba Cloud
 	"168.63.129.16/32",   // wire server of Azure
 	"192.0.0.0/24",       // protocol assignments, metadata of Oracle Cloud
-	"192.0.2.0/24",       // documentation
 	"192.88.99.0/24",     // 6to4 relays
 	"198.18.0.0/15",      // benchmarking: the resolver's synthetic address
-	"198.51.100.0/24",    // documentation
-	"203.0.113.0/24",     // documentation
 	"224.0.0.0/4",        // multicast
 	"240.0.0.0/4",        // reserved, broadcast
 	"10.77.0.0/24",       // the sandbox's network
@@ -45,15 +42,15 @@ var private = prefixes(
 	"100.64.0.0/10", // shared address space
 	"127.0.0.0/8", "::1/128",
 	"fc00::/7", // unique local
+	// Documentation: nobody's, and on some networks the addresses of services.
+	"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20",
 )
 
 // The IPv6 ranges that are public. Everything else that is neither here nor private is refused.
 var (
 	global6 = netip.MustParsePrefix("2000::/3")
 	never6  = prefixes(
-		"2001::/23",     // protocol assignments, Teredo included
-		"2001:db8::/32", // documentation
-		"3fff::/20",     // documentation
+		"2001::/23", // protocol assignments, Teredo included
 	)
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 	sixTo = netip.MustParsePrefix("2002::/16")

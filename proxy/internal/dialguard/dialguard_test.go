@@ -10,6 +10,8 @@ import (
 func TestCheck(t *testing.T) {
 	rfc1918 := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fc00::/7")}
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	documentation := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
+		netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("3fff::/20")}
 	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	for _, c := range []struct {
 		addr  string
@@ -27,6 +29,11 @@ func TestCheck(t *testing.T) {
 		{"127.0.0.1", loopback, true},
 		{"::1", loopback, true},
 		{"100.64.1.1", everything, true},
+		{"192.0.2.1", documentation, true},
+		{"198.51.100.1", documentation, true},
+		{"203.0.113.1", documentation, true},
+		{"2001:db8::1", documentation, true},
+		{"3fff::1", documentation, true},
 
 		{"10.1.2.3", nil, false},
 		{"172.16.0.1", nil, false},
@@ -72,9 +79,14 @@ func TestCheck(t *testing.T) {
 		{"255.255.255.255", everything, false},
 		{"240.0.0.1", everything, false},
 		{"ff02::1", everything, false},
-		{"2001:db8::1", everything, false},
-		{"3fff::1", everything, false},
-		{"192.0.2.1", everything, false},
+		{"2001:db8::1", rfc1918, false},
+		{"3fff::1", rfc1918, false},
+		{"192.0.2.1", rfc1918, false},
+		{"198.51.100.1", nil, false},
+		{"203.0.113.1", loopback, false},
+		{"198.18.0.1", documentation, false},
+		{"::ffff:203.0.113.1", nil, false},
+		{"64:ff9b::cb00:7101", nil, false},
 		{"4000::1", everything, false},
 	} {
 		err := Guard{AllowPrivate: c.allow}.Check(netip.MustParseAddr(c.addr))

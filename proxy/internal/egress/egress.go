@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
@@ -36,6 +37,8 @@ type Config struct {
 	// Current is the snapshot in force; an exchange keeps the one it began with.
 	Current func() *reload.Snapshot
 	Pool    *upstream.Pool
+	// Broker is the way to MCP servers.
+	Broker  *broker.Broker
 	Journal *receipt.Journal
 	Redact  *redact.Redactor
 	// UserAgent is sent in place of the sandbox's.
@@ -94,6 +97,7 @@ type exchange struct {
 	verdict        policy.Verdict
 	compression    compression
 	insecure       bool // plain HTTP
+	toBroker       bool // a call of an MCP server's tool
 	up             *counted
 	redacted       *redact.Report
 	swapped        swapReport
@@ -194,6 +198,10 @@ func (x *exchange) setVerdict(v policy.Verdict) {
 func (x *exchange) serve(r *http.Request, bad error) {
 	q, ok := x.parse(r, bad)
 	if !ok {
+		return
+	}
+	if q.IsCall() {
+		x.call(r, q)
 		return
 	}
 	v := x.snap.Rules.Decide(x.lease, q) // what is refused now needs no more work

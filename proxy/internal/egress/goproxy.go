@@ -30,7 +30,7 @@ func (silent) Printf(string, ...any) {}
 // goproxy would show its text to the client.
 func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(out.Context())
-	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
+	resp, err := x.send(out)
 	if err != nil {
 		return x.failureResponse(err), nil
 	}

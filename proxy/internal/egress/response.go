@@ -120,6 +120,8 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	var ambiguity *swap.Ambiguity
 	var ambiguous *formdata.Error
 	switch {
+	case x.toBroker && x.scrubbed == nil:
+		v = x.callFailure(err)
 	case errors.As(err, &ambiguity):
 		v = policy.Ambiguous(ambiguity.Reason, host)
 	case errors.As(err, &ambiguous):

@@ -17,20 +17,24 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -55,8 +59,9 @@ type rig struct {
 	authority *authority.Authority
 	upstreams *upstreams
 	logs      *testkit.Buffer
-	https     [2]string // address of each slot's listener for 443
-	http      [2]string // and for 80
+	broker    *broker.Broker
+	https     map[slot.ID]string // address of each slot's listener for 443
+	http      map[slot.ID]string // and for 80
 }
 
 // setup configures a rig. The zero setup has one API for demoHost.
@@ -64,6 +69,8 @@ type setup struct {
 	yolo   bool
 	redact []string
 	debug  bool
+	// registry is the host of the package registry, which is on loopback. Empty: there is none.
+	registry string
 	// apis are the texts of config.json by API. Nil: demoAPI.
 	apis map[string]string
 }
@@ -92,9 +99,15 @@ func newRig(t testing.TB, s setup) *rig {
 	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.Loggable(text)) }
 	log := logline.New(r.logs, "text", clean)
 	r.journal = receipt.NewJournal(receipt.Config{Log: log, Clean: clean})
-	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Changed: func(c reload.Change) { r.handler.Cut(c) }})
+	var registry *catalog.API
+	if s.registry != "" {
+		registry = policy.NewRegistry(&url.URL{Scheme: "https", Host: s.registry}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+		registry.CAs = r.upstreams.ca.pem()
+	}
+	r.broker = &broker.Broker{}
+	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.handler.Cut(c) }})
 	r.handler = egress.New(egress.Config{
-		Current: r.reloader.Current, Pool: pool, Journal: r.journal, Redact: redactor,
+		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor,
 		UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.Start(log)
@@ -102,21 +115,24 @@ func newRig(t testing.TB, s setup) *rig {
 	return r
 }
 
-// serve opens the listeners of two slots.
+// serverSlot is a slot for an MCP server.
+const serverSlot = slot.ID(slot.Max)
+
+// serve opens the listeners of two slots for runs, and of one for a server.
 func (r *rig) serve(log *slog.Logger) {
 	var ent *entrance.Entrance
 	r.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { ent.Drain(id) }})
 	var listeners []entrance.Listener
-	for n := range r.https {
+	r.https, r.http = map[slot.ID]string{}, map[slot.ID]string{}
+	for _, id := range []slot.ID{0, 1, serverSlot} {
 		for _, over := range []bool{true, false} {
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
 			check(r.t, err)
-			id := slot.ID(n)
 			listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), TLS: over, Slot: &id})
 			if over {
-				r.https[n] = l.Addr().String()
+				r.https[id] = l.Addr().String()
 			} else {
-				r.http[n] = l.Addr().String()
+				r.http[id] = l.Addr().String()
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
 
@@ -58,7 +59,7 @@ func IsBadRegistration(err error) bool { return errors.Is(err, errRegistration) 
 // Begin gives the slot to a run. The generation must be greater than any the slot has had, else ErrFenced. What the
 // slot's earlier lease still has open is aborted first.
 func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
-	now := b.conf.Now()
+	now, kind := b.conf.Now(), kindOf(id, r)
 	switch {
 	case !id.Valid():
 		return nil, fmt.Errorf("%w: no such slot", errRegistration)
@@ -68,6 +69,9 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", errRegistration)
 	case !r.Deadline.After(now):
 		return nil, fmt.Errorf("%w: deadline has passed", errRegistration)
+	case kind == policy.KindNone:
+		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
+			errRegistration)
 	}
 	s := &b.seats[id]
 	s.change.Lock()
@@ -91,6 +95,20 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	return l, nil
 }
 
+// kindOf is what a registration is for. A server slot is for exactly one server, or for an installation without any
+// API; a run's slot is for runs.
+func kindOf(id slot.ID, r controlapi.Registration) policy.Kind {
+	switch {
+	case !id.Server() && !r.Install:
+		return policy.KindRun
+	case id.Server() && !r.Install && len(r.APIs) == 1:
+		return policy.KindServer
+	case id.Server() && r.Install && len(r.APIs) == 0:
+		return policy.KindInstall
+	}
+	return policy.KindNone
+}
+
 // newLease makes a lease that ends by itself, Grace after its deadline.
 func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -98,6 +116,7 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 		Slot: id, Generation: r.Generation, Run: r.Run, Deadline: r.Deadline,
 		Recorder: receipt.NewRecorder(r.Run, r.Generation),
 		Large:    make(chan struct{}, maxLarge),
+		kind:     kindOf(id, r),
 		ctx:      ctx, cancel: cancel,
 		inFlight: make(chan struct{}, MaxExchanges),
 		decoders: make(chan struct{}, MaxDecoders),
@@ -131,6 +150,22 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	s.mu.Unlock()
 	l.end()
 	return l.Recorder.Receipt(), nil
+}
+
+// Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds
+// the slot, else ErrFenced.
+func (b *Book) Drain(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+	if !id.Valid() {
+		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", errRegistration)
+	}
+	s := &b.seats[id]
+	s.mu.Lock()
+	l := s.lease
+	s.mu.Unlock()
+	if l == nil || l.Generation != generation {
+		return controlapi.Receipt{}, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
+	}
+	return l.Recorder.Drain(), nil
 }
 
 // Attach binds a newly accepted connection to the current lease of its slot. ErrNone if there is none, ErrFull if it

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
 
@@ -51,6 +52,7 @@ type Lease struct {
 	// Large bounds how many long WebSocket messages may be held at once: see wsrelay.Options.
 	Large chan struct{}
 
+	kind     policy.Kind
 	apis     []string // the run's APIs, nil: every active one
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -77,6 +79,9 @@ func (l *Lease) Includes(api string) bool {
 	}
 	return false
 }
+
+// Kind is what is in the slot: code, an MCP server, or the installation of one.
+func (l *Lease) Kind() policy.Kind { return l.kind }
 
 // Context ends when the lease does.
 func (l *Lease) Context() context.Context { return l.ctx }

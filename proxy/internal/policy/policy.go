@@ -31,6 +31,17 @@ const (
 	CodeAmbiguous        = "ambiguous_request"
 	CodeTooMany          = "too_many_requests"
 	CodeRunEnded         = "run_ended"
+
+	// Of calls to MCP servers, and of servers.
+	CodeBadCall           = "bad_call"
+	CodeCallsClosed       = "calls_closed"
+	CodeServerNotFound    = "server_not_found"
+	CodeServerUnavailable = "server_unavailable"
+	CodeCallBroken        = "call_broken"
+	CodeArgumentsTooLarge = "arguments_too_large"
+	CodeArgumentsEncoded  = "arguments_encoded"
+	CodeHostNotServers    = "host_not_servers"
+	CodeHostNotRegistry   = "host_not_registry"
 )
 
 // Request is what policy judges.
@@ -48,6 +59,8 @@ type Request struct {
 type Run interface {
 	// Includes reports whether the run may use an API.
 	Includes(api string) bool
+	// Kind is what it is that asks.
+	Kind() Kind
 }
 
 // Rules is what applies to every request until the next reload.
@@ -55,6 +68,8 @@ type Rules struct {
 	Catalog *catalog.Catalog
 	// YOLO allows hosts that are in no API.
 	YOLO bool
+	// Registry is the package registry, for installations. Nil: there is none.
+	Registry *catalog.API
 }
 
 // Verdict is the decision on one request. The zero Verdict denies.
@@ -73,6 +88,12 @@ type Verdict struct {
 // Decide judges a request.
 func (r Rules) Decide(run Run, q Request) Verdict {
 	holders := r.Catalog.Match(q.Host)
+	if run.Kind() == KindInstall {
+		return r.install(q, holders)
+	}
+	if v, ok := r.own(run, q.Host, len(holders)); !ok {
+		return v
+	}
 	if v, ok := r.unheld(q.Host, len(holders)); !ok {
 		return v
 	}
@@ -127,8 +148,11 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 
 // Known reports whether a host may have an address in the sandbox.
 func (r Rules) Known(h catalog.Host) bool {
-	if len(r.Catalog.Match(h)) > 0 {
+	if len(r.Catalog.Match(h)) > 0 || h.String() == controlapi.ServersHost || r.isRegistry(h) {
 		return true
+	}
+	if catalog.Own(h) {
+		return false
 	}
 	return r.YOLO && !r.Catalog.Holds(h)
 }

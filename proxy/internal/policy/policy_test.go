@@ -21,6 +21,8 @@ type run []string
 
 func (r run) Includes(api string) bool { return r == nil || slices.Contains(r, api) }
 
+func (run) Kind() Kind { return KindRun }
+
 func load(t testing.TB, apis map[string]string) *catalog.Catalog {
 	t.Helper()
 	dir := t.TempDir()

@@ -100,7 +100,11 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 		r.AddAttrs(attrs...)
 		lines = append(lines, r)
 	}
-	line(level, e.Method+" "+e.URL, attrs...)
+	what := e.Method + " " + e.URL
+	if call := e.Call(); call != "" {
+		what = "CALL " + call
+	}
+	line(level, what, attrs...)
 	for _, s := range e.Swapped {
 		line(slog.LevelInfo, s.Name, logline.Tag("inject"), slog.String("run", e.Run),
 			slog.String("host", e.Host), slog.String("in", s.In))

@@ -67,6 +67,15 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	return out
 }
 
+// Drain returns what was recorded since the last Drain and forgets it.
+func (r *Recorder) Drain() controlapi.Receipt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.r
+	r.r = controlapi.Receipt{Run: out.Run, Generation: out.Generation, Exchanges: []controlapi.Exchange{}}
+	return out
+}
+
 // bounded truncates what a request can make long.
 func bounded(e controlapi.Exchange) controlapi.Exchange {
 	if len(e.URL) > maxURL {

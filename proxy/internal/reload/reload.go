@@ -40,6 +40,8 @@ type Config struct {
 	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
 	Getenv func(string) string
 	YOLO   bool
+	// Registry is the package registry, see policy.Rules.
+	Registry *catalog.API
 	// Changed is called for every change, after it is in force.
 	Changed func(Change)
 	// Signal requests a reload at once, as SIGHUP does. Nil: never.
@@ -107,7 +109,7 @@ func (r *Reloader) Load() {
 	}
 	added := r.remember(c)
 	next := &Snapshot{
-		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO},
+		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO, Registry: r.conf.Registry},
 		Scrub:    scrub.New(r.ever),
 		Swap:     swap.New(c.AllCredentials()),
 		Public:   public(c, problems, r.conf.YOLO),

@@ -245,7 +245,7 @@ func TestOwners(t *testing.T) {
 		t.Errorf("the server saw %q", s.seen)
 	}
 	end()
-	for until := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		p.mu.Lock()
 		n := len(p.owned)
 		p.mu.Unlock()

@@ -26,18 +26,20 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	check := flags.Bool("check", false, "")
 	linger := flags.Duration("linger", 0, "")
 	announce := flags.String("announce", "", "")
-	slots := flags.Int("slots", s.Slots, "")
+	var size network.Size
+	flags.IntVar(&size.Runs, "slots", s.Slots, "")
+	flags.IntVar(&size.Servers, "servers", s.Servers, "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *slots < 1 || flags.NArg() > 0 {
-		return fmt.Errorf("hold: want [--check [--linger TIME]] [--slots N] [--announce FILE] and nothing else")
+	if size.Runs < 1 || size.Servers < 0 || flags.NArg() > 0 {
+		return fmt.Errorf("hold: want [--check [--linger TIME]] [--slots N] [--servers N] [--announce FILE] and nothing else")
 	}
 	if *check {
-		return checkNetwork(ctx, *slots, *linger)
+		return checkNetwork(ctx, size, *linger)
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
-	if err := network.SetUp(*slots); err != nil {
+	if err := network.SetUp(size); err != nil {
 		return err
 	}
 	if err := privilege.Drop(); err != nil {
@@ -48,18 +50,19 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 			return fmt.Errorf("announcing the network: %w", err)
 		}
 	}
-	log.Info("the network of the slots is set up and checked; capabilities are dropped", "slots", *slots)
+	log.Info("the network of the slots is set up and checked; capabilities are dropped",
+		"slots", size.Runs, "servers", size.Servers)
 	<-ctx.Done()
 	return nil
 }
 
 // checkNetwork verifies everything once. Until linger has passed it then checks the interface alone: nothing else can
 // change without a restart of this container.
-func checkNetwork(ctx context.Context, slots int, linger time.Duration) error {
+func checkNetwork(ctx context.Context, size network.Size, linger time.Duration) error {
 	if err := privilege.Check(1); err != nil {
 		return err
 	}
-	if err := network.VerifyQuick(slots); err != nil {
+	if err := network.VerifyQuick(size); err != nil {
 		return err
 	}
 	return health.Check(ctx, linger, func(context.Context) error { return network.Present() })

@@ -40,18 +40,19 @@ var hostile = []struct {
 
 func TestLimits(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Memory: 256 << 20})
+		const memory = 256 << 20
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Memory: memory})
 		for _, h := range hostile {
 			t.Run(h.name, func(t *testing.T) {
-				start := time.Now()
 				r := w.Run(t, h.code, h.timeout)
 				if r.Exit.Reason != h.reason || r.Exit.Detail == "" || !strings.HasPrefix(r.Stdout, h.stdout) {
 					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
 				}
-				if h.reason == runapi.Timeout && time.Since(start) > h.timeout+2*time.Second {
-					t.Errorf("ended only after %s", time.Since(start))
+				took := time.Duration(r.Exit.WallMS) * time.Millisecond
+				if h.reason == runapi.Timeout && (took < h.timeout || took > h.timeout+5*time.Second) {
+					t.Errorf("ended after %s", took)
 				}
-				if h.reason == runapi.OOM && r.Exit.MaxRSS > 600<<20 {
+				if h.reason == runapi.OOM && r.Exit.MaxRSS > 4*memory { // what it can take between two checks is more
 					t.Errorf("reached %d MiB", r.Exit.MaxRSS>>20)
 				}
 				nothingLeft(t, w, m)
@@ -86,7 +87,7 @@ func nothingLeft(t *testing.T, w *rig.World, m rig.Mode) {
 		want++ // and once the supervisor, which waits outside
 	}
 	awaitWarm(t, w, 1)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		left := descendants(w.Process.Pid)
 		if len(left) == want {
 			return
@@ -183,7 +184,7 @@ func TestDroppedConnection(t *testing.T) {
 		if err := <-ended; !errors.Is(err, runapi.ErrInterrupted) {
 			t.Errorf("got %v", err)
 		}
-		deadline := time.Now().Add(5 * time.Second)
+		deadline := time.Now().Add(30 * time.Second)
 		for {
 			stats, err := w.Client.Stats(context.Background())
 			if err != nil {
@@ -225,7 +226,7 @@ func TestStalledReader(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 	}
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for { // the stalled run ends although nobody reads its output
 		l, err := w.Client.Acquire(context.Background())
 		if err == nil {
@@ -282,7 +283,7 @@ func TestWhatTheKernelSays(t *testing.T) {
 			}
 		}
 		odd := oddDescriptors(pid)
-		for deadline := time.Now().Add(5 * time.Second); len(odd) > 0 && time.Now().Before(deadline); odd = oddDescriptors(pid) {
+		for deadline := time.Now().Add(30 * time.Second); len(odd) > 0 && time.Now().Before(deadline); odd = oddDescriptors(pid) {
 			time.Sleep(20 * time.Millisecond) // Deno may be preloading, and reading facts about the machine
 		}
 		if len(odd) > 0 {
@@ -314,7 +315,7 @@ func oddDescriptors(pid int) (odd []string) {
 
 func awaitWarm(t *testing.T, w *rig.World, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		s, err := w.Client.Stats(context.Background())
 		if err == nil && s.Warm == n {
 			return

@@ -2,19 +2,23 @@
 //
 //	sandboxd serve --mode embedded|container --socket SOCKET --deno PATH --ca FILE --runs DIR --skills DIR --tmp DIR
 //	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH]
-//	               [--code DIR] [--owner FILE]
+//	               [--code DIR] [--owner FILE] [--servers N] [--server-memory BYTES] [--bridge PATH]
+//	               [--packages DIR] [--programs DIR]
 //	sandboxd attach --socket SOCKET                   hands its stdio to serve, and exits when serve is done with it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
 //	sandboxd hold [--announce FILE]                   sets up and owns the network namespace of the container
 //	sandboxd hold --check [--linger TIME]             exits 0 when that namespace is set up
 //
-// Options that serve is not given come from SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY and SKILLS_READONLY. TZ and
-// LOG_FORMAT are read too.
+// Options that serve is not given come from SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY, SANDBOX_SERVERS,
+// SANDBOX_SERVER_MEMORY and SKILLS_READONLY. TZ and LOG_FORMAT are read too.
 //
 // Directories of serve:
 //
 //   - --state keeps the last generation.
 //   - --code (default: code/ in --state) has the private files of the slots. In the container, code sees this path.
+//   - --packages (default: packages/ in --state) has the installed packages of MCP servers. In the container it is
+//     /packages.
+//   - --programs has the operator's programs. In the container it is /programs.
 //   - --owner is the file in which hold announces the network namespace.
 //   - The directory of --socket must have mode 0700 and belong to mcp-server's user: slot.ServiceUID in the container,
 //     slot.ServerUID embedded under root, otherwise the user who started it. A missing directory is created that way.
@@ -23,7 +27,8 @@
 //
 // serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
 // (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),
-// "sandboxd wipe" (removes files) and "sandboxd unnamed" (adds up the open files that have been removed).
+// "sandboxd wipe" (removes files), "sandboxd unnamed" (adds up the open files that have been removed) and "sandboxd
+// usage" (adds up a directory).
 package main
 
 import (
@@ -74,6 +79,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 		return reap()
 	case "unnamed":
 		return unnamed(args, stdout)
+	case "usage":
+		return usage(args, stdout)
 	case "wipe":
 		return wipe(args)
 	}

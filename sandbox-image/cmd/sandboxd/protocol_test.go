@@ -175,7 +175,7 @@ func TestLeaseAhead(t *testing.T) {
 		}
 		stats := func(want runapi.Stats) {
 			t.Helper()
-			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 				s, err := w.Client.Stats(ctx)
 				if err == nil && s.Leased == want.Leased && s.Ahead == want.Ahead && s.Warm == want.Warm {
 					return
@@ -290,7 +290,7 @@ func TestCAChange(t *testing.T) {
 	if err := os.WriteFile(ca, append(data, data...), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		awaitWarm(t, w, 1)
 		replaced := true
 		for pid := range descendants(w.Process.Pid) {
@@ -409,7 +409,7 @@ func TestAttach(t *testing.T) {
 			if way != "SIGKILL" && err != nil {
 				t.Errorf("attach: %v %s", err, said)
 			}
-			for deadline := start.Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			for deadline := start.Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 				s, err := w.Client.Stats(ctx)
 				if err == nil && s.Leased == 0 && s.Quarantined == 0 {
 					break

@@ -42,9 +42,10 @@ const (
 type serveFlags struct {
 	mode, socket, deno, bwrap, ca  string
 	runs, skills, tmp, state, code string
+	bridge, packages, programs     string
 	owner                          string
-	slots, warm                    int
-	memory                         int64
+	slots, warm, servers           int
+	memory, serverMemory           int64
 	skillsReadonly                 bool
 }
 
@@ -85,6 +86,11 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.IntVar(&f.slots, "slots", s.Slots, "")
 	fs.IntVar(&f.warm, "warm", s.Warm, "")
 	fs.Int64Var(&f.memory, "memory", s.Memory, "")
+	fs.StringVar(&f.bridge, "bridge", "", "")
+	fs.StringVar(&f.packages, "packages", "", "")
+	fs.StringVar(&f.programs, "programs", "", "")
+	fs.IntVar(&f.servers, "servers", s.Servers, "")
+	fs.Int64Var(&f.serverMemory, "server-memory", s.ServerMemory, "")
 	fs.BoolVar(&f.skillsReadonly, "skills-readonly", s.SkillsReadonly, "")
 	err := fs.Parse(args)
 	if err != nil {
@@ -106,6 +112,12 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if f.memory < 128<<20 {
 		errs = append(errs, fmt.Errorf("--memory %d: want at least %d bytes (128 MiB)", f.memory, 128<<20))
 	}
+	if f.servers < 0 || f.servers > slot.MaxServers {
+		errs = append(errs, fmt.Errorf("--servers %d: want 0 to %d", f.servers, slot.MaxServers))
+	}
+	if f.serverMemory < 64<<20 {
+		errs = append(errs, fmt.Errorf("--server-memory %d: want at least %d bytes (64 MiB)", f.serverMemory, 64<<20))
+	}
 	for _, p := range []struct {
 		name string
 		path *string
@@ -124,8 +136,16 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if f.code == "" {
 		f.code = filepath.Join(f.state, "code")
 	}
-	if f.code, err = filepath.Abs(f.code); err != nil {
+	if f.packages == "" {
+		f.packages = filepath.Join(f.state, "packages")
+	}
+	for _, path := range []*string{&f.code, &f.packages, &f.bridge, &f.programs} {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
 		errs = append(errs, err)
+		*path = abs
 	}
 	return f, errors.Join(errs...)
 }
@@ -161,6 +181,10 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		return err
 	}
 	defer keep.Close()
+	servers, err := serverSlots(f)
+	if err != nil {
+		return err
+	}
 	j, owner, err := newJail(f, getenv)
 	if err != nil {
 		return err
@@ -175,7 +199,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	defer meter.Close()
 	p := pool.New(pool.Config{
-		Slots: f.slots, Warm: f.warm, Jail: j, Generations: generations, Keep: keep, Quota: meter, CA: f.ca,
+		Slots: f.slots, Warm: f.warm, Jail: j, Generations: generations, Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, Version: version.Version, Log: log,
 	})
 	if f.mode == container && !enter.CanRestrictReads() {
@@ -183,7 +207,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
-	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "deno", denoVersion, "socket", f.socket)
+	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
+		"deno", denoVersion, "socket", f.socket)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
@@ -224,7 +249,7 @@ func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 	}
 	if f.mode == container {
 		j, err := jail.NewContainer(jail.ContainerConfig{
-			Slots: f.slots, Deno: f.deno, CA: f.ca, Work: f.code, Limits: limits,
+			Slots: f.slots, Deno: f.deno, CA: f.ca, Work: f.code, Limits: limits, Servers: jailServers(f),
 		})
 		return j, slot.ServiceUID, err
 	}
@@ -238,9 +263,9 @@ func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 			netns[file.Slot] = file.File
 		}
 	}
-	for n := range f.slots {
-		if netns[slot.ID(n)] == nil {
-			return nil, 0, fmt.Errorf("no inherited file %s", slot.FileName(slot.ID(n), slot.NetNS))
+	for _, id := range slot.IDs(f.slots, f.servers) {
+		if netns[id] == nil {
+			return nil, 0, fmt.Errorf("no inherited file %s", slot.FileName(id, slot.NetNS))
 		}
 	}
 	if f.bwrap == "" {
@@ -250,7 +275,7 @@ func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 	}
 	j, err := jail.NewEmbedded(jail.EmbeddedConfig{
 		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, CA: f.ca, Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code,
-		SkillsReadonly: f.skillsReadonly, Limits: limits,
+		SkillsReadonly: f.skillsReadonly, Limits: limits, Servers: jailServers(f),
 	})
 	return j, dirOwner(f.socket), err
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 )
 
 // reap kills every other process of this process's user.
@@ -40,6 +41,28 @@ func unnamed(args []string, stdout io.Writer) error {
 	_, err = fmt.Fprint(stdout, proc.Unnamed(pids, device))
 	return err
 }
+
+// usage prints how many bytes a directory of this process's user holds, with the files of its file system that the user
+// has open but that have been removed.
+func usage(args []string, stdout io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("usage: want a directory")
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(args[0], &st); err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	pids, _, err := proc.OfUser(os.Getuid(), func(pid int) bool { return pid == os.Getpid() })
+	if err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	bytes, _ := quota.Tree(args[0], maxHomeFiles)
+	_, err = fmt.Fprint(stdout, bytes+proc.Unnamed(pids, st.Dev))
+	return err
+}
+
+// maxHomeFiles is how many files of a home are counted.
+const maxHomeFiles = 100_000
 
 // wipe empties the directory args[1] below args[0] as this process's user, including directories that the user has made
 // unreadable. Links are not followed out of args[0].

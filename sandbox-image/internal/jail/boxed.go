@@ -19,11 +19,14 @@ import (
 // boxed is one bubblewrap sandbox. It has three processes: the outer bwrap, the bwrap that is process 1 of the pid
 // namespace, and the interpreter.
 type boxed struct {
-	jail  *Embedded
-	slot  slot.ID
-	dir   string
-	outer *os.Process
-	main  int
+	jail *Embedded
+	slot slot.ID
+	dir  string // its private files; empty: none
+	// processes limits how many it may have, threads included; 0: no limit.
+	processes uint64
+	outer     *os.Process
+	info      *os.File // bubblewrap's info pipe
+	main      int
 	// mounts keeps the sandbox's mount namespace open, valid after Check. The kernel needs half a millisecond to tear it
 	// down, and the end of a run must not wait for that.
 	mounts *os.File
@@ -38,14 +41,20 @@ type boxed struct {
 	memory memoryMeter
 }
 
+// begin begins to watch a sandbox that was launched.
+func (b *boxed) begin() {
+	go b.readInfo()
+	go b.wait()
+}
+
 // readInfo reads from bubblewrap's info pipe the pid of process 1.
-func (b *boxed) readInfo(r *os.File) {
+func (b *boxed) readInfo() {
 	defer close(b.initKnown)
-	defer r.Close()
+	defer b.info.Close()
 	var info struct {
 		Child int `json:"child-pid"`
 	}
-	if json.NewDecoder(r).Decode(&info) != nil || info.Child == 0 {
+	if json.NewDecoder(b.info).Decode(&info) != nil || info.Child == 0 {
 		return
 	}
 	// The kernel cannot have reused the pid: nobody has waited for the process. Its parent bwrap waits only when it ends
@@ -124,6 +133,7 @@ func awaitExit(fd int, limit time.Duration) error {
 func (b *boxed) Main() int                { return b.main }
 func (b *boxed) Memory() int64            { return b.memory.total(b.main) }
 func (b *boxed) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
+func (b *boxed) Home() int64              { return 0 }
 func (b *boxed) Done() <-chan struct{}    { return b.done }
 func (b *boxed) Status() Status           { return b.status }
 
@@ -192,7 +202,7 @@ func (b *boxed) Check() error {
 	if s.Seccomp != 2 {
 		return errors.New("no seccomp filter is loaded")
 	}
-	if n := b.jail.cfg.Limits.Processes; n != 0 && !b.jail.ownUIDs {
+	if n := b.processes; n != 0 && !b.jail.ownUIDs {
 		// The slots of an ordinary user share one uid, and outside the sandbox one count of processes. So the limit is
 		// set on the process in the user namespace, where the count is the sandbox's own.
 		if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {

@@ -30,18 +30,46 @@ const (
 	resolvName = "resolv.conf"
 )
 
-// bwrapPlan is everything that the argv depends on.
+// box is what the argv of every sandbox depends on.
+type box struct {
+	bwrap    string
+	uid, gid int
+	infoFD   int
+	gateFD   int // 0: no gate
+	filterFD int
+}
+
+// argv is the beginning of the command line: the namespaces, the identity, the filter and the environment.
+func (b box) argv(environ []string) []string {
+	a := []string{
+		b.bwrap,
+		"--unshare-user", "--uid", strconv.Itoa(b.uid), "--gid", strconv.Itoa(b.gid),
+		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+		"--hostname", "codeforge",
+		capabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
+		"--seccomp", strconv.Itoa(b.filterFD), "--info-fd", strconv.Itoa(b.infoFD),
+	}
+	if b.gateFD != 0 {
+		a = append(a, "--block-fd", strconv.Itoa(b.gateFD))
+	}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		a = append(a, "--setenv", name, value)
+	}
+	return a
+}
+
+// bind mounts something staged at a path of the sandbox.
+func bind(how, name, to string) []string { return []string{how, path.Join(enter.StageDir, name), to} }
+
+// bwrapPlan is everything that the argv of an interpreter's sandbox depends on.
 type bwrapPlan struct {
-	bwrap          string
-	uid, gid       int
+	box
 	net            []string
 	tz             string
 	memory         int64
 	skillsReadonly bool
 	libraries      []library
-	infoFD         int
-	gateFD         int
-	filterFD       int
 	// ca and code are names in their staged directories.
 	ca, code string
 }
@@ -52,38 +80,30 @@ type library struct{ path, name string }
 // argv is the command line of bubblewrap. Of the host, the sandbox sees only what is bound here: the interpreter, its
 // shared libraries, the CA, a resolv.conf, and the run's directories.
 func (p bwrapPlan) argv() []string {
-	a := []string{
-		p.bwrap,
-		"--unshare-user", "--uid", strconv.Itoa(p.uid), "--gid", strconv.Itoa(p.gid),
-		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
-		"--hostname", "codeforge",
-		capabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
-		"--seccomp", strconv.Itoa(p.filterFD), "--info-fd", strconv.Itoa(p.infoFD),
-		"--block-fd", strconv.Itoa(p.gateFD),
-	}
-	for _, e := range environ(denoDir, p.tz) {
-		name, value, _ := strings.Cut(e, "=")
-		a = append(a, "--setenv", name, value)
-	}
-	bind := func(how, name, to string) { a = append(a, how, path.Join(enter.StageDir, name), to) }
-	bind("--ro-bind", stageDeno, denoPath)
-	for _, l := range p.libraries {
-		bind("--ro-bind", l.name, l.path)
-	}
-	bind("--ro-bind", path.Join(stageCA, p.ca), caPath)
-	bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")
-	bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)
-	bind("--ro-bind", stageRuns, RunsDir)
+	a := p.box.argv(environ(denoDir, p.tz))
+	a = append(a, runtimeFiles(p.libraries, p.ca)...)
+	a = append(a, bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)...)
+	a = append(a, bind("--ro-bind", stageRuns, RunsDir)...)
+	skills := "--bind"
 	if p.skillsReadonly {
-		bind("--ro-bind", stageSkills, SkillsDir)
-	} else {
-		bind("--bind", stageSkills, SkillsDir)
+		skills = "--ro-bind"
 	}
-	bind("--bind", stageTmp, TmpDir)
+	a = append(a, bind(skills, stageSkills, SkillsDir)...)
+	a = append(a, bind("--bind", stageTmp, TmpDir)...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, kernelFiles()...)
 	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
 	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
+}
+
+// runtimeFiles are what Deno needs: itself, its libraries, the CA and the resolver's configuration.
+func runtimeFiles(libraries []library, ca string) []string {
+	a := bind("--ro-bind", stageDeno, denoPath)
+	for _, l := range libraries {
+		a = append(a, bind("--ro-bind", l.name, l.path)...)
+	}
+	a = append(a, bind("--ro-bind", path.Join(stageCA, ca), caPath)...)
+	return append(a, bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
 }
 
 // kernelFiles are what the sandbox sees of /proc and /dev. Deno needs no permission to import a file, so whatever can

@@ -40,8 +40,8 @@ func golden(t *testing.T, name string, argv []string) {
 
 func TestArgv(t *testing.T) {
 	p := bwrapPlan{
-		bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, net: []string{"*.example.com", "api.example.org"}, tz: "UTC",
-		memory: 1 << 30, infoFD: infoFD, gateFD: gateFD, filterFD: filterFD, ca: "ca.pem", code: "slot3-1",
+		box: box{bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, infoFD: infoFD, gateFD: gateFD, filterFD: filterFD},
+		net: []string{"*.example.com", "api.example.org"}, tz: "UTC", memory: 1 << 30, ca: "ca.pem", code: "slot3-1",
 		libraries: []library{{"/lib64/ld-linux-x86-64.so.2", "lib0"}, {"/lib/x86_64-linux-gnu/libc.so.6", "lib1"}},
 	}
 	golden(t, "bwrap", p.argv())

@@ -34,8 +34,9 @@ type ContainerConfig struct {
 	Deno  string
 	CA    string
 	// Work is the directory of private files; what it held is removed. Slots must be able to enter it.
-	Work   string
-	Limits Limits
+	Work    string
+	Limits  Limits
+	Servers Servers
 }
 
 // Container is the jail in which each slot is a uid of one container. sandboxd is process 1 there, with SETUID, SETGID
@@ -50,8 +51,8 @@ type Container struct {
 // NewContainer prepares the jail: it joins the slots' groups and makes their directories.
 func NewContainer(cfg ContainerConfig) (*Container, error) {
 	groups := []int{slot.GroupID}
-	for n := range cfg.Slots {
-		groups = append(groups, BasePrivateGroup+n)
+	for _, id := range slot.IDs(cfg.Slots, cfg.Servers.Slots) {
+		groups = append(groups, BasePrivateGroup+int(id))
 	}
 	if err := syscall.Setgroups(groups); err != nil {
 		return nil, fmt.Errorf("joining the slots' groups: %w", err)
@@ -63,6 +64,11 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 	for n := range cfg.Slots {
 		if err := c.clear(slot.ID(n)); err != nil {
 			return nil, fmt.Errorf("clearing slot %d: %w", n, err)
+		}
+	}
+	for n := range cfg.Servers.Slots {
+		if err := clearServer(slot.ID(slot.Max + n)); err != nil {
+			return nil, fmt.Errorf("clearing slot %d: %w", slot.Max+n, err)
 		}
 	}
 	return c, nil
@@ -123,21 +129,24 @@ func (c *Container) prepare(id slot.ID) error {
 		return err
 	}
 	dir, group := c.dir(id), BasePrivateGroup+int(id)
-	for _, d := range []struct {
-		path string
-		mode os.FileMode
-	}{{dir, 0o750}, {filepath.Join(dir, "deno"), 0o770 | os.ModeSetgid}} {
-		if err := os.Mkdir(d.path, 0o700); err != nil {
-			return err
-		}
-		if err := os.Chown(d.path, -1, group); err != nil {
-			return err
-		}
-		if err := os.Chmod(d.path, d.mode); err != nil {
-			return err
-		}
+	if err := groupDir(dir, group, 0o750); err != nil {
+		return err
+	}
+	if err := groupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
+		return err
 	}
 	return c.write(id, WarmFile, runner.Warm)
+}
+
+// groupDir makes a directory for a group, closed until it is the group's.
+func groupDir(path string, group int, mode os.FileMode) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chown(path, -1, group); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
 }
 
 // write writes a file that only the slot can read.
@@ -163,13 +172,17 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	}
 }
 
-// readable lists what a slot may read in the container: Deno with its libraries, what it needs to resolve host names,
-// and the run's directories. Deno needs no permission to import a file, and the container's /proc, /sys and /etc hold
-// facts about the host.
+// readable lists what a slot may read in the container: Deno and what it needs, and the run's directories. Deno needs
+// no permission to import a file, and the container's /proc, /sys and /etc hold facts about the host.
 func (c *Container) readable(dir string) []string {
+	return append(c.runtimeFiles(), dir, TmpDir, SkillsDir, RunsDir)
+}
+
+// runtimeFiles are Deno with its libraries, what it needs to resolve host names, and the CA.
+func (c *Container) runtimeFiles() []string {
 	return []string{
 		c.cfg.Deno, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/resolv.conf", "/etc/nsswitch.conf",
-		"/dev/null", "/dev/random", "/dev/urandom", filepath.Dir(c.cfg.CA), dir, TmpDir, SkillsDir, RunsDir,
+		"/dev/null", "/dev/random", "/dev/urandom", filepath.Dir(c.cfg.CA),
 	}
 }
 
@@ -178,24 +191,34 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	if err := c.prepare(seat.Slot); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", seat.Slot, err)
 	}
-	plan := c.plan(seat)
+	t, err := c.launch(seat.Slot, c.plan(seat), stdio)
+	if err != nil {
+		return nil, fmt.Errorf("starting an interpreter: %w", err)
+	}
+	t.remove = func() error { return c.clear(seat.Slot) }
+	go t.wait()
+	return t, nil
+}
+
+// launch starts a program as a slot's user, by "sandboxd enter". The caller completes what it returns, and calls its
+// wait in a goroutine.
+func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*tenant, error) {
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
 		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("starting an interpreter: %w", err)
+		return nil, err
 	}
 	c.mu.Lock()
-	c.roots[p.Pid] = seat.Slot
+	c.roots[p.Pid] = id
 	c.mu.Unlock()
-	t := &tenant{jail: c, slot: seat.Slot, root: p, done: make(chan struct{})}
-	t.memory.uid = seat.Slot.UID()
+	t := &tenant{jail: c, slot: id, group: plan.GID, root: p, done: make(chan struct{})}
+	t.memory.uid = id.UID()
 	t.memory.list = func() []int {
 		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // after an error only the interpreter is counted
 		return alive
 	}
-	go t.wait()
 	return t, nil
 }
 
@@ -231,15 +254,20 @@ func (c *Container) Close() error {
 	for n := range c.cfg.Slots {
 		errs = append(errs, c.clear(slot.ID(n)))
 	}
+	for n := range c.cfg.Servers.Slots {
+		errs = append(errs, clearServer(slot.ID(slot.Max+n)))
+	}
 	return errors.Join(errs...)
 }
 
-// tenant is one interpreter that runs as the slot's user in the container.
+// tenant is one program that runs as the slot's user in the container.
 type tenant struct {
-	jail *Container
-	slot slot.ID
-	root *os.Process
-	main int
+	jail   *Container
+	slot   slot.ID
+	group  int // its primary group
+	root   *os.Process
+	main   int
+	remove func() error // deletes its private files
 
 	done   chan struct{}
 	status Status
@@ -316,7 +344,7 @@ func (t *tenant) Main() int             { return t.main }
 func (t *tenant) Memory() int64         { return t.memory.total(t.main) }
 func (t *tenant) Done() <-chan struct{} { return t.done }
 func (t *tenant) Status() Status        { return t.status }
-func (t *tenant) Remove() error         { return t.jail.clear(t.slot) }
+func (t *tenant) Remove() error         { return t.remove() }
 
 // Unnamed implements Inmate. Only the slot's user may read the descriptors of its processes.
 func (t *tenant) Unnamed(device uint64) int64 {
@@ -341,7 +369,7 @@ func (t *tenant) Check() error {
 	if err != nil {
 		return err
 	}
-	if err := checkStatus(s, t.slot.UID(), slot.GroupID); err != nil {
+	if err := checkStatus(s, t.slot.UID(), t.group); err != nil {
 		return err
 	}
 	if want := []int{BasePrivateGroup + int(t.slot)}; !slices.Equal(s.Groups, want) {

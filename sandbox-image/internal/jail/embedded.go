@@ -39,6 +39,7 @@ type EmbeddedConfig struct {
 	CA, Runs, Skills, Tmp, Work string
 	SkillsReadonly              bool
 	Limits                      Limits
+	Servers                     Servers
 }
 
 // Embedded is the jail of bubblewrap sandboxes.
@@ -49,6 +50,8 @@ type Embedded struct {
 	libs   []library
 	stage  *os.File // the mount namespace with the sources of bind mounts
 	filter *os.File // an anonymous file with the seccomp filter
+	// serverFilter is the filter of MCP servers, which may start processes.
+	serverFilter *os.File
 	// ownUIDs says that each slot has a uid of its own. Without root, all slots share the user's uid.
 	ownUIDs bool
 
@@ -106,11 +109,14 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if e.filter, err = filterFile(cfg.Limits.Forks); err != nil {
 		return nil, err
 	}
-	e.stage, err = enter.NewStage(append([]enter.Bind{
-		{Name: stageDeno, Source: cfg.Deno}, {Name: stageCA, Source: filepath.Dir(cfg.CA)},
-		{Name: stageWork, Source: cfg.Work}, {Name: stageRuns, Source: cfg.Runs},
-		{Name: stageSkills, Source: cfg.Skills}, {Name: stageTmp, Source: cfg.Tmp},
-	}, binds...))
+	if e.serverFilter, err = filterFile(cfg.Servers.Limits.Forks); err != nil {
+		return nil, err
+	}
+	binds = append(binds, enter.Bind{Name: stageDeno, Source: cfg.Deno},
+		enter.Bind{Name: stageCA, Source: filepath.Dir(cfg.CA)}, enter.Bind{Name: stageWork, Source: cfg.Work},
+		enter.Bind{Name: stageRuns, Source: cfg.Runs}, enter.Bind{Name: stageSkills, Source: cfg.Skills},
+		enter.Bind{Name: stageTmp, Source: cfg.Tmp})
+	e.stage, err = enter.NewStage(append(binds, cfg.Servers.binds()...))
 	return e, err
 }
 
@@ -150,7 +156,7 @@ func canBecomeSlots() (bool, error) {
 		path        string
 		first, last int
 	}{
-		{"/proc/self/uid_map", slot.BaseUID, slot.BaseUID + slot.Max - 1},
+		{"/proc/self/uid_map", slot.BaseUID, slot.BaseUID + slot.Total - 1},
 		{"/proc/self/gid_map", slot.GroupID, slot.GroupID},
 	} {
 		data, err := os.ReadFile(m.path)
@@ -180,7 +186,7 @@ func (e *Embedded) shareDirs() error {
 
 // Close removes the private files.
 func (e *Embedded) Close() error {
-	return errors.Join(e.stage.Close(), e.filter.Close(), os.RemoveAll(e.cfg.Work))
+	return errors.Join(e.stage.Close(), e.filter.Close(), e.serverFilter.Close(), os.RemoveAll(e.cfg.Work))
 }
 
 // codeDir makes a fresh directory for one interpreter, with warm.ts in it.
@@ -205,26 +211,48 @@ func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
 		Keep:      []int{infoFD, gateFD, filterFD},
 		Dir:       "/",
 		Argv: bwrapPlan{
-			bwrap: e.cfg.Bwrap, uid: seat.Slot.UID(), gid: slot.GroupID, net: seat.Net, tz: seat.TZ,
-			memory: e.cfg.Limits.Memory, skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs,
-			infoFD: infoFD, gateFD: gateFD, filterFD: filterFD, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
+			box: e.box(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
+			skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
 		}.argv(),
 	}
-	if e.ownUIDs && !disarm.Off("uid") {
-		p.UID, p.GID, p.Processes = seat.Slot.UID(), slot.GroupID, e.cfg.Limits.Processes
-	}
+	e.identify(&p, seat.Slot, e.cfg.Limits)
 	return p
+}
+
+func (e *Embedded) box(id slot.ID, gate int) box {
+	return box{
+		bwrap: e.cfg.Bwrap, uid: id.UID(), gid: slot.GroupID, infoFD: infoFD, gateFD: gate, filterFD: filterFD,
+	}
+}
+
+// identify gives the plan the slot's user, where slots have users of their own.
+func (e *Embedded) identify(p *enter.Plan, id slot.ID, l Limits) {
+	if e.ownUIDs && !disarm.Off("uid") {
+		p.UID, p.GID, p.Processes = id.UID(), slot.GroupID, l.Processes
+	}
 }
 
 // Start implements Jail.
 func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
-	ns, ok := e.cfg.NetNS[seat.Slot]
-	if !ok {
-		return nil, fmt.Errorf("slot %d has no network namespace", seat.Slot)
-	}
 	dir, err := e.codeDir(seat.Slot)
 	if err != nil {
 		return nil, err
+	}
+	b, err := e.launch(seat.Slot, e.plan(seat, dir), e.filter, stdio)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
+	}
+	b.dir, b.processes = dir, e.cfg.Limits.Processes
+	b.begin()
+	return b, nil
+}
+
+// launch starts bubblewrap in a slot's network namespace, by "sandboxd enter". The caller completes what it returns,
+// and calls its begin.
+func (e *Embedded) launch(id slot.ID, plan enter.Plan, filter *os.File, stdio Stdio) (*boxed, error) {
+	ns, ok := e.cfg.NetNS[id]
+	if !ok {
+		return nil, fmt.Errorf("slot %d has no network namespace", id)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -232,26 +260,22 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	}
 	defer w.Close()
 	// bubblewrap reads the filter to its end, so each sandbox needs an open file with a position of its own.
-	filter, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", e.filter.Fd()))
+	own, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", filter.Fd()))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close(), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close())
 	}
-	defer filter.Close()
-	plan := e.plan(seat, dir)
+	defer own.Close()
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage, stdio.Gate, filter},
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage, stdio.Gate, own},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {
-		_ = r.Close()
-		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
+		return nil, errors.Join(err, r.Close())
 	}
-	b := &boxed{jail: e, slot: seat.Slot, dir: dir, outer: p, initKnown: make(chan struct{}), done: make(chan struct{})}
+	b := &boxed{jail: e, slot: id, outer: p, info: r, initKnown: make(chan struct{}), done: make(chan struct{})}
 	b.memory.list, b.memory.uid = b.inside, os.Geteuid()
 	if plan.UID != 0 {
 		b.memory.uid = plan.UID
 	}
-	go b.readInfo(r)
-	go b.wait()
 	return b, nil
 }

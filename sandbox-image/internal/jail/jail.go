@@ -55,6 +55,12 @@ type Stdio struct{ In, Out, Err, Gate *os.File }
 type Jail interface {
 	// Start starts a process that waits at the gate and then, as the interpreter, for code. The caller still owns stdio.
 	Start(Seat, Stdio) (Inmate, error)
+	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and gives the program
+	// no input before the inmate's Check has succeeded.
+	StartServer(Server, Stdio) (Inmate, error)
+	// PrepareInstall makes Servers.Installing for a slot, empty and writable for it; ClearInstall removes it.
+	PrepareInstall(slot.ID) error
+	ClearInstall(slot.ID) error
 	// Close removes the jail's own files.
 	Close() error
 }
@@ -71,6 +77,8 @@ type Inmate interface {
 	Memory() int64
 	// Unnamed is how many bytes the slot's processes hold in files of a file system that are open but have been removed.
 	Unnamed(device uint64) int64
+	// Home is what a server has in its home, in bytes, where the kernel does not bound it; else 0.
+	Home() int64
 	// Kill kills every process of the slot. Done is closed some time later.
 	Kill()
 	// Done is closed when no process of the slot is left.

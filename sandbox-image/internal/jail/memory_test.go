@@ -54,7 +54,7 @@ func TestMemory(t *testing.T) {
 				}()
 				main := mainOf(t, p)
 				var got int64
-				for range 100 { // the list of processes may be out of date at first
+				for range 1000 { // the list of processes may be out of date at first
 					if got = meterOf(p).total(main); got >= want {
 						break
 					}

@@ -12,7 +12,7 @@ import (
 const filterTable = "filter"
 
 // filter sets the policies and rules. Policies come first, so that a failure leaves everything closed.
-func filter(n int, dev string) error {
+func filter(n Size, dev string) error {
 	ipt, err := iptables.New()
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)
@@ -47,7 +47,7 @@ var jumps = []struct{ from, to string }{{"INPUT", chainIn}, {"OUTPUT", chainOut}
 // in them, and our own chains. With each, our chains are compared rule by rule. Without it only the number of rules is:
 // iptables is one process per rule, which is too much for a check made every few seconds, and no process is left with
 // the capability to change a rule.
-func verifyFilter(n int, dev string, each bool) error {
+func verifyFilter(n Size, dev string, each bool) error {
 	ipt, err := iptables.New()
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// SetUp configures the network namespace for n slots and verifies the result. It is idempotent.
-func SetUp(n int) error {
+// SetUp configures the network namespace for n slots of each kind and verifies the result. It is idempotent.
+func SetUp(n Size) error {
 	dev, err := device()
 	if err != nil {
 		return err
@@ -20,11 +20,11 @@ func SetUp(n int) error {
 	return Verify(n)
 }
 
-// Verify checks that the kernel has everything that n slots need. Like SetUp it needs NET_ADMIN.
-func Verify(n int) error { return verify(n, true) }
+// Verify checks that the kernel has everything that n slots of each kind need. Like SetUp it needs NET_ADMIN.
+func Verify(n Size) error { return verify(n, true) }
 
 // VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each.
-func VerifyQuick(n int) error { return verify(n, false) }
+func VerifyQuick(n Size) error { return verify(n, false) }
 
 // Present checks that the interface with our address exists.
 func Present() error {
@@ -32,7 +32,7 @@ func Present() error {
 	return err
 }
 
-func verify(n int, each bool) error {
+func verify(n Size, each bool) error {
 	dev, err := device()
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write golden files")
 
 func TestRulesGolden(t *testing.T) {
 	var b strings.Builder
-	for _, r := range rules(2, "eth0") {
+	for _, r := range rules(Size{Runs: 2, Servers: 1}, "eth0") {
 		fmt.Fprintf(&b, "-A %s %s\n", r.chain, strings.Join(r.spec, " "))
 	}
 	const file = "testdata/rules.golden"
@@ -183,8 +183,11 @@ func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 	return from
 }
 
+// patience is how long a test waits for an answer that must come. What is refused is refused at once.
+const patience = 20 * time.Second
+
 func dial(network, local, remote string) (net.Conn, error) {
-	d := net.Dialer{Timeout: time.Second}
+	d := net.Dialer{Timeout: patience}
 	if local != "" {
 		a := netip.MustParseAddrPort(local)
 		d.LocalAddr = net.TCPAddrFromAddrPort(a)
@@ -201,8 +204,8 @@ func dial(network, local, remote string) (net.Conn, error) {
 func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(3) })
-	w.in(t, w.sandbox, 0, func() error { return SetUp(3) }) // idempotent
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3}) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3}) }) // idempotent
 
 	for n := range 3 {
 		id := slot.ID(n)
@@ -214,7 +217,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 				}
 				b := make([]byte, 4)
 				_, _ = c.Write([]byte("ping"))
-				_ = c.SetReadDeadline(time.Now().Add(time.Second))
+				_ = c.SetReadDeadline(time.Now().Add(patience))
 				if _, err := io.ReadFull(c, b); err != nil || string(b) != "ping" {
 					return fmt.Errorf("slot %d to %s: %q %w", n, remote, b, err)
 				}
@@ -229,7 +232,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 			}
 			defer c.Close()
 			_, _ = c.Write([]byte("query"))
-			_ = c.SetReadDeadline(time.Now().Add(time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(patience))
 			b := make([]byte, 100)
 			k, err := c.Read(b)
 			if err != nil || !strings.HasPrefix(string(b[:k]), id.Addr().String()+":") {
@@ -243,7 +246,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
 	// Listeners of another slot, of root and on loopback, none of which may be reachable.
 	w.in(t, w.sandbox, 20000, func() error {
 		for _, a := range []string{"0.0.0.0:8080", "0.0.0.0:4430"} {
@@ -273,21 +276,20 @@ func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 	} {
 		t.Run(c.network+" "+c.local+" to "+c.remote, func(t *testing.T) {
 			w.in(t, w.sandbox, slot.ID(1).UID(), func() error {
-				start := time.Now()
 				conn, err := dial(c.network, c.local, c.remote)
 				if err == nil && c.network == "udp4" {
 					defer conn.Close()
 					_, err = conn.Write([]byte("x"))
 					if err == nil {
-						_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+						_ = conn.SetReadDeadline(time.Now().Add(patience))
 						_, err = conn.Read(make([]byte, 1))
 					}
 				}
 				if err == nil {
 					return fmt.Errorf("reached %s", c.remote)
 				}
-				if took := time.Since(start); took > 500*time.Millisecond {
-					t.Errorf("refused only after %s: %v", took, err)
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("it is not refused, but waits: %v", err)
 				}
 				return nil
 			})
@@ -304,7 +306,7 @@ func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 func TestReusedSourcePort(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
 	for round := range 3 {
 		port := 40000 + round
 		w.in(t, w.sandbox, slot.ID(0).UID(), func() error {
@@ -339,7 +341,7 @@ func TestReusedSourcePort(t *testing.T) {
 func TestReusedDatagramPort(t *testing.T) {
 	w := newWire(t)
 	w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
 	// ask sends a query from the address and returns the source address that the resolver saw.
 	ask := func(from string) (string, error) {
 		c, err := dial("udp4", from, "10.77.0.2:53")
@@ -350,7 +352,7 @@ func TestReusedDatagramPort(t *testing.T) {
 		if _, err := c.Write([]byte("query")); err != nil {
 			return "", err
 		}
-		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(patience))
 		b := make([]byte, 100)
 		n, err := c.Read(b)
 		return string(b[:n]), err
@@ -402,14 +404,14 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWire(t)
 			w.in(t, w.sandbox, 0, func() error {
-				if err := SetUp(2); err != nil {
+				if err := SetUp(Size{Runs: 2}); err != nil {
 					return err
 				}
 				if err := c.spoil(); err != nil {
 					return err
 				}
-				err := Verify(2)
-				if quick := VerifyQuick(2); (quick == nil) != (err == nil) {
+				err := Verify(Size{Runs: 2})
+				if quick := VerifyQuick(Size{Runs: 2}); (quick == nil) != (err == nil) {
 					return fmt.Errorf("Verify says %w, VerifyQuick %w", err, quick)
 				}
 				if err == nil && c.name == "IPv6 address" {
@@ -434,7 +436,7 @@ func TestNotOnSandboxNet(t *testing.T) {
 	w := &wire{}
 	ns := w.namespace(t, func() error { return nil })
 	w.in(t, ns, 0, func() error {
-		if err := SetUp(1); err == nil || !strings.Contains(err.Error(), "no interface has the address 10.77.0.3") {
+		if err := SetUp(Size{Runs: 1}); err == nil || !strings.Contains(err.Error(), "no interface has the address 10.77.0.3") {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil

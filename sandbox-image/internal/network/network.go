@@ -51,12 +51,12 @@ func hostNet(a netip.Addr) *net.IPNet { return &net.IPNet{IP: a.AsSlice(), Mask:
 func everywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
 
 // network sets addresses, routes and routing rules.
-func network(n int, dev netlink.Link) error {
+func network(n Size, dev netlink.Link) error {
 	have, err := addresses(dev)
 	if err != nil {
 		return err
 	}
-	for _, s := range seats(n) {
+	for _, s := range n.seats() {
 		if !have[s.addr] {
 			if err := netlink.AddrAdd(dev, &netlink.Addr{IPNet: hostNet(s.addr)}); err != nil {
 				return fmt.Errorf("giving %s the address %s: %w", dev.Attrs().Name, s.addr, err)
@@ -120,11 +120,11 @@ func hasRule(s seat) (bool, error) {
 }
 
 // verifyNetwork asks the kernel for the addresses, and for the routes that each slot's packets would take.
-func verifyNetwork(n int, dev netlink.Link) error {
+func verifyNetwork(n Size, dev netlink.Link) error {
 	var errs []error
 	have, err := addresses(dev)
 	errs = append(errs, err)
-	for _, s := range seats(n) {
+	for _, s := range n.seats() {
 		if !have[s.addr] {
 			errs = append(errs, fmt.Errorf("the address %s of slot %d is missing", s.addr, s.id))
 		}

@@ -45,14 +45,17 @@ func (w *wire) everywhere(t *testing.T) *atomic.Int64 {
 	return heard
 }
 
-// reaches reports whether the address answers.
-func reaches(network, remote string) bool {
-	c, err := (&net.Dialer{Timeout: 400 * time.Millisecond}).Dial(network, remote)
+// soon is how long a test waits for an answer that must not come.
+const soon = 400 * time.Millisecond
+
+// reaches reports whether the address answers in time.
+func reaches(network, remote string, within time.Duration) bool {
+	c, err := (&net.Dialer{Timeout: within}).Dial(network, remote)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(400 * time.Millisecond))
+	_ = c.SetDeadline(time.Now().Add(within))
 	_, err = c.Write([]byte("x"))
 	if err == nil {
 		_, err = c.Read(make([]byte, 1))
@@ -77,7 +80,7 @@ func TestNoOtherRoad(t *testing.T) {
 		}
 	}()
 	heard, inside := w.everywhere(t), new(atomic.Int64)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(2) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
 	w.in(t, w.sandbox, 0, func() error {
 		u, err := net.ListenPacket("udp4", "0.0.0.0:8081")
 		if err != nil {
@@ -124,25 +127,25 @@ func TestNoOtherRoad(t *testing.T) {
 		{true, 0, "tcp4", "10.77.0.3:8080"},
 	}
 	knock := func() {
-		w.in(t, w.proxy, 0, func() error { reaches("udp4", "10.77.0.3:8081"); return nil })
+		w.in(t, w.proxy, 0, func() error { reaches("udp4", "10.77.0.3:8081", soon); return nil })
 	}
-	ask := func(q question) (answered bool) {
+	ask := func(q question, within time.Duration) (answered bool) {
 		ns := w.sandbox
 		if q.outside {
 			ns = w.proxy
 		}
-		w.in(t, ns, q.uid, func() error { answered = reaches(q.network, q.remote); return nil })
+		w.in(t, ns, q.uid, func() error { answered = reaches(q.network, q.remote, within); return nil })
 		return answered
 	}
 	open := []question{{false, one, "tcp4", "1.2.3.4:443"}, {false, one, "tcp4", "10.77.0.2:80"}, {false, one, "udp4", "10.77.0.2:53"}}
 	for _, q := range open {
-		if !ask(q) {
+		if !ask(q, patience) {
 			t.Errorf("%+v does not reach the proxy", q)
 		}
 	}
 	heard.Store(0)
 	for _, q := range closed {
-		if ask(q) {
+		if ask(q, soon) {
 			t.Errorf("%+v is answered", q)
 		}
 	}
@@ -161,7 +164,7 @@ func TestNoOtherRoad(t *testing.T) {
 		return errors.Join(errs...)
 	})
 	for _, q := range closed {
-		if !ask(q) {
+		if !ask(q, patience) {
 			t.Errorf("%+v is not answered without the filter either: nothing was shown", q)
 		}
 	}

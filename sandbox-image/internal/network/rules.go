@@ -29,12 +29,14 @@ type seat struct {
 	priority int
 }
 
-// seats are the slots from 0 to n-1.
-func seats(n int) []seat {
-	list := make([]seat, n)
-	for i := range list {
-		id := slot.ID(i)
-		list[i] = seat{id, id.Addr(), uint32(id.UID()), baseTable + i, basePriority + i}
+// Size is how many slots there are for runs and for MCP servers.
+type Size struct{ Runs, Servers int }
+
+// seats are the slots of a sandbox.
+func (n Size) seats() []seat {
+	list := make([]seat, 0, n.Runs+n.Servers)
+	for _, id := range slot.IDs(n.Runs, n.Servers) {
+		list = append(list, seat{id, id.Addr(), uint32(id.UID()), baseTable + int(id), basePriority + int(id)})
 	}
 	return list
 }
@@ -54,8 +56,8 @@ const (
 	chainOut = "CODEFORGE-OUT"
 )
 
-// rules are the filter rules on a device for n slots, in order.
-func rules(n int, dev string) []rule {
+// rules are the filter rules on a device, in order.
+func rules(n Size, dev string) []rule {
 	proxy := slot.ProxyAddr.String()
 	var list []rule
 	in := func(spec ...string) { list = append(list, rule{chainIn, spec}) }
@@ -69,14 +71,14 @@ func rules(n int, dev string) []rule {
 	in("-i", "lo", "-p", "tcp", "--tcp-flags", "RST", "RST", "-j", "ACCEPT")
 	in("-i", "lo", "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-j", "ACCEPT")
 
-	for _, s := range seats(n) {
+	for _, s := range n.seats() {
 		from := []string{"-o", dev, "-s", s.addr.String(), "-m", "owner", "--uid-owner", strconv.Itoa(int(s.uid))}
 		with := func(more ...string) []string { return append(append([]string{}, from...), more...) }
 		out(with("-p", "tcp", "-m", "multiport", "--dports", "80,443", "-j", "ACCEPT")...)
 		out(with("-d", proxy, "-p", "tcp", "-m", "tcp", "--dport", "53", "-j", "ACCEPT")...)
 		out(with("-d", proxy, "-p", "udp", "-m", "udp", "--dport", "53", "-j", "ACCEPT")...)
 	}
-	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Max-1)
+	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Total-1)
 	out("-m", "owner", "--uid-owner", slots, "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset")
 	out("-m", "owner", "--uid-owner", slots, "-j", "REJECT", "--reject-with", "icmp-port-unreachable")
 	// Last packets of connections whose process has ended have no owner. They cannot open a connection.

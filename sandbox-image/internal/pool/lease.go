@@ -20,6 +20,9 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if p.closed || p.ca == "" {
 		return runapi.Lease{}, runapi.ErrUnready
 	}
+	if r.Server {
+		return p.acquireServer(owner)
+	}
 	s, isWarm := p.choose()
 	if s == nil || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
@@ -31,11 +34,17 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if s.running == nil && !r.Ahead && !p.start(s) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
 	}
-	s.lease, s.used, s.ahead = g, false, r.Ahead
-	p.leases[g] = s
+	s.ahead = r.Ahead
+	p.grant(s, g, owner)
 	p.watchIdle(s)
-	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
+}
+
+// grant gives a seat to a lease, which ends with its owner. p.mu is held.
+func (p *Pool) grant(s *seat, g uint64, owner context.Context) {
+	s.lease, s.used = g, false
+	p.leases[g] = s
+	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 }
 
 // choose picks a free slot. In order of preference: its interpreter is warm, is starting, is prepared, there is none,
@@ -108,7 +117,9 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 	}
 	delete(p.leases, s.lease)
 	s.lease, s.ahead = 0, false
-	s.idle.Stop()
+	if s.idle != nil {
+		s.idle.Stop()
+	}
 	s.forgetOwner()
 	if s.cancel != nil {
 		s.cancel()
@@ -271,6 +282,8 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	switch {
 	case s == nil:
 		return nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, r.Generation)
+	case s.id.Server():
+		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
 	case s.used:
 		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
 	case r.Permissions != p.set.Hash():

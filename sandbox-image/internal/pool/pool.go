@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/permission"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/server"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -36,6 +38,7 @@ type Config struct {
 	CA string
 	// Memory is a run's limit on memory, Output its limit on printed output, both in bytes.
 	Memory, Output int64
+	Servers        Servers
 	// Quota bounds what a run leaves in shared directories.
 	Quota *quota.Meter
 	// LeaseIdle is how long a lease may be held without a run. Zero means 30 s.
@@ -62,7 +65,8 @@ type Pool struct {
 
 	mu      sync.Mutex
 	closed  bool
-	seats   []*seat
+	seats   []*seat // of runs
+	servers []*seat // of MCP servers
 	leases  map[uint64]*seat
 	set     permission.Set
 	ca      string // hash of the CA file, empty while there is no file
@@ -73,7 +77,7 @@ type Pool struct {
 	runs, warmRuns uint64
 }
 
-// seat is one slot.
+// seat is one slot, for runs or for MCP servers.
 type seat struct {
 	id         slot.ID
 	lease      uint64 // 0: free, or in quarantine
@@ -87,7 +91,8 @@ type seat struct {
 	// forgetOwner stops watching the connection that owns the lease.
 	forgetOwner func() bool
 
-	warm *warm
+	warm   *warm           // of a run
+	server *server.Running // of an MCP server, while its program runs
 }
 
 // New makes a pool and starts its warm interpreters.
@@ -98,6 +103,9 @@ func New(cfg Config) *Pool {
 	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*seat{}}
 	for n := range cfg.Slots {
 		p.seats = append(p.seats, &seat{id: slot.ID(n)})
+	}
+	for n := range cfg.Servers.Slots {
+		p.servers = append(p.servers, &seat{id: slot.ID(slot.Max + n)})
 	}
 	p.mu.Lock()
 	p.ca = hashFile(cfg.CA)
@@ -147,7 +155,7 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	close(p.stop)
-	for _, s := range p.seats {
+	for _, s := range slices.Concat(p.seats, p.servers) {
 		p.endLease(s, false)
 	}
 	p.mu.Unlock()
@@ -181,7 +189,10 @@ func (p *Pool) SetPermissions(r runapi.Permissions) (runapi.PermissionSet, error
 func (p *Pool) Health() runapi.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := runapi.Health{Slots: p.cfg.Slots, Deno: p.cfg.Deno, Version: p.cfg.Version}
+	h := runapi.Health{
+		Slots: p.cfg.Slots, Servers: p.cfg.Servers.Slots, ServersProblem: p.cfg.Servers.Problem,
+		Deno: p.cfg.Deno, Version: p.cfg.Version,
+	}
 	usable := 0
 	for _, s := range p.seats {
 		if s.broken == nil {
@@ -223,6 +234,15 @@ func (p *Pool) Stats() runapi.Stats {
 		}
 		if s.open() && s.ready(p.key()) {
 			st.Warm++
+		}
+	}
+	st.Servers = len(p.servers)
+	for _, s := range p.servers {
+		if s.lease != 0 {
+			st.ServersLeased++
+		}
+		if s.server != nil {
+			st.ServersMemory += s.server.Memory()
 		}
 	}
 	return st

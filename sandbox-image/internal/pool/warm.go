@@ -208,7 +208,7 @@ func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	}
 	s.running, s.cancel = nil, nil
 	close(done)
-	if !s.open() && !s.used && s.broken == nil && !p.closed {
+	if !s.id.Server() && !s.open() && !s.used && s.broken == nil && !p.closed {
 		p.start(s) // the seat was leased while the previous interpreter was ending
 		return
 	}

@@ -78,7 +78,14 @@ func write(t *testing.T, id slot.ID, size int, elem ...string) {
 	name := filepath.Join(elem...)
 	testkit.Must(t, os.WriteFile(name, make([]byte, size), 0o660))
 	testkit.Must(t, os.Chown(name, id.UID(), slot.GroupID))
-	time.Sleep(5 * time.Millisecond) // a kernel tick, so that the next file is younger
+	tick()
+}
+
+// tick waits for the kernel's next tick, so that the next file is younger.
+func tick() {
+	for now := fileTime(); fileTime().Equal(now); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // names lists what is in a directory, directories with a slash.
@@ -116,7 +123,7 @@ func TestOver(t *testing.T) {
 		m := meter(t, dir, nil)
 		write(t, 1, 5<<20, dir, "older")
 		write(t, 2, 1<<20, dir, "others")
-		time.Sleep(20 * time.Millisecond)
+		tick()
 		r := m.Begin(1)
 		write(t, 1, 4<<20, dir, "a")
 		write(t, 2, 1<<20, dir, "beside")
@@ -154,7 +161,7 @@ func TestGrown(t *testing.T) {
 	places(t, func(t *testing.T, dir string) {
 		m := meter(t, dir, nil)
 		write(t, 1, 5<<20, dir, "older")
-		time.Sleep(20 * time.Millisecond)
+		tick()
 		r := m.Begin(1)
 		write(t, 1, 0, dir, "touched")
 		testkit.Must(t, os.Link(filepath.Join(dir, "older"), filepath.Join(dir, "link")))
@@ -285,7 +292,7 @@ func TestMakeRoomInClosedDirectories(t *testing.T) {
 			testkit.Must(t, os.Chown(filepath.Join(dir, "open"), slot.ID(1).UID(), slot.GroupID))
 			write(t, 1, 5<<20, dir, "closed", "file")
 			testkit.Must(t, os.Chmod(filepath.Join(dir, "closed"), mode))
-			time.Sleep(5 * time.Millisecond) // as in write
+			tick()
 			write(t, 2, 3<<20, dir, "newest")
 			working := m.Begin(5)
 			asContainer(t, func(privileged func(func())) {

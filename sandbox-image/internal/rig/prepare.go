@@ -22,7 +22,7 @@ func (w *World) prepare(t testing.TB, o Options) {
 	if o.Mode == User {
 		owner = UserUID
 	}
-	for _, d := range []string{"run", "runs", "skills", "tmp", "state", "root"} {
+	for _, d := range []string{"run", "runs", "skills", "tmp", "state", "packages", "home", "root"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,8 @@ func (w *World) prepare(t testing.TB, o Options) {
 		}
 	}
 	if o.Mode == Container {
-		w.must(t, os.Chmod(filepath.Join(dir, "tmp"), 0o777|os.ModeSticky))
+		w.must(t, os.Chown(filepath.Join(dir, "tmp"), 0, 20000))
+		w.must(t, os.Chmod(filepath.Join(dir, "tmp"), 0o770|os.ModeSticky))
 		w.must(t, os.Chown(filepath.Join(dir, "skills"), 0, 20000))
 		w.must(t, os.Chmod(filepath.Join(dir, "skills"), 0o775|os.ModeSetgid))
 	}
@@ -56,19 +57,23 @@ func (w *World) must(t testing.TB, err error) {
 func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	at := func(name string) string { return filepath.Join(w.Dir, name) }
 	args := []string{"serve", "--mode", "embedded", "--socket", w.Socket, "--deno", deno, "--ca", at("ca.pem"),
-		"--runs", at("runs"), "--skills", at("skills"), "--tmp", at("tmp"), "--state", at("state")}
+		"--runs", at("runs"), "--skills", at("skills"), "--tmp", at("tmp"), "--state", at("state"),
+		"--packages", at("packages"), "--bridge", o.Bridge, "--programs", o.Programs}
 	if o.Mode == Container {
 		args = []string{"serve", "--mode", "container", "--socket", "/run/sandboxd/sandboxd.sock", "--deno", inDeno,
 			"--ca", "/etc/codeforge/ca.pem", "--runs", "/runs", "--skills", "/skills", "--tmp", "/tmp",
-			"--state", "/var/lib/sandboxd", "--code", "/code"}
+			"--state", "/var/lib/sandboxd", "--code", "/code",
+			"--packages", "/packages", "--bridge", inBridge, "--programs", "/programs"}
 	}
 	args = append(append(args, "--slots", strconv.Itoa(o.Slots), "--warm", strconv.Itoa(o.Warm),
-		"--memory", strconv.FormatInt(o.Memory, 10)), o.Args...)
+		"--memory", strconv.FormatInt(o.Memory, 10),
+		"--servers", strconv.Itoa(o.Servers), "--server-memory", strconv.FormatInt(o.ServerMemory, 10)), o.Args...)
 	self, err := os.Executable()
 	w.must(t, err)
 	cmd := exec.Command(self, append([]string{Binary(t)}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), dirEnv + "=" + w.Dir, denoEnv + "=" + deno,
-		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots)}
+		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
+		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge, programsEnv + "=" + o.Programs}
 	if o.NoSys {
 		cmd.Env = append(cmd.Env, noSysEnv+"=1")
 	}

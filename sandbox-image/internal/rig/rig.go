@@ -41,6 +41,11 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
+	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's
+	// folder.
+	Servers          int
+	ServerMemory     int64
+	Bridge, Programs string
 	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file of
 	// its own open. Closed closes the standard streams before sandboxd starts.
 	NoSys, Closed bool
@@ -118,6 +123,9 @@ func Start(t testing.TB, o Options) *World {
 	if o.Memory == 0 {
 		o.Memory = 512 << 20
 	}
+	if o.ServerMemory == 0 {
+		o.ServerMemory = 512 << 20
+	}
 	deno := testkit.Deno(t)
 	if o.Mode != Container {
 		if _, err := exec.LookPath("bwrap"); err != nil {
@@ -180,7 +188,7 @@ func dialAs(ctx context.Context, uid int, socket string) (net.Conn, error) {
 
 func (w *World) awaitReady(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		h, err := w.Client.Health(ctx)
@@ -220,7 +228,7 @@ func (w *World) Restart(t testing.TB, how syscall.Signal) {
 		if err != nil && how != syscall.SIGKILL {
 			t.Errorf("sandboxd did not end cleanly: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("sandboxd does not end")
 	}
 	var err error
@@ -240,7 +248,7 @@ func (w *World) stop(t testing.TB) {
 		if err != nil {
 			t.Errorf("sandboxd did not end cleanly: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		_ = w.Process.Kill()
 		t.Error("sandboxd does not end")
 	}

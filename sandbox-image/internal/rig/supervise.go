@@ -25,6 +25,9 @@ import (
 const (
 	superviseEnv = "SANDBOX_RIG_MODE"
 	slotsEnv     = "SANDBOX_RIG_SLOTS"
+	serversEnv   = "SANDBOX_RIG_SERVERS"
+	bridgeEnv    = "SANDBOX_RIG_BRIDGE"
+	programsEnv  = "SANDBOX_RIG_PROGRAMS"
 	dirEnv       = "SANDBOX_RIG_DIR"
 	denoEnv      = "SANDBOX_RIG_DENO"
 	noSysEnv     = "SANDBOX_RIG_NO_SYS"
@@ -68,8 +71,12 @@ func supervise(mode Mode) error {
 	if err != nil {
 		return err
 	}
+	servers, err := strconv.Atoi(os.Getenv(serversEnv))
+	if err != nil {
+		return err
+	}
 	var names []string
-	for i := range n {
+	for i, id := range slot.IDs(n, servers) {
 		fd, err := newNamespace()
 		if err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
@@ -77,9 +84,9 @@ func supervise(mode Mode) error {
 		if err := unix.Dup3(fd, 100+i, 0); err != nil {
 			return err
 		}
-		names = append(names, slot.FileName(slot.ID(i), slot.NetNS))
+		names = append(names, slot.FileName(id, slot.NetNS))
 	}
-	for i := range n {
+	for i := range n + servers {
 		if err := unix.Dup3(100+i, 3+i, 0); err != nil {
 			return err
 		}
@@ -162,6 +169,7 @@ func allLocal() error {
 const (
 	inDeno     = "/usr/local/bin/deno"
 	inSandboxd = "/usr/local/bin/sandboxd"
+	inBridge   = "/usr/local/bin/mcp-bridge"
 )
 
 // containerRoot makes a root directory like that of the image, and changes into it.
@@ -170,11 +178,20 @@ func containerRoot(dir, deno, sandboxd string) error {
 	if err := unix.Mount("root", root, "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mounting the root: %w", err)
 	}
-	for _, m := range []struct{ from, to string }{
+	type mount struct{ from, to string }
+	mounts := []mount{
 		{"/lib", "/lib"}, {"/lib64", "/lib64"}, {deno, inDeno}, {sandboxd, inSandboxd},
 		{dir + "/run", "/run/sandboxd"}, {dir + "/runs", "/runs"}, {dir + "/skills", "/skills"}, {dir + "/tmp", "/tmp"},
 		{dir + "/state", "/var/lib/sandboxd"}, {dir + "/ca.pem", "/etc/codeforge/ca.pem"}, {"/dev/null", "/dev/null"},
-	} {
+		{dir + "/packages", "/packages"}, {dir + "/home", "/home"},
+	}
+	if bridge := os.Getenv(bridgeEnv); bridge != "" {
+		mounts = append(mounts, mount{bridge, inBridge})
+	}
+	if programs := os.Getenv(programsEnv); programs != "" {
+		mounts = append(mounts, mount{programs, "/programs"})
+	}
+	for _, m := range mounts {
 		info, err := os.Stat(m.from)
 		if err != nil {
 			return err

@@ -109,7 +109,7 @@ await show(
       // A machine that is busy tells two alike apart, but not every time.
       let a, b, tries = 0;
       do [a, b] = await Promise.all([before("secret:" + n, pre), before("false:" + n, pre)]); while (
-        a !== b && ++tries < 4
+        a !== b && ++tries < 8
       );
       if (a !== b) bad += " prefix " + n + " behind " + pre + ": " + a + " against " + b;
     }

@@ -1,0 +1,35 @@
+// Command mcp-bridge is the MCP client in a server slot. It speaks frames (package frame) on its standard input and
+// output, connects the server that the first frame names, and ends with its input or with the server.
+//
+// It is started by sandboxd, as the slot. See package bridge.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Environ(), os.Stdin, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mcp-bridge:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole program but for the process.
+func run(ctx context.Context, env []string, stdin io.Reader, stdout io.Writer) error {
+	return bridge.New(bridge.Config{
+		In: stdin, Out: stdout, Env: env, Programs: runapi.ProgramsDir, Version: version.Version,
+	}).Run(ctx)
+}

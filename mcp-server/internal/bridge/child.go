@@ -1,0 +1,244 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+)
+
+// endTime is how long a server may take to end after its input was closed, and again after SIGTERM.
+const endTime = time.Second
+
+// child is a server that is a process beside the bridge.
+type child struct {
+	cmd     *exec.Cmd
+	wire    *wire
+	stdout  *os.File
+	current *mcp.ClientSession
+	logs    *logs
+	reading sync.WaitGroup
+	done    chan struct{} // closed when the process has ended
+	state   error         // how it ended; set before done is closed
+}
+
+// connectChild starts the server and connects to it. It is asked first what it is (server/discover) and, if it does not
+// know that question, greeted as before 2026 (initialize). A server that does not survive the question, or falls silent
+// after it, is started once more and greeted at once.
+func (b *Bridge) connectChild(ctx context.Context, limit time.Duration) (server, error) {
+	began := time.Now()
+	first := limit
+	if b.start.Protocol == "" {
+		first = limit / 2
+	}
+	c, err := b.startChild(ctx, b.start.Protocol, discoverTime, first)
+	if failed := (*startError)(nil); err == nil || b.start.Protocol != "" || ctx.Err() != nil || errors.As(err, &failed) {
+		return serverOr(c, err)
+	}
+	protocol, patience := legacy, discoverTime
+	if late := (*lateError)(nil); errors.As(err, &late) { // it knows the question, and only started slowly
+		protocol, patience = "", limit
+	}
+	c, err = b.startChild(ctx, protocol, patience, limit-time.Since(began))
+	return serverOr(c, err)
+}
+
+// serverOr keeps a nil *child from becoming a server that is not nil.
+func serverOr(c *child, err error) (server, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// startError says that there is no such program, so that trying again is in vain.
+type startError struct{ err error }
+
+func (e *startError) Error() string { return e.err.Error() }
+func (e *startError) Unwrap() error { return e.err }
+
+// lateError says that the server answered server/discover, but after it had been given up.
+type lateError struct{ err error }
+
+func (e *lateError) Error() string { return e.err.Error() }
+func (e *lateError) Unwrap() error { return e.err }
+
+// startChild starts the process once and connects to it.
+func (b *Bridge) startChild(ctx context.Context, protocol string, patience, limit time.Duration) (*child, error) {
+	c := &child{logs: b.logs, done: make(chan struct{})}
+	b.logs.restart()
+	if err := c.start(b.command(ctx)); err != nil {
+		return nil, &startError{&frame.Error{Code: frame.NotStarted, Message: "starting the server: " + err.Error()}}
+	}
+	c.wire.patience = patience
+	session, err := b.dial(ctx, connected{c.wire}, protocol, limit)
+	if err != nil {
+		return nil, c.abandon(err)
+	}
+	c.current = session
+	return c, nil
+}
+
+// abandon ends a server that could not be connected and says why.
+func (c *child) abandon(err error) error {
+	code, text := frame.NotConnected, "connecting to the server: "+err.Error()
+	if slow := (*slowError)(nil); !errors.As(err, &slow) {
+		select {
+		case <-c.done:
+			code, text = frame.NotStarted, "the server ended while it was being connected"+c.describe()
+		case <-time.After(endTime / 10): // its output may end a little before it does
+		}
+	}
+	c.close()
+	if words := c.logs.last(); words != "" {
+		text += "; the last it printed: " + words
+	}
+	err = &frame.Error{Code: code, Message: text}
+	if c.wire.late.Load() {
+		return &lateError{err}
+	}
+	return err
+}
+
+// command is the server's process, not yet started.
+func (b *Bridge) command(ctx context.Context) *exec.Cmd {
+	argv := b.start.Command
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.program(argv[0]), argv[1:]...)
+	cmd.Env = slices.Clone(b.cfg.Env)
+	for _, name := range slices.Sorted(maps.Keys(b.start.Env)) {
+		cmd.Env = append(cmd.Env, name+"="+b.start.Env[name])
+	}
+	cmd.Dir = b.start.Env["HOME"]
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its own children end with it
+	return cmd
+}
+
+// program finds a program by its name: in the operator's folder first, and else on PATH.
+func (b *Bridge) program(name string) string {
+	if b.cfg.Programs == "" || strings.ContainsRune(name, '/') {
+		return name
+	}
+	path := filepath.Join(b.cfg.Programs, name)
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		return path
+	}
+	return name
+}
+
+// start starts the process with pipes, and follows what it prints.
+func (c *child) start(cmd *exec.Cmd) error {
+	c.cmd = cmd
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	// Not StdoutPipe: Wait would close it before everything is read.
+	stdout, stdoutWrite, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	stderr, stderrWrite, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, stdout.Close(), stdoutWrite.Close())
+	}
+	cmd.Stdout, cmd.Stderr = stdoutWrite, stderrWrite
+	err = cmd.Start()
+	_, _ = stdoutWrite.Close(), stderrWrite.Close() // the child has them
+	if err != nil {
+		_, _ = stdout.Close(), stderr.Close()
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("there is no program %q", cmd.Args[0])
+		}
+		return err
+	}
+	c.stdout = stdout
+	c.wire = newWire(stdout, stdin, c.logs)
+	c.reading.Go(func() {
+		c.logs.follow(stderr)
+		_ = stderr.Close()
+	})
+	go c.wait()
+	return nil
+}
+
+// wait notes the end of the process, when what it printed last has been read.
+func (c *child) wait() {
+	err := c.cmd.Wait()
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // what it left behind; usually there is nothing
+	read := make(chan struct{})
+	go func() {
+		c.reading.Wait()
+		close(read)
+	}()
+	select {
+	case <-read:
+	case <-time.After(endTime): // a process out of its group holds the pipe
+	}
+	c.state = err
+	close(c.done)
+}
+
+// describe is how the process ended. c.done is closed.
+func (c *child) describe() string {
+	if c.state == nil {
+		return " (exit status 0)"
+	}
+	return " (" + c.state.Error() + ")"
+}
+
+func (c *child) ready() *frame.Ready { return readyOf(c.current) }
+
+func (c *child) session(context.Context) (*mcp.ClientSession, error) { return c.current, nil }
+
+func (c *child) lost(*mcp.ClientSession, error) bool { return false }
+
+func (c *child) process() bool { return true }
+
+// ended is closed when the connection is: at the end of the process, or of its output.
+func (c *child) ended() <-chan struct{} { return c.wire.closed }
+
+func (c *child) why() error {
+	text := "the server closed its output"
+	select {
+	case <-c.done:
+		text = "the server ended" + c.describe()
+	case <-time.After(endTime):
+	}
+	if err := c.wire.failure(); err != nil {
+		text += ": " + err.Error()
+	}
+	if words := c.logs.last(); words != "" {
+		text += "; the last it printed: " + words
+	}
+	return &frame.Error{Code: frame.Gone, Message: text}
+}
+
+// close ends the process: by closing its input, then by SIGTERM, then by SIGKILL.
+func (c *child) close() {
+	_ = c.wire.Close()
+	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
+		if signal != 0 {
+			_ = syscall.Kill(-c.cmd.Process.Pid, signal)
+		}
+		select {
+		case <-c.done:
+			_ = c.stdout.Close()
+			return
+		case <-time.After(endTime):
+		}
+	}
+	_ = c.stdout.Close()
+}

@@ -1,0 +1,260 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+)
+
+// hostile starts a bridge with the server of testdata/hostile.
+func hostile(t *testing.T, faults ...string) *broker {
+	t.Helper()
+	home := t.TempDir()
+	return begin(t, frame.Start{
+		Command: append([]string{peertest.Hostile(t)}, faults...), Env: map[string]string{"HOME": home}, ConnectTimeoutMS: 12_000,
+	})
+}
+
+func TestConnecting(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults   []string
+		protocol string
+		atLeast  time.Duration
+	}{
+		"well behaved":                      {nil, "2025-11-25", 0},
+		"banner":                            {[]string{"banner"}, "2025-11-25", 0},
+		"knows discover":                    {[]string{"knows-discover"}, "2026-07-28", 0},
+		"knows discover, but starts slowly": {[]string{"knows-discover", "slow-start"}, "2026-07-28", 0},
+		"starts slowly":                     {[]string{"slow-start"}, "2025-11-25", 0},
+		"never answers discover":            {[]string{"silent-at-server-discover"}, "2025-11-25", 3 * time.Second},
+		"dies at discover":                  {[]string{"dies-at-server-discover"}, "2025-11-25", 0},
+		"floods standard error":             {[]string{"floods-stderr"}, "2025-11-25", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			b := hostile(t, c.faults...)
+			if r := b.ready(); r.Protocol != c.protocol || time.Since(began) < c.atLeast {
+				t.Errorf("%+v after %v", r, time.Since(began))
+			}
+			if got := b.call("echo", `{"text":"hi"}`); got != "hi" {
+				t.Errorf("echo: %s", got)
+			}
+		})
+	}
+}
+
+func TestNotConnecting(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults     []string
+		code, text string
+	}{
+		"dies at start":            {[]string{"dies-at-start"}, frame.NotStarted, "exit status 3"},
+		"says why it dies":         {[]string{"dies-at-start"}, frame.NotStarted, "KEY is required"},
+		"dies at initialize":       {[]string{"dies-at-initialize"}, frame.NotStarted, "exit status 4"},
+		"never answers anything":   {[]string{"silent-at-server-discover", "silent-at-initialize"}, frame.NotConnected, "did not answer within"},
+		"never answers, nor stops": {[]string{"silent-at-server-discover", "silent-at-initialize", "ignores-eof", "ignores-sigterm"}, frame.NotConnected, "did not answer within"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := hostile(t, c.faults...)
+			f := <-b.first
+			if f.Failed == nil || f.Failed.Code != c.code || !strings.Contains(f.Failed.Message, c.text) {
+				t.Errorf("%+v %+v", f.Ready, f.Failed)
+			}
+			b.end()
+		})
+	}
+	t.Run("no such program", func(t *testing.T) {
+		b := begin(t, frame.Start{Command: []string{"no-such-program"}})
+		f := <-b.first
+		if f.Failed == nil || f.Failed.Code != frame.NotStarted || !strings.Contains(f.Failed.Message, `there is no program "no-such-program"`) {
+			t.Errorf("%+v", f.Failed)
+		}
+	})
+}
+
+// TestBadAnswers: a bad answer is an error for its own caller, and the server goes on.
+func TestBadAnswers(t *testing.T) {
+	b := hostile(t, "floods-stderr")
+	b.ready()
+	_, slow := b.send(frame.CallMethod, frame.Call{Name: "slow", Arguments: json.RawMessage(`{"text":"still right","ms":8000}`)})
+	for _, c := range []struct{ tool, want string }{
+		{"huge", frame.ResultTooLarge},
+		{"deep", frame.ResultTooLarge},
+		{"other-id", "hi"},
+		{"twice", "hi"},
+		{"error", frame.ServerError + ": the tool says no"},
+		{"no-such-tool", frame.ServerError + ": Unknown tool"},
+		{"stray", "hi"},
+	} {
+		if got := b.call(c.tool, `{"text":"hi"}`); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %.100s", c.tool, got)
+		}
+		if got := b.call("echo", `{"text":"after"}`); got != "after" {
+			t.Errorf("after %s: %.100s", c.tool, got)
+		}
+	}
+	if got := text(b.wait(slow)); got != "still right" {
+		t.Errorf("slow: %s", got)
+	}
+	_, odd := b.send(frame.CallMethod, frame.Call{Name: "odd", Arguments: json.RawMessage(`{}`)})
+	if f := b.wait(odd); string(f.Result) != `{"content":[{"type":"hologram","z":1,"a":"<b>"}],"structuredContent":{"n":12345678901234567890}}` {
+		t.Errorf("the result is not as the server wrote it: %s %v", f.Result, f.Error)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := b.logs.Len(); n == 0 || n > 512<<10 {
+		t.Errorf("%d bytes of log from a server that floods", n)
+	}
+}
+
+func TestLists(t *testing.T) {
+	for fault, want := range map[string]int{"": 13, "endless-pages": 100, "same-cursor": 2} {
+		b := hostile(t, fault)
+		b.ready()
+		_, c := b.send(frame.ToolsMethod, nil)
+		var list frame.Tools
+		if f := b.wait(c); json.Unmarshal(f.Result, &list) != nil || len(list.Tools) != want || list.Truncated != (fault == "endless-pages") {
+			t.Errorf("%s: %d tools, truncated %v, %v", fault, len(list.Tools), list.Truncated, f.Error)
+		}
+		_, c = b.send(frame.ResourcesMethod, nil)
+		if f := b.wait(c); string(f.Result) != `{"resources":[],"templates":[]}`+"\n" && string(f.Result) != `{"resources":[],"templates":[]}` {
+			t.Errorf("resources of a server without any: %s %v", f.Result, f.Error)
+		}
+	}
+}
+
+func TestDying(t *testing.T) {
+	for tool, status := range map[string]string{"die": "exit status 5", "half": "exit status 6"} {
+		b := hostile(t)
+		b.ready()
+		_, slow := b.send(frame.CallMethod, frame.Call{Name: "slow", Arguments: json.RawMessage(`{"text":"a","ms":60000}`)})
+		if got := b.call(tool, `{"text":"hi"}`); !strings.HasPrefix(got, frame.Gone) {
+			t.Errorf("%s: %s", tool, got)
+		}
+		if got := text(b.wait(slow)); !strings.HasPrefix(got, frame.Gone) {
+			t.Errorf("the other call: %s", got)
+		}
+		select {
+		case f := <-b.failed:
+			if f.Code != frame.Gone || !strings.Contains(f.Message, status) {
+				t.Errorf("%+v", f)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the bridge says nothing")
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	for tool, want := range map[string]string{"never": frame.Abandoned, "block": frame.Hung, "slow": frame.Cancelled} {
+		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
+			b := hostile(t)
+			b.ready()
+			ms := map[string]int{"block": 60_000, "slow": 500}[tool]
+			id, c := b.send(frame.CallMethod, frame.Call{Name: tool, Arguments: json.RawMessage(`{"ms":` + strconv.Itoa(ms) + `}`)})
+			time.Sleep(100 * time.Millisecond)
+			if err := b.to.Write(frame.ToBridge{Cancel: id}); err != nil {
+				t.Fatal(err)
+			}
+			if f := b.wait(c); f.Error == nil || f.Error.Code != want {
+				t.Errorf("%s %v, want %s", f.Result, f.Error, want)
+			}
+		})
+	}
+}
+
+func TestChanges(t *testing.T) {
+	b := hostile(t)
+	b.ready()
+	if got := b.call("change", `{"text":"hi"}`); got != "hi" {
+		t.Errorf("change: %s", got)
+	}
+	if got := <-b.changes; got != "tools" {
+		t.Errorf("changed: %s", got)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if n := len(b.changes); n > 3 {
+		t.Errorf("%d more frames for a thousand notifications", n)
+	}
+}
+
+// TestNothingLeft: what the server forked ends with it, also if it ignores every wish.
+func TestNothingLeft(t *testing.T) {
+	home := t.TempDir()
+	b := begin(t, frame.Start{
+		Command: []string{peertest.Hostile(t), "forks", "ignores-eof", "ignores-sigterm"}, Env: map[string]string{"HOME": home},
+	})
+	b.ready()
+	text, err := os.ReadFile(filepath.Join(home, "forked"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.end()
+	for range 100 {
+		if syscall.Kill(pid, 0) != nil {
+			return
+		}
+		if out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output(); strings.HasPrefix(string(out), "Z") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("a process is left")
+}
+
+// TestFramesFromBroker: what makes no sense is an error, and ends nothing.
+func TestFramesFromBroker(t *testing.T) {
+	b := hostile(t)
+	b.ready()
+	for _, c := range []struct {
+		method string
+		params any
+	}{{"no-such-method", nil}, {frame.CallMethod, "text"}, {frame.ReadMethod, nil}} {
+		_, answer := b.send(c.method, c.params)
+		if f := b.wait(answer); f.Error == nil || f.Error.Code != frame.BadRequest {
+			t.Errorf("%s: %s %v", c.method, f.Result, f.Error)
+		}
+	}
+	if err := b.to.Write(frame.ToBridge{Cancel: 12345}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.call("echo", `{"text":"hi"}`); got != "hi" {
+		t.Errorf("echo: %s", got)
+	}
+}
+
+// TestNoGoroutineLeft: a bridge that has ended has no goroutine left.
+func TestNoGoroutineLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 3 {
+		b := hostile(t)
+		b.ready()
+		b.call("echo", `{"text":"hi"}`)
+		b.end()
+	}
+	for range 100 {
+		if runtime.NumGoroutine() <= before+2 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	buf := make([]byte, 64<<10)
+	t.Errorf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+}

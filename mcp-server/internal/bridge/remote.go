@@ -1,0 +1,346 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+)
+
+// streamTime is how long a server may take to begin a stream of its own (GET). The SDK waits for it on connecting.
+const streamTime = 5 * time.Second
+
+// remote is a server that is reached over HTTP. It is connected to again when a session was lost.
+type remote struct {
+	bridge *Bridge
+	limit  time.Duration
+	client *http.Client
+	door   *door
+	first  *frame.Ready // of the first session
+
+	connecting sync.Mutex // held while connecting, so that it happens once for all that wait
+
+	mu      sync.Mutex
+	kind    string // the transport that worked
+	current *mcp.ClientSession
+	never   chan struct{}
+}
+
+// connectRemote connects to the server's url.
+func (b *Bridge) connectRemote(ctx context.Context, limit time.Duration) (server, error) {
+	u, err := url.Parse(b.start.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return nil, &frame.Error{Code: frame.BadRequest, Message: "the url is not one"}
+	}
+	d, err := newDoor(u, b.start.Headers, b.start.Env["SSL_CERT_FILE"])
+	if err != nil {
+		return nil, &frame.Error{Code: frame.BadRequest, Message: err.Error()}
+	}
+	r := &remote{bridge: b, limit: limit, door: d, kind: b.start.Transport, never: make(chan struct{})}
+	r.client = &http.Client{Transport: d, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if len(via) >= 5 || !d.own(req.URL) {
+			return errors.New("the server redirects to another host, which is not followed")
+		}
+		return nil
+	}}
+	s, err := r.connect(ctx)
+	if err != nil {
+		d.base.CloseIdleConnections()
+		return nil, err
+	}
+	r.first = readyOf(s)
+	r.use(s)
+	return r, nil
+}
+
+// connect tries the transports that the configuration allows, each at first as a newer and then as an older server.
+func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
+	ctx, c := withCapture(ctx)
+	until := time.Now().Add(r.limit)
+	kinds := []string{r.kind}
+	if r.kind == "" || r.kind == "auto" {
+		kinds = []string{"http", "sse"}
+	}
+	var firstErr error
+	for _, kind := range kinds {
+		s, err := r.connectBy(ctx, kind, until)
+		if err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.kind = kind
+			return s, nil
+		}
+		if firstErr == nil {
+			firstErr = err
+		}
+		c.mu.Lock()
+		status, body := c.status, c.body
+		c.mu.Unlock()
+		// Who is refused is refused: another transport would only hide it.
+		if status == http.StatusUnauthorized || status == http.StatusForbidden {
+			return nil, &frame.Error{Code: frame.Refused, Message: strings.TrimSpace(fmt.Sprintf("the server answered %d %s %s",
+				status, http.StatusText(status), body))}
+		}
+		if ctx.Err() != nil || time.Now().After(until) {
+			break
+		}
+	}
+	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + c.explain(firstErr).Error()}
+}
+
+// connectBy connects over one transport.
+func (r *remote) connectBy(ctx context.Context, kind string, until time.Time) (*mcp.ClientSession, error) {
+	b := r.bridge
+	var t mcp.Transport
+	switch kind {
+	case "http":
+		t = &mcp.StreamableClientTransport{Endpoint: b.start.URL, HTTPClient: r.client, MaxRetries: 2}
+	case "sse":
+		return b.dial(ctx, &mcp.SSEClientTransport{Endpoint: b.start.URL, HTTPClient: r.client}, legacy, time.Until(until))
+	default:
+		return nil, &frame.Error{Code: frame.BadRequest, Message: fmt.Sprintf("there is no transport %.20q", kind)}
+	}
+	if b.start.Protocol != "" {
+		return b.dial(ctx, t, b.start.Protocol, time.Until(until))
+	}
+	began := time.Now()
+	s, err := b.dial(ctx, t, "", min(discoverTime, time.Until(until)))
+	if err == nil || ctx.Err() != nil || time.Since(began) < discoverTime {
+		return s, err
+	}
+	return b.dial(ctx, t, legacy, time.Until(until))
+}
+
+func (r *remote) ready() *frame.Ready { return r.first }
+
+// session is the current session, or a new one if that was lost.
+func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
+	r.connecting.Lock()
+	defer r.connecting.Unlock()
+	r.mu.Lock()
+	s := r.current
+	r.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := r.connect(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	r.use(s)
+	return s, nil
+}
+
+// lost drops a session that the server does not know, or that ended before the request was sent.
+func (r *remote) lost(s *mcp.ClientSession, err error) bool {
+	if !errors.Is(err, mcp.ErrSessionMissing) && !errors.Is(err, mcp.ErrConnectionClosed) {
+		return false
+	}
+	r.drop(s)
+	return true
+}
+
+// drop gives up a session, so that the next request connects anew.
+func (r *remote) drop(s *mcp.ClientSession) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == s {
+		r.current = nil
+		go func() { _ = s.Close() }()
+	}
+}
+
+// use makes a session the current one until it ends.
+func (r *remote) use(s *mcp.ClientSession) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current = s
+	go func() {
+		_ = s.Wait()
+		r.drop(s)
+	}()
+}
+
+func (r *remote) process() bool { return false }
+
+// ended is never closed: a remote server is connected to again.
+func (r *remote) ended() <-chan struct{} { return r.never }
+
+func (r *remote) why() error { return nil }
+
+func (r *remote) close() {
+	r.mu.Lock()
+	s := r.current
+	r.current = nil
+	r.mu.Unlock()
+	if s != nil {
+		_ = s.Close()
+	}
+	r.door.base.CloseIdleConnections()
+}
+
+// door is the HTTP transport to a remote server: it adds the configured headers, for its host alone, and bounds what
+// comes back.
+type door struct {
+	base    *http.Transport
+	url     *url.URL
+	headers map[string]string
+}
+
+func newDoor(u *url.URL, headers map[string]string, ca string) (*door, error) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.Proxy = nil
+	base.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, err
+		}
+		base.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !base.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s holds no certificate", ca)
+		}
+	}
+	return &door{base: base, url: u, headers: headers}, nil
+}
+
+// own says that a URL is on the server's own host.
+func (d *door) own(u *url.URL) bool { return u.Scheme == d.url.Scheme && u.Host == d.url.Host }
+
+// RoundTrip implements http.RoundTripper.
+func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	out := req.Clone(ctx)
+	if d.own(req.URL) {
+		for name, value := range d.headers {
+			out.Header.Set(name, value)
+		}
+	}
+	stream := req.Method == http.MethodGet
+	if stream {
+		timer := time.AfterFunc(streamTime, cancel)
+		defer timer.Stop()
+	}
+	resp, err := d.base.RoundTrip(out)
+	if err != nil {
+		cancel()
+		if stream && ctx.Err() != nil && req.Context().Err() == nil { // it will do without one
+			return &http.Response{
+				StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed",
+				Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+				Header: http.Header{}, Body: http.NoBody, Request: req,
+			}, nil
+		}
+		return nil, err
+	}
+	resp.Body = &ending{resp.Body, cancel}
+	return resp, d.bound(req, resp)
+}
+
+// ending is a body whose end ends the request's context.
+type ending struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (e *ending) Close() error {
+	defer e.cancel()
+	return e.ReadCloser.Close()
+}
+
+// bound limits what is read of a response.
+func (d *door) bound(req *http.Request, resp *http.Response) error {
+	c := captureOf(req.Context())
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case resp.StatusCode >= 300:
+		// The SDK reads such a body without a bound.
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		c.refuse(resp.StatusCode, strings.ToValidUTF8(string(text[:min(len(text), maxErrorText)]), "\uFFFD"))
+		return replace(resp, text)
+	case kind == "text/event-stream":
+		resp.Body = &events{ReadCloser: resp.Body, capture: c}
+		return nil
+	}
+	return d.boundJSON(resp, c)
+}
+
+// boundJSON reads an answer that is one message. The SDK would end the session at one that is too large; in its place
+// comes an error, for its request alone.
+func (d *door) boundJSON(resp *http.Response, c *capture) error {
+	var kept bytes.Buffer
+	s := &skim{}
+	for buf := make([]byte, 64<<10); ; {
+		n, err := resp.Body.Read(buf)
+		s.add(buf[:n])
+		if s.size <= frame.MaxMessage {
+			kept.Write(buf[:n])
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			_ = resp.Body.Close()
+			return err
+		}
+	}
+	if !s.refused() {
+		return replace(resp, kept.Bytes())
+	}
+	c.tooLarge()
+	text := []byte("{}")
+	if r, ok := tooLargeAnswer(s); ok {
+		text, _ = jsonrpc.EncodeMessage(r)
+	}
+	return replace(resp, text)
+}
+
+// replace puts a text in the place of a response's body.
+func replace(resp *http.Response, text []byte) error {
+	err := resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	resp.ContentLength = int64(len(text))
+	resp.Header.Del("Content-Length")
+	return err
+}
+
+// events is a stream of events, none of which may be larger or deeper than a message.
+type events struct {
+	io.ReadCloser
+	capture *capture
+	event   skim
+	blank   bool // nothing but a line end since the last one
+}
+
+func (e *events) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	for i, b := range p[:n] {
+		if b == '\n' && e.blank {
+			e.event = skim{}
+		} else {
+			e.event.size++
+			e.event.next(b)
+		}
+		e.blank = b == '\n' || (b == '\r' && e.blank)
+		if e.event.refused() {
+			e.capture.tooLarge()
+			return i, fmt.Errorf("an event is too large: %w", io.ErrUnexpectedEOF)
+		}
+	}
+	return n, err
+}

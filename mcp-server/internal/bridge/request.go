@@ -1,0 +1,268 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+)
+
+const (
+	// maxPages is how many pages of a list are followed.
+	maxPages = 100
+	// maxErrorText is how much of an HTTP response that says no is told, in bytes.
+	maxErrorText = 1 << 10
+)
+
+// request carries out one request.
+func (b *Bridge) request(ctx context.Context, s server, f frame.ToBridge) frame.FromBridge {
+	var result any
+	var err error
+	switch f.Method {
+	case frame.ToolsMethod:
+		result, err = b.tools(ctx, s)
+	case frame.ResourcesMethod:
+		result, err = b.resources(ctx, s)
+	case frame.PromptsMethod:
+		result, err = b.prompts(ctx, s)
+	case frame.CallMethod, frame.ReadMethod, frame.PromptMethod:
+		result, err = b.single(ctx, s, f)
+	default:
+		err = &frame.Error{Code: frame.BadRequest, Message: fmt.Sprintf("there is no method %.40q", f.Method)}
+	}
+	if err != nil {
+		return frame.FromBridge{Error: describe(err)}
+	}
+	line, err := frame.Encode(result)
+	if err != nil {
+		return frame.FromBridge{Error: describe(err)}
+	}
+	return frame.FromBridge{Result: line}
+}
+
+// single is a request with one answer.
+func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.RawMessage, error) {
+	var send func(context.Context, *mcp.ClientSession) (any, error)
+	var err error
+	switch f.Method {
+	case frame.CallMethod:
+		var p frame.Call
+		err = json.Unmarshal(f.Params, &p)
+		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
+			params := &mcp.CallToolParams{Name: p.Name}
+			if len(p.Arguments) > 0 {
+				params.Arguments = p.Arguments
+			}
+			return cs.CallTool(ctx, params)
+		}
+	case frame.ReadMethod:
+		var p frame.Read
+		err = json.Unmarshal(f.Params, &p)
+		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
+			return cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: p.URI})
+		}
+	default:
+		var p frame.Prompt
+		err = json.Unmarshal(f.Params, &p)
+		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
+			return cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments})
+		}
+	}
+	if err != nil {
+		return nil, &frame.Error{Code: frame.BadRequest, Message: "reading the params: " + err.Error()}
+	}
+	return b.ask(ctx, s, send)
+}
+
+// ask sends one request and gives the result, as the server wrote it where the transport shows that.
+func (b *Bridge) ask(
+	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
+) (json.RawMessage, error) {
+	for again := true; ; again = false {
+		cs, err := s.session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		asking, c := withCapture(ctx)
+		result, err := send(asking, cs)
+		if ctx.Err() != nil {
+			return nil, b.settle(ctx, s, cs, c)
+		}
+		if raw := c.result(err); raw != nil {
+			return raw, nil
+		}
+		if err == nil {
+			return frame.Encode(result)
+		}
+		if s.lost(cs, err) && again {
+			continue
+		}
+		return nil, c.explain(err)
+	}
+}
+
+// settle waits for a server to come to rest after a cancelled request, and gives the request's error.
+func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c *capture) error {
+	if !s.process() {
+		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	alive := make(chan bool, 1)
+	go func() {
+		err := cs.Ping(ctx, nil)
+		answer := (*jsonrpc.Error)(nil)
+		alive <- err == nil || errors.As(err, &answer) // also "no such method" is an answer
+	}()
+	select {
+	case <-c.answered:
+		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
+	case <-s.ended():
+		return &frame.Error{Code: frame.Gone, Message: "the server ended"}
+	case <-ctx.Done():
+	}
+	if w, ok := s.(*child); ok {
+		w.wire.forget(c)
+	}
+	if <-alive {
+		return &frame.Error{Code: frame.Abandoned, Message: "cancelled; the server does not say whether it stopped"}
+	}
+	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server answers nothing any more"}
+}
+
+// result is the result as the server wrote it. There is none if the transport does not show it, or the SDK's error is
+// about more than the form of the result: the server may want to ask the user something.
+func (c *capture) result(err error) json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var r struct {
+		Type string `json:"resultType"`
+	}
+	if len(c.raw) == 0 || c.raw[0] != '{' || json.Unmarshal(c.raw, &r) != nil || r.Type == "input_required" {
+		return nil
+	}
+	return c.raw
+}
+
+// explain adds to an error of the SDK what the transport saw.
+func (c *capture) explain(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.large:
+		return tooLarge()
+	case c.status != 0:
+		return &frame.Error{Code: frame.ServerError, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
+	}
+	return err
+}
+
+// describe is the only place that makes an error of the SDK one for the broker.
+func describe(err error) *frame.Error {
+	if e := (*frame.Error)(nil); errors.As(err, &e) {
+		return e
+	}
+	if e := (*jsonrpc.Error)(nil); errors.As(err, &e) {
+		if e.Code == codeTooLarge {
+			return tooLarge()
+		}
+		data, _ := frame.Encode(e)
+		return &frame.Error{Code: frame.ServerError, Message: e.Message, Data: data}
+	}
+	dialling, talking := (*net.OpError)(nil), (*url.Error)(nil)
+	switch {
+	case errors.As(err, &dialling) && dialling.Op == "dial":
+		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
+	case errors.Is(err, mcp.ErrConnectionClosed): // said before a request is written, never after
+		return &frame.Error{Code: frame.NotSent, Message: "the connection to the server had ended"}
+	case errors.As(err, &talking):
+		return &frame.Error{Code: frame.Gone, Message: err.Error()}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
+		return &frame.Error{Code: frame.Gone, Message: "the connection to the server ended"}
+	}
+	return &frame.Error{Code: frame.ServerError, Message: err.Error()}
+}
+
+// page is a page of a list. The names of the lists are those of the protocol.
+type page struct {
+	Tools     []json.RawMessage `json:"tools"`
+	Resources []json.RawMessage `json:"resources"`
+	Templates []json.RawMessage `json:"resourceTemplates"`
+	Prompts   []json.RawMessage `json:"prompts"`
+	Next      string            `json:"nextCursor"`
+}
+
+// pages reads a list to its end, or to a bound. A server that does not know the list has an empty one.
+func (b *Bridge) pages(
+	ctx context.Context, s server,
+	send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error),
+	items func(page) []json.RawMessage,
+) (all []json.RawMessage, truncated bool, err error) {
+	all = []json.RawMessage{}
+	cursor, size := "", 0
+	for range maxPages {
+		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
+			return send(ctx, cs, cursor)
+		})
+		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) && e.Code == jsonrpc.CodeMethodNotFound {
+			return all, false, nil
+		}
+		var p page
+		if err == nil {
+			err = json.Unmarshal(raw, &p)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		for _, item := range items(p) {
+			if size += len(item); size > frame.MaxMessage {
+				return nil, false, tooLarge()
+			}
+			all = append(all, item)
+		}
+		if p.Next == "" || p.Next == cursor {
+			return all, false, nil
+		}
+		cursor = p.Next
+	}
+	return all, true, nil
+}
+
+func (b *Bridge) tools(ctx context.Context, s server) (frame.Tools, error) {
+	all, truncated, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+		return cs.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+	}, func(p page) []json.RawMessage { return p.Tools })
+	return frame.Tools{Tools: all, Truncated: truncated}, err
+}
+
+func (b *Bridge) resources(ctx context.Context, s server) (frame.Resources, error) {
+	all, truncated, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+		return cs.ListResources(ctx, &mcp.ListResourcesParams{Cursor: cursor})
+	}, func(p page) []json.RawMessage { return p.Resources })
+	if err != nil {
+		return frame.Resources{}, err
+	}
+	templates, more, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+		return cs.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
+	}, func(p page) []json.RawMessage { return p.Templates })
+	return frame.Resources{Resources: all, Templates: templates, Truncated: truncated || more}, err
+}
+
+func (b *Bridge) prompts(ctx context.Context, s server) (frame.Prompts, error) {
+	all, truncated, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+		return cs.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
+	}, func(p page) []json.RawMessage { return p.Prompts })
+	return frame.Prompts{Prompts: all, Truncated: truncated}, err
+}

@@ -1,0 +1,90 @@
+package bridge
+
+import (
+	"encoding/json"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+)
+
+// maxID is the longest id that is recognised in a message that is not kept, in bytes.
+const maxID = 64
+
+// skim reads a JSON-RPC message of any length without keeping it: how deep it nests, its id, and whether it is an
+// answer. So an answer that is too large can be answered for: its caller gets an error, and the server goes on.
+type skim struct {
+	size    int
+	depth   int
+	deepest int
+	quoted  bool
+	escaped bool
+	key     bool   // at depth 1: a key is expected or being read, not a value
+	word    []byte // the key, or the value of "id", so far
+	name    string // the key before the value that is being read
+	id      []byte
+	method  bool
+}
+
+// add reads the next bytes.
+func (s *skim) add(text []byte) {
+	s.size += len(text)
+	for _, b := range text {
+		s.next(b)
+	}
+}
+
+func (s *skim) next(b byte) {
+	switch {
+	case s.escaped:
+		s.escaped = false
+	case s.quoted:
+		s.escaped, s.quoted = b == '\\', b != '"'
+	case b == '"':
+		s.quoted = true
+	case b == '{' || b == '[':
+		s.depth++
+		s.deepest = max(s.deepest, s.depth)
+		s.key = s.depth == 1
+		return
+	case b == '}' || b == ']':
+		s.value()
+		s.depth--
+		return
+	case b == ':' && s.depth == 1 && s.key:
+		_ = json.Unmarshal(s.word, &s.name) // a key that is no string is no key of ours
+		s.method = s.method || s.name == "method"
+		s.key, s.word = false, nil
+		return
+	case b == ',' && s.depth == 1:
+		s.value()
+		s.key = true
+		return
+	case b == ' ' || b == '\t' || b == '\r' || b == '\n':
+		return
+	}
+	if s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID {
+		s.word = append(s.word, b)
+	}
+}
+
+// value ends a value of the outermost object.
+func (s *skim) value() {
+	if s.depth != 1 {
+		return
+	}
+	if s.name == "id" && len(s.word) <= maxID {
+		s.id = s.word
+	}
+	s.name, s.word = "", nil
+}
+
+// refused says that the message must not be read.
+func (s *skim) refused() bool { return s.size > frame.MaxMessage || s.deepest > frame.MaxDepth }
+
+// answers is the id of the request that the message answers, or nil.
+func (s *skim) answers() any {
+	var id any
+	if s.method || json.Unmarshal(s.id, &id) != nil {
+		return nil
+	}
+	return id
+}

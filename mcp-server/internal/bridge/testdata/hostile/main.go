@@ -1,0 +1,196 @@
+// Command hostile is an MCP server on standard input and output that misbehaves as its arguments say. It knows only the
+// era of initialize unless told otherwise, and is written without the SDK, so that it can break every rule.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type message struct {
+	ID     json.RawMessage `json:"id,omitempty"`
+	Method string          `json:"method"`
+	Params struct {
+		Name      string          `json:"name"`
+		Cursor    string          `json:"cursor"`
+		RequestID json.RawMessage `json:"requestId"`
+		Arguments struct {
+			Text string `json:"text"`
+			MS   int    `json:"ms"`
+		} `json:"arguments"`
+	} `json:"params"`
+}
+
+var out = make(chan string, 100)
+
+func is(fault string) bool { return slices.Contains(os.Args[1:], fault) }
+
+func main() {
+	go func() {
+		for line := range out {
+			os.Stdout.WriteString(line)
+		}
+	}()
+	if is("ignores-sigterm") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if is("banner") {
+		fmt.Println("=== Welcome to the server ===\n{not json}\n[1, 2\n\n\"text\"\n{\"jsonrpc\":\"1.0\"}")
+	}
+	if is("dies-at-start") {
+		fmt.Fprintln(os.Stderr, "KEY is required")
+		os.Exit(3)
+	}
+	if is("slow-start") {
+		time.Sleep(4 * time.Second)
+	}
+	if is("forks") {
+		child := exec.Command("sleep", "300")
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		_ = child.Start()
+		_ = os.WriteFile(filepath.Join(os.Getenv("HOME"), "forked"), fmt.Append(nil, child.Process.Pid), 0o600)
+	}
+	if is("floods-stderr") {
+		go func() {
+			for {
+				fmt.Fprintln(os.Stderr, strings.Repeat("flood ", 1000))
+			}
+		}()
+	}
+	in := bufio.NewReaderSize(os.Stdin, 32<<20)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			if is("ignores-eof") {
+				time.Sleep(time.Hour)
+			}
+			return
+		}
+		var m message
+		if json.Unmarshal(line, &m) == nil {
+			handle(m)
+		}
+	}
+}
+
+func handle(m message) {
+	if is("dies-at-" + strings.ReplaceAll(m.Method, "/", "-")) {
+		os.Exit(4)
+	}
+	if is("silent-at-" + strings.ReplaceAll(m.Method, "/", "-")) {
+		return
+	}
+	switch m.Method {
+	case "server/discover":
+		if is("knows-discover") {
+			answer(m.ID, `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete"}`)
+			return
+		}
+		fail(m.ID, -32601, "Method not found")
+	case "initialize":
+		if is("knows-discover") {
+			fail(m.ID, -32022, "only 2026-07-28")
+			return
+		}
+		answer(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"hostile","version":"1"}}`)
+	case "ping":
+		answer(m.ID, `{}`)
+	case "tools/list":
+		list(m)
+	case "tools/call":
+		call(m)
+	case "notifications/initialized", "notifications/cancelled":
+	default:
+		if m.ID != nil {
+			fail(m.ID, -32601, "Method not found")
+		}
+	}
+}
+
+func list(m message) {
+	const tool = `{"name":%q,"description":"A tool","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"ms":{"type":"integer"}},"required":["text"]},"annotations":{"readOnlyHint":%v}}`
+	switch {
+	case is("endless-pages"):
+		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t"+m.Params.Cursor, false)+`],"nextCursor":"`+m.Params.Cursor+`x"}`)
+	case is("same-cursor"):
+		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t", false)+`],"nextCursor":"x"}`)
+	default:
+		var tools []string
+		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray"} {
+			tools = append(tools, fmt.Sprintf(tool, name, name == "read"))
+		}
+		answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]}`)
+	}
+}
+
+func call(m message) {
+	text, _ := json.Marshal(m.Params.Arguments.Text)
+	result := `{"content":[{"type":"text","text":` + string(text) + `}]}`
+	switch m.Params.Name {
+	case "echo", "read":
+		answer(m.ID, result)
+	case "slow":
+		go func() {
+			time.Sleep(time.Duration(m.Params.Arguments.MS) * time.Millisecond)
+			answer(m.ID, result)
+		}()
+	case "block": // the whole server
+		time.Sleep(time.Duration(m.Params.Arguments.MS) * time.Millisecond)
+		answer(m.ID, result)
+	case "never":
+	case "die":
+		os.Exit(5)
+	case "half":
+		os.Stdout.WriteString(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"content":[{"type":"te`)
+		os.Exit(6)
+	case "huge": // 1 GB, in the order of the TypeScript SDK: result first
+		w := bufio.NewWriterSize(os.Stdout, 1<<20)
+		w.WriteString(`{"result":{"content":[{"type":"text","text":"`)
+		part := strings.Repeat("a", 1<<20)
+		for range 1 << 10 {
+			w.WriteString(part)
+		}
+		w.WriteString(`"}]},"jsonrpc":"2.0","id":` + string(m.ID) + "}\n")
+		w.Flush()
+	case "deep":
+		answer(m.ID, `{"content":[],"structuredContent":`+strings.Repeat(`{"a":`, 10000)+"1"+strings.Repeat("}", 10000)+`}`)
+	case "other-id":
+		answer(json.RawMessage(`999999`), `{"content":[{"type":"text","text":"for another"}]}`)
+		answer(json.RawMessage(`"text"`), `{"content":[{"type":"text","text":"for another"}]}`)
+		answer(m.ID, result)
+	case "twice":
+		answer(m.ID, result)
+		answer(m.ID, `{"content":[{"type":"text","text":"second"}]}`)
+	case "change":
+		for range 1000 {
+			out <- `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n"
+		}
+		answer(m.ID, result)
+	case "error":
+		fail(m.ID, -32000, "the tool says no")
+	case "odd": // a kind of content that no SDK knows, and a number that is no double
+		answer(m.ID, `{"content":[{"type":"hologram","z":1,"a":"<b>"}],"structuredContent":{"n":12345678901234567890}}`)
+	case "stray":
+		out <- "debug: about to answer\n"
+		answer(m.ID, result)
+	default:
+		fail(m.ID, -32602, "Unknown tool: "+m.Params.Name)
+	}
+}
+
+func answer(id json.RawMessage, result string) {
+	out <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, result)
+}
+
+func fail(id json.RawMessage, code int, text string) {
+	out <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`+"\n", id, code, text)
+}

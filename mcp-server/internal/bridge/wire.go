@@ -1,0 +1,244 @@
+package bridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+)
+
+// wire is the JSON-RPC connection over a server's standard input and output. The SDK's own connection ends at the first
+// line that is no JSON, and waits for ever for servers that ignore a question they do not know. This one passes over
+// what is no message (banners, debugging output) and over messages that are too large, and keeps results as the server
+// wrote them.
+type wire struct {
+	out  io.WriteCloser
+	logs *logs
+	// patience is how long server/discover may stay unanswered before it is answered in the server's place.
+	patience time.Duration
+	// late says that the server answered server/discover when its patience had run out.
+	late atomic.Bool
+
+	incoming chan jsonrpc.Message
+	writing  sync.Mutex
+
+	mu       sync.Mutex
+	captures map[jsonrpc.ID]*capture
+	discover jsonrpc.ID // the open question, or one that was given up
+	open     bool       // the question is open
+	err      error
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+// connected is the transport of a wire that is connected already.
+type connected struct{ *wire }
+
+func (c connected) Connect(context.Context) (mcp.Connection, error) { return c.wire, nil }
+
+// newWire connects to a server's output and input.
+func newWire(in io.Reader, out io.WriteCloser, l *logs) *wire {
+	w := &wire{
+		out: out, logs: l, patience: discoverTime, incoming: make(chan jsonrpc.Message),
+		captures: map[jsonrpc.ID]*capture{}, closed: make(chan struct{}),
+	}
+	go w.follow(in)
+	return w
+}
+
+// SessionID implements mcp.Connection.
+func (w *wire) SessionID() string { return "" }
+
+// Read implements mcp.Connection.
+func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-w.incoming:
+		return m, nil
+	case <-w.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Write implements mcp.Connection.
+func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
+	line, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
+		w.expect(ctx, r)
+	}
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	_, err = w.out.Write(append(line, '\n'))
+	return err
+}
+
+// Close implements mcp.Connection. It closes the server's input, which asks it to end.
+func (w *wire) Close() error {
+	w.end(nil)
+	return nil
+}
+
+// end closes the connection for the reason err.
+func (w *wire) end(err error) {
+	w.once.Do(func() {
+		w.mu.Lock()
+		w.err = err
+		w.mu.Unlock()
+		close(w.closed)
+		_ = w.out.Close()
+	})
+}
+
+// failure is why the connection ended, if neither side meant it to.
+func (w *wire) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// expect notes a request whose answer will be read.
+func (w *wire) expect(ctx context.Context, r *jsonrpc.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := captureOf(ctx); c != nil {
+		w.captures[r.ID] = c
+	}
+	if r.Method == "server/discover" {
+		w.discover, w.open = r.ID, true
+		time.AfterFunc(w.patience, func() { w.giveUp(r.ID) })
+	}
+}
+
+// giveUp answers server/discover in the server's place, as a server does that does not know it.
+func (w *wire) giveUp(id jsonrpc.ID) {
+	w.mu.Lock()
+	open := w.open && w.discover == id
+	w.open = w.open && !open
+	w.mu.Unlock()
+	if open {
+		w.deliver(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}})
+	}
+}
+
+// forget gives up the capture of a request that was cancelled and never answered.
+func (w *wire) forget(c *capture) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, has := range w.captures {
+		if has == c {
+			delete(w.captures, id)
+		}
+	}
+}
+
+// follow reads messages until the server's output ends.
+func (w *wire) follow(in io.Reader) {
+	lines := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, s, err := readMessage(lines)
+		if len(line) > 0 || s.size > 0 {
+			w.take(line, s)
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			w.end(err)
+			return
+		}
+	}
+}
+
+// readMessage reads a line, and keeps no more of it than a message may have.
+func readMessage(lines *bufio.Reader) ([]byte, *skim, error) {
+	var line []byte
+	s := &skim{}
+	for {
+		part, err := lines.ReadSlice('\n')
+		s.add(part)
+		if s.size <= frame.MaxMessage+1 { // and its end
+			line = append(line, part...)
+		} else {
+			line = nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			if n := len(part); n > 0 && part[n-1] == '\n' {
+				s.size--
+			}
+			return bytes.TrimSpace(line), s, err
+		}
+	}
+}
+
+// take handles one line of the server's output.
+func (w *wire) take(line []byte, s *skim) {
+	if s.refused() {
+		w.logs.add("[a message was larger than 16 MiB, or nested too deep, and was dropped]")
+		if r, ok := tooLargeAnswer(s); ok {
+			w.settle(r)
+			w.deliver(r)
+		}
+		return
+	}
+	for _, text := range batch(line) {
+		m, err := jsonrpc.DecodeMessage(text)
+		if err != nil {
+			w.logs.add(string(text[:min(len(text), frame.MaxLog)]))
+			continue
+		}
+		if r, ok := m.(*jsonrpc.Response); ok && !w.settle(r) {
+			continue
+		}
+		w.deliver(m)
+	}
+}
+
+// batch splits a batch, which some older servers send, into its messages.
+func batch(line []byte) []json.RawMessage {
+	var all []json.RawMessage
+	if len(line) == 0 || line[0] != '[' || json.Unmarshal(line, &all) != nil {
+		return []json.RawMessage{line}
+	}
+	return all
+}
+
+// settle notes an answer. It is false for one that comes too late to be passed on.
+func (w *wire) settle(r *jsonrpc.Response) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.captures[r.ID]; c != nil {
+		delete(w.captures, r.ID)
+		c.answer(r.Result)
+	}
+	if w.discover.IsValid() && r.ID == w.discover {
+		if !w.open {
+			w.late.Store(r.Error == nil)
+			return false
+		}
+		w.open = false
+	}
+	return true
+}
+
+// deliver passes a message on to the SDK.
+func (w *wire) deliver(m jsonrpc.Message) {
+	select {
+	case w.incoming <- m:
+	case <-w.closed:
+	}
+}

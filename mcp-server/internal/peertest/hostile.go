@@ -1,0 +1,49 @@
+package peertest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// built is one program that a test binary builds once.
+var built struct {
+	once sync.Once
+	path string
+	err  error
+	out  []byte
+}
+
+// Hostile is the path of the MCP server that misbehaves as its arguments say: bridge/testdata/hostile. Main removes it.
+func Hostile(tb testing.TB) string {
+	tb.Helper()
+	root := testkit.Root(tb)
+	built.once.Do(func() {
+		var dir string
+		if dir, built.err = os.MkdirTemp("", "hostile"); built.err != nil {
+			return
+		}
+		built.path = filepath.Join(dir, "hostile")
+		cmd := exec.Command("go", "build", "-o", built.path, "./mcp-server/internal/bridge/testdata/hostile")
+		cmd.Dir = root
+		built.out, built.err = cmd.CombinedOutput()
+	})
+	if built.err != nil {
+		tb.Fatalf("building the hostile server: %v\n%s", built.err, built.out)
+	}
+	return built.path
+}
+
+// Main runs the tests of a package that uses Hostile, and removes what was built.
+func Main(m *testing.M) int {
+	defer func() {
+		if built.path != "" {
+			_ = os.RemoveAll(filepath.Dir(built.path))
+		}
+	}()
+	return m.Run()
+}

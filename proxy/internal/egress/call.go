@@ -1,0 +1,129 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+var (
+	errArguments = errors.New("the arguments of a call are too large")
+	errEncoded   = errors.New("the arguments of a call are encoded")
+)
+
+// call takes code's call of an MCP server's tool to the broker. Token names stay names on this hop: they are swapped
+// where the server itself sends them, as one of its own requests. The answer is scrubbed like every other.
+func (x *exchange) call(r *http.Request, q policy.Request) {
+	out := x.outgoing(r, "")
+	encoded := len(out.Header["Content-Encoding"]) > 0 // which redaction would leave as it is
+	x.redacted = x.conf.Redact.Request(out)
+	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
+	x.setVerdict(v)
+	x.describe(out)
+	if !v.Allow {
+		x.refuse(v, nil)
+		return
+	}
+	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
+		x.cancel(errReloaded)
+	}
+	x.debugRequest(out)
+	x.toBroker = true
+	x.compression = compression{accepted: true}
+	switch {
+	case encoded:
+		x.fail(errEncoded)
+		return
+	case out.ContentLength > controlapi.MaxArguments:
+		x.fail(errArguments)
+		return
+	}
+	x.address(out, path)
+	x.proxy.ServeHTTP(x.w, out)
+}
+
+// address gives a call the path for the broker, and headers that say for whom it is. Code's own headers do not leave:
+// none can be taken for one of these.
+func (x *exchange) address(out *http.Request, path string) {
+	plain, _ := url.PathUnescape(path)
+	out.URL = &url.URL{Scheme: "https", Host: controlapi.ServersHost, Path: plain, RawPath: path}
+	timeout := out.Header[controlapi.HeaderTimeout]
+	out.Header = http.Header{
+		controlapi.HeaderRun:        {x.lease.Run},
+		controlapi.HeaderSlot:       {strconv.Itoa(int(x.lease.Slot))},
+		controlapi.HeaderGeneration: {strconv.FormatUint(x.lease.Generation, 10)},
+	}
+	if out.Body != nil && out.Body != http.NoBody {
+		out.Header.Set("Content-Type", "application/json")
+		out.Body = &atMost{ReadCloser: out.Body, left: controlapi.MaxArguments}
+	}
+	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
+		out.Header[controlapi.HeaderTimeout] = timeout
+	}
+}
+
+// send is the round trip of an exchange, to its upstream or to the broker.
+func (x *exchange) send(out *http.Request) (*http.Response, error) {
+	if !x.toBroker {
+		return x.conf.Pool.RoundTrip(out, x.want(out))
+	}
+	resp, err := x.conf.Broker.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	code := resp.Header.Get(controlapi.HeaderCode)
+	if len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
+		x.note.Code = code
+	}
+	for name := range resp.Header {
+		if strings.HasPrefix(name, "Codeforge-") {
+			delete(resp.Header, name)
+		}
+	}
+	return resp, nil
+}
+
+// callFailure is the verdict for a call that did not get an answer.
+func (x *exchange) callFailure(err error) policy.Verdict {
+	code := policy.CodeCallBroken
+	switch {
+	case errors.Is(err, broker.ErrNone):
+		code = policy.CodeServerUnavailable
+	case errors.Is(err, errArguments):
+		code = policy.CodeArgumentsTooLarge
+	case errors.Is(err, errEncoded):
+		code = policy.CodeArgumentsEncoded
+	}
+	v := policy.Refuse(code, x.conn.Host(), nil)
+	v.Refusal.Retryable = code == policy.CodeServerUnavailable
+	for _, a := range x.verdict.APIs {
+		v.Refusal.Server = a.Name
+	}
+	return v
+}
+
+// atMost is a body that fails when it is too long.
+type atMost struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *atMost) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, errArguments
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+	b.left -= int64(n)
+	if b.left < 0 {
+		return 0, errArguments
+	}
+	return n, err
+}

@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// stash is the first segment of a path that belongs to no server: the values that code keeps between runs.
+const stash = "$stash"
+
+// maxSegment bounds one segment of a call's path, in bytes, unescaped.
+const maxSegment = 256
+
+// IsCall reports whether a request is for the host at which code reaches the tools of MCP servers.
+func (q Request) IsCall() bool { return q.Host.String() == controlapi.ServersHost }
+
+// DecideCall judges a request to that host. What restricts the methods of an API does not apply: it is about what the
+// server sends. It returns the path for the broker in the one form in which everybody reads it the same way: a server's
+// exact name, and perhaps a second segment.
+func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
+	switch {
+	case !q.IsCall():
+		return refuse(CodeNoPolicy, q.Host, ""), ""
+	case run.Kind() != KindRun && !disarm.Off("server-calls"):
+		return refuse(CodeCallsClosed, q.Host, ""), ""
+	case !q.TLS:
+		v := refuse(CodePlainHTTP, q.Host, "")
+		v.Refusal.Hint = "Use https://."
+		return v, ""
+	case q.Upgrade != "":
+		return refuse(CodeUpgradeRefused, q.Host, ""), ""
+	}
+	segments, ok := callPath(u)
+	if !ok || len(q.Methods) == 0 || q.Methods[0] != http.MethodGet && q.Methods[0] != http.MethodPost {
+		return refuse(CodeBadCall, q.Host, ""), ""
+	}
+	if segments[0] == stash {
+		return Verdict{Allow: true}, joined(segments)
+	}
+	server := r.server(run, segments[0])
+	if server == nil {
+		v := refuse(CodeServerNotFound, q.Host, "")
+		v.Refusal.Hint = r.notFound(run, segments[0])
+		return v, ""
+	}
+	segments[0] = server.Name
+	return Verdict{Allow: true, APIs: []*catalog.API{server}}, joined(segments)
+}
+
+// callPath are the one or two segments of a call's path, unescaped. It is false for a path that is not /SERVER or
+// /SERVER/TOOL, and for one that a reader might take for another: empty and dot segments, control characters.
+func callPath(u *url.URL) ([]string, bool) {
+	rest, ok := strings.CutPrefix(u.EscapedPath(), "/")
+	segments := strings.Split(rest, "/")
+	if !ok || len(segments) > 2 || u.RawQuery != "" || u.ForceQuery || strings.Contains(segments[0], "%") {
+		return nil, false
+	}
+	for i, s := range segments {
+		plain, err := url.PathUnescape(s)
+		switch {
+		case err != nil, plain == "", plain == ".", plain == "..", len(plain) > maxSegment,
+			!utf8.ValidString(plain), strings.ContainsFunc(plain, unicode.IsControl):
+			return nil, false
+		}
+		segments[i] = plain
+	}
+	return segments, true
+}
+
+// joined is a path of segments, each escaped.
+func joined(segments []string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteString("/" + url.PathEscape(s))
+	}
+	return b.String()
+}
+
+// server is the active server of the run that has a name, or the only one that has it as an identifier: _ for -.
+func (r Rules) server(run Run, name string) *catalog.API {
+	servers := r.servers(run)
+	if i := slices.IndexFunc(servers, func(a *catalog.API) bool { return a.Name == name }); i >= 0 {
+		return servers[i]
+	}
+	var found *catalog.API
+	for _, a := range servers {
+		switch {
+		case strings.ReplaceAll(a.Name, "-", "_") != name:
+		case found != nil:
+			return nil
+		default:
+			found = a
+		}
+	}
+	return found
+}
+
+// servers are the active servers that the run may use.
+func (r Rules) servers(run Run) []*catalog.API {
+	var out []*catalog.API
+	for _, a := range r.Catalog.APIs() {
+		if a.Active && a.Server != nil && (run.Includes(a.Name) || disarm.Off("server-in-run")) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// notFound says why a name is not one of the run's servers. It repeats only names of the catalog.
+func (r Rules) notFound(run Run, name string) string {
+	const shown = "list_apis shows which APIs are MCP servers."
+	switch a := r.Catalog.API(name); {
+	case a != nil && !a.Active:
+		return "The API " + a.Name + " is not active."
+	case a != nil && a.Server == nil:
+		return "The API " + a.Name + " is no MCP server: call its hosts with fetch()."
+	case a != nil && !run.Includes(a.Name):
+		return "This run was narrowed to other APIs. Name " + a.Name + " in the apis of execute_code to use this server."
+	}
+	best, distance := "", 4 // at most three edits
+	for _, a := range r.servers(run) {
+		if d := typo.Distance(name, a.Name, distance); d < distance && d < len(a.Name) {
+			best, distance = a.Name, d
+		}
+	}
+	if best == "" {
+		return shown
+	}
+	return "The nearest name is " + best + ". " + shown
+}

@@ -1,0 +1,30 @@
+package policy
+
+import (
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+)
+
+// Kind is what asks. The zero Kind may reach nothing.
+type Kind uint8
+
+// The kinds of what is in a slot.
+const (
+	KindNone    Kind = iota
+	KindRun          // code: the hosts of the run's APIs, and the tools of those that are MCP servers
+	KindServer       // an MCP server: the hosts of its own API
+	KindInstall      // the installation of a server's package: the package registry
+)
+
+// own refuses what does not depend on the catalog: hosts that are the proxy's own, and those that only code may reach.
+func (r Rules) own(run Run, h catalog.Host, holders int) (Verdict, bool) {
+	switch kind := run.Kind(); {
+	case catalog.Own(h):
+		return refuse(CodeHostUnknown, h, ""), false
+	case kind == KindRun, kind == KindServer && (holders > 0 || disarm.Off("server-hosts")):
+		return Verdict{}, true
+	case kind == KindServer:
+		return refuse(CodeHostNotServers, h, ""), false
+	}
+	return refuse(CodeNoPolicy, h, ""), false
+}

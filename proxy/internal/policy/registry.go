@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+)
+
+// RegistryName is what the package registry is called on receipts and in logs. No API can have the name.
+const RegistryName = "$registry"
+
+// NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil if there
+// is no address, or one without a host name. private are the ranges that its name may lead to.
+func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
+	if address == nil {
+		return nil
+	}
+	host, err := catalog.ParseHost(address.Hostname())
+	if err != nil {
+		return nil
+	}
+	pattern, err := catalog.ParseHostPattern(host.String())
+	if err != nil {
+		return nil
+	}
+	return &catalog.API{
+		Name: RegistryName, Hosts: []catalog.HostPattern{pattern}, AllowPrivate: private, Active: true,
+		Methods: catalog.Methods{Allowed: []string{http.MethodGet, http.MethodHead}},
+	}
+}
+
+// isRegistry reports whether a host is the package registry's.
+func (r Rules) isRegistry(h catalog.Host) bool {
+	return r.Registry != nil && r.Registry.Hosts[0].String() == h.String()
+}
+
+// install judges a request of an installation, which may read from the registry and do nothing else. Whatever APIs hold
+// the host, it gets none of their credentials.
+func (r Rules) install(q Request, holders []*catalog.API) Verdict {
+	if !r.isRegistry(q.Host) || !q.TLS {
+		return refuse(CodeHostNotRegistry, q.Host, "")
+	}
+	registry := []*catalog.API{r.Registry}
+	if q.Upgrade != "" || len(q.Methods) == 0 {
+		return refuse(CodeUpgradeRefused, q.Host, "")
+	}
+	for _, m := range q.Methods {
+		if v, ok := checkMethod(m, q.Host, registry); !ok {
+			return v
+		}
+	}
+	if disarm.Off("install-credential") {
+		registry = append(registry, holders...)
+	}
+	return Verdict{Allow: true, APIs: registry}
+}

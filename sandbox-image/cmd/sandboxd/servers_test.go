@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+func servers(t *testing.T, m rig.Mode, n int) *rig.World {
+	t.Helper()
+	return rig.Start(t, rig.Options{Mode: m, Slots: 1, Servers: n, Bridge: rig.Puppet(t)})
+}
+
+// TestServer: a program runs in a server slot with the environment of one, and its end frees the slot.
+func TestServer(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 2)
+		s := w.Server(t, runapi.ServerHead{})
+		home := runapi.HomeDir(s.Slot)
+		if !s.Slot.Server() {
+			t.Errorf("slot %d", s.Slot)
+		}
+		if out, err := s.Do("echo hello"); out != "hello" || err != nil {
+			t.Errorf("%q %v", out, err)
+		}
+		if out, err := s.Do("cwd"); out != home || err != nil {
+			t.Errorf("%q %v", out, err)
+		}
+		env, err := s.Do("env")
+		for _, want := range []string{"HOME=" + home, "TMPDIR=" + home, "DENO_CERT=/etc/codeforge/", "PATH=/programs:", "TZ=UTC"} {
+			if !strings.Contains("\n"+env, "\n"+want) {
+				t.Errorf("no %s in %q %v", want, env, err)
+			}
+		}
+		if _, err := s.Do("write " + home + "/file text"); err != nil {
+			t.Error(err)
+		}
+		if out, err := s.Do("read " + home + "/file"); out != "text" || err != nil {
+			t.Errorf("%q %v", out, err)
+		}
+		_, _ = s.Do("exit 3")
+		if e := s.End(t); e.Code != 3 || e.Reason != runapi.Exited {
+			t.Errorf("%+v", e)
+		}
+		if err := w.Client.Release(t.Context(), s.Generation); err != nil {
+			t.Error(err)
+		}
+		// The same slot again: nothing of the previous server is left.
+		again := w.Server(t, runapi.ServerHead{})
+		if again.Slot != s.Slot || again.Generation <= s.Generation {
+			t.Errorf("%+v after %+v", again.Lease, s.Lease)
+		}
+		if out, err := again.Do("list " + home); out != "" || err != nil {
+			t.Errorf("%q %v", out, err)
+		}
+	})
+}
+
+// TestServerPools: neither kind of slot is given to the other, and a lease is good for what it was taken for.
+func TestServerPools(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 1)
+		ctx := t.Context()
+		s := w.Server(t, runapi.ServerHead{})
+		if l, err := w.Client.AcquireServer(ctx); !errors.Is(err, runapi.ErrBusy) {
+			t.Errorf("%+v %v", l, err)
+		}
+		run, err := w.Client.Acquire(ctx)
+		if err != nil || run.Slot.Server() {
+			t.Fatalf("%+v %v", run, err)
+		}
+		if l, err := w.Client.Acquire(ctx); !errors.Is(err, runapi.ErrBusy) {
+			t.Errorf("%+v %v", l, err)
+		}
+		if _, err := w.Client.Server(ctx, run.Generation, runapi.ServerHead{}); err == nil || !strings.Contains(err.Error(), "for a run") {
+			t.Error(err)
+		}
+		if _, err := w.Client.Server(ctx, s.Generation, runapi.ServerHead{}); !errors.Is(err, runapi.ErrLeaseGone) {
+			t.Error(err)
+		}
+		_, err = w.Client.Run(ctx, runapi.RunRequest{
+			Generation: s.Generation, Run: "r", Language: runapi.LanguageTypeScript, Permissions: w.Hash, TimeoutMS: 1000,
+		}, func(runapi.Event) {})
+		if err == nil || !strings.Contains(err.Error(), "for an MCP server") {
+			t.Error(err)
+		}
+		stats, err := w.Client.Stats(ctx)
+		if err != nil || stats.Servers != 1 || stats.ServersLeased != 1 || stats.Slots != 1 || stats.Leased != 1 {
+			t.Errorf("%+v %v", stats, err)
+		}
+		if err := w.Client.Release(ctx, run.Generation); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestServerLeavesNothing: however a server ends, none of its processes is left, nor a file.
+func TestServerLeavesNothing(t *testing.T) {
+	ends := map[string]func(w *rig.World, s *rig.Server) error{
+		"exit":    func(_ *rig.World, s *rig.Server) error { _, _ = s.Do("exit 0"); return nil },
+		"close":   func(_ *rig.World, s *rig.Server) error { _ = s.Close(); return nil },
+		"release": func(w *rig.World, s *rig.Server) error { return w.Client.Release(context.Background(), s.Generation) },
+		"input":   func(_ *rig.World, s *rig.Server) error { return s.CloseWrite() },
+	}
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 1)
+		for name, end := range ends {
+			s := w.Server(t, runapi.ServerHead{})
+			home := runapi.HomeDir(s.Slot)
+			for range 3 {
+				if _, err := s.Do("start sleep"); err != nil {
+					t.Fatal(name, err)
+				}
+			}
+			if _, err := s.Do("close " + home + "/closed"); err != nil {
+				t.Fatal(name, err)
+			}
+			if err := end(w, s); err != nil {
+				t.Error(name, err)
+			}
+			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, runapi.ErrLeaseGone) {
+				t.Error(name, err)
+			}
+			if left := puppets(t); len(left) > 0 {
+				t.Errorf("%s leaves %v", name, left)
+			}
+			if m == rig.Container {
+				if entries, err := os.ReadDir(filepath.Join(w.Dir, "home")); err != nil || len(entries) > 0 {
+					t.Errorf("%s leaves %v %v", name, entries, err)
+				}
+			}
+		}
+	})
+}
+
+// puppets lists the processes of servers.
+func puppets(t *testing.T) (pids []string) {
+	t.Helper()
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range list {
+		if text, err := os.ReadFile(path); err == nil && strings.Contains(strings.Split(string(text), "\x00")[0], "mcp-bridge") {
+			pids = append(pids, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return pids
+}
+
+// TestServerWithoutBridge: what is missing makes server leases fail with a reason, and nothing else.
+func TestServerWithoutBridge(t *testing.T) {
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Servers: 1, Bridge: "/nonexistent/mcp-bridge"})
+	if l, err := w.Client.AcquireServer(t.Context()); !errors.Is(err, runapi.ErrUnready) || !strings.Contains(err.Error(), "mcp-bridge is missing") {
+		t.Errorf("%+v %v", l, err)
+	}
+	h, err := w.Client.Health(t.Context())
+	if err != nil || !h.Ready || h.ServersProblem == "" {
+		t.Errorf("%+v %v", h, err)
+	}
+	if r := w.Run(t, "console.log(1)", 10*time.Second); r.Stdout != "1\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestServerMemory: the memory of all of a server's processes counts.
+func TestServerMemory(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Servers: 1, ServerMemory: 128 << 20, Bridge: rig.Puppet(t)})
+		s := w.Server(t, runapi.ServerHead{})
+		if _, err := s.Do("allocate " + strconv.Itoa(30<<20)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if st, err := w.Client.Stats(t.Context()); err != nil || st.ServersMemory < 30<<20 {
+			t.Errorf("%+v %v", st, err)
+		}
+		for range 3 {
+			if _, err := s.Do("start allocate " + strconv.Itoa(30<<20)); err != nil {
+				break
+			}
+		}
+		_, _ = s.Do("start allocate " + strconv.Itoa(1<<30))
+		if e := s.End(t); e.Reason != runapi.OOM || !strings.Contains(e.Detail, "SANDBOX_SERVER_MEMORY") {
+			t.Errorf("%+v", e)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+// Package packages keeps the installed packages of MCP servers.
+//
+// Threat: a package, or a registry, that brings other bytes later than at its first installation, or that leaves links
+// and special files where sandboxd and other servers would follow them. So a slot installs into a folder of its own;
+// when nothing runs in it any more, sandboxd copies from it what is allowed, into a folder that no slot can write. The
+// lock file of the first installation stays when a package is removed, and later installations must agree with it.
+package packages
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Bounds of one package with all its dependencies.
+const (
+	MaxBytes = 1 << 30
+	MaxFiles = 100_000
+	maxLock  = 8 << 20
+)
+
+// Names in a package's folder.
+const (
+	lockName     = "deno.lock"
+	npmName      = "npm"
+	registryName = "registry"
+)
+
+// locksDir is the folder of the lock files.
+const locksDir = "locks"
+
+// Store is the folder of packages. It is safe for concurrent use.
+type Store struct {
+	dir string
+	mu  sync.Mutex // held while something is sealed
+}
+
+// Open prepares the folder, and removes what installations have left behind that did not end.
+func Open(dir string) (*Store, error) {
+	for _, name := range []string{".", jail.InstallDir, locksDir} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return nil, fmt.Errorf("preparing the folder of packages: %w", err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*.new"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range left {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return &Store{dir: dir}, err
+}
+
+// A package's name as npm defines it, and an exact version as semver.org does. Nothing in it can be taken for an option
+// or a path.
+var (
+	namePattern = regexp.MustCompile(`^npm:(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*` +
+		`@[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	maxName = 300
+)
+
+// Check reports why a text does not name a package and its exact version.
+func Check(pkg string) error {
+	if len(pkg) > maxName || !namePattern.MatchString(pkg) {
+		return fmt.Errorf("package %.80q: want npm:NAME@VERSION with an exact version", pkg)
+	}
+	return nil
+}
+
+// CheckRegistry reports why a text is not the address of a registry.
+func CheckRegistry(registry string) error {
+	u, err := url.Parse(registry)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return errors.New("registry: want an https URL")
+	}
+	return nil
+}
+
+func (s *Store) path(pkg string) string { return filepath.Join(s.dir, runapi.PackageKey(pkg)) }
+
+func (s *Store) lock(pkg string) string {
+	return filepath.Join(s.dir, locksDir, runapi.PackageKey(pkg)+".lock")
+}
+
+// Registry is the registry that an installed package came from. It returns runapi.ErrNotInstalled for others.
+func (s *Store) Registry(pkg string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(s.path(pkg), registryName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: %s", runapi.ErrNotInstalled, pkg)
+	}
+	return string(data), err
+}
+
+// GiveLock puts the lock file of an earlier installation, if there was one, into the folder in which a slot installs,
+// and reports whether it did.
+func (s *Store) GiveLock(pkg, folder string) (bool, error) {
+	data, err := os.ReadFile(s.lock(pkg))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, os.WriteFile(filepath.Join(folder, lockName), data, 0o644)
+}
+
+// Seal copies a package from the folder in which a slot installed it. No process of the slot may be left.
+func (s *Store) Seal(pkg, registry, folder string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := os.Stat(s.path(pkg)); err == nil {
+		return nil // somebody else has installed it meanwhile
+	}
+	from, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	draft := s.path(pkg) + ".new"
+	err = errors.Join(os.RemoveAll(draft), os.Mkdir(draft, 0o755))
+	if err == nil {
+		err = fill(draft, from)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(draft, registryName), []byte(registry), 0o444)
+	}
+	if err == nil {
+		err = s.keepLock(pkg, draft)
+	}
+	if err == nil {
+		err = syncAll(draft)
+	}
+	if err == nil {
+		err = os.Rename(draft, s.path(pkg))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("sealing %s: %w", pkg, err), os.RemoveAll(draft))
+	}
+	return nil
+}
+
+// fill copies the lock file and Deno's folder of packages. Deno's other files are caches, which it can do without.
+func fill(draft string, from *os.Root) error {
+	c := copier{from: from, to: draft}
+	if info, err := from.Lstat(lockName); err != nil || info.Size() > maxLock {
+		return errors.Join(fmt.Errorf("the lock file is missing or larger than %d MiB", maxLock>>20), err)
+	}
+	if err := c.entry(lockName); err != nil {
+		return err
+	}
+	return fs.WalkDir(from.FS(), npmName, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return c.entry(name)
+	})
+}
+
+// copier copies regular files and directories, within the bounds of a package.
+type copier struct {
+	from  *os.Root
+	to    string
+	bytes int64
+	files int
+}
+
+func (c *copier) entry(name string) error {
+	info, err := c.from.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if c.files++; c.files > MaxFiles {
+		return fmt.Errorf("it has more than %d files", MaxFiles)
+	}
+	target := filepath.Join(c.to, filepath.FromSlash(name))
+	switch m := info.Mode(); {
+	case m.IsDir():
+		return os.Mkdir(target, 0o755)
+	case m.IsRegular():
+		return c.file(name, target, 0o444|m&0o111)
+	}
+	return fmt.Errorf("%q is neither a file nor a directory", name)
+}
+
+func (c *copier) file(name, target string, mode fs.FileMode) (err error) {
+	in, err := c.from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Chmod(mode), out.Close()) }()
+	n, err := io.Copy(out, io.LimitReader(in, MaxBytes-c.bytes+1))
+	if c.bytes += n; c.bytes > MaxBytes {
+		return fmt.Errorf("it has more than %d MiB", MaxBytes>>20)
+	}
+	return err
+}
+
+// keepLock keeps the lock file of a first installation.
+func (s *Store) keepLock(pkg, draft string) error {
+	data, err := os.ReadFile(filepath.Join(draft, lockName))
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(s.lock(pkg)); err == nil {
+		return nil
+	}
+	next := s.lock(pkg) + ".new"
+	return errors.Join(os.WriteFile(next, data, 0o444), os.Rename(next, s.lock(pkg)))
+}
+
+// syncAll writes a file system to its disk, so that a package whose folder has its name is whole, also after a power
+// failure.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}

@@ -1,0 +1,148 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/server"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Servers configures the slots of MCP servers.
+type Servers struct {
+	// Slots is how many there are; none is prepared before it is needed.
+	Slots int
+	// Problem says why no server can be started; empty: they can.
+	Problem string
+	// Memory is a server's limit on memory, in bytes.
+	Memory   int64
+	Packages *packages.Store
+	// Watch reports whether a server, or the installation in its slot, exceeds another limit: a reason and a sentence, or
+	// "".
+	Watch func(id slot.ID, installs bool, inmate jail.Inmate) (runapi.Reason, string)
+	// Installing is the folder in which a slot installs.
+	Installing func(slot.ID) string
+}
+
+// acquireServer takes a lease on a slot for an MCP server. It ends with its owner, and has no limit on its time unused:
+// a server is as long idle as its user wants. p.mu is held.
+func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
+	switch {
+	case p.cfg.Servers.Slots == 0:
+		return runapi.Lease{}, fmt.Errorf("%w: there are no slots for MCP servers (SANDBOX_SERVERS=0)", runapi.ErrUnready)
+	case p.cfg.Servers.Problem != "":
+		return runapi.Lease{}, fmt.Errorf("%w: %s", runapi.ErrUnready, p.cfg.Servers.Problem)
+	}
+	for _, s := range p.servers {
+		if !s.vacant() || s.running != nil {
+			continue
+		}
+		g, err := p.cfg.Generations.Next()
+		if err != nil {
+			return runapi.Lease{}, err
+		}
+		p.grant(s, g, owner)
+		return runapi.Lease{Slot: s.id, Generation: g}, nil
+	}
+	return runapi.Lease{}, runapi.ErrBusy
+}
+
+// Server implements runapi.Sandbox.
+func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runapi.Duplex) (runapi.Exit, error) {
+	spec, err := p.specify(h)
+	if err != nil {
+		return runapi.Exit{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, done, err := p.claimServer(g, cancel)
+	if err != nil {
+		return runapi.Exit{}, err
+	}
+	spec.Slot = s.id
+	exit, broken, err := p.runServer(ctx, s, spec, d)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.server = nil
+	p.vacate(s, done, broken)
+	return exit, err
+}
+
+// specify checks what is asked for.
+func (p *Pool) specify(h runapi.ServerHead) (jail.Server, error) {
+	spec := jail.Server{Package: h.Package, Registry: h.Registry, Install: h.Install, TZ: p.cfg.TZ}
+	var err error
+	switch {
+	case h.Install:
+		err = errors.Join(packages.Check(h.Package), packages.CheckRegistry(h.Registry))
+	case h.Registry != "":
+		err = errors.New("registry: only an installation has one")
+	case h.Package != "":
+		err = packages.Check(h.Package)
+	}
+	if err != nil {
+		return spec, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
+	}
+	if h.Package != "" && !h.Install {
+		spec.Registry, err = p.cfg.Servers.Packages.Registry(h.Package)
+	}
+	return spec, err
+}
+
+// claimServer uses up the lease's one program.
+func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*seat, chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.leases[g]
+	switch {
+	case s == nil:
+		return nil, nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+	case !s.id.Server():
+		return nil, nil, fmt.Errorf("%w: the lease is for a run", runapi.ErrBadRequest)
+	case s.used:
+		return nil, nil, fmt.Errorf("%w: it has had its program", runapi.ErrLeaseGone)
+	}
+	done := make(chan struct{})
+	s.used, s.cancel, s.running = true, cancel, done
+	return s, done, nil
+}
+
+// runServer runs the program, and seals what it installed. broken is set when the slot must not be used again.
+func (p *Pool) runServer(
+	ctx context.Context, s *seat, spec jail.Server, d runapi.Duplex,
+) (exit runapi.Exit, broken, err error) {
+	sv := p.cfg.Servers
+	if spec.Install {
+		if _, err := sv.Packages.Registry(spec.Package); err == nil { // installed already
+			return runapi.Exit{Reason: runapi.Exited}, nil, d.Started()
+		}
+		defer func() { broken = errors.Join(broken, p.cfg.Jail.ClearInstall(s.id)) }()
+		if err := p.cfg.Jail.PrepareInstall(s.id); err != nil {
+			return exit, nil, err
+		}
+		if spec.Frozen, err = sv.Packages.GiveLock(spec.Package, sv.Installing(s.id)); err != nil {
+			return exit, nil, err
+		}
+	}
+	r, err := server.Start(server.Config{
+		Jail: p.cfg.Jail, Server: spec, Memory: sv.Memory, Input: d, Output: d, Started: d.Started, Ended: d.Ended,
+		Watch: func(i jail.Inmate) (runapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
+	})
+	if err != nil {
+		return exit, nil, err
+	}
+	p.mu.Lock()
+	s.server = r
+	p.mu.Unlock()
+	exit, broken, err = r.Run(ctx)
+	if spec.Install && err == nil && broken == nil && exit.Code == 0 && exit.Reason == runapi.Exited {
+		if err := sv.Packages.Seal(spec.Package, spec.Registry, sv.Installing(s.id)); err != nil {
+			exit.Code, exit.Detail = 1, err.Error()
+		}
+	}
+	return exit, broken, err
+}

@@ -1,0 +1,265 @@
+// Package server runs the program of an MCP server in its slot: the bridge, or the installer.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Config says what runs, and with what.
+type Config struct {
+	Jail   jail.Jail
+	Server jail.Server
+	// Memory is the limit on what all processes of the slot hold, in bytes.
+	Memory int64
+	// Input is the program's standard input, Output takes its standard output; of the installer, both outputs.
+	Input  io.Reader
+	Output io.Writer
+	// Started is called when the program has been started and its confinement was verified. An error ends the program.
+	Started func() error
+	// Ended is called when no process of the slot is left. From then on Input and Output must not block for long.
+	Ended func()
+	// Watch reports whether another limit is exceeded: a reason and a sentence, or "".
+	Watch func(jail.Inmate) (runapi.Reason, string)
+}
+
+const (
+	// checkTimeout bounds the time until the program is confined and runs.
+	checkTimeout = 20 * time.Second
+	checkEvery   = time.Millisecond
+	// A server that holds less than half of its limit is measured seldom: it costs processor time, and servers live long.
+	memoryEvery      = 10 * time.Millisecond
+	memoryEverySmall = 100 * time.Millisecond
+	watchEvery       = time.Second
+	// tailSize is how much of the program's standard error is kept, in bytes.
+	tailSize = 4 << 10
+)
+
+// Running is a program that has been started.
+type Running struct {
+	cfg    Config
+	inmate jail.Inmate
+	in     *os.File // write end of its standard input
+	out    *os.File // read end of its standard output
+	err    *os.File // read end of its standard error; nil when that is the output too
+	began  time.Time
+
+	why    sync.Once
+	reason runapi.Reason
+	detail string
+	held   int64 // memory when it was last measured
+	mu     sync.Mutex
+}
+
+// Start starts the program, and returns before its confinement is verified.
+func Start(cfg Config) (*Running, error) {
+	var files [6]*os.File
+	for i := 0; i < len(files); i += 2 {
+		var err error
+		if files[i], files[i+1], err = os.Pipe(); err != nil { //nolint:gosec // there are six
+			closeAll(files[:i])
+			return nil, fmt.Errorf("making pipes: %w", err)
+		}
+	}
+	stdio := jail.Stdio{In: files[0], Out: files[3], Err: files[5]}
+	if cfg.Server.Install {
+		stdio.Err = stdio.Out
+	}
+	r := &Running{cfg: cfg, in: files[1], out: files[2], err: files[4], began: time.Now()}
+	inmate, err := cfg.Jail.StartServer(cfg.Server, stdio)
+	closeAll([]*os.File{files[0], files[3], files[5]})
+	if err != nil {
+		closeAll([]*os.File{r.in, r.out, r.err})
+		return nil, fmt.Errorf("starting a server: %w", err)
+	}
+	r.inmate = inmate
+	return r, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// Memory is what the slot's processes held when they were last measured, in bytes.
+func (r *Running) Memory() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
+}
+
+// Run verifies the program's confinement and passes its input and output on until no process of the slot is left.
+// Cancelling ctx ends it. err means that the program never got any input; broken that a process could not be killed or
+// a file not be removed, so that the slot must not be used again.
+func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
+	defer closeAll([]*os.File{r.in, r.out, r.err})
+	var tail tail
+	var read, write sync.WaitGroup
+	read.Go(func() { _, _ = io.Copy(&tail, r.err) })
+	err = r.confirm(ctx)
+	if err == nil {
+		err = r.cfg.Started()
+	}
+	if err != nil {
+		r.inmate.Kill()
+		<-r.inmate.Done()
+		read.Wait()
+		return exit, r.clear(), fmt.Errorf("starting a server: %w%s", err, tail.text())
+	}
+	read.Go(r.output)
+	write.Go(r.input)
+	stop := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { r.watch(ctx, stop) })
+	<-r.inmate.Done()
+	close(stop)
+	watch.Wait()
+	r.cfg.Ended()
+	read.Wait()
+	write.Wait()
+	return r.exit(r.inmate.Status(), tail.text()), r.clear(), nil
+}
+
+// clear removes what the program leaves.
+func (r *Running) clear() error { return errors.Join(r.inmate.Status().Leftover, r.inmate.Remove()) }
+
+// confirm waits until the program runs, confined.
+func (r *Running) confirm(ctx context.Context) error {
+	deadline := time.After(checkTimeout)
+	for {
+		err := r.inmate.Check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-r.inmate.Done():
+			return errors.New("the program ended at once")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return err
+		case <-time.After(checkEvery):
+		}
+	}
+}
+
+func (r *Running) input() {
+	_, _ = io.Copy(r.in, r.cfg.Input)
+	_ = r.in.Close()
+}
+
+// output passes the output on. When nobody takes it, the program ends.
+func (r *Running) output() {
+	if _, err := io.Copy(r.cfg.Output, r.out); err != nil {
+		r.end(runapi.Cancelled, "The server was stopped: its reader has gone.")
+	}
+}
+
+// end kills the program. The first reason given is the one reported.
+func (r *Running) end(reason runapi.Reason, detail string) {
+	r.why.Do(func() { r.reason, r.detail = reason, detail })
+	r.inmate.Kill()
+}
+
+// watch ends the program at its limits, or when ctx is cancelled.
+func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
+	memory := time.NewTimer(memoryEverySmall)
+	defer memory.Stop()
+	other := time.NewTicker(watchEvery)
+	defer other.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			r.end(runapi.Cancelled, "The server was stopped.")
+			return
+		case <-memory.C:
+			held := r.measure()
+			if held > r.cfg.Memory && !disarm.Off("memory-limit") {
+				r.end(runapi.OOM, outOfMemory(r.cfg.Memory))
+				return
+			}
+			every := memoryEverySmall
+			if 2*held > r.cfg.Memory {
+				every = memoryEvery
+			}
+			memory.Reset(every)
+		case <-other.C:
+			if reason, detail := r.cfg.Watch(r.inmate); reason != "" {
+				r.end(reason, detail)
+				return
+			}
+		}
+	}
+}
+
+func (r *Running) measure() int64 {
+	held := r.inmate.Memory()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = held
+	return held
+}
+
+func outOfMemory(limit int64) string {
+	return fmt.Sprintf("The server and its processes used more memory than their limit of %d MiB (SANDBOX_SERVER_MEMORY).",
+		limit>>20)
+}
+
+// exit tells how the program ended.
+func (r *Running) exit(st jail.Status, stderr string) runapi.Exit {
+	r.why.Do(func() {
+		r.reason = runapi.Exited
+		switch {
+		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so this may not be the kernel
+			r.reason, r.detail = runapi.OOM, "The server was killed, probably by the kernel, which had no memory left."
+		case st.Code != 0:
+			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, stderr)
+		}
+	})
+	return runapi.Exit{
+		Code: st.Code, Reason: r.reason, Detail: r.detail, WallMS: time.Since(r.began).Milliseconds(),
+		CPUMS: st.CPU.Milliseconds(), MaxRSS: st.MaxRSS,
+	}
+}
+
+// tail keeps the last tailSize bytes of a stream.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if over := len(t.b) - tailSize; over > 0 {
+		t.b = append(t.b[:0], t.b[over:]...)
+	}
+	return len(p), nil
+}
+
+// text is what was kept, behind a colon, or nothing.
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if text := strings.TrimSpace(visible.Escape(string(t.b))); text != "" {
+		return ": " + text
+	}
+	return ""
+}
