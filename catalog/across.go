@@ -20,7 +20,7 @@ func (l *loader) sorted() []*API {
 // across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates;
 // an old version may cause the next conflict.
 func (l *loader) across() {
-	for l.conflict() || l.disclosure() || l.foreign() {
+	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() {
 	}
 	l.duplicates()
 	l.servers()
@@ -53,6 +53,40 @@ func (l *loader) conflict() (found bool) {
 		}
 	}
 	return found
+}
+
+// misleading rejects placeholders that contain the name of another credential, of whatever API: one text would stand
+// for two. It reports whether there was one.
+func (l *loader) misleading() (found bool) {
+	all := l.credentials()
+	for _, c := range all {
+		if c.Placeholder == "" {
+			continue
+		}
+		i := slices.IndexFunc(all, func(o owned) bool {
+			return o.Name != c.Name && strings.Contains(c.Placeholder, o.Name) && !strings.Contains(c.Name, o.Name)
+		})
+		if i < 0 {
+			continue
+		}
+		loses := c.api
+		p := Problem{
+			API: c.api.Name, Field: "credentials." + c.Name + ".placeholder",
+			Found: "the token name " + all[i].Name + " too", Want: "a text with one token name in it",
+		}
+		if l.unchanged(c.api) { // the placeholder was there before the name
+			loses = all[i].api
+			p = Problem{
+				API: loses.Name, Field: "credentials." + all[i].Name,
+				Found: "a token name in the placeholder of " + c.Name, Want: "another token name",
+			}
+		}
+		p.File = "apis/" + loses.Name + "/config.json"
+		l.problems = append(l.problems, p)
+		l.reject(loses.Name, loses, p.String())
+		return true
+	}
+	return false
 }
 
 // foreign rejects servers whose settings contain the token name of another API. It would never be swapped there, so the

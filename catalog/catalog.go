@@ -59,6 +59,8 @@ type Credential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []Surface
+	// Placeholder is swapped like Name, and contains it. Empty: there is none.
+	Placeholder string
 }
 
 // SurfaceKind is where in a request a token name may be swapped.

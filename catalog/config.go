@@ -24,6 +24,7 @@ type rawCredential struct {
 	name             string
 	value, file, env *string
 	in               []string // nil: absent
+	placeholder      *string  // nil: absent
 }
 
 // path is the credential's field in messages.

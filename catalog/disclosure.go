@@ -75,6 +75,7 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 	scan(a.Name, "config.json", "credentials", found, want)
 	for _, mine := range a.Credentials {
 		scan(mine.Name, "config.json", "credentials", found, want)
+		scan(mine.Placeholder, "config.json", "credentials", "a placeholder that contains a credential", "a text without it")
 	}
 	hosts := x.lower.search()
 	for _, h := range a.Hosts {

@@ -245,7 +245,7 @@ func (v *validator) cas(name string) []byte {
 }
 
 func (v *validator) credential(raw rawCredential) Credential {
-	c := Credential{Name: raw.name, Surfaces: v.surfaces(raw)}
+	c := Credential{Name: raw.name, Surfaces: v.surfaces(raw), Placeholder: v.placeholder(raw)}
 	text, ok := v.resolve(raw)
 	if !ok {
 		return c
@@ -267,6 +267,36 @@ func (v *validator) credential(raw rawCredential) Credential {
 	}
 	c.Value = secret.New(text)
 	return c
+}
+
+// Bounds of a placeholder, in bytes: altogether, and without the token name, so that no credential fits in beside it.
+const (
+	maxPlaceholder = maxName + maxAround
+	maxAround      = 24
+)
+
+// placeholder checks a credential's placeholder.
+func (v *validator) placeholder(raw rawCredential) string {
+	if raw.placeholder == nil {
+		return ""
+	}
+	text, field := *raw.placeholder, raw.path()+".placeholder"
+	want := fmt.Sprintf("the token name with what programs look for, e.g. \"sk_test_%s\"", raw.name)
+	isPlain := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+	switch {
+	case text == raw.name:
+		v.bad(field, "the token name itself", "it left out")
+	case !isPlain:
+		v.bad(field, "a text with other characters than letters, digits, -, _ and .", want)
+	case strings.Count(text, raw.name) != 1:
+		v.bad(field, "a text without the token name in it, once", want)
+	case len(text)-len(raw.name) > maxAround:
+		v.bad(field, fmt.Sprintf("%d characters besides the token name", len(text)-len(raw.name)),
+			fmt.Sprintf("at most %d", maxAround))
+	default:
+		return text
+	}
+	return ""
 }
 
 // resolve reads a credential from its source: config.json, a file, or the environment.

@@ -46,6 +46,7 @@ func (a *API) sum() digest {
 	for _, c := range a.Credentials {
 		field(h, c.Name)
 		field(h, c.Value.Reveal())
+		field(h, c.Placeholder)
 		field(h, strconv.Itoa(len(c.Surfaces)))
 		for _, s := range c.Surfaces {
 			field(h, s.String())

@@ -5,6 +5,7 @@ package compose
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,8 @@ type Config struct {
 	TrustCA bool
 	// NoSocket adds docker-compose.nosocket.yml.
 	NoSocket bool
+	// Registry is a folder of npm packages that the upstream serves; empty means none.
+	Registry string
 	// Interpreter is the path of a program that replaces Deno in the sandbox.
 	Interpreter string
 	// Extra are more compose files, below Root.
@@ -106,7 +109,7 @@ func New(cfg Config) (*Stack, error) {
 	env := map[string]string{
 		"COMPOSE_PROJECT_NAME": Project, "COMPOSE_FILE": s.files(), "COMPOSE_ENV_FILES": filepath.Join(dir, "none.env"),
 		"CODEFORGE_TAG": "e2e", "CODEFORGE_APIS": cfg.APIs, "MCP_PORT": strconv.Itoa(port),
-		"E2E_DIR": dir, "E2E_CONTROL_PORT": strconv.Itoa(control),
+		"E2E_DIR": dir, "E2E_REGISTRY": cmp.Or(cfg.Registry, filepath.Join(dir, "ca")), "E2E_CONTROL_PORT": strconv.Itoa(control),
 	}
 	for k, v := range cfg.Env {
 		env[k] = v

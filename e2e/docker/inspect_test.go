@@ -180,6 +180,8 @@ func TestEdges(t *testing.T) {
 		"ca-private proxy rw",
 		"ca-public proxy rw",
 		"ca-public sandbox ro",
+		"packages sandbox rw",
+		"programs sandbox ro",
 		"run-control mcp-server rw",
 		"run-control proxy rw",
 		"run-net sandbox ro",
@@ -287,7 +289,7 @@ func TestNoSecret(t *testing.T) {
 		}
 		find(t, service+": environment", environ)
 	}
-	for _, volume := range []string{"run-control", "run-shim", "run-net", "ca-public", "sandbox-state", "skills"} {
+	for _, volume := range []string{"run-control", "run-shim", "run-net", "ca-public", "packages", "programs", "sandbox-state", "skills"} {
 		find(t, "volume "+volume, output(t, "docker", "run", "--rm", "--network", "none", "-v", "codeforge-e2e_"+volume+":/v:ro",
 			"debian:bookworm-slim", "tar", "c", "--exclude=*.sock", "/v"))
 	}

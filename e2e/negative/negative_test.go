@@ -115,6 +115,33 @@ func groups() []group {
 	}
 }
 
+// inside are defences by the package whose TestDisarmed mounts their attacks, because those need a place that no attack of
+// the suite has: the slot of an MCP server.
+func inside() map[string][]string {
+	return map[string][]string{"./proxy/internal/egress": {"server-in-run", "server-calls", "server-hosts", "install-credential"}}
+}
+
+// TestInside switches each of those defences off and mounts its attack.
+func TestInside(t *testing.T) {
+	root, err := world.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, defences := range inside() {
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-tags", "disarm", "-count=1", "-v", "-run", "^TestDisarmed$", folder) //nolint:gosec // fixed arguments
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", folder, err, out)
+		}
+		for _, d := range defences {
+			if !bytes.Contains(out, []byte("--- PASS: TestDisarmed/"+d+" ")) {
+				t.Errorf("%s: no attack without %q succeeded", folder, d)
+			}
+		}
+	}
+}
+
 // TestNamed: every attack of a control is one of the suite, in whatever mode.
 func TestNamed(t *testing.T) {
 	suite := map[string]bool{}
@@ -194,6 +221,11 @@ func TestComplete(t *testing.T) {
 	for _, g := range groups() {
 		for _, c := range g.controls {
 			controlled[c.defence] = len(c.attacks) > 0
+		}
+	}
+	for _, defences := range inside() {
+		for _, d := range defences {
+			controlled[d] = true
 		}
 	}
 	found := map[string]bool{}

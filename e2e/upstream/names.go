@@ -4,20 +4,21 @@ import "net/netip"
 
 // The host names of the upstream. The APIs and attacks of the test suites use them, and the DNS server resolves them.
 const (
-	HTTPBin = "httpbin.test"   // the ordinary API of most tests
-	Other   = "other.test"     // a second API with a credential of its own
-	Strict  = "strict.test"    // an API with restricted methods
-	Plain   = "plain.test"     // an API with allow_http
-	H2      = "h2.test"        // of the httpbin API; offers HTTP/2
-	Wild    = "a.wild.test"    // of an API with the domain *.wild.test
-	Shared  = "shared.test"    // in two APIs with different rules
-	Evil    = "evil.test"      // in no API, at a public address
-	EvilH2  = "h2.evil.test"   // in no API, at a public address, offers HTTP/2
-	BadCA   = "badca.test"     // shows a certificate of an unknown authority
-	Wrong   = "wrongname.test" // shows a certificate for another name
-	Expired = "expired.test"   // shows an expired certificate
-	GitHub  = "api.github.com" // what the README's first API calls, at a public address; answers /user/repos alone
-	Rebind  = "rebind.test"    // resolves to the upstream, then to a forbidden address, in turn
+	HTTPBin  = "httpbin.test"   // the ordinary API of most tests
+	Other    = "other.test"     // a second API with a credential of its own
+	Strict   = "strict.test"    // an API with restricted methods
+	Plain    = "plain.test"     // an API with allow_http
+	H2       = "h2.test"        // of the httpbin API; offers HTTP/2
+	Wild     = "a.wild.test"    // of an API with the domain *.wild.test
+	Shared   = "shared.test"    // in two APIs with different rules
+	Evil     = "evil.test"      // in no API, at a public address
+	EvilH2   = "h2.evil.test"   // in no API, at a public address, offers HTTP/2
+	BadCA    = "badca.test"     // shows a certificate of an unknown authority
+	Wrong    = "wrongname.test" // shows a certificate for another name
+	Expired  = "expired.test"   // shows an expired certificate
+	GitHub   = "api.github.com" // what the README's first API calls, at a public address; answers /user/repos alone
+	Registry = "registry.test"  // an npm registry
+	Rebind   = "rebind.test"    // resolves to the upstream, then to a forbidden address, in turn
 )
 
 // forbidden are names that resolve to addresses no proxy may dial.
@@ -79,7 +80,7 @@ func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 		return out, true
 	}
 	switch name {
-	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, "b.wild.test", "x.y.wild.test", "wild.test":
+	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, "b.wild.test", "x.y.wild.test", "wild.test":
 		return []netip.Addr{a.Private}, true
 	case Evil, EvilH2, GitHub, "xn--bcher-kva.evil.test":
 		return []netip.Addr{a.Public}, true

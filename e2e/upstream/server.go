@@ -22,6 +22,7 @@ import (
 	"github.com/mccutchen/go-httpbin/v2/httpbin"
 	"golang.org/x/net/http2"
 
+	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
 
@@ -37,6 +38,8 @@ type Config struct {
 	// Known are credentials that the upstream knows from elsewhere, by token name, as a hostile server might through
 	// another host. Requests ask for them with what=known:NAME.
 	Known map[string]string
+	// Registry is a folder of npm packages that the name Registry serves; empty means none.
+	Registry string
 	// Listen opens a TCP listener; nil means net.Listen. Tests use one that listens in another network namespace.
 	Listen func(address string) (net.Listener, error)
 }
@@ -56,6 +59,8 @@ type Server struct {
 
 	connMu sync.Mutex
 	conns  map[net.Conn]struct{}
+
+	registry *registry.Registry // nil: none
 }
 
 // Start listens and serves until Close.
@@ -66,6 +71,12 @@ func Start(cfg Config) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{cfg: cfg, unknown: unknown, stop: stop, hand: newHandoff(), h2: &http2.Server{}, conns: map[net.Conn]struct{}{}} //nolint:staticcheck // as above
+	if cfg.Registry != "" {
+		if s.registry, err = registry.New(cfg.Registry, Registry); err != nil {
+			stop()
+			return nil, err
+		}
+	}
 	s.web = &http.Server{
 		Handler:           s.recording(s.routes()),
 		ReadHeaderTimeout: 30 * time.Second,
@@ -234,6 +245,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/sink", sink)
 	mux.HandleFunc("/x/deaf", s.deaf)
 	mux.HandleFunc("/x/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	if s.registry != nil {
+		mux.Handle(Registry+"/", s.registry)
+	}
 	mux.HandleFunc(GitHub+"/user/repos", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `[{"full_name":"octocat/hello-world"},{"full_name":"octocat/spoon-knife"}]`)
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -19,7 +20,7 @@ var images sync.Once
 
 // startDocker starts the compose stack with the upstream as a container.
 func (w *World) startDocker(cfg Config) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // its turn may come late
 	defer cancel()
 	if err := compose.Available(ctx); errors.Is(err, compose.ErrUnavailable) {
 		return &MissingError{err.Error()}
@@ -50,11 +51,15 @@ func (w *World) startDocker(cfg Config) error {
 			return err
 		}
 	}
+	packages := ""
+	if cfg.Registry {
+		packages = registry.Dir(root)
+	}
 	build := false
 	images.Do(func() { build = true })
 	stack, err := compose.New(compose.Config{
 		Root: root, APIs: filepath.Join(w.Dir, "apis"), Env: env, Known: known(w.Canaries), TrustCA: cfg.TrustCA, Build: build,
-		Interpreter: interpreter,
+		Interpreter: interpreter, Registry: packages,
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -238,7 +239,15 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 		return err
 	}
 	at := upstream.Embedded
-	up, ca, err := startUpstream(at, known(w.Canaries))
+	packages := ""
+	if cfg.Registry {
+		root, err := Root()
+		if err != nil {
+			return err
+		}
+		packages = registry.Dir(root)
+	}
+	up, ca, err := startUpstream(at, known(w.Canaries), packages)
 	if err != nil {
 		return err
 	}
@@ -304,15 +313,15 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 	return nil
 }
 
-// startUpstream starts the upstream in this process.
-func startUpstream(at upstream.Addresses, known map[string]string) (*upstream.Server, *testca.CA, error) {
+// startUpstream starts the upstream in this process, with a registry of the packages in a folder, if there is one.
+func startUpstream(at upstream.Addresses, known map[string]string, packages string) (*upstream.Server, *testca.CA, error) {
 	ca, err := testca.New("CodeForge e2e upstream")
 	if err != nil {
 		return nil, nil, err
 	}
 	private, public := at.Private.String(), at.Public.String()
 	s, err := upstream.Start(upstream.Config{
-		CA: ca, Addresses: at, Known: known, Listen: listenBeyond,
+		CA: ca, Addresses: at, Known: known, Registry: packages, Listen: listenBeyond,
 		// Loopback is a trap: no request of a sandbox may arrive there.
 		TLS:  []string{private + ":443", public + ":443", "127.0.0.1:443", "[::1]:443"},
 		HTTP: []string{private + ":80", public + ":80", "127.0.0.1:80", "[::1]:80"},

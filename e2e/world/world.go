@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -51,6 +52,8 @@ type Config struct {
 	Slots int
 	// TrustCA makes the proxy trust the upstream's authority for hosts in no API, for YOLO_MODE.
 	TrustCA bool
+	// Registry lets the npm packages that registry.Fetch fetched be installed. It sets TrustCA.
+	Registry bool
 	// Interpreter replaces Deno: a program of CodeForge's bin folder, by name.
 	Interpreter string
 }
@@ -118,6 +121,13 @@ func Open(cfg Config) (*World, error) {
 	}
 	w := &World{Mode: CurrentMode(), User: cfg.User, Canaries: Canaries(), Token: cfg.Env["MCP_AUTH_TOKEN"]}
 	w.leaks = canary.Join(w.Canaries)
+	if cfg.Registry {
+		env := map[string]string{
+			"PACKAGE_REGISTRY": "https://" + upstream.Registry + "/", "PACKAGE_REGISTRY_PRIVATE": upstream.Embedded.Private.String() + "/32",
+		}
+		maps.Copy(env, cfg.Env)
+		cfg.Env, cfg.TrustCA = env, true
+	}
 	start := w.startEmbedded
 	if w.Mode == Docker {
 		start = w.startDocker

@@ -33,6 +33,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	dir := f.String("ca", "/ca", "directory of ca.pem and ca.key, perhaps known.json")
 	tls := f.String("tls", ":443", "addresses for HTTPS, comma separated")
 	web := f.String("http", ":80", "addresses for HTTP, comma separated")
+	packages := f.String("registry", "", "folder of npm packages to serve; none when empty")
 	dns := f.String("dns", "", "addresses for DNS over UDP, comma separated; none when empty")
 	control := f.String("control", ":9000", "address of the record's own HTTP API")
 	private := f.String("private", upstream.Embedded.Private.String(), "address that DNS gives for the ordinary names")
@@ -59,6 +60,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	s, err := upstream.Start(upstream.Config{
 		CA: ca, TLS: list(*tls), HTTP: list(*web), DNS: list(*dns), Control: *control, Addresses: at, Known: known,
+		Registry: *packages,
 	})
 	if err != nil {
 		return err

@@ -23,6 +23,9 @@ import (
 // endTime is how long a server may take to end after its input was closed, and again after SIGTERM.
 const endTime = time.Second
 
+// silentTime is how long a server may say nothing at all before it is started again, if there is time for that.
+const silentTime = 15 * time.Second
+
 // child is a server that is a process beside the bridge.
 type child struct {
 	cmd     *exec.Cmd
@@ -42,7 +45,7 @@ func (b *Bridge) connectChild(ctx context.Context, limit time.Duration) (server,
 	began := time.Now()
 	first := limit
 	if b.start.Protocol == "" {
-		first = limit / 2
+		first = max(limit/2, min(limit, silentTime))
 	}
 	c, err := b.startChild(ctx, b.start.Protocol, discoverTime, first)
 	if failed := (*startError)(nil); err == nil || b.start.Protocol != "" || ctx.Err() != nil || errors.As(err, &failed) {

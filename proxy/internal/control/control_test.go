@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -24,7 +26,7 @@ import (
 
 const canary = "sk_live_51canary0123456789"
 
-// newControl is a control API over a catalog of two APIs, one inactive.
+// newControl is a control API over a catalog of three APIs, one inactive and one an MCP server.
 func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	t.Helper()
 	apis := t.TempDir()
@@ -41,6 +43,14 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 		if err := os.WriteFile(filepath.Join(dir, "types.d.ts"), []byte("type X = 1"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	server := filepath.Join(apis, "server")
+	if err := os.Mkdir(server, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"description": "s", "mcp": {"package": "npm:server@1.2.3", "env": {"A": "b"}, "timeout": 5}}`
+	if err := os.WriteFile(filepath.Join(server, "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	log := logline.New(io.Discard, "text", nil)
 	r := reload.New(reload.Config{Dir: apis})
@@ -77,8 +87,13 @@ func TestClient(t *testing.T) {
 	c := serve(t, control)
 	ctx := context.Background()
 	cat, err := c.Catalog(ctx)
-	if err != nil || len(cat.APIs) != 1 || cat.APIs[0].Name != "demo" || cat.Version == "" || strings.Contains(fmt.Sprint(cat), canary) {
+	if err != nil || len(cat.APIs) != 2 || cat.APIs[0].Name != "demo" || cat.APIs[0].Server != nil || cat.Version == "" || strings.Contains(fmt.Sprint(cat), canary) {
 		t.Errorf("catalog: %+v, %v", cat, err)
+	}
+	want := controlapi.Server{Package: "npm:server@1.2.3", Env: map[string]string{"A": "b"}, Transport: "auto", State: "shared",
+		TimeoutMS: 5000, ConnectTimeoutMS: 30000, IdleMS: 600000, MaxConcurrent: 8}
+	if diff := cmp.Diff(&want, cat.APIs[1].Server); diff != "" {
+		t.Error(diff)
 	}
 	if text, err := c.Types(ctx, "demo"); err != nil || text != "type X = 1" {
 		t.Errorf("types: %q, %v", text, err)
@@ -94,6 +109,12 @@ func TestClient(t *testing.T) {
 	}
 	if err := c.Register(ctx, 3, reg); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("again: %v", err)
+	}
+	if rec, err := c.Drain(ctx, 3, 7); err != nil || rec.Run != "r" || rec.Generation != 7 {
+		t.Errorf("drained: %+v, %v", rec, err)
+	}
+	if _, err := c.Drain(ctx, 3, 6); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("drained for an older generation: %v", err)
 	}
 	if _, err := c.Unregister(ctx, 3, 6); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("older: %v", err)
@@ -169,6 +190,18 @@ func TestBadRequests(t *testing.T) {
 		{"DELETE", "/v1/slots/0?generation=1", "", 200},
 		{"POST", "/v1/slots/0", good, 405},
 		{"GET", "/v1/nothing", "", 404},
+		{"PUT", "/v1/slots/100", good, 400},
+		{"PUT", "/v1/slots/100", strings.Replace(good, `"run"`, `"apis": ["demo"], "run"`, 1), 400}, // no MCP server
+		{"PUT", "/v1/slots/100", strings.Replace(good, `"run"`, `"install": true, "run"`, 1), 400},  // no registry
+		{"PUT", "/v1/slots/2", strings.Replace(good, `"run"`, `"install": true, "run"`, 1), 400},
+		{"PUT", "/v1/slots/100", strings.Replace(good, `"run"`, `"apis": ["server"], "run"`, 1), 204},
+		{"PUT", "/v1/slots/101", strings.Replace(good, `"run"`, `"apis": ["server", "server"], "run"`, 1), 400},
+		{"POST", "/v1/slots/100/drain?generation=1", "", 200},
+		{"POST", "/v1/slots/100/drain?generation=2", "", 409},
+		{"POST", "/v1/slots/101/drain?generation=1", "", 409},
+		{"POST", "/v1/slots/100/drain", "", 400},
+		{"POST", "/v1/slots/132/drain?generation=1", "", 400},
+		{"GET", "/v1/slots/100/drain?generation=1", "", 405},
 		{"GET", "/v1/broker", "", 426},
 		{"POST", "/v1/broker", "", 405},
 		{"GET", "/debug/pprof/", "", 404},

@@ -115,7 +115,7 @@ func TestCall(t *testing.T) {
 			if fmt.Sprint(in.Header) != fmt.Sprint(want) {
 				t.Errorf("the broker got the headers %v, want %v", in.Header, want)
 			}
-			if got.bodies[0] != `{"by": "[REDACTED]", "key": "FILES_AUTH_TOKEN"}` {
+			if got.bodies[0] != `{"by": "REDACTED", "key": "FILES_AUTH_TOKEN"}` {
 				t.Errorf("the broker got %q", got.bodies[0])
 			}
 			if resp.StatusCode != 200 || !strings.Contains(text, `"other": "NOTES_AUTH_TOKEN"`) || strings.Contains(text, secretValue) {
@@ -292,6 +292,16 @@ func TestCallHosts(t *testing.T) {
 		check(t, err)
 		if answer, _ := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
 			t.Errorf("%s: %.200s", target, answer)
+		}
+	}
+	for address, host := range map[string]string{"https://" + demoHost + "/my-files/read": callHost, "https://" + callHost + "/my-files/read": demoHost} {
+		req, err := http.NewRequest(http.MethodPost, address, strings.NewReader("{}"))
+		check(t, err)
+		req.Host = host
+		resp, err := r.client(true).Do(req)
+		check(t, err)
+		if refused := refusal(t, resp); refused.Code != policy.CodeHostMismatch {
+			t.Errorf(":authority %s at %s: %+v", host, address, refused)
 		}
 	}
 	if got.count() != 1 || up.count() != 0 || r.upstreams.dialled() != 0 {

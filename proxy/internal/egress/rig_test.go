@@ -226,6 +226,7 @@ type upstreams struct {
 	addrs map[string][]netip.Addr // by host; other hosts have 127.0.0.1
 	ports map[uint16]string       // by well-known port: the real one
 	dials int
+	asked sync.Map // hosts that were resolved
 }
 
 func newUpstreams(t testing.TB) *upstreams {
@@ -233,6 +234,7 @@ func newUpstreams(t testing.TB) *upstreams {
 }
 
 func (u *upstreams) resolve(_ context.Context, host string) ([]netip.Addr, error) {
+	u.asked.Store(host, true)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if a, ok := u.addrs[host]; ok {

@@ -236,3 +236,37 @@ func TestDrainHasNoLease(t *testing.T) {
 	}
 	b.Close()
 }
+
+// TestFarDeadline: the registration of an MCP server lasts until it is ended, however far its deadline is, and whatever
+// the clock does meanwhile.
+func TestFarDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBook(Config{})
+		for generation, deadline := range []time.Time{
+			time.Now().AddDate(100, 0, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+		} {
+			r := controlapi.Registration{Generation: uint64(generation) + 1, Run: "server", APIs: []string{"x"}, Deadline: deadline}
+			l, err := b.Begin(slot.Max, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * 365 * 24 * time.Hour)
+			synctest.Wait()
+			if _, err := b.Attach(slot.Max, &conn{}); err != nil || l.Context().Err() != nil {
+				t.Errorf("with a deadline of %v it ended: %v", deadline, err)
+			}
+			if _, err := b.Drain(slot.Max, r.Generation+1); !errors.Is(err, ErrFenced) {
+				t.Errorf("drained for another generation: %v", err)
+			}
+			if got, err := b.Drain(slot.Max, r.Generation); err != nil || got.Run != "server" || got.Generation != r.Generation || got.Exchanges == nil {
+				t.Errorf("drained: %+v, %v", got, err)
+			}
+			if _, err := b.End(slot.Max, r.Generation); err != nil {
+				t.Error(err)
+			}
+			if _, err := b.Drain(slot.Max, r.Generation); !errors.Is(err, ErrFenced) {
+				t.Errorf("drained after its end: %v", err)
+			}
+		}
+	})
+}

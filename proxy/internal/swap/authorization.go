@@ -43,11 +43,11 @@ func (x *rewrite) basic(coded string) (string, error) {
 
 // basicPart returns a user or a password after swapping.
 func (x *rewrite) basicPart(token string) (string, bool) {
-	if !x.s.byName[token] {
+	if x.s.byText[token] == "" {
 		x.look(token, CodeInside, inAuthorization)
 		return token, false
 	}
-	if v, ok := x.use(token, wholeAuthorization); ok {
+	if v, ok := x.use(x.s.byText[token], wholeAuthorization); ok {
 		return v, true
 	}
 	return token, false
@@ -71,8 +71,8 @@ func (x *rewrite) parameters(value string) (string, error) {
 		rest = rest[eq+1:]
 		n, text, quoted := parameter(rest)
 		v, ok := "", false
-		if x.s.byName[text] {
-			v, ok = x.use(text, wholeAuthorization)
+		if x.s.byText[text] != "" {
+			v, ok = x.use(x.s.byText[text], wholeAuthorization)
 		} else {
 			x.look(rest[:n], CodeInside, inAuthorization)
 		}

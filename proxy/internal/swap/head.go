@@ -61,7 +61,7 @@ func (x *rewrite) header(name, value string) (string, error) {
 		text, err := x.basic(rest)
 		return scheme + " " + text, err
 	}
-	if !x.s.names.Contains(value) {
+	if !x.s.mentions(value) {
 		if x.expected(name) && (likeName(trimmed) || isScheme(scheme) && likeName(rest)) {
 			x.report.saw(Seen{"", "header", CodeUnknown})
 		}
@@ -69,12 +69,12 @@ func (x *rewrite) header(name, value string) (string, error) {
 	}
 	at := spot{catalog.SurfaceHeader, name, true}
 	switch {
-	case x.s.byName[trimmed]:
-		if v, ok := x.use(trimmed, at); ok {
+	case x.s.byText[trimmed] != "":
+		if v, ok := x.use(x.s.byText[trimmed], at); ok {
 			return v, nil
 		}
-	case x.s.byName[rest] && isScheme(scheme):
-		if v, ok := x.use(rest, at); ok {
+	case x.s.byText[rest] != "" && isScheme(scheme):
+		if v, ok := x.use(x.s.byText[rest], at); ok {
 			return scheme + " " + v, nil
 		}
 	case authorization:
@@ -111,17 +111,17 @@ func isScheme(s string) bool {
 func (x *rewrite) path() error {
 	u := x.req.URL
 	escaped := u.EscapedPath()
-	if !x.s.names.Contains(escaped) {
+	if !x.s.mentions(escaped) {
 		return nil
 	}
 	segments := strings.Split(escaped, "/")
 	changed := false
 	for i, s := range segments {
-		if !x.s.byName[s] {
+		if x.s.byText[s] == "" {
 			x.look(s, CodeInside, spot{kind: catalog.SurfacePath})
 			continue
 		}
-		if v, ok := x.use(s, spot{kind: catalog.SurfacePath, whole: true}); ok {
+		if v, ok := x.use(x.s.byText[s], spot{kind: catalog.SurfacePath, whole: true}); ok {
 			segments[i] = url.PathEscape(v)
 			changed = true
 		}

@@ -27,7 +27,10 @@ var ErrCarriesValue = errors.New("the request carries a credential's value")
 // Swapper knows all token names and values of a catalog. It is immutable and may be used by many goroutines.
 type Swapper struct {
 	all    []catalog.Credential
-	byName map[string]bool
+	byText map[string]string // by a token name, or a placeholder: the token name
+	// placeholders are found like names, in headers and paths.
+	placeholders *engine.Set
+
 	names  *engine.Set // the id is the index in all
 	parts  *engine.Set // names inside longer words too, where an escape may precede them
 	values *engine.Set
@@ -128,18 +131,28 @@ func (r *Report) has(surface catalog.Surface) bool {
 
 // New compiles the credentials of the whole catalog.
 func New(all []catalog.Credential) *Swapper {
-	s := &Swapper{all: all, byName: map[string]bool{}}
-	var names, parts, values, lower []engine.Pattern
+	s := &Swapper{all: all, byText: map[string]string{}}
+	var names, placeholders, parts, values, lower []engine.Pattern
 	for i, c := range all {
-		s.byName[c.Name] = true
+		s.byText[c.Name] = c.Name
 		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
+		if c.Placeholder != "" {
+			s.byText[c.Placeholder] = c.Name
+			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true})
+		}
 		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
 		v := c.Value.Reveal()
 		values = append(values, engine.Forms(v, i)...)
 		lower = append(lower, engine.LowerForms(v, i)...)
 	}
+	s.placeholders = engine.New(placeholders)
 	s.names, s.parts, s.values, s.lower = engine.New(names), engine.New(parts), engine.New(values), engine.New(lower)
 	return s
+}
+
+// mentions reports whether a text holds a token name or a placeholder.
+func (s *Swapper) mentions(text string) bool {
+	return s.names.Contains(text) || s.placeholders.Contains(text)
 }
 
 // Request rewrites a request in place: URL, headers and body.

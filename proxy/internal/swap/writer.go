@@ -105,7 +105,7 @@ func (w *words) spoil(dst []byte) []byte {
 
 // named reports whether the run so far is a token name.
 func (w *words) named() bool {
-	return !w.long && len(w.word) > 0 && isUpper(w.word[0]) && w.x.s.byName[string(w.word)]
+	return !w.long && len(w.word) > 0 && isUpper(w.word[0]) && w.x.s.byText[string(w.word)] == string(w.word)
 }
 
 func isUpper(b byte) bool { return 'A' <= b && b <= 'Z' }

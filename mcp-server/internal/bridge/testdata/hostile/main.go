@@ -125,7 +125,7 @@ func list(m message) {
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t", false)+`],"nextCursor":"x"}`)
 	default:
 		var tools []string
-		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray"} {
+		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never"} {
 			tools = append(tools, fmt.Sprintf(tool, name, name == "read"))
 		}
 		answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]}`)

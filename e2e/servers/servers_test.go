@@ -1,0 +1,121 @@
+// Package servers tests upstream MCP servers as code and models use them: real servers from npm, installed from a
+// registry of the test, in both modes.
+package servers
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/registry"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+)
+
+// everything is the reference server, which has a tool for each feature of the protocol.
+const everything = "@modelcontextprotocol/server-everything@2026.8.31"
+
+func TestMain(m *testing.M) {
+	os.Exit(world.Main(m, func(root string) {
+		if err := registry.Fetch(root, everything); err != nil {
+			fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the packages missing
+		}
+	}))
+}
+
+// server is an API that is nothing but a package from npm.
+func server(name, pkg string, more map[string]any) world.API {
+	config := map[string]any{"description": "the server " + name, "mcp": map[string]any{"package": "npm:" + pkg}}
+	for k, v := range more {
+		config[k] = v
+	}
+	return world.API{Name: name, Config: config}
+}
+
+// users are the users that a test starts CodeForge as: both in embedded mode, where they differ.
+func users() map[string]world.User {
+	if world.CurrentMode() == world.Docker {
+		return map[string]world.User{"docker": world.Self}
+	}
+	if os.Geteuid() != 0 {
+		return map[string]world.User{"ordinary user": world.Ordinary}
+	}
+	return map[string]world.User{"root": world.Self, "ordinary user": world.Ordinary}
+}
+
+// TestMainJob: code calls a tool of a server, which is installed and started for that.
+func TestMainJob(t *testing.T) {
+	for name, user := range users() {
+		t.Run(name, func(t *testing.T) {
+			w := world.Start(t, world.Config{User: user, Registry: true, Change: func(apis []world.API) []world.API {
+				return append(apis, server("everything", everything, nil))
+			}})
+			res := w.MustExecute(t, `console.log(await mcp.everything.echo({ message: "hi" }));`)
+			if res.IsError || res.Out != "Echo: hi\n" {
+				t.Fatalf("out %q, error %v, notes %q", res.Out, res.IsError, res.Notes)
+			}
+			ex := res.Receipt.Exchanges
+			if len(ex) == 0 || ex[0].Call() != "everything.echo" || ex[0].Status != 200 {
+				t.Errorf("receipt %+v, want a call of everything.echo", res.Receipt)
+			}
+			if !strings.Contains(w.Logs(), "CALL everything.echo") {
+				t.Error("the log does not show the call")
+			}
+			features(t, w)
+		})
+	}
+}
+
+// features are what code can do with a server that is there.
+func features(t *testing.T, w *world.World) {
+	for _, c := range []struct{ name, code, want string }{
+		{"names", `console.log(Object.keys(mcp), "echo" in mcp.everything);`, "[ \"everything\" ] true\n"},
+		{"structured", `console.log(await mcp.everything["get-structured-content"]({ location: "New York" }));`,
+			"{ temperature: 33, conditions: \"Cloudy\", humidity: 82 }\n"},
+		{"alias", `console.log((await mcp.everything.get_structured_content({ location: "New York" })).humidity);`, "82\n"},
+		{"sum", `console.log(await mcp.everything["get-sum"]({ a: 2, b: 3 }));`, "The sum of 2 and 3 is 5.\n"},
+		{"image", `const image = (await mcp.everything["get-tiny-image"]()).find((b) => b.path);
+console.log(image.mimeType, Deno.statSync(image.path).size === image.bytes);`, "image/png true\n"},
+		{"tools", `console.log((await mcp.everything.$tools()).some((t) => t.name === "echo" && t.inputSchema));`, "true\n"},
+		{"resources", `const { resources, templates } = await mcp.everything.$resources();
+console.log(resources.length > 0, templates.length > 0);`, "true true\n"},
+		{"read", `const { resources } = await mcp.everything.$resources();
+console.log((await mcp.everything.$read(resources[0].uri)).contents.length > 0);`, "true\n"},
+		{"prompt", `console.log((await mcp.everything.$prompt("simple-prompt")).messages.length > 0);`, "true\n"},
+		{"raw", `console.log((await mcp.everything.echo.raw({ message: "x" })).content[0].text);`, "Echo: x\n"},
+		{"parallel", `const all = await parallel(Array.from({ length: 20 }, (_, i) => () => mcp.everything.echo({ message: String(i) })));
+console.log(all.every((r, i) => r.value === "Echo: " + i));`, "true\n"},
+		{"bad arguments", `try { await mcp.everything.echo({ mesage: "x" }); } catch (e) { console.log(e instanceof McpError, e.code); }`,
+			"true bad_arguments\n"},
+		{"no such tool", `try { await mcp.everything.ecko({}); } catch (e) { console.log(e.code, /echo/.test(e.message)); }`,
+			"tool_not_found true\n"},
+		{"no such server", `try { await mcp.everythink.echo({}); } catch (e) { console.log(e.code, /everything/.test(e.message)); }`,
+			"server_not_found true\n"},
+		{"timeout", `try { await mcp.everything["trigger-long-running-operation"]({ duration: 60, steps: 2 }, { timeout: 300 }); }
+catch (e) { console.log(e.code); }`, "timeout\n"},
+		{"signal", `try { await mcp.everything["trigger-long-running-operation"]({ duration: 60, steps: 2 },
+  { signal: AbortSignal.timeout(300) }); } catch (e) { console.log(e.name); }`, "TimeoutError\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if res := w.MustExecute(t, c.code, "everything"); res.IsError || res.Out != c.want {
+				t.Errorf("out %q, notes %q, want %q", res.Out, res.Notes, c.want)
+			}
+		})
+	}
+	t.Run("stash", func(t *testing.T) {
+		w.MustExecute(t, `await stash.set("k", { n: 1 });`)
+		if res := w.MustExecute(t, `console.log(await stash.get("k"), await stash.keys());`); res.Out != "{ n: 1 } [ \"k\" ]\n" {
+			t.Errorf("out %q, notes %q", res.Out, res.Notes)
+		}
+	})
+	t.Run("narrowed to others", func(t *testing.T) {
+		if res := w.MustExecute(t, `console.log(typeof mcp);`, "httpbin"); res.Out != "undefined\n" {
+			t.Errorf("out %q", res.Out)
+		}
+		res := w.MustExecute(t, `const r = await fetch("https://mcp.codeforge.internal/everything/echo", { method: "POST", body: "{}" });
+console.log(r.status, (await r.json()).code);`, "httpbin")
+		if res.Out != "404 server_not_found\n" {
+			t.Errorf("out %q, notes %q", res.Out, res.Notes)
+		}
+	})
+}

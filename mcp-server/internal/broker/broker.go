@@ -1,0 +1,395 @@
+// Package broker calls the tools of MCP servers for code: it starts servers in server slots when they are first needed,
+// queues and checks calls, cancels them for real, and stops what is idle or fails.
+//
+// Code reaches it through the egress-proxy alone, which says which run asks (package proxy/controlapi). A server is
+// reached through a bridge in its slot, which is not trusted more than the server (package frame).
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// What holds where a configuration does not say.
+const (
+	defaultConcurrent     = 8
+	defaultTimeout        = time.Minute
+	defaultConnectTimeout = 30 * time.Second
+	defaultIdle           = 10 * time.Minute
+)
+
+const (
+	// maxTimeout is the longest that code may let a call take.
+	maxTimeout = 15 * time.Minute
+	// sweepTime is how often idle servers are looked for.
+	sweepTime = time.Second
+)
+
+// ErrFull is a Launcher's answer when all server slots are taken.
+var ErrFull = errors.New("all server slots are taken")
+
+// ErrNotInstalled is a Launcher's answer when a server's package is missing.
+var ErrNotInstalled = errors.New("the package is not installed")
+
+// Launcher starts bridges in server slots.
+type Launcher interface {
+	// Launch starts the bridge of a server. Run names it in receipts and logs.
+	Launch(ctx context.Context, api controlapi.API, run string) (Slot, error)
+	// Install installs a server's package and tells what it does in lines.
+	Install(ctx context.Context, api controlapi.API, progress func(string)) error
+}
+
+// Config configures a Broker.
+type Config struct {
+	Launcher Launcher
+	// Catalog is the current public catalog.
+	Catalog func() controlapi.Catalog
+	// Session is the MCP session of a run, while it runs. Nil: every run is its own session, and never ends.
+	Session func(run string) (string, bool)
+	// Called is told of finished calls: the outcome is "ok", "tool_error" or a failure's code. Nil: nobody is.
+	Called func(server, outcome string, took time.Duration)
+	// Started is told of starts of servers. Nil: nobody is.
+	Started func(server string, failed bool)
+	Log     *slog.Logger
+}
+
+// Broker calls tools. Make it with New, end it with Close. It is an http.Handler for the proxy's requests.
+type Broker struct {
+	cfg   Config
+	stash stashes
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	parts  sync.WaitGroup
+
+	mu       sync.Mutex
+	version  string // of the catalog that servers are of
+	servers  map[string]*server
+	runs     map[string]map[string]bool // the servers that each run has used
+	running  int                        // instances that are not yet over
+	free     chan struct{}              // closed and made anew when a slot may be free
+	installs map[string]*installation   // by package, while they run
+}
+
+// New makes a broker.
+func New(cfg Config) *Broker {
+	if cfg.Session == nil {
+		cfg.Session = func(run string) (string, bool) { return run, true }
+	}
+	if cfg.Called == nil {
+		cfg.Called = func(string, string, time.Duration) {}
+	}
+	if cfg.Started == nil {
+		cfg.Started = func(string, bool) {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &Broker{
+		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*server{}, runs: map[string]map[string]bool{},
+		free: make(chan struct{}), installs: map[string]*installation{},
+	}
+	b.parts.Go(b.sweep)
+	return b
+}
+
+// Close ends all servers and waits for them.
+func (b *Broker) Close() {
+	b.cancel()
+	b.mu.Lock()
+	for _, s := range b.servers {
+		s.closed = true
+		for _, i := range s.instances {
+			i.kill(errStopped)
+		}
+	}
+	b.mu.Unlock()
+	b.parts.Wait()
+}
+
+// Running is how many servers run now.
+func (b *Broker) Running() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.running
+}
+
+// Tools are the tools of a server that code may call, as far as they are known. Nothing is started.
+func (b *Broker) Tools(name string) (tools []signature.Tool, known bool) {
+	s := b.server(name)
+	if s == nil {
+		return nil, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return s.callable(s.tools), s.known
+}
+
+// Learn is Tools, but asks the server if they are not known. The error is a sentence for a model.
+func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, error) {
+	s := b.server(name)
+	if s == nil {
+		return nil, errors.New("there is no such server")
+	}
+	tools, f := s.list(ctx, "")
+	if f != nil {
+		return nil, errors.New(f.message)
+	}
+	return s.callable(tools), nil
+}
+
+// callable are the tools that the configuration allows.
+func (s *server) callable(tools []*tool) []signature.Tool {
+	var all []signature.Tool
+	for _, t := range tools {
+		if s.may(t) {
+			all = append(all, t.Tool)
+		}
+	}
+	return all
+}
+
+// server is a server of the catalog, or nil.
+func (b *Broker) server(name string) *server {
+	cat := b.cfg.Catalog()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.follow(cat)
+	return b.servers[name]
+}
+
+// follow takes over another catalog: servers that are no longer in it, or are configured otherwise, end when their
+// calls in flight have. b.mu is held.
+func (b *Broker) follow(cat controlapi.Catalog) {
+	if cat.Version == b.version || b.ctx.Err() != nil {
+		return
+	}
+	b.version = cat.Version
+	old := b.servers
+	b.servers = map[string]*server{}
+	for _, api := range cat.APIs {
+		if api.Server == nil {
+			continue
+		}
+		digest := digestOf(api)
+		if s := old[api.Name]; s != nil && s.digest == digest {
+			b.servers[api.Name] = s
+			delete(old, api.Name)
+			continue
+		}
+		b.servers[api.Name] = newServer(b, api, digest)
+	}
+	for _, s := range old {
+		s.closed = true
+		for _, i := range s.instances {
+			b.retire(i)
+		}
+	}
+}
+
+// digestOf is a digest of all that a server is started with.
+func digestOf(api controlapi.API) string {
+	line, _ := json.Marshal([]any{api.Server, api.Domains})
+	sum := sha256.Sum256(line)
+	return hex.EncodeToString(sum[:])
+}
+
+// use notes that a run uses a server, unless that excludes it from one that the run has used.
+func (b *Broker) use(run string, s *server) *failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for other := range b.runs[run] {
+		if excludes(s.spec, other) || (b.servers[other] != nil && excludes(b.servers[other].spec, s.api.Name)) {
+			return &failure{
+				code: exclusive, message: "this run has used " + other + ", and the two may not be used in the same run",
+				hint: "Use them in two runs of execute_code.",
+			}
+		}
+	}
+	if b.runs[run] == nil {
+		b.runs[run] = map[string]bool{}
+	}
+	b.runs[run][s.api.Name] = true
+	return nil
+}
+
+func excludes(spec controlapi.Server, other string) bool {
+	for _, name := range spec.ExclusiveWith {
+		if name == other {
+			return true
+		}
+	}
+	return false
+}
+
+// admit asks the server's breaker.
+func (b *Broker) admit(s *server) (ok, probe bool, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ok, probe = s.breaker.admit(time.Now())
+	return ok, probe, s.breaker.until
+}
+
+// learn tells the server's breaker how a call went.
+func (b *Broker) learn(s *server, probe bool, f *failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case f == nil || f.code == serverError || f.code == resultTooLarge:
+		s.breaker.succeeded()
+	case f.transport:
+		open := s.breaker.until
+		s.breaker.failed(time.Now())
+		if s.breaker.until != open {
+			s.warn("the server keeps failing and is not called for a while", "error", f.message)
+		}
+	case probe:
+		s.breaker.released()
+	}
+}
+
+// hold is the instance for a call, which is started if need be.
+func (b *Broker) hold(s *server, key string) (*instance, *failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() != nil || s.closed {
+		return nil, unavailable("the server's configuration has just changed", "Try again.")
+	}
+	i := s.instances[key]
+	if i == nil {
+		i = b.begin(s, key)
+	}
+	i.users++
+	return i, nil
+}
+
+// begin starts an instance. b.mu is held.
+func (b *Broker) begin(s *server, key string) *instance {
+	ctx, kill := context.WithCancelCause(b.ctx)
+	i := newInstance(s, key, kill)
+	s.instances[key] = i
+	b.running++
+	b.parts.Go(func() {
+		i.run(ctx)
+		kill(nil)
+	})
+	return i
+}
+
+// letGo ends a call's hold of an instance. A server that hangs is ended; one that may still work on a cancelled call
+// gets no new ones, unless it holds a session's or run's state.
+func (b *Broker) letGo(i *instance, r rest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i.users--
+	i.used = time.Now()
+	switch {
+	case r == hung:
+		i.server.warn("the server does not answer after a cancelled call, and is ended")
+		i.server.breaker.failed(time.Now())
+		i.kill(errors.New("the server hung after a cancelled call and was ended"))
+		b.retire(i)
+	case r == abandoned && i.key == "":
+		b.retire(i)
+	case i.retired && i.users == 0:
+		i.kill(errStopped)
+	}
+}
+
+// retire keeps new calls from an instance, and ends it with its last user. b.mu is held.
+func (b *Broker) retire(i *instance) {
+	i.retired = true
+	if i.server.instances[i.key] == i {
+		delete(i.server.instances, i.key)
+	}
+	if i.users == 0 {
+		i.kill(errStopped)
+	}
+}
+
+// remove takes an instance that has ended out of its server.
+func (b *Broker) remove(i *instance, f *failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i.server.instances[i.key] == i {
+		delete(i.server.instances, i.key)
+	}
+	if f.transport {
+		i.server.notBefore = time.Now().Add(max(firstPause, i.server.breaker.pause()))
+		b.cfg.Log.Warn("an MCP server ended", logline.Tag("server"),
+			slog.String("server", i.server.api.Name), slog.String("why", f.message))
+	}
+}
+
+// freed notes that an instance's slot is free.
+func (b *Broker) freed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running--
+	close(b.free)
+	b.free = make(chan struct{})
+}
+
+// sweep stops what is idle, and forgets runs that are over.
+func (b *Broker) sweep() {
+	tick := time.NewTicker(sweepTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case now := <-tick.C:
+			b.stash.sweep()
+			b.clear(now)
+		}
+	}
+}
+
+// clear does one sweep.
+func (b *Broker) clear(now time.Time) {
+	cat := b.cfg.Catalog()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.follow(cat)
+	for run := range b.runs {
+		if _, ok := b.cfg.Session(run); !ok {
+			delete(b.runs, run)
+		}
+	}
+	for _, s := range b.servers {
+		for _, i := range s.instances {
+			over := false
+			if s.spec.State == "run" {
+				_, runs := b.cfg.Session(i.key)
+				over = !runs && i.key != ""
+			}
+			if i.users == 0 && (over || now.Sub(i.used) > s.idle()) {
+				b.retire(i)
+			}
+		}
+	}
+}
+
+// connected says whether a call would find its server started.
+func (b *Broker) connected(s *server, key string) bool {
+	b.mu.Lock()
+	i := s.instances[key]
+	b.mu.Unlock()
+	if i == nil {
+		return false
+	}
+	select {
+	case <-i.ready:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,376 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(peertest.Main(m)) }
+
+// local launches real bridges in this process, without a sandbox. They start the commands of the catalog.
+type local struct {
+	t     *testing.T
+	slots int
+
+	mu        sync.Mutex
+	open      map[*localSlot]bool
+	launches  int
+	installed map[string]bool // nil: all packages are
+	installs  int
+}
+
+type localSlot struct {
+	launcher *local
+	api      controlapi.API
+	in       *io.PipeWriter
+	out      *io.PipeReader
+	cancel   context.CancelFunc
+	done     chan struct{}
+	home     string
+	once     sync.Once
+}
+
+func (l *local) Launch(_ context.Context, api controlapi.API, _ string) (Slot, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.installed != nil && api.Server.Package != "" && !l.installed[api.Server.Package] {
+		return nil, ErrNotInstalled
+	}
+	if len(l.open) >= l.slots {
+		return nil, ErrFull
+	}
+	l.launches++
+	home, err := os.MkdirTemp(l.t.TempDir(), "home")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	in, inWrite := io.Pipe()
+	out, outWrite := io.Pipe()
+	s := &localSlot{launcher: l, api: api, in: inWrite, out: out, cancel: cancel, done: make(chan struct{}), home: home}
+	b := bridge.New(bridge.Config{In: in, Out: outWrite, Env: os.Environ(), Version: "test"})
+	go func() {
+		_ = b.Run(ctx)
+		outWrite.Close()
+		in.Close()
+		close(s.done)
+	}()
+	l.open[s] = true
+	return s, nil
+}
+
+func (l *local) Install(_ context.Context, api controlapi.API, progress func(string)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.installs++
+	progress("downloading")
+	if strings.Contains(api.Server.Package, "no-such") {
+		return errors.New("the registry has no such version")
+	}
+	l.installed[api.Server.Package] = true
+	return nil
+}
+
+func (s *localSlot) Read(p []byte) (int, error)  { return s.out.Read(p) }
+func (s *localSlot) Write(p []byte) (int, error) { return s.in.Write(p) }
+
+func (s *localSlot) Start() frame.Start {
+	return frame.Start{
+		Command: s.api.Server.Command, Env: map[string]string{"HOME": s.home}, ConnectTimeoutMS: s.api.Server.ConnectTimeoutMS,
+	}
+}
+
+func (s *localSlot) Drain(context.Context) (controlapi.Receipt, error) {
+	return controlapi.Receipt{}, nil
+}
+
+func (s *localSlot) Close() error {
+	s.once.Do(func() {
+		s.cancel()
+		s.in.Close()
+		s.out.Close()
+	})
+	<-s.done
+	s.launcher.mu.Lock()
+	defer s.launcher.mu.Unlock()
+	delete(s.launcher.open, s)
+	return nil
+}
+
+// world is a broker with hostile servers.
+type world struct {
+	t        *testing.T
+	broker   *Broker
+	launcher *local
+
+	mu       sync.Mutex
+	catalog  controlapi.Catalog
+	over     map[string]bool // runs that have ended
+	outcomes map[string]int
+}
+
+// hostile is a server of the catalog that runs testdata/hostile.
+func hostile(t *testing.T, name string, change func(*controlapi.Server), faults ...string) controlapi.API {
+	t.Helper()
+	s := &controlapi.Server{Command: append([]string{peertest.Hostile(t)}, faults...), TimeoutMS: 20_000, ConnectTimeoutMS: 8000, State: "shared"}
+	if change != nil {
+		change(s)
+	}
+	return controlapi.API{Name: name, Server: s}
+}
+
+func newWorld(t *testing.T, slots int, apis ...controlapi.API) *world {
+	t.Helper()
+	w := &world{t: t, over: map[string]bool{}, outcomes: map[string]int{}, catalog: controlapi.Catalog{Version: "1", APIs: apis}}
+	w.launcher = &local{t: t, slots: slots, open: map[*localSlot]bool{}}
+	before := runtime.NumGoroutine()
+	w.broker = New(Config{
+		Launcher: w.launcher,
+		Catalog: func() controlapi.Catalog {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.catalog
+		},
+		Session: func(run string) (string, bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			session, _, _ := strings.Cut(run, "-")
+			return session, !w.over[run]
+		},
+		Called: func(_, outcome string, _ time.Duration) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.outcomes[outcome]++
+		},
+		Log: logline.New(t.Output(), "text", nil),
+	})
+	t.Cleanup(func() {
+		w.broker.Close()
+		w.launcher.mu.Lock()
+		if n := len(w.launcher.open); n > 0 {
+			t.Errorf("%d slots are still taken", n)
+		}
+		w.launcher.mu.Unlock()
+		for range 100 {
+			if runtime.NumGoroutine() <= before+2 {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+	})
+	return w
+}
+
+func (w *world) change(version string, apis ...controlapi.API) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.catalog = controlapi.Catalog{Version: version, APIs: apis}
+}
+
+// answer is what a request got.
+type answer struct {
+	status int
+	body   []byte
+	controlapi.Refusal
+}
+
+// text is the answer in short: the texts of a result, or the code of a failure.
+func (a answer) text() string {
+	if a.Code != "" {
+		return a.Code
+	}
+	var r struct {
+		Content []struct{ Text string }
+	}
+	if err := json.Unmarshal(a.body, &r); err != nil {
+		return err.Error()
+	}
+	var all []string
+	for _, c := range r.Content {
+		all = append(all, c.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// send makes a request of a run.
+func (w *world) send(ctx context.Context, run, method, path, body string, timeout time.Duration) answer {
+	w.t.Helper()
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	r.Header.Set(controlapi.HeaderRun, run)
+	if timeout > 0 {
+		r.Header.Set(controlapi.HeaderTimeout, fmt.Sprint(timeout.Milliseconds()))
+	}
+	rec := httptest.NewRecorder()
+	w.broker.ServeHTTP(rec, r)
+	a := answer{status: rec.Code, body: rec.Body.Bytes()}
+	if rec.Code != http.StatusOK {
+		if err := json.Unmarshal(a.body, &a.Refusal); err != nil || a.Code == "" || a.Error == "" {
+			w.t.Errorf("%s: %d %s: no refusal", path, rec.Code, a.body)
+		}
+		if got := rec.Header().Get(controlapi.HeaderCode); got != a.Code {
+			w.t.Errorf("%s: header %q, code %q", path, got, a.Code)
+		}
+	}
+	return a
+}
+
+func (w *world) call(path, body string) answer {
+	w.t.Helper()
+	return w.send(w.t.Context(), "s1-r1", http.MethodPost, path, body, 0)
+}
+
+func TestCall(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil, "banner"))
+	for range 3 {
+		a := w.call("/a/echo", `{"text":"hi"}`)
+		if a.text() != "hi" || !bytes.HasSuffix(a.body, []byte(`,"_schema":false}`)) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if w.launcher.launches != 1 {
+		t.Errorf("%d launches", w.launcher.launches)
+	}
+	list := w.send(t.Context(), "s1-r1", http.MethodGet, "/a", "", 0)
+	var tools struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 15 {
+		t.Errorf("%s %v", list.body, err)
+	}
+	if known, ok := w.broker.Tools("a"); !ok || len(known) != 15 {
+		t.Errorf("%v %v", known, ok)
+	}
+	if got := w.send(t.Context(), "s1-r1", http.MethodGet, "/a/$resources", "", 0); !bytes.Contains(got.body, []byte(`"resources":[]`)) {
+		t.Errorf("%s", got.body)
+	}
+	if got := w.call("/a/$read", `{"uri":"x://y"}`); got.Code != serverError {
+		t.Errorf("%s", got.body)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, 4,
+		hostile(t, "a", func(s *controlapi.Server) { s.Deny = []string{"d*"}; s.ExclusiveWith = []string{"b"} }),
+		hostile(t, "b", func(s *controlapi.Server) { s.Allow = []string{"ech?"} }),
+		hostile(t, "dead", nil, "dies-at-start"),
+	)
+	for _, c := range []struct {
+		run, path, body string
+		status          int
+		code, says      string
+	}{
+		{"s1-r1", "/nowhere/echo", `{}`, 404, serverNotFound, "nowhere"},
+		{"s1-r1", "/a/ecko", `{}`, 404, toolNotFound, `"echo"`},
+		{"s1-r1", "/a/die", `{"text":""}`, 403, toolDenied, ""},
+		{"s1-r1", "/a/echo", `{}`, 422, badArguments, "text: missing; want string"},
+		{"s1-r1", "/a/echo", `{"text":1}`, 422, badArguments, "text: found integer, want string"},
+		{"s1-r1", "/a/echo", `[]`, 422, badArguments, "one object"},
+		{"s1-r1", "/a/echo", `{"text"`, 422, badArguments, "echo({text: string, ms?: number})"},
+		{"s1-r1", "/a/echo", strings.Repeat("[", 600), 422, badArguments, "too deep"},
+		{"s1-r1", "/a/error", `{"text":""}`, 502, serverError, "the tool says no"},
+		{"s1-r1", "/b/echo", `{"text":""}`, 403, exclusive, "a"},
+		{"s1-r2", "/b/read", `{"text":""}`, 403, toolDenied, ""},
+		{"s1-r2", "/a/echo", `{"text":""}`, 403, exclusive, "b"},
+		{"s1-r3", "/dead/echo", `{}`, 503, serverUnavailable, "KEY is required"},
+		{"s1-r3", "/a/b/c", `{}`, 400, badRequest, ""},
+		{"", "/a/echo", `{}`, 400, badRequest, ""},
+		{"s1-r1", "/a/echo", `{"text":"` + strings.Repeat("a", maxBody) + `"}`, 422, badArguments, "larger than 16 MiB"},
+	} {
+		got := w.send(t.Context(), c.run, http.MethodPost, c.path, c.body, 0)
+		if got.status != c.status || got.Code != c.code || !strings.Contains(got.Error+got.Hint, c.says) {
+			t.Errorf("%s %.80s: %d %.300s, want %d %s %q", c.path, c.body, got.status, got.body, c.status, c.code, c.says)
+		}
+	}
+	if got := w.send(t.Context(), "s1-r2", http.MethodPost, "/b/echo", `{"text":"hi"}`, 0); got.text() != "hi" {
+		t.Errorf("b, in a run of its own: %s", got.body)
+	}
+}
+
+// TestStartsOnce: many first calls at once start one process.
+func TestStartsOnce(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil, "slow-start"))
+	var all sync.WaitGroup
+	for n := range 20 {
+		all.Go(func() {
+			if got := w.call("/a/echo", fmt.Sprintf(`{"text":"%d"}`, n)); got.text() != fmt.Sprint(n) {
+				t.Errorf("%d: %s", n, got.body)
+			}
+		})
+	}
+	all.Wait()
+	if w.launcher.launches != 1 {
+		t.Errorf("%d launches", w.launcher.launches)
+	}
+}
+
+// TestQueue: no more calls are in flight than the configuration says, and waiting is bounded by the call's time.
+func TestQueue(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.MaxConcurrent = 2 }))
+	w.call("/a/echo", `{"text":""}`)
+	began := time.Now()
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if got := w.call("/a/slow", `{"text":"x","ms":200}`); got.text() != "x" {
+				t.Errorf("%s", got.body)
+			}
+		})
+	}
+	all.Wait()
+	if took := time.Since(began); took < 600*time.Millisecond {
+		t.Errorf("six calls of 200 ms, two at a time, took %v", took)
+	}
+	for range 2 {
+		all.Go(func() { w.call("/a/slow", `{"text":"x","ms":800}`) })
+	}
+	time.Sleep(100 * time.Millisecond)
+	got := w.send(t.Context(), "s1-r1", http.MethodPost, "/a/echo", `{"text":"x"}`, 200*time.Millisecond)
+	if got.Code != timedOut || !got.Retryable {
+		t.Errorf("%s", got.body)
+	}
+	all.Wait()
+}
+
+// TestTimeout: a call that takes too long is cancelled, and a server that does not say it stopped is replaced.
+func TestTimeout(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil, "never-listed"))
+	for tool, launches := range map[string]int{"slow": 1, "block": 2} {
+		_ = launches
+		before := w.launcher.launches
+		args := `{"text":"x","ms":60000}`
+		if tool == "slow" {
+			args = `{"text":"x","ms":1000}`
+		}
+		began := time.Now()
+		got := w.send(t.Context(), "s1-r1", http.MethodPost, "/a/"+tool, args, 300*time.Millisecond)
+		if took := time.Since(began); got.Code != timedOut || took > 2*time.Second {
+			t.Errorf("%s: %s after %v", tool, got.body, took)
+		}
+		if got := w.call("/a/echo", `{"text":"after"}`); got.text() != "after" && tool == "slow" {
+			t.Errorf("after %s: %s", tool, got.body)
+		}
+		time.Sleep(4 * time.Second)
+		if got := w.call("/a/echo", `{"text":"after"}`); got.text() != "after" {
+			t.Errorf("long after %s: %s", tool, got.body)
+		}
+		t.Logf("%s: %d launches", tool, w.launcher.launches-before)
+	}
+}

@@ -1,0 +1,320 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// maxBody is the largest body of a request, in bytes.
+const maxBody = 16 << 20
+
+// ServeHTTP answers the proxy's requests, which are those that code made:
+//
+//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, and "_schema": is there an outputSchema?
+//	GET  /{server}                  -> {"tools": [...]}
+//	GET  /{server}/$resources       -> {"resources": [...], "templates": [...]}
+//	POST /{server}/$read            {"uri"} -> the ReadResourceResult
+//	POST /{server}/$prompt          {"name", "arguments"} -> the GetPromptResult
+//	POST /$stash/{get,set,delete,keys}
+//
+// The end of a request cancels what it asked for.
+func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	c := call{broker: b, run: r.Header.Get(controlapi.HeaderRun)}
+	result, f := c.serve(r)
+	if c.server != nil {
+		b.cfg.Called(c.server.api.Name, outcome(result, f), time.Since(began))
+	}
+	if f != nil {
+		f.server, f.tool = c.name, c.tool
+		f.write(w)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(result)))
+	_, _ = w.Write(result) // who does not read it has gone
+}
+
+// outcome is how a call ended, in a word.
+func outcome(result []byte, f *failure) string {
+	if f != nil {
+		return f.code
+	}
+	var r struct {
+		IsError bool `json:"isError"`
+	}
+	if bytes.Contains(result, []byte(`"isError"`)) && json.Unmarshal(result, &r) == nil && r.IsError {
+		return "tool_error"
+	}
+	return "ok"
+}
+
+// call is one request of code.
+type call struct {
+	broker *Broker
+	run    string
+	name   string // of the server, as it was asked for
+	tool   string
+	server *server
+	limit  time.Duration // how long code wants to wait, or 0
+}
+
+// serve routes a request.
+func (c *call) serve(r *http.Request) ([]byte, *failure) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	for i, p := range parts {
+		name, err := url.PathUnescape(p)
+		if err != nil || name == "" || len(parts) > 2 {
+			return nil, &failure{code: badRequest, message: "the path is /server or /server/tool"}
+		}
+		parts[i] = name
+	}
+	if c.run == "" {
+		return nil, &failure{code: badRequest, message: "the request belongs to no run"}
+	}
+	c.name = parts[0]
+	if len(parts) == 2 {
+		c.tool = parts[1]
+	}
+	body, f := read(r)
+	if f != nil {
+		return nil, f
+	}
+	if c.name == "$stash" {
+		c.name = ""
+		return c.stashed(body)
+	}
+	if ms, err := strconv.ParseInt(r.Header.Get(controlapi.HeaderTimeout), 10, 64); err == nil && ms > 0 {
+		c.limit = min(time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
+	}
+	if c.server = c.broker.server(c.name); c.server == nil {
+		return nil, &failure{
+			code: serverNotFound, message: fmt.Sprintf("there is no server %.80q", c.name), hint: "list_apis lists them.",
+		}
+	}
+	if f := c.broker.use(c.run, c.server); f != nil {
+		return nil, f
+	}
+	return c.route(r, body)
+}
+
+// read reads a request's body.
+func read(r *http.Request) ([]byte, *failure) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		return nil, &failure{code: badRequest, message: "the body broke off"}
+	}
+	if len(body) > maxBody {
+		return nil, &failure{code: badArguments, message: fmt.Sprintf("the arguments are larger than %d MiB", maxBody>>20)}
+	}
+	if frame.Depth(body) > frame.MaxDepth-2 {
+		return nil, &failure{code: badArguments, message: "the arguments nest too deep"}
+	}
+	return body, nil
+}
+
+// route carries out a request for a server.
+func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
+	ctx := r.Context()
+	get := r.Method == http.MethodGet
+	switch {
+	case c.tool == "" && get:
+		return c.list(ctx)
+	case c.tool == "$resources" && get:
+		return c.request(ctx, frame.ResourcesMethod, nil, true)
+	case get || r.Method != http.MethodPost || c.tool == "":
+		return nil, &failure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
+	case c.tool == "$read":
+		var p frame.Read
+		if json.Unmarshal(body, &p) != nil || p.URI == "" {
+			return nil, &failure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
+		}
+		return c.request(ctx, frame.ReadMethod, p, true)
+	case c.tool == "$prompt":
+		var p frame.Prompt
+		if json.Unmarshal(body, &p) != nil || p.Name == "" {
+			return nil, &failure{code: badArguments, message: "want a name, and arguments that are strings",
+				hint: `$prompt("name", {key: "text"})`}
+		}
+		return c.request(ctx, frame.PromptMethod, p, true)
+	}
+	return c.call(ctx, body)
+}
+
+// key is whose instance the call uses.
+func (c *call) key() (string, *failure) {
+	switch c.server.spec.State {
+	case "run":
+		return c.run, nil
+	case "session":
+		session, ok := c.broker.cfg.Session(c.run)
+		if !ok {
+			return "", &failure{code: cancelled, message: "the run is over"}
+		}
+		return "session " + session, nil
+	}
+	return "", nil
+}
+
+// request makes a request of the server, within the time that it may take. The time to start the server counts only
+// against what code says.
+func (c *call) request(ctx context.Context, method string, params any, repeat bool) ([]byte, *failure) {
+	key, f := c.key()
+	if f != nil {
+		return nil, f
+	}
+	limit := c.limit
+	if limit == 0 {
+		limit = c.server.timeout()
+		if !c.broker.connected(c.server, key) {
+			limit += c.server.connectTimeout()
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	raw, f := c.server.request(ctx, key, method, params, repeat)
+	if f != nil && !f.unsent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, late(limit)
+	}
+	if f != nil && !f.unsent && ctx.Err() != nil {
+		return nil, &failure{code: cancelled, message: "the call was cancelled"}
+	}
+	return raw, f
+}
+
+// list is the tools that code may call, with their definitions.
+func (c *call) list(ctx context.Context) ([]byte, *failure) {
+	tools, f := c.tools(ctx)
+	if f != nil {
+		return nil, f
+	}
+	all := []json.RawMessage{}
+	for _, t := range tools {
+		if c.server.may(t) {
+			all = append(all, t.raw)
+		}
+	}
+	line, err := frame.Encode(map[string]any{"tools": all})
+	if err != nil {
+		return nil, &failure{code: serverError, message: err.Error()}
+	}
+	return line, nil
+}
+
+// tools are all tools of the server.
+func (c *call) tools(ctx context.Context) ([]*tool, *failure) {
+	key, f := c.key()
+	if f != nil {
+		return nil, f
+	}
+	if c.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.limit)
+		defer cancel()
+	}
+	return c.server.list(ctx, key)
+}
+
+// call calls a tool.
+func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
+	began := time.Now()
+	tools, f := c.tools(ctx)
+	if f != nil {
+		return nil, f
+	}
+	t, f := find(tools, c.tool)
+	if f != nil {
+		return nil, f
+	}
+	c.tool = t.Name
+	if !c.server.may(t) {
+		return nil, &failure{code: toolDenied, message: "the user's configuration does not allow this tool",
+			hint: "Do without it, or ask the user."}
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		body = []byte("{}")
+	}
+	if f := checked(t, body); f != nil {
+		return nil, f
+	}
+	if c.limit > 0 {
+		if c.limit -= time.Since(began); c.limit <= 0 {
+			return nil, &failure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
+		}
+	}
+	again := c.server.spec.Retry && t.repeatable
+	raw, f := c.request(ctx, frame.CallMethod, frame.Call{Name: t.Name, Arguments: body}, again)
+	if f != nil {
+		return nil, f
+	}
+	return marked(raw, len(t.OutputSchema) > 0)
+}
+
+// checked finds mistakes in arguments before anything is sent.
+func checked(t *tool, body []byte) *failure {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) != nil || object == nil {
+		return &failure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
+	}
+	if list := mistakes(t.InputSchema, body); len(list) > 0 {
+		return &failure{code: badArguments, message: strings.Join(list, "; "), hint: hintOf(t)}
+	}
+	return nil
+}
+
+// hintOf is a tool's signature.
+func hintOf(t *tool) string {
+	args := signature.Arguments(t.InputSchema)
+	if len(args) > signature.MaxLength {
+		args = "{…}"
+	}
+	return clean(t.Name) + "(" + args + ")"
+}
+
+// marked adds "_schema" to a result, in the last place, which wins over one of the server's.
+func marked(raw json.RawMessage, schema bool) ([]byte, *failure) {
+	text := bytes.TrimSpace(raw)
+	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
+		return nil, &failure{code: serverError, message: "the server's result is no object"}
+	}
+	inside := bytes.TrimSpace(text[1 : len(text)-1])
+	out := append(make([]byte, 0, len(text)+24), text[:len(text)-1]...)
+	if len(inside) > 0 {
+		out = append(out, ',')
+	}
+	return fmt.Appendf(out, `"_schema":%v}`, schema), nil
+}
+
+// stashed carries out an operation on the stash of the run's session.
+func (c *call) stashed(body []byte) ([]byte, *failure) {
+	session, ok := c.broker.cfg.Session(c.run)
+	if !ok {
+		return nil, &failure{code: cancelled, message: "the run is over"}
+	}
+	var r stashRequest
+	if len(bytes.TrimSpace(body)) > 0 && json.Unmarshal(body, &r) != nil {
+		return nil, &failure{code: badArguments, message: "the body is {key, value, ttl_ms}"}
+	}
+	result, f := c.broker.stash.do(session, c.tool, r)
+	if f != nil {
+		return nil, f
+	}
+	line, err := frame.Encode(result)
+	if err != nil {
+		return nil, &failure{code: badRequest, message: err.Error()}
+	}
+	return line, nil
+}

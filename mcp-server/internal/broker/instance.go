@@ -1,0 +1,297 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+const (
+	// connectMargin is what starting may take beyond the server's own time to connect: the slot and the bridge.
+	connectMargin = 5 * time.Second
+	// settleTime is how long a cancelled call may take to be answered by the bridge, which gives the server 2 s.
+	settleTime = 4 * time.Second
+	// outQueue is how many frames may wait to be written to a bridge.
+	outQueue = 16
+)
+
+// Slot is a bridge in a server slot.
+type Slot interface {
+	// Read and Write are the bridge's output and input. Both fail when the bridge has ended.
+	Read(p []byte) (int, error)
+	Write(p []byte) (int, error)
+	// Start is the first frame for the bridge.
+	Start() frame.Start
+	// Drain is what the proxy did for the server since the last time.
+	Drain(ctx context.Context) (controlapi.Receipt, error)
+	// Close ends everything in the slot and frees it. It may be called more than once.
+	Close() error
+}
+
+// instance is one process of a server, or one connection to a remote one, in a slot of its own.
+type instance struct {
+	server *server
+	key    string // whose it is: of all, of a session, or of a run
+
+	ready chan struct{} // closed when the server is connected, or will not be
+	gone  chan struct{} // closed when the instance has ended
+	kill  context.CancelCauseFunc
+	out   chan frame.ToBridge
+	slot  Slot // set before ready is closed
+
+	// Guarded by Broker.mu.
+	users   int       // calls that hold it
+	used    time.Time // when the last one let go
+	retired bool      // no new calls; it ends with its last user
+
+	mu      sync.Mutex
+	id      uint64
+	pending map[uint64]chan frame.FromBridge
+	err     *failure // why it is not ready, or has gone
+	info    frame.Ready
+}
+
+// errStopped is the cause of an instance's end when it is wanted.
+var errStopped = errors.New("the server was stopped")
+
+// run starts the server, passes frames until it ends, and clears up.
+func (i *instance) run(ctx context.Context) {
+	err := i.serve(ctx)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	f := (*failure)(nil)
+	if !errors.As(err, &f) {
+		f = ended(clean(err.Error()), false)
+		f.transport = !errors.Is(err, errStopped)
+	}
+	i.mu.Lock()
+	i.err = f
+	i.mu.Unlock()
+	i.server.broker.remove(i, f)
+	select {
+	case <-i.ready:
+	default:
+		close(i.ready)
+	}
+	close(i.gone)
+	if i.slot != nil {
+		if err := i.slot.Close(); err != nil {
+			i.server.warn("a slot could not be freed", "error", err)
+		}
+	}
+	i.server.broker.freed()
+}
+
+// serve starts the server and reads frames until its bridge ends.
+func (i *instance) serve(ctx context.Context) error {
+	slot, err := i.server.broker.launch(ctx, i)
+	if err != nil {
+		return err
+	}
+	i.slot = slot
+	stop := context.AfterFunc(ctx, func() { _ = slot.Close() })
+	defer stop()
+	go i.write(ctx)
+	start := slot.Start()
+	limit := time.Duration(start.ConnectTimeoutMS)*time.Millisecond + connectMargin
+	timer := time.AfterFunc(limit, func() {
+		i.kill(&failure{
+			code: serverUnavailable, message: fmt.Sprintf("the server was not connected within %v", limit),
+			transport: true, unsent: true, retryable: true,
+		})
+	})
+	defer timer.Stop()
+	i.out <- frame.ToBridge{Start: &start}
+	r := frame.NewReader(slot)
+	for {
+		var f frame.FromBridge
+		if err := r.Read(&f); err != nil {
+			return fmt.Errorf("the connection to the server ended: %w", err)
+		}
+		if err := i.take(f, timer); err != nil {
+			return err
+		}
+	}
+}
+
+// take handles a frame from the bridge. An error ends the instance.
+func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
+	switch {
+	case f.Ready != nil:
+		select {
+		case <-i.ready:
+			return errors.New("the bridge is ready twice")
+		default:
+		}
+		timer.Stop()
+		i.info = *f.Ready
+		close(i.ready)
+	case f.Failed != nil:
+		unsent := f.Failed.Code != frame.Gone
+		e := ended(clean(f.Failed.Message), unsent)
+		e.hint = map[string]string{
+			frame.Refused:    "Check the server's credential and headers in its config.json.",
+			frame.NotStarted: "The user can see more with `codeforge mcp logs`.",
+		}[f.Failed.Code]
+		return e
+	case f.Log != "":
+		i.server.log(f.Log)
+	case f.Changed != "":
+		i.server.changed(f.Changed)
+	case f.ID != 0:
+		i.mu.Lock()
+		answer := i.pending[f.ID]
+		delete(i.pending, f.ID)
+		i.mu.Unlock()
+		if answer != nil {
+			answer <- f
+		}
+	}
+	return nil
+}
+
+// write writes frames until the instance ends. Writing blocks while the bridge does not read.
+func (i *instance) write(ctx context.Context) {
+	w := frame.NewWriter(i.slot)
+	for {
+		select {
+		case f := <-i.out:
+			if err := w.Write(f); err != nil {
+				i.kill(fmt.Errorf("writing to the server: %w", err))
+				return
+			}
+		case <-ctx.Done():
+			return
+		case <-i.gone:
+			return
+		}
+	}
+}
+
+// why is why the instance is not ready, or has gone, for a call that was or was not sent.
+func (i *instance) why(unsent bool) *failure {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.err == nil {
+		return nil
+	}
+	f := *i.err
+	if unsent && !f.unsent {
+		f.unsent, f.retryable, f.hint = true, true, ""
+	}
+	return &f
+}
+
+// wait waits until the server is connected.
+func (i *instance) wait(ctx context.Context) *failure {
+	select {
+	case <-i.ready:
+		return i.why(true)
+	case <-ctx.Done():
+		return &failure{code: timedOut, message: "the server was still starting", retryable: true, unsent: true}
+	}
+}
+
+// ask sends a request and waits for its answer. When ctx ends the request is cancelled, and settled is called in the
+// background with whether the server lives on; otherwise it is called before ask returns.
+func (i *instance) ask(ctx context.Context, method string, params any, settled func(rest)) (json.RawMessage, *failure) {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		settled(atRest)
+		return nil, &failure{code: badRequest, message: err.Error()}
+	}
+	i.mu.Lock()
+	i.id++
+	id, answer := i.id, make(chan frame.FromBridge, 1)
+	i.pending[id] = answer
+	i.mu.Unlock()
+	select {
+	case i.out <- frame.ToBridge{ID: id, Method: method, Params: raw}:
+	case <-i.gone:
+		settled(atRest)
+		return nil, i.why(true)
+	case <-ctx.Done():
+		i.forget(id)
+		settled(atRest)
+		return nil, &failure{code: timedOut, message: "the server does not read", unsent: true, transport: true}
+	}
+	select {
+	case f := <-answer:
+		settled(atRest)
+		return result(f)
+	case <-i.gone:
+		settled(atRest)
+		select {
+		case f := <-answer: // came before the end
+			return result(f)
+		default:
+		}
+		return nil, i.why(false)
+	case <-ctx.Done():
+	}
+	go i.cancel(id, answer, settled)
+	return nil, &failure{code: timedOut, message: "cancelled"}
+}
+
+// result is what a frame answers.
+func result(f frame.FromBridge) (json.RawMessage, *failure) {
+	if f.Error != nil {
+		return nil, fromBridge(f.Error)
+	}
+	return f.Result, nil
+}
+
+// rest is how a server came to rest after a call.
+type rest int
+
+const (
+	atRest    rest = iota // it has nothing more to do for the call
+	abandoned             // it lives, but does not say whether it stopped
+	hung                  // it answers nothing
+)
+
+// cancel cancels a request and waits for the server to come to rest.
+func (i *instance) cancel(id uint64, answer <-chan frame.FromBridge, settled func(rest)) {
+	timer := time.NewTimer(settleTime)
+	defer timer.Stop()
+	select {
+	case i.out <- frame.ToBridge{Cancel: id}:
+	case <-i.gone:
+		settled(atRest)
+		return
+	case <-timer.C:
+		i.forget(id)
+		settled(hung)
+		return
+	}
+	select {
+	case f := <-answer:
+		switch {
+		case f.Error != nil && f.Error.Code == frame.Abandoned:
+			settled(abandoned)
+		case f.Error != nil && f.Error.Code == frame.Hung:
+			settled(hung)
+		default:
+			settled(atRest)
+		}
+	case <-i.gone:
+		settled(atRest)
+	case <-timer.C:
+		i.forget(id)
+		settled(hung)
+	}
+}
+
+// forget gives up an answer.
+func (i *instance) forget(id uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.pending, id)
+}

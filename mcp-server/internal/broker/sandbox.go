@@ -1,0 +1,207 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// launchTime bounds each question to sandboxd and the proxy on the way to a running bridge.
+	launchTime = 15 * time.Second
+	// unwindTime bounds each step of freeing a slot.
+	unwindTime = 10 * time.Second
+	// lifeTime is how long a server's registration at the proxy is valid: longer than any server lives.
+	lifeTime = 365 * 24 * time.Hour
+	// installTime bounds an installation.
+	installTime = 10 * time.Minute
+)
+
+// Sandbox launches bridges in server slots. The order is the fence, as for runs (package execution): a slot is leased,
+// the proxy learns which server holds it, the bridge runs, the proxy ends the registration, and only then the slot is
+// free.
+type Sandbox struct {
+	Client  *runapi.Client
+	Control *controlapi.Client
+	// Registry is the address of the package registry, or empty.
+	Registry string
+}
+
+// Launch implements Launcher.
+func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, run string) (Slot, error) {
+	head := runapi.ServerHead{Package: api.Server.Package}
+	s, err := l.open(ctx, api, head, controlapi.Registration{
+		Run: run, APIs: []string{api.Name}, Deadline: time.Now().Add(lifeTime),
+	})
+	if err != nil {
+		return nil, err // and not a nil *sandboxSlot
+	}
+	return s, nil
+}
+
+// open leases a slot, registers it, and starts its program.
+func (l *Sandbox) open(
+	ctx context.Context, api controlapi.API, head runapi.ServerHead, reg controlapi.Registration,
+) (_ *sandboxSlot, err error) {
+	asking, cancel := context.WithTimeout(ctx, launchTime)
+	defer cancel()
+	// Not ctx: a lease whose answer is lost would keep its slot.
+	leasing, cancelLease := context.WithTimeout(context.WithoutCancel(ctx), launchTime)
+	defer cancelLease()
+	lease, err := l.Client.AcquireServer(leasing)
+	if errors.Is(err, runapi.ErrBusy) {
+		return nil, ErrFull
+	}
+	if err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	s := &sandboxSlot{launcher: l, api: api, lease: lease, end: end}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	reg.Generation = lease.Generation
+	if err := l.Control.Register(asking, lease.Slot, reg); err != nil {
+		return nil, fmt.Errorf("registering the server: %w", err)
+	}
+	stop := context.AfterFunc(asking, end)
+	s.stream, err = l.Client.Server(life, lease.Generation, head)
+	if !stop() && err == nil {
+		err = asking.Err()
+	}
+	if errors.Is(err, runapi.ErrNotInstalled) {
+		return nil, ErrNotInstalled
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Install implements Launcher.
+func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func(string)) error {
+	if l.Registry == "" {
+		return errors.New("PACKAGE_REGISTRY does not name a package registry")
+	}
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	head := runapi.ServerHead{Package: api.Server.Package, Install: true, Registry: l.Registry}
+	s, err := l.open(ctx, api, head, controlapi.Registration{
+		Run: "install-" + api.Name, Install: true, Deadline: time.Now().Add(installTime),
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	lines := bufio.NewScanner(s.stream)
+	lines.Buffer(nil, frame.MaxLog)
+	last := ""
+	for lines.Scan() {
+		if last = clean(lines.Text()); last != "" {
+			progress(last)
+		}
+	}
+	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, s.stream); err != nil {
+		return err
+	}
+	exit, err := s.stream.Exit()
+	if err != nil {
+		return err
+	}
+	switch {
+	case exit.Reason == runapi.Exited && exit.Code == 0:
+		return nil
+	case exit.Detail != "":
+		return errors.New(clean(exit.Detail))
+	}
+	return fmt.Errorf("the installation ended with exit code %d: %s", exit.Code, last)
+}
+
+// sandboxSlot is a server slot in the sandbox.
+type sandboxSlot struct {
+	launcher *Sandbox
+	api      controlapi.API
+	lease    runapi.Lease
+	stream   *runapi.Stream // nil: the program was not started
+	end      context.CancelFunc
+	closing  sync.Once
+	closed   error
+}
+
+func (s *sandboxSlot) Read(p []byte) (int, error)  { return s.stream.Read(p) }
+func (s *sandboxSlot) Write(p []byte) (int, error) { return s.stream.Write(p) }
+
+// Start implements Slot.
+func (s *sandboxSlot) Start() frame.Start {
+	spec := s.api.Server
+	start := frame.Start{
+		Env: maps.Clone(spec.Env), URL: spec.URL, Headers: spec.Headers, Transport: spec.Transport,
+		Protocol: spec.Protocol, ConnectTimeoutMS: spec.ConnectTimeoutMS,
+	}
+	switch {
+	case spec.Package != "":
+		start.Command = denoCommand(s.api, runapi.PackageDir(spec.Package), runapi.HomeDir(s.lease.Slot))
+	case len(spec.Command) > 0:
+		start.Command = slices.Concat(spec.Command, spec.Args)
+	}
+	return start
+}
+
+// denoCommand is the command line of a package: Deno with the narrowest flags. They are not the boundary, which is the
+// slot; they are what a server's own mistakes run into first.
+func denoCommand(api controlapi.API, dir, home string) []string {
+	argv := []string{
+		"deno", "run", "--no-prompt", "--cached-only", "--no-config", "--lock=" + dir + "/deno.lock", "--frozen",
+		"--allow-env", "--allow-sys", "--allow-read=" + dir + "," + home, "--allow-write=" + home,
+	}
+	if len(api.Domains) > 0 {
+		argv = append(argv, "--allow-net="+strings.Join(api.Domains, ","))
+	}
+	for _, p := range api.Server.Permissions {
+		argv = append(argv, "--allow-"+p)
+	}
+	return slices.Concat(argv, []string{api.Server.Package}, api.Server.Args)
+}
+
+// Drain implements Slot.
+func (s *sandboxSlot) Drain(ctx context.Context) (controlapi.Receipt, error) {
+	return s.launcher.Control.Drain(ctx, s.lease.Slot, s.lease.Generation)
+}
+
+// Close implements Slot.
+func (s *sandboxSlot) Close() error {
+	s.closing.Do(func() {
+		if s.stream != nil {
+			_ = s.stream.Close()
+		}
+		s.end()
+		ctx, cancel := context.WithTimeout(context.Background(), unwindTime)
+		defer cancel()
+		_, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation)
+		if errors.Is(err, controlapi.ErrFenced) {
+			err = nil // it was never registered, or the proxy was started anew
+		}
+		ctx, cancel = context.WithTimeout(context.Background(), unwindTime)
+		defer cancel()
+		s.closed = errors.Join(err, s.launcher.Client.Release(ctx, s.lease.Generation))
+	})
+	return s.closed
+}

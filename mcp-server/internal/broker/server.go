@@ -1,0 +1,233 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+const (
+	// maxTools is how many tools of one server are known, and maxName how long a tool's name may be.
+	maxTools = 2000
+	maxName  = 256
+	// listTime bounds asking a server for its tools.
+	listTime = 30 * time.Second
+)
+
+// server is a server of the catalog, as it is configured now. A changed configuration is another server.
+type server struct {
+	broker *Broker
+	api    controlapi.API
+	spec   controlapi.Server
+	digest string
+
+	turns chan struct{} // one for each call that may be in flight
+
+	// Guarded by Broker.mu.
+	instances map[string]*instance
+	breaker   breaker
+	notBefore time.Time // of the next start
+	tools     []*tool
+	known     bool
+	fresh     bool
+	listing   *listing // the tools are being asked for
+	closed    bool     // no longer in the catalog
+}
+
+// tool is a tool as the server declares it.
+type tool struct {
+	signature.Tool
+	raw        json.RawMessage
+	repeatable bool // it claims that calling it twice is harmless
+}
+
+func newServer(b *Broker, api controlapi.API, digest string) *server {
+	most := api.Server.MaxConcurrent
+	if most <= 0 {
+		most = defaultConcurrent
+	}
+	return &server{
+		broker: b, api: api, spec: *api.Server, digest: digest,
+		turns: make(chan struct{}, most), instances: map[string]*instance{},
+	}
+}
+
+func (s *server) timeout() time.Duration {
+	if s.spec.TimeoutMS <= 0 {
+		return defaultTimeout
+	}
+	return time.Duration(s.spec.TimeoutMS) * time.Millisecond
+}
+
+func (s *server) connectTimeout() time.Duration {
+	if s.spec.ConnectTimeoutMS <= 0 {
+		return defaultConnectTimeout
+	}
+	return time.Duration(s.spec.ConnectTimeoutMS) * time.Millisecond
+}
+
+func (s *server) idle() time.Duration {
+	if s.spec.IdleMS <= 0 {
+		return defaultIdle
+	}
+	return time.Duration(s.spec.IdleMS) * time.Millisecond
+}
+
+// log writes a line of the server's.
+func (s *server) log(text string) {
+	s.broker.cfg.Log.Info(text, logline.Tag("server"), slog.String("server", s.api.Name))
+}
+
+func (s *server) warn(text string, attrs ...any) {
+	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
+}
+
+// changed notes that the server's list of tools has changed.
+func (s *server) changed(list string) {
+	if list != "tools" {
+		return
+	}
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	s.fresh = false
+}
+
+// listing is one question for a server's tools, for all that wait for the answer.
+type listing struct {
+	done  chan struct{}
+	tools []*tool
+	f     *failure
+}
+
+// list is the server's tools, asked of the server if they are not known. Key is whose instance is asked.
+func (s *server) list(ctx context.Context, key string) ([]*tool, *failure) {
+	b := s.broker
+	b.mu.Lock()
+	if s.fresh && s.listing == nil {
+		defer b.mu.Unlock()
+		return s.tools, nil
+	}
+	l := s.listing
+	if l == nil && b.ctx.Err() == nil {
+		l = &listing{done: make(chan struct{})}
+		s.listing = l
+		b.parts.Go(func() { s.ask(l, key) })
+	}
+	b.mu.Unlock()
+	if l == nil {
+		return nil, unavailable("the server is stopping", "")
+	}
+	select {
+	case <-l.done:
+		return l.tools, l.f
+	case <-ctx.Done():
+		return nil, &failure{code: timedOut, message: "the server does not list its tools", retryable: true, unsent: true}
+	}
+}
+
+// ask asks the server for its tools.
+func (s *server) ask(l *listing, key string) {
+	b := s.broker
+	ctx, cancel := context.WithTimeout(b.ctx, s.connectTimeout()+connectMargin+listTime)
+	defer cancel()
+	b.mu.Lock()
+	s.fresh = true // a change from now on asks again
+	b.mu.Unlock()
+	raw, f := s.request(ctx, key, frame.ToolsMethod, nil, true)
+	var listed frame.Tools
+	if f == nil && json.Unmarshal(raw, &listed) != nil {
+		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f == nil {
+		l.tools = definitions(listed.Tools)
+		s.tools, s.known = l.tools, true
+	} else {
+		s.fresh = false
+	}
+	l.f, s.listing = f, nil
+	close(l.done)
+}
+
+// definitions reads definitions of tools, and leaves out what is none.
+func definitions(all []json.RawMessage) []*tool {
+	tools := []*tool{}
+	seen := map[string]bool{}
+	for _, raw := range all {
+		var d struct {
+			signature.Tool
+			Annotations struct {
+				ReadOnly   bool `json:"readOnlyHint"`
+				Idempotent bool `json:"idempotentHint"`
+			} `json:"annotations"`
+		}
+		if json.Unmarshal(raw, &d) != nil || d.Name == "" || len(d.Name) > maxName || seen[d.Name] || len(tools) >= maxTools {
+			continue
+		}
+		seen[d.Name] = true
+		tools = append(tools, &tool{Tool: d.Tool, raw: raw, repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent})
+	}
+	return tools
+}
+
+// may says whether the configuration allows a tool.
+func (s *server) may(t *tool) bool { return allowed(t.Name, s.spec.Allow, s.spec.Deny) }
+
+// request makes one request, with a turn in the queue, within ctx. It is repeated once if it was certainly not sent, or
+// if repeat allows it.
+func (s *server) request(ctx context.Context, key, method string, params any, repeat bool) (json.RawMessage, *failure) {
+	select {
+	case s.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, &failure{
+			code: timedOut, message: "all calls that the server may have at once are in flight", retryable: true, unsent: true,
+			hint: "Call less at once: parallel(calls, {limit: 4}).",
+		}
+	}
+	release := func() { <-s.turns }
+	raw, f := s.once(ctx, key, method, params, release)
+	if f == nil || !f.transport || ctx.Err() != nil || (!f.unsent && !repeat) {
+		return raw, f
+	}
+	select {
+	case s.turns <- struct{}{}:
+	case <-ctx.Done():
+		return raw, f
+	}
+	return s.once(ctx, key, method, params, release)
+}
+
+// once makes a request once. Release is called when the server has come to rest after it.
+func (s *server) once(ctx context.Context, key, method string, params any, release func()) (json.RawMessage, *failure) {
+	ok, probe, until := s.broker.admit(s)
+	if !ok {
+		release()
+		return nil, unavailable("the server failed too often and is not called until "+
+			until.UTC().Format(time.TimeOnly)+" UTC", "Go on without it, or try again later.")
+	}
+	i, f := s.broker.hold(s, key)
+	if f == nil {
+		f = i.wait(ctx)
+		if f != nil {
+			s.broker.letGo(i, atRest)
+		}
+	}
+	if f != nil {
+		s.broker.learn(s, probe, f)
+		release()
+		return nil, f
+	}
+	raw, f := i.ask(ctx, method, params, func(r rest) {
+		s.broker.letGo(i, r)
+		release()
+	})
+	s.broker.learn(s, probe, f)
+	return raw, f
+}

@@ -1,0 +1,141 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+)
+
+// newInstance makes an instance that is not yet started.
+func newInstance(s *server, key string, kill context.CancelCauseFunc) *instance {
+	return &instance{
+		server: s, key: key, kill: kill, used: time.Now(), ready: make(chan struct{}), gone: make(chan struct{}),
+		out: make(chan frame.ToBridge, outQueue), pending: map[uint64]chan frame.FromBridge{},
+	}
+}
+
+// launch starts an instance's bridge in a slot: after a pause if the server failed just now, with its package installed
+// if it is missing, and in the slot of the server that was idle longest if all are taken.
+func (b *Broker) launch(ctx context.Context, i *instance) (Slot, error) {
+	s := i.server
+	b.mu.Lock()
+	pause := time.Until(s.notBefore)
+	b.mu.Unlock()
+	if pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	began := time.Now()
+	slot, err := b.tryLaunch(ctx, i)
+	b.cfg.Started(s.api.Name, err != nil)
+	if err != nil {
+		s.warn("the server could not be started", "error", err)
+		if f := (*failure)(nil); errors.As(err, &f) {
+			return nil, f
+		}
+		return nil, ended(clean("the server could not be started: "+err.Error()), true)
+	}
+	b.cfg.Log.Info("an MCP server starts", "server", s.api.Name, "ms", time.Since(began).Milliseconds())
+	return slot, nil
+}
+
+// tryLaunch tries until there is a slot, for as long as connecting may take.
+func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
+	s := i.server
+	waiting := time.NewTimer(s.connectTimeout())
+	defer waiting.Stop()
+	installed := false
+	for {
+		b.mu.Lock()
+		free := b.free
+		b.mu.Unlock()
+		slot, err := b.cfg.Launcher.Launch(ctx, s.api, "server-"+s.api.Name)
+		switch {
+		case err == nil:
+			return slot, nil
+		case errors.Is(err, ErrNotInstalled) && !installed:
+			installed = true
+			if err := b.install(ctx, s); err != nil {
+				return nil, &failure{
+					code: installFailed, unsent: true,
+					message: clean(fmt.Sprintf("%s could not be installed: %v", s.spec.Package, err)),
+					hint:    "Tell the user: `codeforge mcp install " + s.api.Name + "` shows more.",
+				}
+			}
+			continue
+		case errors.Is(err, ErrNotInstalled):
+			return nil, &failure{
+				code: packageMissing, message: s.spec.Package + " is not installed", unsent: true,
+				hint: "Tell the user: `codeforge mcp install " + s.api.Name + "`.",
+			}
+		case !errors.Is(err, ErrFull):
+			return nil, err
+		}
+		b.makeRoom()
+		select {
+		case <-free:
+		case <-time.After(100 * time.Millisecond): // the last release may be on its way
+		case <-waiting.C:
+			return nil, &failure{
+				code: slotsFull, message: "all slots for MCP servers are in use", unsent: true, retryable: true,
+				hint: "Try again later, or tell the user that SANDBOX_SERVERS is how many there are.",
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// makeRoom ends the server that was idle longest.
+func (b *Broker) makeRoom() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var oldest *instance
+	for _, s := range b.servers {
+		for _, i := range s.instances {
+			if i.users == 0 && (oldest == nil || i.used.Before(oldest.used)) {
+				oldest = i
+			}
+		}
+	}
+	if oldest != nil {
+		b.retire(oldest)
+	}
+}
+
+// installation is an installation that runs.
+type installation struct {
+	done chan struct{}
+	err  error
+}
+
+// install installs a server's package, once for all that wait for it.
+func (b *Broker) install(ctx context.Context, s *server) error {
+	b.mu.Lock()
+	in := b.installs[s.spec.Package]
+	if in == nil {
+		in = &installation{done: make(chan struct{})}
+		b.installs[s.spec.Package] = in
+		b.parts.Go(func() {
+			s.log("installing " + s.spec.Package)
+			in.err = b.cfg.Launcher.Install(b.ctx, s.api, s.log)
+			b.mu.Lock()
+			delete(b.installs, s.spec.Package)
+			b.mu.Unlock()
+			close(in.done)
+		})
+	}
+	b.mu.Unlock()
+	select {
+	case <-in.done:
+		return in.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,147 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// The bounds of one session's stash, and of all together.
+	maxKeys    = 256
+	maxStash   = 16 << 20
+	maxStashes = 64 << 20
+	maxKey     = 256
+	// stashTime is how long a value is kept if the caller does not say; maxStashTime how long at most.
+	stashTime    = time.Hour
+	maxStashTime = 24 * time.Hour
+)
+
+// stashes keep values of runs for later runs of the same MCP session. They are in memory alone. The zero value is
+// ready.
+type stashes struct {
+	mu  sync.Mutex
+	all map[string]map[string]stashed // by session and key
+	now func() time.Time              // nil: time.Now
+}
+
+type stashed struct {
+	value json.RawMessage
+	until time.Time
+}
+
+// stashRequest is the body of a request for the stash.
+type stashRequest struct {
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"`
+	TTL   int64           `json:"ttl_ms"`
+}
+
+// do carries out one operation: get, set, delete or keys.
+func (s *stashes) do(session, op string, r stashRequest) (any, *failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	mine := s.all[session]
+	switch {
+	case op == "keys":
+		return map[string][]string{"keys": append([]string{}, slices.Sorted(maps.Keys(mine))...)}, nil
+	case r.Key == "" || len(r.Key) > maxKey:
+		return nil, &failure{code: badArguments, message: fmt.Sprintf("a key is a string of 1 to %d bytes", maxKey)}
+	case op == "get":
+		if v, ok := mine[r.Key]; ok {
+			return map[string]json.RawMessage{"value": v.value}, nil
+		}
+	case op == "delete":
+		s.remove(session, r.Key)
+	case op == "set":
+		return struct{}{}, s.set(session, r)
+	default:
+		return nil, &failure{code: badRequest, message: fmt.Sprintf("the stash cannot %.20q", op),
+			hint: "It has get, set, delete and keys."}
+	}
+	return struct{}{}, nil
+}
+
+// set keeps a value, within the bounds. s.mu is held.
+func (s *stashes) set(session string, r stashRequest) *failure {
+	ttl := stashTime
+	if r.TTL > 0 {
+		ttl = min(time.Duration(min(r.TTL, maxStashTime.Milliseconds()))*time.Millisecond, maxStashTime)
+	}
+	if len(r.Value) == 0 {
+		return &failure{code: badArguments, message: "there is no value", hint: "A value is anything that JSON can hold."}
+	}
+	mine := s.all[session]
+	_, has := mine[r.Key]
+	full := func(what string) *failure {
+		return &failure{code: stashFull, message: "the stash is full: " + what, hint: "Delete keys that you no longer need."}
+	}
+	own, total := 0, 0
+	for name, values := range s.all {
+		for key, v := range values {
+			if name == session && key == r.Key {
+				continue
+			}
+			total += len(key) + len(v.value)
+			if name == session {
+				own += len(key) + len(v.value)
+			}
+		}
+	}
+	added := len(r.Key) + len(r.Value)
+	switch {
+	case !has && len(mine) >= maxKeys:
+		return full(fmt.Sprintf("it has %d keys", maxKeys))
+	case own+added > maxStash:
+		return full(fmt.Sprintf("it would hold more than %d MiB", maxStash>>20))
+	case total+added > maxStashes:
+		return full("other sessions use all of its memory")
+	}
+	if s.all == nil {
+		s.all = map[string]map[string]stashed{}
+	}
+	if mine == nil {
+		mine = map[string]stashed{}
+		s.all[session] = mine
+	}
+	mine[r.Key] = stashed{slices.Clone(r.Value), s.time().Add(ttl)}
+	return nil
+}
+
+// expire removes what is too old. s.mu is held.
+func (s *stashes) expire() {
+	now := s.time()
+	for session, values := range s.all {
+		for key, v := range values {
+			if now.After(v.until) {
+				s.remove(session, key)
+			}
+		}
+	}
+}
+
+// remove removes a key, and a stash that has no more. s.mu is held.
+func (s *stashes) remove(session, key string) {
+	delete(s.all[session], key)
+	if len(s.all[session]) == 0 {
+		delete(s.all, session)
+	}
+}
+
+// sweep frees the memory of what is too old.
+func (s *stashes) sweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+}
+
+func (s *stashes) time() time.Time {
+	if s.now != nil {
+		return s.now()
+	}
+	return time.Now()
+}

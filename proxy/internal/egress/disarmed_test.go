@@ -1,0 +1,56 @@
+//go:build disarm
+
+package egress_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestDisarmed: without its defence each of these attacks succeeds. e2e/negative runs it, under the tag disarm: a
+// process in a slot for MCP servers cannot be had there.
+func TestDisarmed(t *testing.T) {
+	for defence, attack := range map[string]func(t *testing.T, r *rig, calls, upstreams *seen) bool{
+		"server-in-run": func(t *testing.T, r *rig, calls, _ *seen) bool {
+			defer r.begin("my-files")()
+			_ = body(t, post(t, r.client(true), "https://"+callHost+"/notes/read", "{}"))
+			return calls.count() == 1
+		},
+		"server-calls": func(t *testing.T, r *rig, calls, _ *seen) bool {
+			defer r.beginServer(controlapi.Registration{APIs: []string{"notes"}})()
+			_ = body(t, post(t, r.clientIn(serverSlot, true), "https://"+callHost+"/notes/read", "{}"))
+			return calls.count() == 1
+		},
+		"server-hosts": func(t *testing.T, r *rig, _, _ *seen) bool {
+			defer r.beginServer(controlapi.Registration{APIs: []string{"notes"}})()
+			_ = body(t, post(t, r.clientIn(serverSlot, true), "https://elsewhere.test/", "data"))
+			_, resolved := r.upstreams.asked.Load("elsewhere.test")
+			return resolved
+		},
+		"install-credential": func(t *testing.T, r *rig, _, upstreams *seen) bool {
+			defer r.beginServer(controlapi.Registration{Install: true})()
+			req, err := http.NewRequest(http.MethodGet, "https://registry.demo.test/name", nil)
+			check(t, err)
+			req.Header.Set("Authorization", "Bearer REGISTRY_AUTH_TOKEN")
+			resp, err := r.clientIn(serverSlot, true).Do(req)
+			check(t, err)
+			_ = body(t, resp)
+			return upstreams.last(t).Header.Get("Authorization") == "Bearer "+secretValue+"REGISTRY_AUTH_TOKEN"
+		},
+	} {
+		t.Run(defence, func(t *testing.T) {
+			t.Setenv("CODEFORGE_DISARM", defence)
+			apis := mcpServers()
+			apis["private"] = serverAPI("registry.demo.test", "REGISTRY_AUTH_TOKEN", "")
+			r := newRig(t, setup{apis: apis, yolo: true, registry: "registry.demo.test"})
+			var calls, upstreams seen
+			r.connectBroker(func(_ http.ResponseWriter, req *http.Request) { calls.note(req) })
+			r.upstreams.https(upstreams.echo())
+			if !attack(t, r, &calls, &upstreams) {
+				t.Error("the attack is stopped by something else")
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package policy
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// asker is a run, server or installation that may use some APIs.
+type asker struct {
+	run
+	kind Kind
+}
+
+func (a asker) Kind() Kind { return a.kind }
+
+func host(t testing.TB, name string) catalog.Host {
+	t.Helper()
+	h, err := catalog.ParseHost(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestKinds: which hosts each kind of asker reaches. What is of no kind reaches none.
+func TestKinds(t *testing.T) {
+	apis := load(t, map[string]string{
+		"server": `{"description": "d", "domains": ["server.test"], "mcp": {"command": ["x"]}}`,
+		"other":  `{"description": "d", "domains": ["other.test", "*.wild.test"]}`,
+		"remote": `{"description": "d", "mcp": {"url": "https://remote.test/mcp"}}`,
+	})
+	registry := NewRegistry(&url.URL{Scheme: "https", Host: "Registry.test."}, nil)
+	rules := Rules{Catalog: apis, YOLO: true, Registry: registry}
+	reaches := map[Kind]string{
+		KindNone: "", KindRun: "server.test other.test a.wild.test remote.test yolo.test registry.test",
+		KindServer: "server.test", KindInstall: "registry.test", KindInstall + 1: "",
+	}
+	for kind, hosts := range reaches {
+		who := asker{kind: kind}
+		if kind == KindServer {
+			who.run = run{"server"}
+		}
+		for _, name := range []string{"server.test", "other.test", "a.wild.test", "remote.test", "yolo.test", "registry.test", "x.registry.test",
+			controlapi.ServersHost, "codeforge.internal", "x.codeforge.internal"} {
+			v := rules.Decide(who, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}})
+			want := strings.Contains(" "+hosts+" ", " "+name+" ") || kind == KindRun && name == "x.registry.test"
+			if v.Allow != want || !want && (v.Refusal.Code == "" || v.Status < 400) {
+				t.Errorf("kind %d, %s: %+v", kind, name, v)
+			}
+		}
+	}
+	for name, known := range map[string]bool{controlapi.ServersHost: true, "registry.test": true, "remote.test": true, "yolo.test": true,
+		"codeforge.internal": false, "x.codeforge.internal": false, "x." + controlapi.ServersHost: false} {
+		if rules.Known(host(t, name)) != known {
+			t.Errorf("%s is known: %t", name, !known)
+		}
+	}
+	if none := (Rules{Catalog: apis}); none.Known(host(t, "registry.test")) || !none.Known(host(t, controlapi.ServersHost)) {
+		t.Error("a registry is known that there is not, or the servers' host is not")
+	}
+}
+
+// TestInstallNeedsRegistry: without a registry an installation reaches nothing.
+func TestInstallNeedsRegistry(t *testing.T) {
+	rules := Rules{Catalog: load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`}), YOLO: true}
+	for _, name := range []string{"other.test", "yolo.test", controlapi.ServersHost} {
+		if v := rules.Decide(asker{kind: KindInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}}); v.Allow {
+			t.Errorf("%s is open", name)
+		}
+	}
+	if NewRegistry(nil, nil) != nil || NewRegistry(&url.URL{Host: "127.0.0.1"}, nil) != nil || NewRegistry(&url.URL{Host: "*.test"}, nil) != nil {
+		t.Error("a registry without a host name")
+	}
+	private := []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+	if r := NewRegistry(&url.URL{Host: "r.test"}, private); len(r.AllowPrivate) != 1 || len(r.Credentials) != 0 || r.AllowHTTP {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestCallAliases: a server is found by its name, or by the only identifier that it can have; never by one of two.
+func TestCallAliases(t *testing.T) {
+	mcp := `{"description": "d", "mcp": {"command": ["x"]}}`
+	rules := Rules{Catalog: load(t, map[string]string{"a-b-c": mcp, "a_b-c": mcp, "x-y": mcp, "x_y": mcp, "one-more": mcp})}
+	for path, want := range map[string]string{
+		"/a-b-c/t": "/a-b-c/t", "/a_b-c/t": "/a_b-c/t", "/a_b_c/t": "", "/x_y/t": "/x_y/t", "/x-y/t": "/x-y/t", "/one_more/t": "/one-more/t",
+		"/one-more": "/one-more", "/$stash/keys": "/$stash/keys", "/$other/keys": "",
+	} {
+		u, err := url.Parse(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, got := rules.DecideCall(asker{kind: KindRun}, Request{Host: host(t, controlapi.ServersHost), TLS: true, Methods: []string{"POST"}}, u)
+		if got != want || v.Allow != (want != "") {
+			t.Errorf("%s: %q, %+v", path, got, v.Refusal)
+		}
+	}
+	u, _ := url.Parse("/x-y/t")
+	for _, q := range []Request{
+		{Host: host(t, "x."+controlapi.ServersHost), TLS: true, Methods: []string{"POST"}},
+		{TLS: true, Methods: []string{"POST"}},
+		{Host: host(t, controlapi.ServersHost), Methods: []string{"POST"}},
+		{Host: host(t, controlapi.ServersHost), TLS: true},
+		{Host: host(t, controlapi.ServersHost), TLS: true, Methods: []string{"GET"}, Upgrade: "websocket"},
+	} {
+		if v, path := rules.DecideCall(asker{kind: KindRun}, q, u); v.Allow || path != "" {
+			t.Errorf("%+v is allowed", q)
+		}
+	}
+	for _, kind := range []Kind{KindNone, KindServer, KindInstall} {
+		q := Request{Host: host(t, controlapi.ServersHost), TLS: true, Methods: []string{"POST"}}
+		if v, _ := rules.DecideCall(asker{kind: kind}, q, u); v.Allow {
+			t.Errorf("kind %d may call", kind)
+		}
+	}
+}
+
+// FuzzCallPath: a path that is let through names one server of the run in plain letters, and is read back as the same
+// two segments by whoever splits it before or after it is unescaped.
+func FuzzCallPath(f *testing.F) {
+	for _, s := range []string{"/server/tool", "/server/a%2Fb", "//server/x", "/server/%2e%2e", "/server%2f..", "/$stash/get", "/server/%00", "/server?x"} {
+		f.Add(s)
+	}
+	rules := Rules{Catalog: load(f, map[string]string{"server": `{"description": "d", "mcp": {"command": ["x"]}}`})}
+	h, _ := catalog.ParseHost(controlapi.ServersHost)
+	f.Fuzz(func(t *testing.T, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			return
+		}
+		v, path := rules.DecideCall(asker{kind: KindRun}, Request{Host: h, TLS: true, Methods: []string{http.MethodPost}}, u)
+		if !v.Allow {
+			return
+		}
+		segments := strings.Split(path, "/")
+		again, err := url.ParseRequestURI(path)
+		if err != nil || again.EscapedPath() != path || again.RawQuery != "" || len(segments) < 2 || len(segments) > 3 ||
+			segments[0] != "" || segments[1] != "server" && segments[1] != "$stash" {
+			t.Fatalf("%q became %q, %v", target, path, err)
+		}
+		for _, s := range segments[1:] {
+			if plain, err := url.PathUnescape(s); err != nil || plain == "" || plain == "." || plain == ".." {
+				t.Fatalf("%q became %q", target, path)
+			}
+		}
+	})
+}
