@@ -60,10 +60,10 @@ func serverSlots(f serveFlags) (pool.Servers, error) {
 }
 
 // watchServer bounds what a server writes to its home, and what an installation writes to its folder.
-func watchServer(f serveFlags) func(slot.ID, bool, jail.Inmate) (runapi.Reason, string) {
+func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason, string) {
 	installing := jailServers(f).Installing
-	return func(id slot.ID, installs bool, inmate jail.Inmate) (runapi.Reason, string) {
-		if inmate.Home() > jail.HomeSize {
+	return func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string) {
+		if process.Home() > jail.HomeSize {
 			return runapi.OutputLimit, fmt.Sprintf("The server wrote more than %d MiB to its home.", jail.HomeSize>>20)
 		}
 		if !installs {

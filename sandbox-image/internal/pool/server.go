@@ -23,7 +23,7 @@ type Servers struct {
 	Packages *packages.Store
 	// Watch reports whether a server, or the installation in its slot, exceeds another limit: a reason and a sentence, or
 	// "".
-	Watch func(id slot.ID, installs bool, inmate jail.Inmate) (runapi.Reason, string)
+	Watch func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string)
 	// Installing is the folder in which a slot installs.
 	Installing func(slot.ID) string
 }
@@ -130,7 +130,7 @@ func (p *Pool) runServer(
 	}
 	r, err := server.Start(server.Config{
 		Jail: p.cfg.Jail, Server: spec, Memory: sv.Memory, Input: d, Output: d, Started: d.Started, Ended: d.Ended,
-		Watch: func(i jail.Inmate) (runapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
+		Watch: func(i jail.Process) (runapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
 	})
 	if err != nil {
 		return exit, nil, err
