@@ -221,7 +221,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &req) {
 		return
 	}
-	out := &eventStream{w: w, ctl: http.NewResponseController(w), enc: json.NewEncoder(w)}
+	out := &eventStream{w: w, patience: patience{ctl: http.NewResponseController(w)}, enc: json.NewEncoder(w)}
 	out.enc.SetEscapeHTML(false)
 	defer out.close()
 	exit, err := s.cfg.Sandbox.Run(r.Context(), req, out)
@@ -241,7 +241,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 
 // eventStream is the Output of one request.
 type eventStream struct {
-	ctl *http.ResponseController
+	patience
 
 	writing sync.Mutex // guards the fields below; w must not be used once over is set
 	w       http.ResponseWriter
@@ -250,9 +250,6 @@ type eventStream struct {
 	over    bool
 	due     *time.Timer // the pending flush; nil: nothing is buffered
 	failed  error       // the error of a flush
-
-	mu             sync.Mutex
-	sending, ended bool
 }
 
 // Send implements Output. An event is flushed after flushTime at the latest, the Exit with the end of the response.
@@ -301,34 +298,6 @@ func (o *eventStream) close() {
 	if o.due != nil {
 		o.due.Stop()
 	}
-}
-
-// limit records whether an event is being sent, and after the run's end sets a write deadline while one is. Between two
-// events there is no deadline, because the cleanup after a run may take long.
-func (o *eventStream) limit(sending bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sending = sending
-	if o.ended {
-		o.bound()
-	}
-}
-
-// Ended implements Output.
-func (o *eventStream) Ended() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = true
-	o.bound()
-}
-
-// bound sets the write deadline for the current state. o.mu is held.
-func (o *eventStream) bound() {
-	var deadline time.Time
-	if o.sending {
-		deadline = time.Now().Add(stalledFor)
-	}
-	_ = o.ctl.SetWriteDeadline(deadline)
 }
 
 // read decodes a request's body. When that fails it writes the error response and returns false.

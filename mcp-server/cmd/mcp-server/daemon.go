@@ -13,6 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
@@ -32,6 +33,9 @@ const (
 	// Together they stay below the ten seconds after which a container engine kills.
 	drainTime  = 5 * time.Second
 	unwindTime = 3 * time.Second
+	// firstPause and lastPause bound the pauses between attempts to connect to the proxy for MCP servers.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
 )
 
 // daemon is all parts of the process, put together.
@@ -44,6 +48,8 @@ type daemon struct {
 	control  *controlapi.Client
 	queue    *queue.Queue
 	catalog  *published.Watcher
+	broker   *broker.Broker
+	executor *execution.Executor
 	skills   *skill.Store
 	surface  *tools.Surface
 	mcp      *transport.Handler
@@ -73,11 +79,18 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Sessions: func() int { return d.mcp.Sessions() },
 		Calls:    func() int { return d.mcp.Calls() },
 		Waiting:  d.queue.Waiting,
+		Servers:  func() int { return d.broker.Running() },
+	})
+	d.broker = broker.New(broker.Config{
+		Launcher: &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)},
+		Catalog:  d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
+		Session: func(run string) (string, bool) { return d.executor.Session(run) },
+	})
+	d.executor = execution.New(execution.Config{
+		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 	})
 	d.surface = tools.New(tools.Config{
-		Executor: execution.New(execution.Config{
-			Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Log: d.log,
-		}),
+		Executor: d.executor, Servers: d.broker,
 		Catalog: d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Called: m.Called,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
@@ -132,6 +145,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { d.catalog.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
+	parts.Go(func() { d.serveProxy(background) })
 
 	ended := make(chan error, 1)
 	parts.Go(func() { ended <- d.endpoint.Serve() })
@@ -156,10 +170,39 @@ func (d *daemon) stop() {
 	defer cancel()
 	d.mcp.Close(unwind)
 	d.queue.Close()
+	d.broker.Close() // while the proxy and the sandbox can still be told
 	d.endpoint.Close(unwind)
 	_ = d.sandbox.Close() // its runs are over
 	d.control.Close()
 	_ = d.skills.Close() // opened for reading only
+}
+
+// serveProxy answers the proxy's requests to the broker of MCP servers until ctx ends, and connects again when the
+// connection breaks.
+func (d *daemon) serveProxy(ctx context.Context) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := d.control.Broker(ctx, d.broker)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		d.log.Debug("no connection for MCP servers to the proxy, trying again", logline.Tag("server"), slog.String("error", err.Error()))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// registry is the address of the package registry, or empty.
+func registry(s settings.Settings) string {
+	if s.Registry == nil {
+		return ""
+	}
+	return s.Registry.String()
 }
 
 // redacted takes REDACTING_STRINGS out of log lines: with DEBUG_MODE they show code, as it was written.

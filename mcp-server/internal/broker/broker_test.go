@@ -98,7 +98,9 @@ func (s *localSlot) Start() frame.Start {
 	}
 }
 
-func (s *localSlot) Drain(context.Context) (controlapi.Receipt, error) { return controlapi.Receipt{}, nil }
+func (s *localSlot) Drain(context.Context) (controlapi.Receipt, error) {
+	return controlapi.Receipt{}, nil
+}
 
 func (s *localSlot) Close() error {
 	s.once.Do(func() {

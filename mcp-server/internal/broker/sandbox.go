@@ -41,9 +41,13 @@ type Sandbox struct {
 // Launch implements Launcher.
 func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, run string) (Slot, error) {
 	head := runapi.ServerHead{Package: api.Server.Package}
-	return l.open(ctx, api, head, controlapi.Registration{
+	s, err := l.open(ctx, api, head, controlapi.Registration{
 		Run: run, APIs: []string{api.Name}, Deadline: time.Now().Add(lifeTime),
 	})
+	if err != nil {
+		return nil, err // and not a nil *sandboxSlot
+	}
+	return s, nil
 }
 
 // open leases a slot, registers it, and starts its program.
@@ -94,7 +98,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	defer cancel()
 	head := runapi.ServerHead{Package: api.Server.Package, Install: true, Registry: l.Registry}
 	s, err := l.open(ctx, api, head, controlapi.Registration{
-		Run: "install-" + api.Name, APIs: []string{api.Name}, Install: true, Deadline: time.Now().Add(installTime),
+		Run: "install-" + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})
 	if err != nil {
 		return err

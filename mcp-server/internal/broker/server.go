@@ -37,7 +37,7 @@ type server struct {
 	known     bool
 	fresh     bool
 	listing   *listing // the tools are being asked for
-	closed    bool // no longer in the catalog
+	closed    bool     // no longer in the catalog
 }
 
 // tool is a tool as the server declares it.

@@ -17,8 +17,6 @@ import (
 	"regexp"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -140,7 +138,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 		err = s.keepLock(pkg, draft)
 	}
 	if err == nil {
-		err = syncAll(draft)
+		err = syncDir(draft)
 	}
 	if err == nil {
 		err = os.Rename(draft, s.path(pkg))
@@ -225,13 +223,12 @@ func (s *Store) keepLock(pkg, draft string) error {
 	return errors.Join(os.WriteFile(next, data, 0o444), os.Rename(next, s.lock(pkg)))
 }
 
-// syncAll writes a file system to its disk, so that a package whose folder has its name is whole, also after a power
-// failure.
-func syncAll(dir string) error {
+// syncDir writes a directory to its disk, before the rename that makes it valid.
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return unix.Syncfs(int(f.Fd()))
+	return f.Sync()
 }

@@ -85,7 +85,7 @@ func Binary(t testing.TB) string {
 		}
 		build.path = filepath.Join(dir, "sandboxd")
 		_ = os.Chmod(dir, 0o755)
-		args := []string{"build", "-o", build.path}
+		args := []string{"build", "-trimpath", "-o", build.path}
 		env := append(os.Environ(), "CGO_ENABLED=0")
 		if os.Getenv("SANDBOX_RACE") != "" { // with the race detector, which needs a C compiler
 			args, env = append(args, "-race"), os.Environ()
