@@ -50,7 +50,9 @@ func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, run string) (S
 }
 
 // open leases a slot, registers it, and starts its program.
-func (l *Sandbox) open(ctx context.Context, api controlapi.API, head runapi.ServerHead, reg controlapi.Registration) (_ *sandboxSlot, err error) {
+func (l *Sandbox) open(
+	ctx context.Context, api controlapi.API, head runapi.ServerHead, reg controlapi.Registration,
+) (_ *sandboxSlot, err error) {
 	asking, cancel := context.WithTimeout(ctx, launchTime)
 	defer cancel()
 	// Not ctx: a lease whose answer is lost would keep its slot.
