@@ -134,12 +134,13 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		i.info = *f.Ready
 		close(i.ready)
 	case f.Failed != nil:
-		unsent := f.Failed.Code != frame.Gone
-		e := ended(clean(f.Failed.Message), unsent)
-		e.hint = map[string]string{
-			frame.Refused:    "Check the server's credential and headers in its config.json.",
-			frame.NotStarted: "The user can see more with `codeforge mcp logs`.",
-		}[f.Failed.Code]
+		e := ended(clean(f.Failed.Message), f.Failed.Code != frame.Gone)
+		switch f.Failed.Code {
+		case frame.Refused:
+			e.hint = "Tell the user to check the server's credential and headers in its config.json."
+		case frame.NotStarted:
+			e.hint = "The server's log says more: `codeforge mcp logs " + i.server.api.Name + "`."
+		}
 		return e
 	case f.Log != "":
 		i.server.log(f.Log)

@@ -121,6 +121,7 @@ func TestSlots(t *testing.T) {
 	if again := w.pid("s1-r1", "a"); again != a {
 		t.Error("a was not kept")
 	}
+	testkit.WaitFor(t, func() bool { return w.broker.idle("a") && w.broker.idle("b") })
 	w.pid("s1-r1", "c")
 	if again := w.pid("s1-r1", "a"); again != a {
 		t.Error("a gave way, and b was older")
@@ -325,4 +326,16 @@ func TestBreaker(t *testing.T) {
 	if b.pause() != lastPause {
 		t.Errorf("a pause of %v after many failures", b.pause())
 	}
+}
+
+// idle says that no call holds a server.
+func (b *Broker) idle(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, i := range b.servers[name].instances {
+		if i.users > 0 {
+			return false
+		}
+	}
+	return true
 }
