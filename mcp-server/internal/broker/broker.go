@@ -95,7 +95,8 @@ func New(cfg Config) *Broker {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*server{}, runs: map[string]map[string]bool{}, caused: map[string]*causes{},
+		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*server{},
+		runs: map[string]map[string]bool{}, caused: map[string]*causes{},
 		free: make(chan struct{}), installs: map[string]*installation{},
 	}
 	b.parts.Go(b.sweep)

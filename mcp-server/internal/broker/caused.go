@@ -68,7 +68,8 @@ func (b *Broker) over(c *call, i *instance) {
 		list := r.Exchanges[:min(len(r.Exchanges), maxCaused-of.count)]
 		of.count += len(list)
 		of.list = append(of.list, controlapi.Caused{
-			Call: i.server.api.Name + "." + c.tool, Among: among, Exchanges: list, Omitted: r.Omitted + len(r.Exchanges) - len(list),
+			Call: i.server.api.Name + "." + c.tool, Among: among,
+			Exchanges: list, Omitted: r.Omitted + len(r.Exchanges) - len(list),
 		})
 	})
 }
