@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -105,7 +104,7 @@ func (b *Bridge) ask(
 		if err == nil {
 			return frame.Encode(result)
 		}
-		if s.lost(cs, err) && again {
+		if (s.lost(cs, err) || c.unsent()) && again && !s.process() {
 			continue
 		}
 		return nil, c.explain(err)
@@ -155,11 +154,20 @@ func (c *capture) result(err error) json.RawMessage {
 	return c.raw
 }
 
+// unsent says that nothing of the request has reached the server.
+func (c *capture) unsent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.sent
+}
+
 // explain adds to an error of the SDK what the transport saw.
 func (c *capture) explain(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case !c.sent:
+		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
 	case c.large:
 		return tooLarge()
 	case c.status != 0:
@@ -180,15 +188,11 @@ func describe(err error) *frame.Error {
 		data, _ := frame.Encode(e)
 		return &frame.Error{Code: frame.ServerError, Message: e.Message, Data: data}
 	}
-	dialling, talking := (*net.OpError)(nil), (*url.Error)(nil)
+	talking := (*url.Error)(nil)
 	switch {
-	case errors.As(err, &dialling) && dialling.Op == "dial":
-		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
-	case errors.Is(err, mcp.ErrConnectionClosed): // said before a request is written, never after
-		return &frame.Error{Code: frame.NotSent, Message: "the connection to the server had ended"}
 	case errors.As(err, &talking):
 		return &frame.Error{Code: frame.Gone, Message: err.Error()}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
 		return &frame.Error{Code: frame.Gone, Message: "the connection to the server ended"}
 	}

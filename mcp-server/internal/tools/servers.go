@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,11 @@ func member(name string) string {
 		return fmt.Sprintf("[%q]", name)
 	}
 	return "." + name
+}
+
+// hasServer reports whether the catalog has an MCP server of a name.
+func hasServer(cat controlapi.Catalog, name string) bool {
+	return slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == name && a.Server != nil })
 }
 
 // hasServers reports whether the catalog has an MCP server.

@@ -251,6 +251,9 @@ func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 		j, err := jail.NewContainer(jail.ContainerConfig{
 			Slots: f.slots, Deno: f.deno, CA: f.ca, Work: f.code, Limits: limits, Servers: jailServers(f),
 		})
+		if err == nil {
+			err = closeSkills(f.skills)
+		}
 		return j, slot.ServiceUID, err
 	}
 	files, err := slot.Inherited(getenv)

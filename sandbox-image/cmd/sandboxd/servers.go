@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
@@ -29,6 +31,16 @@ func jailServers(f serveFlags) jail.Servers {
 			OpenFiles: maxOpenFiles,
 		},
 	}
+}
+
+// closeSkills closes the skills of the container to all but the group of the slots for runs: MCP servers are not in it. The
+// volume may be of a version that left them open. Where it is read-only, mcp-server's image has closed it.
+func closeSkills(dir string) error {
+	err := os.Chmod(dir, 0o770|os.ModeSetgid)
+	if errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return err
 }
 
 // present is the path if there is something, else "".

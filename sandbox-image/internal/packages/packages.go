@@ -174,6 +174,8 @@ type copier struct {
 	files int
 }
 
+var errTooLarge = fmt.Errorf("it has more than %d MiB", MaxBytes>>20)
+
 func (c *copier) entry(name string) error {
 	info, err := c.from.Lstat(name)
 	if err != nil {
@@ -187,6 +189,9 @@ func (c *copier) entry(name string) error {
 	case m.IsDir():
 		return os.Mkdir(target, 0o755)
 	case m.IsRegular():
+		if info.Size() > MaxBytes-c.bytes {
+			return errTooLarge
+		}
 		return c.file(name, target, 0o444|m&0o111)
 	}
 	return fmt.Errorf("%q is neither a file nor a directory", name)
@@ -205,7 +210,7 @@ func (c *copier) file(name, target string, mode fs.FileMode) (err error) {
 	defer func() { err = errors.Join(err, out.Chmod(mode), out.Close()) }()
 	n, err := io.Copy(out, io.LimitReader(in, MaxBytes-c.bytes+1))
 	if c.bytes += n; c.bytes > MaxBytes {
-		return fmt.Errorf("it has more than %d MiB", MaxBytes>>20)
+		return errTooLarge
 	}
 	return err
 }
