@@ -23,7 +23,7 @@ var (
 // where the server itself sends them, as one of its own requests. The answer is scrubbed like every other.
 func (x *exchange) call(r *http.Request, q policy.Request) {
 	out := x.outgoing(r, "")
-	length := out.ContentLength // redaction makes it unknown
+	length := out.ContentLength                        // redaction makes it unknown
 	encoded := len(out.Header["Content-Encoding"]) > 0 // which redaction would leave as it is
 	x.redacted = x.conf.Redact.Request(out)
 	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
@@ -85,7 +85,8 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if code := resp.Header.Get(controlapi.HeaderCode); len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
+	const letters = "abcdefghijklmnopqrstuvwxyz_"
+	if code := resp.Header.Get(controlapi.HeaderCode); len(code) <= 40 && strings.Trim(code, letters) == "" {
 		x.note.Code = code
 	}
 	for name := range resp.Header {
