@@ -85,8 +85,8 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	const letters = "abcdefghijklmnopqrstuvwxyz_"
-	if code := resp.Header.Get(controlapi.HeaderCode); len(code) <= 40 && strings.Trim(code, letters) == "" {
+	code := resp.Header.Get(controlapi.HeaderCode)
+	if len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		x.note.Code = code
 	}
 	for name := range resp.Header {

@@ -70,7 +70,8 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	case !r.Deadline.After(now):
 		return nil, fmt.Errorf("%w: deadline has passed", errRegistration)
 	case kind == policy.KindNone:
-		return nil, fmt.Errorf("%w: a server slot takes one server or installation, other slots take runs", errRegistration)
+		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
+			errRegistration)
 	}
 	s := &b.seats[id]
 	s.change.Lock()
