@@ -25,7 +25,8 @@ type Duplex interface {
 	// Started tells the client that the program has been started. An error before that is an answer of its own; afterwards
 	// only an Exit can report one.
 	Started() error
-	// Ended tells that no process of the slot is left. From then on Read and Write fail within seconds instead of blocking.
+	// Ended tells that no process of the slot is left. From then on Read and Write fail within seconds instead of
+	// blocking.
 	Ended()
 }
 

@@ -14,8 +14,8 @@ type patience struct {
 	sending, ended bool
 }
 
-// limit records whether something is being sent, and after the end sets a write deadline while it is. Between two writes
-// there is no deadline, because the cleanup may take long.
+// limit records whether something is being sent, and after the end sets a write deadline while it is. Between two
+// writes there is no deadline, because the cleanup may take long.
 func (p *patience) limit(sending bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,8 +30,8 @@ type Sandbox interface {
 	Release(generation uint64) error
 	// Run returns an Exit or an error. The errors above come before the first event, other errors at any time.
 	Run(ctx context.Context, r RunRequest, out Output) (Exit, error)
-	// Server runs the program of an MCP server until it ends. Cancelling ctx ends it. By the time Server returns, no process
-	// of the slot is left.
+	// Server runs the program of an MCP server until it ends. Cancelling ctx ends it. By the time Server returns, no
+	// process of the slot is left.
 	Server(ctx context.Context, generation uint64, h ServerHead, d Duplex) (Exit, error)
 	SetPermissions(Permissions) (PermissionSet, error)
 	Health() Health
@@ -69,8 +69,8 @@ const (
 	// maxStreams is how many requests one connection may have open.
 	maxStreams = 512
 	// maxUnread is how much of a request's body is received that was not read; beyond it the client waits. A program that
-	// does not read its input must not hold up other requests, so all of them together may have more than that: the body of
-	// a run is read at once, and there are at most slot.MaxServers programs.
+	// does not read its input must not hold up other requests, so all of them together may have more than that: the body
+	// of a run is read at once, and there are at most slot.MaxServers programs.
 	maxUnread    = 256 << 10
 	maxUnreadAll = 4 * slot.MaxServers * maxUnread
 	// flushTime is how long output is buffered. Most runs print just before they end, so that output and Exit can leave

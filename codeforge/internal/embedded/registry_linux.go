@@ -50,8 +50,8 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 	return append(c.Environ[:len(c.Environ):len(c.Environ)], registryName+"="+address), ""
 }
 
-// usesPackages reports whether some config.json below the folder of APIs could name a package. It errs on the safe side:
-// only the proxy reads these files properly.
+// usesPackages reports whether some config.json below the folder of APIs could name a package. It errs on the safe
+// side: only the proxy reads these files properly.
 func usesPackages(apis string) bool {
 	files, _ := filepath.Glob(filepath.Join(apis, "*", "config.json"))
 	for _, path := range files {

@@ -241,5 +241,3 @@ func TestRealServers(t *testing.T) {
 		}
 	}
 }
-
-func TestMain(m *testing.M) { os.Exit(peertest.Main(m)) }

@@ -14,6 +14,7 @@ import (
 // capture is what a transport saw of one request and its answer, and the SDK does not tell.
 type capture struct {
 	mu       sync.Mutex
+	sent     bool            // a part of it may have reached the server
 	raw      json.RawMessage // the result as the server wrote it
 	answered chan struct{}   // closed when the server has answered
 	status   int             // the last HTTP status that was an error
@@ -45,6 +46,16 @@ func (c *capture) answer(raw json.RawMessage) {
 	default:
 		close(c.answered)
 	}
+}
+
+// send notes that the request is being sent. From now on the server may carry it out.
+func (c *capture) send() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = true
 }
 
 // refuse notes a response that says no.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -100,7 +101,7 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 			break
 		}
 	}
-	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + c.explain(firstErr).Error()}
+	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + describe(c.explain(firstErr)).Message}
 }
 
 // connectBy connects over one transport.
@@ -146,13 +147,13 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 	return s, nil
 }
 
-// lost drops a session that the server does not know, or that ended before the request was sent.
+// lost drops a session that the server does not know, or that has ended.
 func (r *remote) lost(s *mcp.ClientSession, err error) bool {
-	if !errors.Is(err, mcp.ErrSessionMissing) && !errors.Is(err, mcp.ErrConnectionClosed) {
-		return false
+	missing := errors.Is(err, mcp.ErrSessionMissing)
+	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
+		r.drop(s)
 	}
-	r.drop(s)
-	return true
+	return missing
 }
 
 // drop gives up a session, so that the next request connects anew.
@@ -237,11 +238,15 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer timer.Stop()
 	}
 	resp, err := d.base.RoundTrip(out)
+	if dialling := (*net.OpError)(nil); !errors.As(err, &dialling) || dialling.Op != "dial" {
+		captureOf(ctx).send()
+	}
 	if err != nil {
 		cancel()
 		if stream && ctx.Err() != nil && req.Context().Err() == nil { // it will do without one
 			return &http.Response{
-				StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+				StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed",
+				Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 				Header: http.Header{}, Body: http.NoBody, Request: req,
 			}, nil
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -86,7 +85,9 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 }
 
 // ask sends one request and gives the result, as the server wrote it where the transport shows that.
-func (b *Bridge) ask(ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error)) (json.RawMessage, error) {
+func (b *Bridge) ask(
+	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
+) (json.RawMessage, error) {
 	for again := true; ; again = false {
 		cs, err := s.session(ctx)
 		if err != nil {
@@ -103,7 +104,7 @@ func (b *Bridge) ask(ctx context.Context, s server, send func(context.Context, *
 		if err == nil {
 			return frame.Encode(result)
 		}
-		if s.lost(cs, err) && again {
+		if (s.lost(cs, err) || c.unsent()) && again && !s.process() {
 			continue
 		}
 		return nil, c.explain(err)
@@ -153,11 +154,20 @@ func (c *capture) result(err error) json.RawMessage {
 	return c.raw
 }
 
+// unsent says that nothing of the request has reached the server.
+func (c *capture) unsent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.sent
+}
+
 // explain adds to an error of the SDK what the transport saw.
 func (c *capture) explain(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case !c.sent:
+		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
 	case c.large:
 		return tooLarge()
 	case c.status != 0:
@@ -178,15 +188,12 @@ func describe(err error) *frame.Error {
 		data, _ := frame.Encode(e)
 		return &frame.Error{Code: frame.ServerError, Message: e.Message, Data: data}
 	}
-	dialling, talking := (*net.OpError)(nil), (*url.Error)(nil)
+	talking := (*url.Error)(nil)
 	switch {
-	case errors.As(err, &dialling) && dialling.Op == "dial":
-		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
-	case errors.Is(err, mcp.ErrConnectionClosed): // said before a request is written, never after
-		return &frame.Error{Code: frame.NotSent, Message: "the connection to the server had ended"}
 	case errors.As(err, &talking):
 		return &frame.Error{Code: frame.Gone, Message: err.Error()}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
 		return &frame.Error{Code: frame.Gone, Message: "the connection to the server ended"}
 	}
 	return &frame.Error{Code: frame.ServerError, Message: err.Error()}
@@ -203,12 +210,16 @@ type page struct {
 
 // pages reads a list to its end, or to a bound. A server that does not know the list has an empty one.
 func (b *Bridge) pages(
-	ctx context.Context, s server, send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error), items func(page) []json.RawMessage,
+	ctx context.Context, s server,
+	send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error),
+	items func(page) []json.RawMessage,
 ) (all []json.RawMessage, truncated bool, err error) {
 	all = []json.RawMessage{}
 	cursor, size := "", 0
 	for range maxPages {
-		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) { return send(ctx, cs, cursor) })
+		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
+			return send(ctx, cs, cursor)
+		})
 		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) && e.Code == jsonrpc.CodeMethodNotFound {
 			return all, false, nil
 		}

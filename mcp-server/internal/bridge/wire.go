@@ -83,6 +83,7 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 	w.writing.Lock()
 	defer w.writing.Unlock()
+	captureOf(ctx).send()
 	_, err = w.out.Write(append(line, '\n'))
 	return err
 }

@@ -134,12 +134,13 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		i.info = *f.Ready
 		close(i.ready)
 	case f.Failed != nil:
-		unsent := f.Failed.Code != frame.Gone
-		e := ended(clean(f.Failed.Message), unsent)
-		e.hint = map[string]string{
-			frame.Refused:    "Check the server's credential and headers in its config.json.",
-			frame.NotStarted: "The user can see more with `codeforge mcp logs`.",
-		}[f.Failed.Code]
+		e := ended(clean(f.Failed.Message), f.Failed.Code != frame.Gone)
+		switch f.Failed.Code {
+		case frame.Refused:
+			e.hint = "Tell the user to check the server's credential and headers in its config.json."
+		case frame.NotStarted:
+			e.hint = "The server's log says more: `codeforge mcp logs " + i.server.api.Name + "`."
+		}
 		return e
 	case f.Log != "":
 		i.server.log(f.Log)
@@ -224,13 +225,14 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	}
 	select {
 	case f := <-answer:
+		i.mourn(f)
 		settled(atRest)
-		return result(f)
+		return i.result(f)
 	case <-i.gone:
 		settled(atRest)
 		select {
 		case f := <-answer: // came before the end
-			return result(f)
+			return i.result(f)
 		default:
 		}
 		return nil, i.why(false)
@@ -240,12 +242,29 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	return nil, &failure{code: timedOut, message: "cancelled"}
 }
 
-// result is what a frame answers.
-func result(f frame.FromBridge) (json.RawMessage, *failure) {
-	if f.Error != nil {
-		return nil, fromBridge(f.Error)
+// mourn waits, after an answer that says that the server's process ended, until the bridge says how and the instance is
+// gone: the next call must not meet it.
+func (i *instance) mourn(f frame.FromBridge) {
+	if i.server.spec.URL != "" || f.Error == nil || (f.Error.Code != frame.Gone && f.Error.Code != frame.NotSent) {
+		return
 	}
-	return f.Result, nil
+	select {
+	case <-i.gone:
+	case <-time.After(settleTime):
+		i.kill(errors.New("the server ended, and its bridge did not"))
+	}
+}
+
+// result is what a frame answers.
+func (i *instance) result(f frame.FromBridge) (json.RawMessage, *failure) {
+	if f.Error == nil {
+		return f.Result, nil
+	}
+	e := fromBridge(f.Error)
+	if why := i.why(e.unsent); e.transport && why != nil {
+		return nil, why
+	}
+	return nil, e
 }
 
 // rest is how a server came to rest after a call.

@@ -1,9 +1,9 @@
 // Package packages keeps the installed packages of MCP servers.
 //
 // Threat: a package, or a registry, that brings other bytes later than at its first installation, or that leaves links
-// and special files where sandboxd and other servers would follow them. So a slot installs into a folder of its own; when
-// nothing runs in it any more, sandboxd copies from it what is allowed, into a folder that no slot can write. The lock
-// file of the first installation stays when a package is removed, and later installations must agree with it.
+// and special files where sandboxd and other servers would follow them. So a slot installs into a folder of its own;
+// when nothing runs in it any more, sandboxd copies from it what is allowed, into a folder that no slot can write. The
+// lock file of the first installation stays when a package is removed, and later installations must agree with it.
 package packages
 
 import (
@@ -102,8 +102,8 @@ func (s *Store) Registry(pkg string) (string, error) {
 	return string(data), err
 }
 
-// GiveLock puts the lock file of an earlier installation, if there was one, into the folder in which a slot installs, and
-// reports whether it did.
+// GiveLock puts the lock file of an earlier installation, if there was one, into the folder in which a slot installs,
+// and reports whether it did.
 func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	data, err := os.ReadFile(s.lock(pkg))
 	if errors.Is(err, fs.ErrNotExist) || disarm.Off("package-lock") {

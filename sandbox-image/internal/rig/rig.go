@@ -42,7 +42,8 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
-	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's folder.
+	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's
+	// folder.
 	Servers          int
 	ServerMemory     int64
 	Bridge, Programs string

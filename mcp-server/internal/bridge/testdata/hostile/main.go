@@ -30,7 +30,10 @@ type message struct {
 	} `json:"params"`
 }
 
-var out = make(chan string, 100)
+var (
+	out   = make(chan string, 100)
+	grown int // tools that were added
+)
 
 func is(fault string) bool { return slices.Contains(os.Args[1:], fault) }
 
@@ -125,8 +128,11 @@ func list(m message) {
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t", false)+`],"nextCursor":"x"}`)
 	default:
 		var tools []string
-		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never"} {
-			tools = append(tools, fmt.Sprintf(tool, name, name == "read"))
+		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow"} {
+			tools = append(tools, fmt.Sprintf(tool, name, name == "read" || name == "die-once"))
+		}
+		for n := range grown {
+			tools = append(tools, fmt.Sprintf(tool, fmt.Sprintf("grown%d", n), false))
 		}
 		answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]}`)
 	}
@@ -170,6 +176,20 @@ func call(m message) {
 	case "twice":
 		answer(m.ID, result)
 		answer(m.ID, `{"content":[{"type":"text","text":"second"}]}`)
+	case "pid":
+		answer(m.ID, fmt.Sprintf(`{"content":[{"type":"text","text":"%d"}]}`, os.Getpid()))
+	case "die-once": // text is a file that remembers
+		if _, err := os.Stat(m.Params.Arguments.Text); err != nil {
+			_ = os.WriteFile(m.Params.Arguments.Text, nil, 0o600)
+			os.Exit(7)
+		}
+		answer(m.ID, result)
+	case "grow":
+		grown++
+		out <- `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n"
+		answer(m.ID, result)
+	case "grown0":
+		answer(m.ID, result)
 	case "change":
 		for range 1000 {
 			out <- `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n"

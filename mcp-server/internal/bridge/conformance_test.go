@@ -1,0 +1,233 @@
+package bridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+)
+
+// asClient makes this test binary the client that a conformance suite starts: a bridge, and a broker that does what the
+// scenario asks for.
+const asClient = "CODEFORGE_CONFORMANCE_CLIENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asClient) == "1" {
+		if err := conform(os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(peertest.Main(m))
+}
+
+// leftOut are the client scenarios of the suites that the bridge does not have, each with the reason.
+var leftOut = map[string]string{
+	"auth/":                               "signing in to a remote server is not the bridge's: credentials are put in by the proxy, as names in headers",
+	"elicitation-sep1034-client-defaults": "a server cannot ask the user: its call is code's, and nobody is there to answer",
+	"sep-2322-client-request-state":       "the same, in the newest revision: a result that asks for input is an error for code",
+	"sep-2640-":                           "skills of upstream servers are not used",
+}
+
+// TestClientSuites runs the client scenarios of both suites, which know the two eras of the protocol.
+func TestClientSuites(t *testing.T) {
+	modules := peertest.Modules(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(asClient, "1")
+	ran, used := 0, map[string]bool{}
+	for suite, versions := range map[string][]string{
+		"@modelcontextprotocol/conformance": {"2025-06-18", "2025-11-25"},
+		"conformance-next":                  {"2025-11-25", "2026-07-28"},
+	} {
+		script := filepath.Join(modules, suite, "dist/index.js")
+		for scenario, of := range scenarios(t, script) {
+			if prefix := without(scenario); prefix != "" {
+				used[prefix] = true
+				continue
+			}
+			for _, version := range versions {
+				if !slices.Contains(of, version) {
+					continue
+				}
+				ran++
+				t.Run(suite+" "+scenario+" "+version, func(t *testing.T) {
+					t.Parallel()
+					out, err := peertest.Node(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version)
+					if err != nil || strings.Contains(out, "FAILURE") || !strings.Contains(out, "SUCCESS") {
+						t.Errorf("%v\n%s", err, out)
+					}
+				})
+			}
+		}
+	}
+	if ran < 15 || len(used) != len(leftOut) {
+		t.Errorf("%d scenarios were run, and of what is left out the suites have only %v", ran, used)
+	}
+}
+
+// without is the entry of leftOut that a scenario falls under, or empty.
+func without(scenario string) string {
+	for prefix := range leftOut {
+		if strings.HasPrefix(scenario, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// scenarios are a suite's scenarios for clients, with the revisions that they are for.
+func scenarios(t *testing.T, script string) map[string][]string {
+	t.Helper()
+	out, err := peertest.Node(t, t.TempDir(), script, "list")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, list, _ := strings.Cut(out, "Client scenarios")
+	list, _, _ = strings.Cut(list, "\n\n")
+	all := map[string][]string{}
+	for line := range strings.Lines(list) {
+		name, versions, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "- "), " [")
+		if ok && strings.HasPrefix(strings.TrimSpace(line), "- ") {
+			all[name] = strings.Split(strings.TrimSuffix(versions, "]"), ",")
+		}
+	}
+	if len(all) < 20 {
+		t.Fatalf("%d scenarios in\n%s", len(all), out)
+	}
+	return all
+}
+
+// session is a bridge for a conformance scenario.
+type session struct {
+	to   *frame.Writer
+	from *frame.Reader
+	id   uint64
+}
+
+// conform does what the suite's scenario asks of a client.
+func conform(url string) error {
+	in, inWrite := io.Pipe()
+	out, outWrite := io.Pipe()
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- bridge.New(bridge.Config{In: in, Out: outWrite, Env: os.Environ(), Version: "1"}).Run(ctx)
+		outWrite.Close()
+	}()
+	s := &session{to: frame.NewWriter(inWrite), from: frame.NewReader(out)}
+	if err := s.to.Write(frame.ToBridge{Start: &frame.Start{URL: url, ConnectTimeoutMS: 20_000}}); err != nil {
+		return err
+	}
+	err := s.scenario(os.Getenv("MCP_CONFORMANCE_SCENARIO"))
+	go io.Copy(io.Discard, out)
+	inWrite.Close()
+	return errors.Join(err, <-done)
+}
+
+// ask makes one request.
+func (s *session) ask(method string, params, result any) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	s.id++
+	if err := s.to.Write(frame.ToBridge{ID: s.id, Method: method, Params: raw}); err != nil {
+		return err
+	}
+	for {
+		var f frame.FromBridge
+		if err := s.from.Read(&f); err != nil {
+			return err
+		}
+		switch {
+		case f.Failed != nil:
+			return errors.New(f.Failed.Message)
+		case f.ID == s.id && f.Error != nil:
+			return f.Error
+		case f.ID == s.id && result != nil:
+			return json.Unmarshal(f.Result, result)
+		case f.ID == s.id:
+			return nil
+		}
+	}
+}
+
+func (s *session) call(name string, arguments any) error {
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return err
+	}
+	return s.ask(frame.CallMethod, frame.Call{Name: name, Arguments: raw}, nil)
+}
+
+type definition struct {
+	Name        string          `json:"name"`
+	URI         string          `json:"uri"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+}
+
+// scenario does one scenario. Errors of calls are the suite's to judge.
+func (s *session) scenario(name string) error {
+	var list struct{ Tools, Resources, Prompts []definition }
+	if err := s.ask(frame.ToolsMethod, nil, &list); err != nil {
+		return err
+	}
+	switch name {
+	case "tools_call":
+		return s.call("add_numbers", map[string]int{"a": 5, "b": 3})
+	case "sse-retry":
+		return s.call("test_reconnection", map[string]int{})
+	case "json-schema-2020-12-preservation":
+		for _, d := range list.Tools {
+			if d.Name == "json_schema_2020_12_tool" {
+				return s.call("json_schema_echo", map[string]json.RawMessage{"schema": d.InputSchema})
+			}
+		}
+		return errors.New("no tool to echo")
+	case "http-custom-headers":
+		var given struct {
+			ToolCalls []struct {
+				Name      string
+				Arguments json.RawMessage
+			}
+		}
+		if err := json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &given); err != nil {
+			return err
+		}
+		for _, c := range given.ToolCalls {
+			_ = s.call(c.Name, c.Arguments)
+		}
+	case "http-invalid-tool-headers":
+		for _, d := range list.Tools {
+			_ = s.call(d.Name, map[string]string{"region": "us-west1"})
+		}
+	case "http-standard-headers":
+		_ = s.call(list.Tools[0].Name, struct{}{})
+		if err := errors.Join(s.ask(frame.ResourcesMethod, nil, &list), s.ask(frame.PromptsMethod, nil, &list)); err != nil {
+			return err
+		}
+		for _, d := range list.Resources {
+			_ = s.ask(frame.ReadMethod, frame.Read{URI: d.URI}, nil)
+		}
+		for _, d := range list.Prompts {
+			_ = s.ask(frame.PromptMethod, frame.Prompt{Name: d.Name}, nil)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// pid is the process that answers a run's calls of a server.
+func (w *world) pid(run, server string) string {
+	w.t.Helper()
+	got := w.send(w.t.Context(), run, http.MethodPost, "/"+server+"/pid", `{"text":""}`, 0)
+	if got.status != http.StatusOK {
+		w.t.Errorf("%s for %s: %s", server, run, got.body)
+	}
+	return got.text()
+}
+
+// TestTimeout: a call that takes too long is cancelled for real. A server that answers after all goes on; one that does
+// not say whether it stopped gets no new calls; one that hangs is ended.
+func TestTimeout(t *testing.T) {
+	for tool, c := range map[string]struct {
+		ms    int
+		stays bool
+	}{"slow": {1000, true}, "never": {0, false}, "block": {60_000, false}} {
+		t.Run(tool, func(t *testing.T) {
+			w := newWorld(t, 4, hostile(t, "a", nil))
+			before := w.pid("s1-r1", "a")
+			began := time.Now()
+			got := w.send(t.Context(), "s1-r1", http.MethodPost, "/a/"+tool, fmt.Sprintf(`{"text":"x","ms":%d}`, c.ms), 300*time.Millisecond)
+			if took := time.Since(began); got.Code != timedOut || took > 2*time.Second || got.Hint == "" {
+				t.Errorf("%s after %v", got.body, took)
+			}
+			time.Sleep(4 * time.Second)
+			if after := w.pid("s1-r1", "a"); (after == before) != c.stays {
+				t.Errorf("the process before was %s and is %s", before, after)
+			}
+			w.launcher.mu.Lock()
+			defer w.launcher.mu.Unlock()
+			if len(w.launcher.open) != 1 {
+				t.Errorf("%d slots are taken", len(w.launcher.open))
+			}
+		})
+	}
+}
+
+// TestCallerGone: the end of a request cancels its call.
+func TestCallerGone(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	before := w.pid("s1-r1", "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	if got := w.send(ctx, "s1-r1", http.MethodPost, "/a/never", `{"text":""}`, 0); got.Code != cancelled {
+		t.Errorf("%s", got.body)
+	}
+	testkit.WaitFor(t, func() bool { return w.broker.Running() == 0 })
+	if after := w.pid("s1-r1", "a"); after == before {
+		t.Error("the process that may still work on the call is used")
+	}
+}
+
+// TestAbandonedSession: a server with a session's state is kept when it lives on after a cancelled call.
+func TestAbandonedSession(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State = "session" }))
+	before := w.pid("s1-r1", "a")
+	w.send(t.Context(), "s1-r1", http.MethodPost, "/a/never", `{"text":""}`, 200*time.Millisecond)
+	time.Sleep(3 * time.Second)
+	if after := w.pid("s1-r1", "a"); after != before {
+		t.Error("the session's state is lost")
+	}
+}
+
+func TestState(t *testing.T) {
+	w := newWorld(t, 8,
+		hostile(t, "shared", nil),
+		hostile(t, "session", func(s *controlapi.Server) { s.State = "session" }),
+		hostile(t, "run", func(s *controlapi.Server) { s.State = "run" }),
+	)
+	for server, same := range map[string][2]bool{"shared": {true, true}, "session": {true, false}, "run": {false, false}} {
+		first, second, other := w.pid("s1-r1", server), w.pid("s1-r2", server), w.pid("s2-r1", server)
+		if (first == second) != same[0] || (first == other) != same[1] {
+			t.Errorf("%s: %s, %s in the same session, %s in another", server, first, second, other)
+		}
+		if again := w.pid("s1-r1", server); again != first {
+			t.Errorf("%s: %s, then %s", server, first, again)
+		}
+	}
+	running := w.broker.Running()
+	w.mu.Lock()
+	w.over["s1-r1"] = true
+	w.mu.Unlock()
+	testkit.WaitFor(t, func() bool { return w.broker.Running() == running-1 })
+}
+
+func TestIdle(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.IdleMS = 500 }))
+	w.pid("s1-r1", "a")
+	testkit.WaitFor(t, func() bool { return w.broker.Running() == 0 })
+	if tools, known := w.broker.Tools("a"); !known || len(tools) == 0 {
+		t.Error("its tools are forgotten")
+	}
+	w.pid("s1-r1", "a")
+	if w.launcher.launches != 2 {
+		t.Errorf("%d launches", w.launcher.launches)
+	}
+}
+
+// TestSlots: of idle servers the one that was used least recently gives way; of busy ones none does.
+func TestSlots(t *testing.T) {
+	short := func(s *controlapi.Server) { s.ConnectTimeoutMS = 1000 }
+	w := newWorld(t, 2, hostile(t, "a", short), hostile(t, "b", short), hostile(t, "c", short))
+	a, b := w.pid("s1-r1", "a"), w.pid("s1-r1", "b")
+	if again := w.pid("s1-r1", "a"); again != a {
+		t.Error("a was not kept")
+	}
+	testkit.WaitFor(t, func() bool { return w.broker.idle("a") && w.broker.idle("b") })
+	w.pid("s1-r1", "c")
+	if again := w.pid("s1-r1", "a"); again != a {
+		t.Error("a gave way, and b was older")
+	}
+	if again := w.pid("s1-r1", "b"); again == b {
+		t.Error("b did not give way")
+	}
+	var busy sync.WaitGroup
+	for _, server := range []string{"a", "b"} {
+		busy.Go(func() { w.call("/"+server+"/slow", `{"text":"","ms":4000}`) })
+	}
+	time.Sleep(300 * time.Millisecond)
+	if got := w.call("/c/echo", `{"text":""}`); got.Code != slotsFull || !got.Retryable || !strings.Contains(got.Hint, "SANDBOX_SERVERS") {
+		t.Errorf("%s", got.body)
+	}
+	busy.Wait()
+	if got := w.call("/c/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Errorf("when there is room again: %s", got.body)
+	}
+}
+
+// TestReplay: a call that may have been carried out is repeated only if the tool says that is harmless, and the
+// configuration believes it.
+func TestReplay(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "careful", nil), hostile(t, "trusting", func(s *controlapi.Server) { s.Retry = true }))
+	dir := t.TempDir()
+	body := func(name string) string { return fmt.Sprintf(`{"text":%q}`, filepath.Join(dir, name)) }
+	if got := w.call("/careful/die-once", body("1")); got.Code != serverUnavailable || got.Retryable || !strings.Contains(got.Hint, "may have been") {
+		t.Errorf("%s", got.body)
+	}
+	if got := w.call("/trusting/die-once", body("2")); got.text() != filepath.Join(dir, "2") {
+		t.Errorf("%s", got.body)
+	}
+	if got := w.call("/trusting/die", `{"text":""}`); got.Code != serverUnavailable || got.Retryable {
+		t.Errorf("a tool that does not say so: %s", got.body)
+	}
+}
+
+func TestListChanged(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	if got := w.call("/a/grown0", `{"text":""}`); got.Code != toolNotFound {
+		t.Errorf("%s", got.body)
+	}
+	w.call("/a/grow", `{"text":""}`)
+	testkit.WaitFor(t, func() bool { return w.call("/a/grown0", `{"text":"hi"}`).text() == "hi" })
+}
+
+// TestCatalogChanges: a server that is configured otherwise, or no longer, ends; the others go on.
+func TestCatalogChanges(t *testing.T) {
+	a, b, c := hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil)
+	w := newWorld(t, 8, a, b, c)
+	before := map[string]string{"a": w.pid("s1-r1", "a"), "b": w.pid("s1-r1", "b"), "c": w.pid("s1-r1", "c")}
+	var inFlight sync.WaitGroup
+	inFlight.Go(func() {
+		if got := w.call("/b/slow", `{"text":"to the end","ms":1500}`); got.text() != "to the end" {
+			t.Errorf("in flight: %s", got.body)
+		}
+	})
+	time.Sleep(200 * time.Millisecond)
+	w.change("2", a, hostile(t, "b", func(s *controlapi.Server) { s.TimeoutMS = 9000 }))
+	if pid := w.pid("s1-r1", "a"); pid != before["a"] {
+		t.Error("a was restarted")
+	}
+	if pid := w.pid("s1-r1", "b"); pid == before["b"] {
+		t.Error("b is used as it was")
+	}
+	if got := w.call("/c/echo", `{"text":""}`); got.Code != serverNotFound {
+		t.Errorf("c: %s", got.body)
+	}
+	inFlight.Wait()
+	testkit.WaitFor(t, func() bool { return w.broker.Running() == 2 })
+}
+
+// TestInstall: a missing package is installed once for all that wait, and then the server starts.
+func TestInstall(t *testing.T) {
+	w := newWorld(t, 8,
+		hostile(t, "a", func(s *controlapi.Server) { s.Package = "npm:a@1.0.0" }),
+		hostile(t, "b", func(s *controlapi.Server) { s.Package = "npm:no-such@1.0.0" }),
+	)
+	w.launcher.installed = map[string]bool{}
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
+				t.Errorf("%s", got.body)
+			}
+		})
+	}
+	all.Wait()
+	if w.launcher.installs != 1 {
+		t.Errorf("%d installations", w.launcher.installs)
+	}
+	got := w.call("/b/echo", `{"text":"hi"}`)
+	if got.Code != installFailed || !strings.Contains(got.Error, "the registry has no such version") || got.Hint == "" {
+		t.Errorf("%s", got.body)
+	}
+}
+
+// TestDies: a server that dies at a step of a call is a clear error, and does not hurt its neighbour.
+func TestDies(t *testing.T) {
+	for fault, says := range map[string]string{
+		"dies-at-start": "KEY is required", "dies-at-initialize": "exit status 4", "dies-at-notifications-initialized": "exit status 4",
+		"dies-at-tools-list": "exit status 4", "dies-at-tools-call": "exit status 4",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			w := newWorld(t, 4, hostile(t, "bad", nil, fault), hostile(t, "good", nil))
+			good := w.pid("s1-r1", "good")
+			got := w.call("/bad/echo", `{"text":"hi"}`)
+			if got.Code != serverUnavailable || !strings.Contains(got.Error, says) {
+				t.Errorf("%s", got.body)
+			}
+			if w.pid("s1-r1", "good") != good {
+				t.Error("the neighbour was restarted")
+			}
+		})
+	}
+}
+
+// TestKilled: whatever kills a server's slot, the next call starts it anew.
+func TestKilled(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	for range 3 {
+		before := w.pid("s1-r1", "a")
+		w.launcher.killAll()
+		testkit.WaitFor(t, func() bool { return w.broker.Running() == 0 })
+		if after := w.pid("s1-r1", "a"); after == before {
+			t.Error("a dead process answers")
+		}
+	}
+}
+
+// killAll ends all bridges, as the loss of the sandbox does.
+func (l *local) killAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.open {
+		s.cancel()
+		s.out.Close()
+	}
+}
+
+// TestBreakerOpens: a server that dies at every call is not started for ever.
+func TestBreakerOpens(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "bad", nil), hostile(t, "good", nil))
+	codes := map[string]int{}
+	for range 12 {
+		got := w.call("/bad/die", `{"text":""}`)
+		switch {
+		case got.Code != serverUnavailable:
+			t.Errorf("%s", got.body)
+		case strings.Contains(got.Error, "failed too often"):
+			codes["open"]++
+		default:
+			codes["died"]++
+		}
+	}
+	if codes["died"] > breakerFailures+1 || codes["open"] == 0 || w.launcher.launches > breakerFailures+2 {
+		t.Errorf("%v, %d launches", codes, w.launcher.launches)
+	}
+	if got := w.call("/good/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Errorf("another server: %s", got.body)
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	var b breaker
+	now := time.Now()
+	admitted := func(want, wantProbe bool) {
+		t.Helper()
+		if ok, probe := b.admit(now); ok != want || probe != wantProbe {
+			t.Errorf("admitted %v, probe %v", ok, probe)
+		}
+	}
+	for range breakerFailures - 1 {
+		b.failed(now)
+	}
+	admitted(true, false)
+	now = now.Add(breakerTime + time.Second)
+	b.failed(now) // the others are too long ago
+	admitted(true, false)
+	for range breakerFailures - 1 {
+		b.failed(now)
+	}
+	admitted(false, false)
+	now = now.Add(breakerTime)
+	admitted(true, true)
+	admitted(false, false) // one probe at a time
+	b.failed(now)
+	admitted(false, false)
+	now = now.Add(breakerTime)
+	admitted(true, true)
+	b.released()
+	admitted(true, true)
+	b.succeeded()
+	admitted(true, false)
+	if b.pause() != 0 {
+		t.Errorf("a pause of %v after success", b.pause())
+	}
+	for range 20 {
+		b.failed(now)
+	}
+	if b.pause() != lastPause {
+		t.Errorf("a pause of %v after many failures", b.pause())
+	}
+}
+
+// idle says that no call holds a server.
+func (b *Broker) idle(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, i := range b.servers[name].instances {
+		if i.users > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestStorm: a thousand calls of eight servers by eight runs at once, while servers are killed at random. Each answer is
+// right or a clear error, and none reaches another's caller.
+func TestStorm(t *testing.T) {
+	var names []string
+	w := newWorld(t, 8)
+	for n := range 8 {
+		names = append(names, fmt.Sprintf("server%d", n))
+		w.catalog.APIs = append(w.catalog.APIs, hostile(t, names[n], nil))
+	}
+	stop := make(chan struct{})
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(rand.IntN(60)) * time.Millisecond):
+				w.launcher.killOne()
+			}
+		}
+	})
+	var right, failed atomic.Int32
+	var callers sync.WaitGroup
+	for run := range 8 {
+		callers.Go(func() {
+			for n := range 125 {
+				server := names[rand.IntN(len(names))]
+				text := fmt.Sprintf("%s run%d call%d", server, run, n)
+				tool := []string{"echo", "slow", "read", "twice", "other-id"}[rand.IntN(5)]
+				got := w.send(t.Context(), fmt.Sprintf("s%d-r%d", run, run), http.MethodPost, "/"+server+"/"+tool,
+					fmt.Sprintf(`{"text":%q,"ms":%d}`, text, rand.IntN(20)), 10*time.Second)
+				switch {
+				case got.status == http.StatusOK && got.text() == text:
+					right.Add(1)
+				case got.Code == serverUnavailable && got.Error != "":
+					failed.Add(1)
+				default:
+					t.Errorf("%s: %d %s", text, got.status, got.body)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	close(stop)
+	killer.Wait()
+	t.Logf("%d right, %d clear errors, %d launches", right.Load(), failed.Load(), w.launcher.launches)
+	if right.Load() < 100 || failed.Load() == 0 || w.launcher.launches < 16 {
+		t.Errorf("%d right, %d errors, %d launches: no storm", right.Load(), failed.Load(), w.launcher.launches)
+	}
+}
+
+// killOne ends a bridge at random.
+func (l *local) killOne() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.open { // in random order
+		s.cancel()
+		s.out.Close()
+		return
+	}
+}
