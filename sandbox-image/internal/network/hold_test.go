@@ -223,11 +223,11 @@ func dial(network, local, remote string) (net.Conn, error) {
 func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3}) })
-	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3}) }) // idempotent
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3, Servers: 2}) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3, Servers: 2}) }) // idempotent
 
-	for n := range 3 {
-		id := slot.ID(n)
+	for _, id := range slot.IDs(3, 2) {
+		n := int(id)
 		w.in(t, w.sandbox, id.UID(), func() error {
 			for _, remote := range []string{"198.18.0.1:443", "1.2.3.4:80", "10.77.0.2:443"} {
 				c, err := dial("tcp4", "", remote)
@@ -262,10 +262,17 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	}
 }
 
+// Neither a run nor an MCP server reaches a slot of either kind, or acts as one.
 func TestSlotsAreRefusedEverythingElse(t *testing.T) {
+	for _, id := range []slot.ID{1, slot.Max + 1} {
+		t.Run(fmt.Sprint("slot ", id), func(t *testing.T) { refusedEverythingElse(t, id) })
+	}
+}
+
+func refusedEverythingElse(t *testing.T, id slot.ID) {
 	w := newWire(t)
 	from := w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2, Servers: 2}) })
 	// Listeners of another slot, of root and on loopback, none of which may be reachable.
 	w.in(t, w.sandbox, 20000, func() error {
 		for _, a := range []string{"0.0.0.0:8080", "0.0.0.0:4430"} {
@@ -291,10 +298,10 @@ func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 		{"tcp4", "", "127.0.0.1:8080"}, {"tcp4", "", "10.77.0.3:443"}, {"tcp4", "", "127.0.0.11:53"}, {"tcp4", "", "1.1.1.1:53"},
 		{"tcp4", "10.77.0.100:0", "1.2.3.4:443"}, {"tcp4", "10.77.0.3:0", "1.2.3.4:443"}, {"tcp4", "127.0.0.1:0", "1.2.3.4:443"},
 		{"udp4", "", "1.1.1.1:53"}, {"udp4", "", "10.77.0.2:443"}, {"udp4", "", "127.0.0.11:53"}, {"udp4", "", "10.77.0.100:53"},
-		{"udp4", "10.77.0.100:0", "10.77.0.2:53"}, {"udp4", "", "169.254.169.254:80"}, {"tcp4", "", "169.254.169.254:8080"},
+		{"udp4", "10.77.0.100:0", "10.77.0.2:53"}, {"tcp4", "10.77.0.200:0", "1.2.3.4:443"}, {"tcp4", "", "10.77.0.200:8080"}, {"udp4", "", "169.254.169.254:80"}, {"tcp4", "", "169.254.169.254:8080"},
 	} {
 		t.Run(c.network+" "+c.local+" to "+c.remote, func(t *testing.T) {
-			w.in(t, w.sandbox, slot.ID(1).UID(), func() error {
+			w.in(t, w.sandbox, id.UID(), func() error {
 				conn, err := dial(c.network, c.local, c.remote)
 				if err == nil && c.network == "udp4" {
 					defer conn.Close()

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"sync"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -105,7 +106,7 @@ func (s *Store) Registry(pkg string) (string, error) {
 // and reports whether it did.
 func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	data, err := os.ReadFile(s.lock(pkg))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || disarm.Off("package-lock") {
 		return false, nil
 	}
 	if err != nil {
