@@ -37,8 +37,8 @@ up: ## start CodeForge: in Docker if an engine is running, else embedded (MODE=d
 down: ## stop CodeForge; skills, state and the CA are kept
 	@make/down.sh
 
-test: build ## run unit tests, then end-to-end tests in both modes
-	@GO='$(GO)' make/test.sh
+test: build ## run unit tests, then end-to-end tests in both modes (PARTS=unit|embedded|docker)
+	@GO='$(GO)' make/test.sh $(PARTS)
 
 e2e: build ## run end-to-end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 	@cd e2e && $(GO) test -count=1 -timeout 30m ./...

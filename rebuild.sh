@@ -30,6 +30,12 @@ if [ -z "${CODEFORGE_VERSION:-}" ]; then
 	export CODEFORGE_VERSION
 fi
 
+# Packages of MCP servers come from the registry that npm's configuration names, unless .env names another one.
+if [ -z "${PACKAGE_REGISTRY:-}" ] && ! grep -qs '^PACKAGE_REGISTRY=.' .env && command -v npm >/dev/null &&
+	grep -qs '"package"' "${CODEFORGE_APIS:-apis}"/*/config.json; then
+	PACKAGE_REGISTRY=$(npm config get registry 2>/dev/null) && export PACKAGE_REGISTRY
+fi
+
 echo "Building the images (version $CODEFORGE_VERSION). Running services keep running meanwhile."
 docker compose build $cache
 

@@ -55,8 +55,8 @@ func (l *loader) conflict() (found bool) {
 	return found
 }
 
-// misleading rejects placeholders that contain the name of another credential, of whatever API: one text would stand for
-// two. It reports whether there was one.
+// misleading rejects placeholders that contain the name of another credential, of whatever API: one text would stand
+// for two. It reports whether there was one.
 func (l *loader) misleading() (found bool) {
 	all := l.credentials()
 	for _, c := range all {

@@ -71,7 +71,8 @@ func credentialFields() []credentialSpec {
 		{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
 			schema{Type: "array", Items: &schema{Type: "string", Pattern: surfacePattern}, MinItems: 1, UniqueItems: true},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.in = d.list(f, n, `["header"]`) }},
-		{"placeholder", "A text with the token name in it that is swapped like the name, for programs that want a key of a certain form.",
+		{"placeholder",
+			"A text with the token name in it that is swapped like the name, for programs that want a key of a certain form.",
 			schema{Type: "string", MinLength: minName, MaxLength: maxPlaceholder},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.placeholder = d.source(f, n) }},
 	}

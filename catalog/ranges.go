@@ -20,8 +20,9 @@ func PrivateRanges() []netip.Prefix {
 	return prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 }
 
-// listable is what allow_private may list: the private ranges, carrier-grade NAT (RFC 6598, as overlay networks use it),
-// loopback, and the addresses for documentation (RFC 5737, RFC 3849, RFC 9637), which some networks use for services.
+// listable is what allow_private may list: the private ranges, carrier-grade NAT (RFC 6598, as overlay networks use
+// it), loopback, and the addresses for documentation (RFC 5737, RFC 3849, RFC 9637), which some networks use for
+// services.
 func listable() []netip.Prefix {
 	return append(PrivateRanges(), prefixes("100.64.0.0/10", "127.0.0.0/8", "::1/128",
 		"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")...)

@@ -285,7 +285,7 @@ func (v *validator) placeholder(raw rawCredential) string {
 	isPlain := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 	switch {
 	case text == raw.name:
-		v.bad(field, "the token name itself", "left out")
+		v.bad(field, "the token name itself", "it left out")
 	case !isPlain:
 		v.bad(field, "a text with other characters than letters, digits, -, _ and .", want)
 	case strings.Count(text, raw.name) != 1:

@@ -3,6 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 golangci=v2.15.0
+export CGO_ENABLED=0 # as what is shipped is built
 root=$PWD
 tools=$root/.tools
 mkdir -p "$tools"

@@ -82,7 +82,7 @@ func siege(t *testing.T, cfg world.Config, attacks []Attack) []Outcome {
 		return nil
 	}
 	began := time.Now()
-	cfg.Slots = width
+	cfg.Slots, cfg.Change = width, withServers
 	w := world.Start(t, cfg)
 	t.Logf("started after %s", time.Since(began).Round(time.Second))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
@@ -165,7 +165,7 @@ func table(t *testing.T, outcomes []Outcome) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", o.Attack.Section, cell(o.Attack.Name), cell(o.Attack.Expected), cell(clip(o.Seen, 140)), verdict)
 	}
 	fmt.Fprintf(&b, "\n%s mode: %d attacks", world.CurrentMode(), len(outcomes))
-	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "*"} {
+	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "S", "*"} {
 		fmt.Fprintf(&b, "; %s %d of %d held", s, held[s], count[s])
 	}
 	fmt.Println(b.String())

@@ -184,7 +184,7 @@ func TestHostsExist(t *testing.T) {
 	named := regexp.MustCompile(`(?:https?|wss?)://(?:[a-z.]+@)?([a-z][a-zA-Z0-9.-]*[a-z])(?::\d+)?[/"]`)
 	known := slices.Concat(nowhere, upstream.ForbiddenNames(), []string{
 		upstream.HTTPBin, upstream.Other, upstream.Strict, upstream.Plain, upstream.H2, upstream.Wild, upstream.Shared, upstream.Evil, upstream.EvilH2,
-		upstream.BadCA, upstream.Wrong, upstream.Expired, upstream.Rebind,
+		upstream.BadCA, upstream.Wrong, upstream.Expired, upstream.Rebind, controlapi.ServersHost,
 	})
 	names := map[string]bool{}
 	for _, a := range Suite() {
@@ -207,7 +207,7 @@ func TestHostsExist(t *testing.T) {
 	}
 	// Each section has attacks that must succeed in reaching what it attacks, or a defence that is held would look the
 	// same.
-	for _, section := range []string{"A", "B", "C", "D", "E", "G"} {
+	for _, section := range []string{"A", "B", "C", "D", "E", "G", "S"} {
 		if !slices.ContainsFunc(Suite(), func(a Attack) bool { return a.Section == section && strings.Contains(a.Name, "control: ") }) {
 			t.Errorf("section %s has no control", section)
 		}

@@ -62,7 +62,7 @@ func defines(t *testing.T, dir, name string) bool {
 // place matches a row of the table "Where does it live": a question and its file.
 var place = regexp.MustCompile("(?m)^\\| ([^|`]*(?:`[^`]*`[^|`]*)*\\?) \\| `([^`]+)` \\|$")
 
-// TestPlaces checks that each of the twenty questions of docs/architecture.md names one file, which exists.
+// TestPlaces checks that each of the questions of docs/architecture.md, twenty and more, names one file, which exists.
 func TestPlaces(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
 	if err != nil {
@@ -73,12 +73,10 @@ func TestPlaces(t *testing.T) {
 		t.Fatal("docs/architecture.md has no section \"Where does it live\"")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	if rows := strings.Count(section, "\n| ") - 1; rows != 20 { // the first one is the heading
-		t.Errorf("%d rows, want 20", rows)
-	}
+	all := strings.Count(section, "\n| ") - 1 // the first one is the heading
 	rows := place.FindAllStringSubmatch(section, -1)
-	if len(rows) != 20 {
-		t.Errorf("%d rows are a question and a file, want 20", len(rows))
+	if len(rows) != all || all < 20 {
+		t.Errorf("%d of %d rows are a question and a file, want all, and at least 20", len(rows), all)
 	}
 	files := map[string]bool{}
 	for _, row := range rows {

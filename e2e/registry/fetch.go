@@ -24,6 +24,10 @@ func Dir(root string) string { return filepath.Join(root, ".tools", "registry") 
 // Fetch lets npm fetch these packages, each NAME@VERSION, with all their dependencies into Dir, unless they are there.
 func Fetch(root string, packages ...string) error {
 	dir := Dir(root)
+	packages = slices.DeleteFunc(slices.Clone(packages), func(p string) bool { return fetched(dir, p) })
+	if len(packages) == 0 {
+		return nil
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public
 		return err
 	}
@@ -38,18 +42,25 @@ func Fetch(root string, packages ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
 	for _, p := range packages {
-		done := filepath.Join(dir, "."+strings.ReplaceAll(p, "/", "+"))
-		if _, err := os.Stat(done); err == nil {
+		if fetched(dir, p) { // by another process, meanwhile
 			continue
 		}
 		if err := fetch(ctx, dir, p); err != nil {
 			return fmt.Errorf("fetching %s: %w", p, err)
 		}
-		if err := os.WriteFile(done, nil, 0o600); err != nil {
+		if err := os.WriteFile(mark(dir, p), nil, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mark is the file that says that a package was fetched.
+func mark(dir, pkg string) string { return filepath.Join(dir, "."+strings.ReplaceAll(pkg, "/", "+")) }
+
+func fetched(dir, pkg string) bool {
+	_, err := os.Stat(mark(dir, pkg))
+	return err == nil
 }
 
 // fetch fetches one package: npm resolves the dependencies, then packs each of them.

@@ -17,8 +17,10 @@ const everything = "@modelcontextprotocol/server-everything@2026.8.31"
 
 func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, func(root string) {
-		if err := registry.Fetch(root, everything); err != nil {
-			fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the packages missing
+		for _, v := range vendors {
+			if err := registry.Fetch(root, v.pkg); err != nil {
+				fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the package missing
+			}
 		}
 	}))
 }

@@ -79,6 +79,9 @@ func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 		}
 		return out, true
 	}
+	if _, ok := vendors[name]; ok {
+		return []netip.Addr{a.Public}, true
+	}
 	switch name {
 	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, "b.wild.test", "x.y.wild.test", "wild.test":
 		return []netip.Addr{a.Private}, true

@@ -245,6 +245,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/sink", sink)
 	mux.HandleFunc("/x/deaf", s.deaf)
 	mux.HandleFunc("/x/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	serveVendors(mux)
 	if s.registry != nil {
 		mux.Handle(Registry+"/", s.registry)
 	}

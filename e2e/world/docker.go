@@ -20,7 +20,7 @@ var images sync.Once
 
 // startDocker starts the compose stack with the upstream as a container.
 func (w *World) startDocker(cfg Config) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // its turn may come late
 	defer cancel()
 	if err := compose.Available(ctx); errors.Is(err, compose.ErrUnavailable) {
 		return &MissingError{err.Error()}

@@ -1,4 +1,4 @@
-// Package growth checks, for tests, that the running time of a function grows linearly with its input.
+// Package growth checks, for tests, that the work of a function grows linearly with its input.
 package growth
 
 import (
@@ -12,22 +12,19 @@ const (
 	factor = 4
 	most   = 9
 	runs   = 3
-	tries  = 8
-	// slack is for what does not grow, and for machines that are busy.
+	tries  = 4
+	// slack is for what does not grow.
 	slack = 20 * time.Millisecond
 )
 
-// Linear fails the test when the time of work(n) does not grow in proportion to n. Input(n) makes the work outside of
-// the measured time. N should be so large that the work takes some milliseconds.
+// Linear fails the test when the processor time of work(n) does not grow in proportion to n. Input(n) makes the work
+// outside of the measured time. N should be so large that the work takes some milliseconds. No other test may run
+// beside.
 func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Helper()
 	var small, large time.Duration
-	for i := range tries { // the shortest of all, since what disturbs a machine makes times longer, for a while
-		a, b := fastest(input(n)), fastest(input(factor*n))
-		if i == 0 {
-			small, large = a, b
-		}
-		small, large = min(small, a), min(large, b)
+	for range tries {
+		small, large = fastest(input(n)), fastest(input(factor*n))
 		if large <= most*small+slack {
 			return
 		}
@@ -35,13 +32,13 @@ func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Errorf("an input of %d takes %s, of %d %s: more than %d times as long", n, small, factor*n, large, most)
 }
 
-// fastest is the shortest time of some runs: what disturbs a machine makes them longer.
+// fastest is the shortest time of some runs: the garbage collector makes some of them longer.
 func fastest(work func()) time.Duration {
 	best := time.Duration(0)
 	for i := range runs {
-		start := time.Now()
+		start := clock()
 		work()
-		if took := time.Since(start); i == 0 || took < best {
+		if took := clock() - start; i == 0 || took < best {
 			best = took
 		}
 		if best > time.Second { // too slow to be disturbed

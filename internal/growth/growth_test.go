@@ -26,7 +26,7 @@ func TestLinear(t *testing.T) {
 	sink := 0
 	linear, quadratic := &probe{TB: t}, &probe{TB: t}
 	Linear(linear, 2_000_000, func(n int) func() { return func() { sink += spin(n) } })
-	Linear(quadratic, 4_000, func(n int) func() {
+	Linear(quadratic, 5_000, func(n int) func() {
 		return func() {
 			for range n {
 				sink += spin(n)

@@ -67,7 +67,7 @@ func run(t *testing.T, what string, args ...string) string {
 	defer os.RemoveAll(dir)
 	testkit.Must(t, os.Chmod(dir, 0o755)) //nolint:gosec // another user runs the program
 	program := filepath.Join(dir, "program")
-	build := exec.Command("go", "test", "-c", "-o", program, ".")
+	build := exec.Command("go", "test", "-trimpath", "-c", "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -25,7 +25,8 @@ type Duplex interface {
 	// Started tells the client that the program has been started. An error before that is an answer of its own; afterwards
 	// only an Exit can report one.
 	Started() error
-	// Ended tells that no process of the slot is left. From then on Read and Write fail within seconds instead of blocking.
+	// Ended tells that no process of the slot is left. From then on Read and Write fail within seconds instead of
+	// blocking.
 	Ended()
 }
 
@@ -45,7 +46,7 @@ func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
-	d := &duplex{w: w, ctl: http.NewResponseController(w), in: bufio.NewReaderSize(r.Body, maxHead)}
+	d := &duplex{w: w, patience: patience{ctl: http.NewResponseController(w)}, in: bufio.NewReaderSize(r.Body, maxHead)}
 	head, err := d.head()
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "reading the first line of the body: "+err.Error())
@@ -79,8 +80,8 @@ func trailer(e Exit) string {
 
 // duplex is the Duplex of one request.
 type duplex struct {
+	patience
 	w       http.ResponseWriter
-	ctl     *http.ResponseController
 	in      *bufio.Reader
 	started bool
 }
@@ -115,6 +116,8 @@ func (d *duplex) Read(p []byte) (int, error) { return d.in.Read(p) }
 
 // Write implements Duplex. What is written leaves at once.
 func (d *duplex) Write(p []byte) (int, error) {
+	d.limit(true)
+	defer d.limit(false)
 	n, err := d.w.Write(p)
 	if err == nil {
 		err = d.ctl.Flush()
@@ -125,7 +128,7 @@ func (d *duplex) Write(p []byte) (int, error) {
 // Ended implements Duplex.
 func (d *duplex) Ended() {
 	_ = d.ctl.SetReadDeadline(time.Now())
-	_ = d.ctl.SetWriteDeadline(time.Now().Add(stalledFor))
+	d.patience.Ended()
 }
 
 // AcquireServer takes a lease on a slot for an MCP server. It returns ErrBusy when all are taken, and ErrUnready, with

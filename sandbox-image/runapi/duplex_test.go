@@ -42,6 +42,10 @@ func (h host) Server(ctx context.Context, g uint64, head ServerHead, d Duplex) (
 		<-ctx.Done()
 		h.ended <- head.Package
 		return Exit{Reason: Cancelled}, nil
+	case "slow":
+		d.Ended()
+		time.Sleep(stalledFor + stalledFor/5)
+		return Exit{Code: 3, Reason: Exited}, nil
 	case "breaks":
 		return Exit{}, errors.New("broke")
 	}
@@ -154,6 +158,23 @@ func TestServerCloses(t *testing.T) {
 	}
 	if _, err := io.Copy(io.Discard, second); !errors.Is(err, ErrInterrupted) {
 		t.Error(err)
+	}
+}
+
+// The exit arrives however long the cleanup takes, and an installation seals its package after its program's end.
+func TestServerSlowEnd(t *testing.T) {
+	t.Parallel()
+	_, c := serveHost(t)
+	s, err := c.Server(t.Context(), 1, ServerHead{Package: "slow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := io.ReadAll(s); err != nil {
+		t.Error(err)
+	}
+	if e, err := s.Exit(); e.Code != 3 || err != nil {
+		t.Errorf("%+v %v", e, err)
 	}
 }
 

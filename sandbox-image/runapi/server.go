@@ -30,8 +30,8 @@ type Sandbox interface {
 	Release(generation uint64) error
 	// Run returns an Exit or an error. The errors above come before the first event, other errors at any time.
 	Run(ctx context.Context, r RunRequest, out Output) (Exit, error)
-	// Server runs the program of an MCP server until it ends. Cancelling ctx ends it. By the time Server returns, no process
-	// of the slot is left.
+	// Server runs the program of an MCP server until it ends. Cancelling ctx ends it. By the time Server returns, no
+	// process of the slot is left.
 	Server(ctx context.Context, generation uint64, h ServerHead, d Duplex) (Exit, error)
 	SetPermissions(Permissions) (PermissionSet, error)
 	Health() Health
@@ -69,8 +69,8 @@ const (
 	// maxStreams is how many requests one connection may have open.
 	maxStreams = 512
 	// maxUnread is how much of a request's body is received that was not read; beyond it the client waits. A program that
-	// does not read its input must not hold up other requests, so all of them together may have more than that: the body of
-	// a run is read at once, and there are at most slot.MaxServers programs.
+	// does not read its input must not hold up other requests, so all of them together may have more than that: the body
+	// of a run is read at once, and there are at most slot.MaxServers programs.
 	maxUnread    = 256 << 10
 	maxUnreadAll = 4 * slot.MaxServers * maxUnread
 	// flushTime is how long output is buffered. Most runs print just before they end, so that output and Exit can leave
@@ -221,7 +221,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &req) {
 		return
 	}
-	out := &eventStream{w: w, ctl: http.NewResponseController(w), enc: json.NewEncoder(w)}
+	out := &eventStream{w: w, patience: patience{ctl: http.NewResponseController(w)}, enc: json.NewEncoder(w)}
 	out.enc.SetEscapeHTML(false)
 	defer out.close()
 	exit, err := s.cfg.Sandbox.Run(r.Context(), req, out)
@@ -241,7 +241,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 
 // eventStream is the Output of one request.
 type eventStream struct {
-	ctl *http.ResponseController
+	patience
 
 	writing sync.Mutex // guards the fields below; w must not be used once over is set
 	w       http.ResponseWriter
@@ -250,9 +250,6 @@ type eventStream struct {
 	over    bool
 	due     *time.Timer // the pending flush; nil: nothing is buffered
 	failed  error       // the error of a flush
-
-	mu             sync.Mutex
-	sending, ended bool
 }
 
 // Send implements Output. An event is flushed after flushTime at the latest, the Exit with the end of the response.
@@ -301,34 +298,6 @@ func (o *eventStream) close() {
 	if o.due != nil {
 		o.due.Stop()
 	}
-}
-
-// limit records whether an event is being sent, and after the run's end sets a write deadline while one is. Between two
-// events there is no deadline, because the cleanup after a run may take long.
-func (o *eventStream) limit(sending bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sending = sending
-	if o.ended {
-		o.bound()
-	}
-}
-
-// Ended implements Output.
-func (o *eventStream) Ended() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = true
-	o.bound()
-}
-
-// bound sets the write deadline for the current state. o.mu is held.
-func (o *eventStream) bound() {
-	var deadline time.Time
-	if o.sending {
-		deadline = time.Now().Add(stalledFor)
-	}
-	_ = o.ctl.SetWriteDeadline(deadline)
 }
 
 // read decodes a request's body. When that fails it writes the error response and returns false.

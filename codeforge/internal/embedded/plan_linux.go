@@ -18,8 +18,8 @@ type plan struct {
 	Port        int
 	Slots, Warm int
 	Memory      int64
-	// Servers is how many slots there are for MCP servers, ServerMemory the memory of each. Programs is the folder of their
-	// programs; empty: there is none.
+	// Servers is how many slots there are for MCP servers, ServerMemory the memory of each. Programs is the folder of
+	// their programs; empty: there is none.
 	Servers        int
 	ServerMemory   int64
 	Programs       string

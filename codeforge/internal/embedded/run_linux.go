@@ -35,6 +35,10 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 	if err != nil {
 		return err
 	}
+	var warning string
+	if c.Environ, warning = withRegistry(ctx, c, p.APIs); warning != "" {
+		warnings = append(warnings, warning)
+	}
 	child, report, err := launch(c, p, lock)
 	if err != nil {
 		return err

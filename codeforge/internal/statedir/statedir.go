@@ -87,7 +87,9 @@ func Create(path string) (Dir, error) {
 	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
-	for _, sub := range []string{"run", "ca-private", "ca-public", "skills", "runs", "sandboxd", "packages", "log", "tmp"} {
+	for _, sub := range []string{
+		"run", "ca-private", "ca-public", "skills", "runs", "sandboxd", "packages", "log", "tmp",
+	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)
 		}

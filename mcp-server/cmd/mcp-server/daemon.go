@@ -189,7 +189,8 @@ func (d *daemon) serveProxy(ctx context.Context) {
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
-		d.log.Debug("no connection for MCP servers to the proxy, trying again", logline.Tag("server"), slog.String("error", err.Error()))
+		d.log.Debug("no connection for MCP servers to the proxy, trying again",
+			logline.Tag("server"), slog.String("error", err.Error()))
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -64,7 +64,9 @@ type Bridge struct {
 
 // New makes a bridge.
 func New(cfg Config) *Bridge {
-	b := &Bridge{cfg: cfg, out: frame.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{}}
+	b := &Bridge{
+		cfg: cfg, out: frame.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{},
+	}
 	b.logs = &logs{write: func(text string) { b.write(frame.FromBridge{Log: text}) }}
 	return b
 }
@@ -256,7 +258,9 @@ func (e *slowError) Error() string {
 }
 
 // dial makes a session on a transport, within limit. The session may outlive ctx's deadline, but not ctx.
-func (b *Bridge) dial(ctx context.Context, t mcp.Transport, protocol string, limit time.Duration) (*mcp.ClientSession, error) {
+func (b *Bridge) dial(
+	ctx context.Context, t mcp.Transport, protocol string, limit time.Duration,
+) (*mcp.ClientSession, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(&slowError{limit}) })
 	defer timer.Stop()

@@ -245,7 +245,8 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel()
 		if stream && ctx.Err() != nil && req.Context().Err() == nil { // it will do without one
 			return &http.Response{
-				StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+				StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed",
+				Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 				Header: http.Header{}, Body: http.NoBody, Request: req,
 			}, nil
 		}

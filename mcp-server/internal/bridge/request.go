@@ -85,7 +85,9 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 }
 
 // ask sends one request and gives the result, as the server wrote it where the transport shows that.
-func (b *Bridge) ask(ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error)) (json.RawMessage, error) {
+func (b *Bridge) ask(
+	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
+) (json.RawMessage, error) {
 	for again := true; ; again = false {
 		cs, err := s.session(ctx)
 		if err != nil {
@@ -190,7 +192,8 @@ func describe(err error) *frame.Error {
 	switch {
 	case errors.As(err, &talking):
 		return &frame.Error{Code: frame.Gone, Message: err.Error()}
-	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
 		return &frame.Error{Code: frame.Gone, Message: "the connection to the server ended"}
 	}
 	return &frame.Error{Code: frame.ServerError, Message: err.Error()}
@@ -207,12 +210,16 @@ type page struct {
 
 // pages reads a list to its end, or to a bound. A server that does not know the list has an empty one.
 func (b *Bridge) pages(
-	ctx context.Context, s server, send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error), items func(page) []json.RawMessage,
+	ctx context.Context, s server,
+	send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error),
+	items func(page) []json.RawMessage,
 ) (all []json.RawMessage, truncated bool, err error) {
 	all = []json.RawMessage{}
 	cursor, size := "", 0
 	for range maxPages {
-		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) { return send(ctx, cs, cursor) })
+		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
+			return send(ctx, cs, cursor)
+		})
 		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) && e.Code == jsonrpc.CodeMethodNotFound {
 			return all, false, nil
 		}

@@ -166,8 +166,8 @@ func (b *Broker) server(name string) *server {
 	return b.servers[name]
 }
 
-// follow takes over another catalog: servers that are no longer in it, or are configured otherwise, end when their calls
-// in flight have. b.mu is held.
+// follow takes over another catalog: servers that are no longer in it, or are configured otherwise, end when their
+// calls in flight have. b.mu is held.
 func (b *Broker) follow(cat controlapi.Catalog) {
 	if cat.Version == b.version || b.ctx.Err() != nil {
 		return
@@ -324,7 +324,8 @@ func (b *Broker) remove(i *instance, f *failure) {
 	}
 	if f.transport {
 		i.server.notBefore = time.Now().Add(max(firstPause, i.server.breaker.pause()))
-		b.cfg.Log.Warn("an MCP server ended", logline.Tag("server"), slog.String("server", i.server.api.Name), slog.String("why", f.message))
+		b.cfg.Log.Warn("an MCP server ended", logline.Tag("server"),
+			slog.String("server", i.server.api.Name), slog.String("why", f.message))
 	}
 }
 

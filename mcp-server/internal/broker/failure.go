@@ -88,7 +88,8 @@ func ended(why string, unsent bool) *failure {
 func late(limit time.Duration) *failure {
 	return &failure{
 		code: timedOut, message: fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond)),
-		hint: `The call was cancelled, but may have been carried out. Pass {timeout: milliseconds} as the last argument to wait longer.`,
+		hint: "The call was cancelled, but may have been carried out. " +
+			"Pass {timeout: milliseconds} as the last argument to wait longer.",
 	}
 }
 

@@ -23,7 +23,7 @@ const maxBody = 16 << 20
 
 // ServeHTTP answers the proxy's requests, which are those that code made:
 //
-//	POST /{server}/{tool}           an object of arguments -> the CallToolResult, and "_schema": has the tool an outputSchema?
+//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, and "_schema": is there an outputSchema?
 //	GET  /{server}                  -> {"tools": [...]}
 //	GET  /{server}/$resources       -> {"resources": [...], "templates": [...]}
 //	POST /{server}/$read            {"uri"} -> the ReadResourceResult
@@ -146,7 +146,8 @@ func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
 	case c.tool == "$prompt":
 		var p frame.Prompt
 		if json.Unmarshal(body, &p) != nil || p.Name == "" {
-			return nil, &failure{code: badArguments, message: "want a name, and arguments that are strings", hint: `$prompt("name", {key: "text"})`}
+			return nil, &failure{code: badArguments, message: "want a name, and arguments that are strings",
+				hint: `$prompt("name", {key: "text"})`}
 		}
 		return c.request(ctx, frame.PromptMethod, p, true)
 	}
@@ -240,7 +241,8 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	}
 	c.tool = t.Name
 	if !c.server.may(t) {
-		return nil, &failure{code: toolDenied, message: "the user's configuration does not allow this tool", hint: "Do without it, or ask the user."}
+		return nil, &failure{code: toolDenied, message: "the user's configuration does not allow this tool",
+			hint: "Do without it, or ask the user."}
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
@@ -253,7 +255,8 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 			return nil, &failure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
 		}
 	}
-	raw, f := c.request(ctx, frame.CallMethod, frame.Call{Name: t.Name, Arguments: body}, c.server.spec.Retry && t.repeatable)
+	again := c.server.spec.Retry && t.repeatable
+	raw, f := c.request(ctx, frame.CallMethod, frame.Call{Name: t.Name, Arguments: body}, again)
 	if f != nil {
 		return nil, f
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +50,9 @@ func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, run string) (S
 }
 
 // open leases a slot, registers it, and starts its program.
-func (l *Sandbox) open(ctx context.Context, api controlapi.API, head runapi.ServerHead, reg controlapi.Registration) (_ *sandboxSlot, err error) {
+func (l *Sandbox) open(
+	ctx context.Context, api controlapi.API, head runapi.ServerHead, reg controlapi.Registration,
+) (_ *sandboxSlot, err error) {
 	asking, cancel := context.WithTimeout(ctx, launchTime)
 	defer cancel()
 	// Not ctx: a lease whose answer is lost would keep its slot.
@@ -149,18 +150,33 @@ func (s *sandboxSlot) Write(p []byte) (int, error) { return s.stream.Write(p) }
 
 // Start implements Slot.
 func (s *sandboxSlot) Start() frame.Start {
-	spec := s.api.Server
+	spec, home := s.api.Server, runapi.HomeDir(s.lease.Slot)
 	start := frame.Start{
-		Env: maps.Clone(spec.Env), URL: spec.URL, Headers: spec.Headers, Transport: spec.Transport,
+		Env: map[string]string{}, URL: spec.URL, Headers: spec.Headers, Transport: spec.Transport,
 		Protocol: spec.Protocol, ConnectTimeoutMS: spec.ConnectTimeoutMS,
+	}
+	for name, value := range spec.Env {
+		start.Env[name] = inHome(value, home)
 	}
 	switch {
 	case spec.Package != "":
-		start.Command = denoCommand(s.api, runapi.PackageDir(spec.Package), runapi.HomeDir(s.lease.Slot))
+		start.Command = denoCommand(s.api, runapi.PackageDir(spec.Package), home)
 	case len(spec.Command) > 0:
 		start.Command = slices.Concat(spec.Command, spec.Args)
 	}
+	for i, arg := range start.Command {
+		start.Command[i] = inHome(arg, home)
+	}
 	return start
+}
+
+// inHome is a value of a config.json, in which a leading ~/ stands for the server's home: its path is not known before
+// the server has a slot.
+func inHome(value, home string) string {
+	if rest, ok := strings.CutPrefix(value, "~/"); ok {
+		return home + "/" + rest
+	}
+	return value
 }
 
 // denoCommand is the command line of a package: Deno with the narrowest flags. They are not the boundary, which is the
@@ -168,13 +184,14 @@ func (s *sandboxSlot) Start() frame.Start {
 func denoCommand(api controlapi.API, dir, home string) []string {
 	argv := []string{
 		"deno", "run", "--no-prompt", "--cached-only", "--no-config", "--lock=" + dir + "/deno.lock", "--frozen",
-		"--allow-env", "--allow-sys", "--allow-read=" + dir + "," + home, "--allow-write=" + home,
 	}
-	if len(api.Domains) > 0 {
-		argv = append(argv, "--allow-net="+strings.Join(api.Domains, ","))
-	}
-	for _, p := range api.Server.Permissions {
-		argv = append(argv, "--allow-"+p)
+	if slices.Contains(api.Server.Permissions, "run") { // a program that it starts can do what the slot can
+		argv = append(argv, "--allow-all")
+	} else {
+		argv = append(argv, "--allow-env", "--allow-sys", "--allow-read="+dir+","+home, "--allow-write="+home)
+		if len(api.Domains) > 0 {
+			argv = append(argv, "--allow-net="+strings.Join(api.Domains, ","))
+		}
 	}
 	return slices.Concat(argv, []string{api.Server.Package}, api.Server.Args)
 }

@@ -209,8 +209,8 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 	ok, probe, until := s.broker.admit(s)
 	if !ok {
 		release()
-		return nil, unavailable("the server failed too often and is not called until "+until.UTC().Format(time.TimeOnly)+" UTC",
-			"Go on without it, or try again later.")
+		return nil, unavailable("the server failed too often and is not called until "+
+			until.UTC().Format(time.TimeOnly)+" UTC", "Go on without it, or try again later.")
 	}
 	i, f := s.broker.hold(s, key)
 	if f == nil {

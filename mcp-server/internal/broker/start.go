@@ -63,8 +63,9 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 			installed = true
 			if err := b.install(ctx, s); err != nil {
 				return nil, &failure{
-					code: installFailed, message: clean(fmt.Sprintf("%s could not be installed: %v", s.spec.Package, err)), unsent: true,
-					hint: "Tell the user: `codeforge mcp install " + s.api.Name + "` shows more.",
+					code: installFailed, unsent: true,
+					message: clean(fmt.Sprintf("%s could not be installed: %v", s.spec.Package, err)),
+					hint:    "Tell the user: `codeforge mcp install " + s.api.Name + "` shows more.",
 				}
 			}
 			continue

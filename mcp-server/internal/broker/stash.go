@@ -20,7 +20,8 @@ const (
 	maxStashTime = 24 * time.Hour
 )
 
-// stashes keep values of runs for later runs of the same MCP session. They are in memory alone. The zero value is ready.
+// stashes keep values of runs for later runs of the same MCP session. They are in memory alone. The zero value is
+// ready.
 type stashes struct {
 	mu  sync.Mutex
 	all map[string]map[string]stashed // by session and key
@@ -59,7 +60,8 @@ func (s *stashes) do(session, op string, r stashRequest) (any, *failure) {
 	case op == "set":
 		return struct{}{}, s.set(session, r)
 	default:
-		return nil, &failure{code: badRequest, message: fmt.Sprintf("the stash cannot %.20q", op), hint: "It has get, set, delete and keys."}
+		return nil, &failure{code: badRequest, message: fmt.Sprintf("the stash cannot %.20q", op),
+			hint: "It has get, set, delete and keys."}
 	}
 	return struct{}{}, nil
 }

@@ -41,13 +41,13 @@ var servers = []string{
 	"@modelcontextprotocol/server-filesystem@2026.8.31",
 }
 
-// Servers is the node_modules directory with the MCP servers above, installed on the first use.
+// Servers is the node_modules directory with the MCP servers above, which it installs on first use.
 func Servers(tb testing.TB) string {
 	tb.Helper()
 	return install(tb, "servers", servers)
 }
 
-// Modules is the node_modules directory with the packages above, which it installs on first use.
+// Modules is the node_modules directory with the packages that tests use, which it installs on first use.
 func Modules(tb testing.TB) string {
 	tb.Helper()
 	return install(tb, "clients", packages)

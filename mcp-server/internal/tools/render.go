@@ -3,6 +3,7 @@ package tools
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -186,10 +187,29 @@ func noServers(cat controlapi.Catalog) string {
 	return "mcp is a global, without an import, of runs whose apis include an MCP server: those with \"mcp\" in list_apis."
 }
 
+// serverWants matches what a server from npm says of a host that it may not reach, as its error reaches code.
+var serverWants = regexp.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net access to "([^"\s]{1,300})"`)
+
+// ofServers takes the words of servers out of what was printed, which would otherwise read as Deno's about the code
+// itself, and returns hints for them.
+func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []string) {
+	for _, m := range serverWants.FindAllStringSubmatch(printed, maxHints) {
+		host, _, _ := strings.Cut(m[2], ":")
+		name, err := hostname.Parse(host)
+		if err != nil || !hasServer(cat, m[1]) {
+			continue
+		}
+		hints = append(hints, fmt.Sprintf("The server %s wants to reach %s, which is not in its domains. "+
+			"The user can add it in apis/%s/config.json.", m[1], name, m[1]))
+	}
+	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool { return strings.Contains(l, "McpError: ") })
+	return strings.Join(lines, "\n"), hints
+}
+
 // denoHints returns hints for what Deno refused before it reached the proxy. Code can print anything, so a host counts
 // only if it is a valid host name.
 func denoHints(printed string, cat controlapi.Catalog) []string {
-	var out []string
+	printed, out := ofServers(printed, cat)
 	seen := map[string]bool{}
 	for _, m := range netRefusal.FindAllStringSubmatch(printed, 50) {
 		name := m[1]

@@ -143,6 +143,10 @@ func TestNoMCPHint(t *testing.T) {
 		{"error: Uncaught (in promise) ReferenceError: mcp is not defined", with, "mcp is a global"},
 		{"error: Uncaught ReferenceError: mcp is not defined", controlapi.Catalog{}, "No MCP server is configured"},
 		{`error: Relative import path "mcp" not prefixed with / or ./ or ../`, with, "without an import"},
+		{`error: Uncaught (in promise) McpError: git.log: Requires net access to "Git.example.com:443", run again`, with,
+			"The server git wants to reach git.example.com, which is not in its domains. The user can add it in apis/git/config.json."},
+		{`McpError: made.up: Requires net access to "x.example.com:443"`, with, ""},
+		{`McpError: git.log: Requires write access to "/packages/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {
 		if got := strings.Join(denoHints(c.printed, c.catalog), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {

@@ -24,7 +24,8 @@ const (
 		"read them. Send a token name from list_apis as the credential, e.g. " +
 		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. " +
 		"Only hosts of list_apis are reachable; no npm, jsr or URL imports. " +
-		"Tools of MCP servers in list_apis are functions here: await mcp.<server>.<tool>({...}). /tmp is kept for later calls. " +
+		"Tools of MCP servers in list_apis are functions here: await mcp.<server>.<tool>({...}). " +
+		"/tmp is kept for later calls. " +
 		"Modules in /skills/<name>.ts are kept for ever: write one with an @description comment, import it by path."
 
 	listDescription = "List the APIs that code may call: hosts, token names, reference, restricted methods. " +
@@ -41,15 +42,15 @@ const (
 
 // serverGuide is the part of the guide on MCP servers.
 const serverGuide = `## MCP servers
-APIs with "mcp" in list_apis are MCP servers. Inside execute_code, and nowhere else, their tools are functions, which need
-no token name:
+APIs with "mcp" in list_apis are MCP servers. Inside execute_code, and nowhere else, their tools are functions, which
+need no token name:
   const issue = await mcp.github.create_issue({ owner, repo, title });   // mcp.github["dashed-tool"]({...})
-You get the tool's data: an object where it answers JSON, else text; images as {path, mimeType, bytes}. A failure throws an
-McpError {code, message, hint, retryable}. list_apis({"api": "github"}) lists the tools; await mcp.github.$tools() has
-their schemas; also $resources(), $read(uri), $prompt(name, args), and tool.raw(args) for the bare result. A second argument
-may hold {timeout: ms, signal}. Many calls: await parallel(list.map((x) => () => mcp.github.get_issue(x)), {limit: 8})
-gives {status, value, reason} in order. await stash.set(key, value) and stash.get(key) keep JSON values for an hour for
-your later calls.
+You get the tool's data: an object where it answers JSON, else text; images as {path, mimeType, bytes}. A failure
+throws an McpError {code, message, hint, retryable}. list_apis({"api": "github"}) lists the tools;
+await mcp.github.$tools() has their schemas; also $resources(), $read(uri), $prompt(name, args), and tool.raw(args) for
+the bare result. A second argument may hold {timeout: ms, signal}.
+Many calls: await parallel(list.map((x) => () => mcp.github.get_issue(x)), {limit: 8}) gives {status, value, reason} in
+order. await stash.set(key, value) and stash.get(key) keep JSON values for an hour for your later calls.
 
 `
 

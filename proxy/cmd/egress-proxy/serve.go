@@ -133,8 +133,15 @@ func assemble(
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
-	journal.Metrics().Gauge("codeforge_proxy_leases", "Slots with a run.",
+	journal.Metrics().Gauge("codeforge_proxy_leases", "Slots with a run or an MCP server.",
 		func() float64 { return float64(len(d.book.Leases())) })
+	journal.Metrics().Gauge("codeforge_proxy_broker_connected", "Whether the broker of MCP servers is connected: 1 or 0.",
+		func() float64 {
+			if tunnel.Connected() {
+				return 1
+			}
+			return 0
+		})
 	d.reloader.Start(d.log)
 	return d, nil
 }

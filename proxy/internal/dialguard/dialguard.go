@@ -20,6 +20,19 @@ import (
 // ErrRefused is for an address that may not be dialled.
 var ErrRefused = errors.New("address refused")
 
+// RefusedError is an ErrRefused about one address.
+type RefusedError struct {
+	Addr netip.Addr
+	// Why is what the address is.
+	Why string
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return ErrRefused.Error() + ": " + e.Addr.String() + " " + e.Why }
+
+// Unwrap makes it an ErrRefused.
+func (e *RefusedError) Unwrap() error { return ErrRefused }
+
 // never are the ranges that no configuration opens.
 var never = prefixes(
 	"0.0.0.0/8",          // this network, unspecified
@@ -72,20 +85,20 @@ func (g Guard) Check(a netip.Addr) error {
 	case disarm.Off("dialguard"):
 		return nil
 	case in(never, inner):
-		return fmt.Errorf("%w: %s is a special address", ErrRefused, a)
+		return &RefusedError{a, "is a special address"}
 	case own(inner):
-		return fmt.Errorf("%w: %s belongs to this machine", ErrRefused, a)
+		return &RefusedError{a, "belongs to this machine"}
 	case in(private, inner):
 		if in(g.AllowPrivate, inner) {
 			return nil
 		}
-		return fmt.Errorf("%w: %s is a private address", ErrRefused, a)
+		return &RefusedError{a, "is a private address"}
 	case inner.Is4():
 		return nil
 	case global6.Contains(inner) && !in(never6, inner):
 		return nil
 	}
-	return fmt.Errorf("%w: %s is not a public address", ErrRefused, a)
+	return &RefusedError{a, "is not a public address"}
 }
 
 // Control has the signature of net.Dialer.Control: it checks the address of the socket about to connect.

@@ -41,6 +41,45 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
+// BenchmarkCall is a call of a tool that answers at once, through the proxy to the broker, one after the other and eight
+// at a time.
+func BenchmarkCall(b *testing.B) {
+	r := newRig(b, setup{apis: mcpServers()})
+	r.connectBroker(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"content": [{"type": "text", "text": "hi"}]}`)
+	})
+	r.begin()
+	for _, h2 := range []bool{false, true} {
+		client := r.client(h2)
+		client.Transport.(*http.Transport).MaxIdleConnsPerHost = 8
+		call := func() {
+			resp, err := client.Post("https://"+callHost+"/notes/echo", "application/json", strings.NewReader(`{"message": "hi"}`))
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		b.Run(fmt.Sprintf("h2=%t/1", h2), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				call()
+			}
+		})
+		b.Run(fmt.Sprintf("h2=%t/8", h2), func(b *testing.B) {
+			b.SetParallelism(4) // of two processors
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					call()
+				}
+			})
+		})
+	}
+}
+
 // BenchmarkDownload is a body of 16 MiB of lines, through and without the proxy.
 func BenchmarkDownload(b *testing.B) {
 	r := newRig(b, setup{})

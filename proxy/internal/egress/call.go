@@ -22,6 +22,7 @@ var (
 // where the server itself sends them, as one of its own requests. The answer is scrubbed like every other.
 func (x *exchange) call(r *http.Request, q policy.Request) {
 	out := x.outgoing(r, "")
+	length := out.ContentLength // redaction makes it unknown
 	encoded := len(out.Header["Content-Encoding"]) > 0 // which redaction would leave as it is
 	x.redacted = x.conf.Redact.Request(out)
 	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
@@ -41,7 +42,7 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 	case encoded:
 		x.fail(errEncoded)
 		return
-	case out.ContentLength > controlapi.MaxArguments:
+	case length > controlapi.MaxArguments:
 		x.fail(errArguments)
 		return
 	}
@@ -78,7 +79,8 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if code := resp.Header.Get(controlapi.HeaderCode); len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
+	code := resp.Header.Get(controlapi.HeaderCode)
+	if len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		x.note.Code = code
 	}
 	for name := range resp.Header {

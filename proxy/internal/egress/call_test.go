@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -115,7 +116,7 @@ func TestCall(t *testing.T) {
 			if fmt.Sprint(in.Header) != fmt.Sprint(want) {
 				t.Errorf("the broker got the headers %v, want %v", in.Header, want)
 			}
-			if got.bodies[0] != `{"by": "[REDACTED]", "key": "FILES_AUTH_TOKEN"}` {
+			if got.bodies[0] != `{"by": "REDACTED", "key": "FILES_AUTH_TOKEN"}` {
 				t.Errorf("the broker got %q", got.bodies[0])
 			}
 			if resp.StatusCode != 200 || !strings.Contains(text, `"other": "NOTES_AUTH_TOKEN"`) || strings.Contains(text, secretValue) {
@@ -401,6 +402,21 @@ func TestInstallReaches(t *testing.T) {
 	}
 	if rec := end(); got.count() != 0 || up.count() != 1 || rec.Exchanges[0].APIs[0] != policy.RegistryName {
 		t.Errorf("%d calls, %d requests, %+v", got.count(), up.count(), rec.Exchanges[0])
+	}
+}
+
+// TestInstallHints: when the registry cannot be reached, the receipt says which setting helps.
+func TestInstallHints(t *testing.T) {
+	r := newRig(t, setup{registry: "registry.demo.test"})
+	r.upstreams.addrs["registry.demo.test"] = []netip.Addr{netip.MustParseAddr("203.0.113.80")}
+	end := r.beginServer(controlapi.Registration{Install: true})
+	resp, err := r.clientIn(serverSlot, true).Get("https://registry.demo.test/name")
+	check(t, err)
+	_ = body(t, resp)
+	rec := end()
+	if len(rec.Hints) != 1 || rec.Hints[0].Code != "address_refused" || !strings.Contains(rec.Hints[0].Text, "203.0.113.80") ||
+		!strings.Contains(rec.Hints[0].Text, "PACKAGE_REGISTRY_PRIVATE") {
+		t.Errorf("%+v", rec.Hints)
 	}
 }
 

@@ -143,6 +143,9 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 			code = upstream.CodeCompressed
 		}
 		v = policy.Verdict{Status: upstream.Status(code), Refusal: upstream.Failure(code, x.note.Host)}
+		if x.lease.Kind() == policy.KindInstall {
+			v.Refusal.Hint = installHint(code, err, v.Refusal.Hint)
+		}
 	}
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) {

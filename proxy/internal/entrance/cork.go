@@ -33,7 +33,7 @@ func (c *cork) put(w io.Writer, p []byte) (int, error) {
 	}
 	c.to = w
 	if len(*c.held)+len(p) > maxHeld {
-		if err := c.release(); err != nil {
+		if err := c.flush(); err != nil {
 			return 0, err
 		}
 		if len(p) > maxHeld {
@@ -53,21 +53,21 @@ func (c *cork) hold() {
 	}
 }
 
-// letGo writes what is held, and ends the cork.
-func (c *cork) letGo() error {
+// open writes what is held, and from then on writes directly.
+func (c *cork) open() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
 		return nil
 	}
-	err := c.release()
+	err := c.flush()
 	corkBuffers.Put(c.held)
 	c.held = nil
 	return err
 }
 
-// release writes what is held and stays corked. The caller holds mu.
-func (c *cork) release() error {
+// flush writes what is held and stays corked. The caller holds mu.
+func (c *cork) flush() error {
 	if len(*c.held) == 0 {
 		return nil
 	}
@@ -91,8 +91,8 @@ func (c *Conn) Uncork() error {
 	return c.uncork()
 }
 
-// UncorkSoon writes what was buffered after a short delay, or when it is enough: for bodies that arrive so fast that
-// more follows at once. Uncork must follow. The next write reports an error.
+// UncorkSoon writes what was buffered after a short delay, or when the buffer is full: for bodies that arrive so fast
+// that more follows immediately. Uncork must follow. The next write reports an error.
 func (c *Conn) UncorkSoon() {
 	if c.soon == nil {
 		c.soon = time.AfterFunc(uncorkTime, func() { _ = c.uncork() })
@@ -102,7 +102,7 @@ func (c *Conn) UncorkSoon() {
 }
 
 func (c *Conn) uncork() error {
-	return errors.Join(c.text.letGo(), c.wire.letGo())
+	return errors.Join(c.text.open(), c.wire.open())
 }
 
 // Write implements io.Writer, for TLS records or for plain HTTP.

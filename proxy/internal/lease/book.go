@@ -70,7 +70,8 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	case !r.Deadline.After(now):
 		return nil, fmt.Errorf("%w: deadline has passed", errRegistration)
 	case kind == policy.KindNone:
-		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs", errRegistration)
+		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
+			errRegistration)
 	}
 	s := &b.seats[id]
 	s.change.Lock()
@@ -151,8 +152,8 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return l.Recorder.Receipt(), nil
 }
 
-// Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds the
-// slot, else ErrFenced.
+// Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds
+// the slot, else ErrFenced.
 func (b *Book) Drain(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	if !id.Valid() {
 		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", errRegistration)

@@ -66,8 +66,9 @@ func callPath(u *url.URL) ([]string, bool) {
 	}
 	for i, s := range segments {
 		plain, err := url.PathUnescape(s)
-		if err != nil || plain == "" || plain == "." || plain == ".." || len(plain) > maxSegment || !utf8.ValidString(plain) ||
-			strings.ContainsFunc(plain, unicode.IsControl) {
+		switch {
+		case err != nil, plain == "", plain == ".", plain == "..", len(plain) > maxSegment,
+			!utf8.ValidString(plain), strings.ContainsFunc(plain, unicode.IsControl):
 			return nil, false
 		}
 		segments[i] = plain

@@ -12,8 +12,8 @@ import (
 // RegistryName is what the package registry is called on receipts and in logs. No API can have the name.
 const RegistryName = "$registry"
 
-// NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil if there is
-// no address, or one without a host name. private are the ranges that its name may lead to.
+// NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil if there
+// is no address, or one without a host name. private are the ranges that its name may lead to.
 func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
 	if address == nil {
 		return nil

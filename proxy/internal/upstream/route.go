@@ -50,26 +50,26 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 	}
 	k := p.route(req, w)
 	if !k.shared() {
-		return p.over(k, req, w)
+		return p.send(k, req, w)
 	}
-	body := &kept{}
+	body := &retriableBody{}
 	if hasBody(req) {
 		body.ReadCloser = req.Body
 		req.Body = body
 	}
-	resp, err := p.over(k, req, w)
+	resp, err := p.send(k, req, w)
 	if refusesHTTP2(err) {
 		p.learn(req.URL.Hostname(), 0)
-		if !w.HTTP2 && body.again() {
-			return p.over(either, req, w)
+		if !w.HTTP2 && body.retry() {
+			return p.send(either, req, w)
 		}
 	}
 	body.settle()
 	return resp, err
 }
 
-// over sends a request over a connection of one kind.
-func (p *Pool) over(k kind, req *http.Request, w Want) (*http.Response, error) {
+// send sends a request over a connection of one kind.
+func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
 	if k.http1() && (w.Login || hasBody(req) && !disarm.Off("last-body")) {
 		req.Close = true // also over HTTP/2, where the server could have chosen either
 	}
@@ -148,19 +148,19 @@ func refusesHTTP2(err error) bool {
 		errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == "tls: no application protocol"
 }
 
-// kept is a body that stays open when a connection fails, so that another may carry it: Close waits until the attempt
-// is settled, unless the body has been read by then.
-type kept struct {
+// retriableBody is a body that stays open when a connection fails, so that it can be sent over another one: until the
+// attempt is settled, Close closes it only if some of it has been read.
+type retriableBody struct {
 	io.ReadCloser // nil: no body
 
-	mu                   sync.Mutex
-	read, asked, settled bool
+	mu                    sync.Mutex
+	read, closed, settled bool
 }
 
 // Read implements io.Reader.
-func (b *kept) Read(p []byte) (int, error) {
+func (b *retriableBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
-	if b.asked && !b.settled {
+	if b.closed && !b.settled {
 		b.mu.Unlock()
 		return 0, io.ErrClosedPipe
 	}
@@ -170,9 +170,9 @@ func (b *kept) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (b *kept) Close() error {
+func (b *retriableBody) Close() error {
 	b.mu.Lock()
-	b.asked = true
+	b.closed = true
 	now := b.settled || b.read
 	b.mu.Unlock()
 	if !now {
@@ -181,21 +181,21 @@ func (b *kept) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// again reports whether the body can still be sent, and if so is settled.
-func (b *kept) again() bool {
+// retry reports whether the body can be sent again, and settles it if so.
+func (b *retriableBody) retry() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.read {
 		return false
 	}
-	b.asked, b.settled = false, true
+	b.closed, b.settled = false, true
 	return true
 }
 
-// settle lets Close proceed.
-func (b *kept) settle() {
+// settle closes the body if Close was called and had to wait.
+func (b *retriableBody) settle() {
 	b.mu.Lock()
-	now := b.asked && !b.read && !b.settled && b.ReadCloser != nil
+	now := b.closed && !b.read && !b.settled && b.ReadCloser != nil
 	b.settled = true
 	b.mu.Unlock()
 	if now {

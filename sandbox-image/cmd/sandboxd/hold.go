@@ -50,7 +50,8 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 			return fmt.Errorf("announcing the network: %w", err)
 		}
 	}
-	log.Info("the network of the slots is set up and checked; capabilities are dropped", "slots", size.Runs, "servers", size.Servers)
+	log.Info("the network of the slots is set up and checked; capabilities are dropped",
+		"slots", size.Runs, "servers", size.Servers)
 	<-ctx.Done()
 	return nil
 }

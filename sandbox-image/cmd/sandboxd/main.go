@@ -27,8 +27,8 @@
 //
 // serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
 // (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),
-// "sandboxd wipe" (removes files), "sandboxd unnamed" (adds up the open files that have been removed) and "sandboxd usage"
-// (adds up a directory).
+// "sandboxd wipe" (removes files), "sandboxd unnamed" (adds up the open files that have been removed) and "sandboxd
+// usage" (adds up a directory).
 package main
 
 import (

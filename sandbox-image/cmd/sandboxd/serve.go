@@ -207,7 +207,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
-	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers, "deno", denoVersion, "socket", f.socket)
+	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
+		"deno", denoVersion, "socket", f.socket)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
@@ -250,6 +251,9 @@ func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 		j, err := jail.NewContainer(jail.ContainerConfig{
 			Slots: f.slots, Deno: f.deno, CA: f.ca, Work: f.code, Limits: limits, Servers: jailServers(f),
 		})
+		if err == nil {
+			err = closeSkills(f.skills)
+		}
 		return j, slot.ServiceUID, err
 	}
 	files, err := slot.Inherited(getenv)

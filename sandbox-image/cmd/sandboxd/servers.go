@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
@@ -31,6 +33,16 @@ func jailServers(f serveFlags) jail.Servers {
 	}
 }
 
+// closeSkills closes the skills of the container to all but the group of the slots for runs: MCP servers are not in it. The
+// volume may be of a version that left them open. Where it is read-only, mcp-server's image has closed it.
+func closeSkills(dir string) error {
+	err := os.Chmod(dir, 0o770|os.ModeSetgid)
+	if errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return err
+}
+
 // present is the path if there is something, else "".
 func present(path string) string {
 	if _, err := os.Stat(path); err != nil {
@@ -42,7 +54,9 @@ func present(path string) string {
 // serverSlots prepares the folder of packages and says what the pool needs to know. Without the bridge there are no
 // servers, and everything else works.
 func serverSlots(f serveFlags) (pool.Servers, error) {
-	s := pool.Servers{Slots: f.servers, Memory: f.serverMemory, Watch: watchServer(f), Installing: jailServers(f).Installing}
+	s := pool.Servers{
+		Slots: f.servers, Memory: f.serverMemory, Watch: watchServer(f), Installing: jailServers(f).Installing,
+	}
 	if f.servers == 0 {
 		return s, nil
 	}
@@ -58,10 +72,10 @@ func serverSlots(f serveFlags) (pool.Servers, error) {
 }
 
 // watchServer bounds what a server writes to its home, and what an installation writes to its folder.
-func watchServer(f serveFlags) func(slot.ID, bool, jail.Inmate) (runapi.Reason, string) {
+func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason, string) {
 	installing := jailServers(f).Installing
-	return func(id slot.ID, installs bool, inmate jail.Inmate) (runapi.Reason, string) {
-		if inmate.Home() > jail.HomeSize {
+	return func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string) {
+		if process.Home() > jail.HomeSize {
 			return runapi.OutputLimit, fmt.Sprintf("The server wrote more than %d MiB to its home.", jail.HomeSize>>20)
 		}
 		if !installs {

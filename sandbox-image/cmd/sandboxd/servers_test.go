@@ -141,15 +141,19 @@ func TestServerLeavesNothing(t *testing.T) {
 	})
 }
 
-// puppets lists the processes of servers.
+// puppets lists the processes of this test's servers, in all namespaces.
 func puppets(t *testing.T) (pids []string) {
 	t.Helper()
-	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	puppet, err := os.Stat(rig.Puppet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range list {
-		if text, err := os.ReadFile(path); err == nil && strings.Contains(strings.Split(string(text), "\x00")[0], "mcp-bridge") {
+		if exe, err := os.Stat(path); err == nil && os.SameFile(exe, puppet) {
 			pids = append(pids, filepath.Base(filepath.Dir(path)))
 		}
 	}

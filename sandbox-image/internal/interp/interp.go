@@ -23,11 +23,11 @@ const startTimeout = 20 * time.Second
 
 // Interpreter is one Deno process in a slot.
 type Interpreter struct {
-	inmate jail.Inmate
-	gate   *os.File // write end of the pipe at which it waits until Start
-	in     *os.File // write end of its standard input
-	out    *os.File // read end of its standard output
-	err    *os.File // read end of its standard error
+	process jail.Process
+	gate    *os.File // write end of the pipe at which it waits until Start
+	in      *os.File // write end of its standard input
+	out     *os.File // read end of its standard output
+	err     *os.File // read end of its standard error
 
 	start   sync.Once
 	up      chan struct{} // closed when it waits for code, or has failed
@@ -52,7 +52,7 @@ func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error
 		}
 	}
 	theirs := jail.Stdio{In: files[0], Out: files[3], Err: files[5], Gate: files[6]}
-	inmate, err := j.Start(seat, theirs)
+	process, err := j.Start(seat, theirs)
 	closeAll([]*os.File{theirs.In, theirs.Out, theirs.Err, theirs.Gate})
 	ours := []*os.File{files[1], files[2], files[4], files[7]}
 	if err != nil {
@@ -60,7 +60,7 @@ func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error
 		return nil, err
 	}
 	p := &Interpreter{
-		inmate: inmate, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle,
+		process: process, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle,
 	}
 	go p.awaitUp()
 	return p, nil
@@ -92,10 +92,10 @@ func (p *Interpreter) awaitUp() {
 		err = fmt.Errorf("the interpreter said %q first", b)
 	}
 	if err == nil {
-		err = p.inmate.Check()
+		err = p.process.Check()
 	}
 	if err != nil {
-		p.inmate.Kill()
+		p.process.Kill()
 		p.failure = fmt.Errorf("starting an interpreter: %w%s", err, p.stderrText())
 		return
 	}
@@ -112,7 +112,7 @@ func (p *Interpreter) preload() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-p.inmate.Done():
+	case <-p.process.Done():
 		return
 	default:
 	}
@@ -142,21 +142,21 @@ func (p *Interpreter) Up() <-chan struct{} { return p.up }
 func (p *Interpreter) Failure() error { return p.failure }
 
 // Ended is closed when the interpreter has ended and no process of it is left.
-func (p *Interpreter) Ended() <-chan struct{} { return p.inmate.Done() }
+func (p *Interpreter) Ended() <-chan struct{} { return p.process.Done() }
 
 // Unnamed is how many bytes it holds in files of a file system that are open but have been removed.
-func (p *Interpreter) Unnamed(device uint64) int64 { return p.inmate.Unnamed(device) }
+func (p *Interpreter) Unnamed(device uint64) int64 { return p.process.Unnamed(device) }
 
 // Kill kills the interpreter and does not wait.
-func (p *Interpreter) Kill() { p.inmate.Kill() }
+func (p *Interpreter) Kill() { p.process.Kill() }
 
 // End kills the interpreter and waits until no process of it is left. An error means that one could not be killed: the
 // slot must not be used again.
 func (p *Interpreter) End() error {
-	p.inmate.Kill()
-	<-p.inmate.Done()
+	p.process.Kill()
+	<-p.process.Done()
 	<-p.up
-	return p.inmate.Status().Leftover
+	return p.process.Status().Leftover
 }
 
 // Close is End, and removes the private files. After an error the slot must not be used again.
@@ -166,7 +166,7 @@ func (p *Interpreter) Close() error {
 	p.cleanup.Do(func() {
 		closeAll([]*os.File{p.in, p.out, p.err})
 		p.start.Do(func() { _ = p.gate.Close() })
-		err = p.inmate.Remove()
+		err = p.process.Remove()
 	})
 	return errors.Join(ended, err)
 }
@@ -192,13 +192,13 @@ func (p *Interpreter) send(ctx context.Context, t Task) error {
 		return p.failure
 	}
 	// A write to the pipe would not tell: other processes of the sandbox may hold its read end.
-	if !proc.Lives(p.inmate.Main()) {
+	if !proc.Lives(p.process.Main()) {
 		return ErrNotSent
 	}
-	if err := p.inmate.WriteMain(t.Code); err != nil {
+	if err := p.process.WriteMain(t.Code); err != nil {
 		return fmt.Errorf("writing the code: %w", err)
 	}
-	p.before = proc.CPU(p.inmate.Main())
+	p.before = proc.CPU(p.process.Main())
 	if _, err := p.in.Write(start); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}

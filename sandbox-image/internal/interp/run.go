@@ -78,7 +78,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	read.Go(func() { r.read(p.out, &out, &r.outBytes, r.stdout) })
 	read.Go(func() { r.read(p.err, &errs, &r.errBytes, r.stderr) })
 
-	<-p.inmate.Done()
+	<-p.process.Done()
 	wall := time.Since(start)
 	t.Ended()
 	close(stop)
@@ -87,7 +87,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	read.Wait()
 
 	r.lastWatch()
-	st := p.inmate.Status()
+	st := p.process.Status()
 	r.diagnose(st)
 	exit := runapi.Exit{
 		Code: st.Code, Reason: r.reason, Detail: r.detail,
@@ -131,7 +131,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 				"kept. Do less in one run, or give a longer timeout.", r.task.Timeout))
 			return
 		case <-memory.C:
-			held := r.p.inmate.Memory()
+			held := r.p.process.Memory()
 			if held > r.peak.Load() {
 				r.peak.Store(held)
 			}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,37 @@ func TestContainerPlan(t *testing.T) {
 	back, err := enter.Parse(plan.Args()[1:])
 	if err != nil || strings.Join(back.Args(), " ") != strings.Join(plan.Args(), " ") {
 		t.Errorf("%v %v", back.Args(), err)
+	}
+}
+
+// A server sees none of the paths of runs, and an installation writes to its own folder alone.
+func TestServerPlans(t *testing.T) {
+	servers := Servers{
+		Slots: 8, Bridge: "/usr/local/bin/mcp-bridge", Packages: "/packages", Programs: "/programs",
+		Limits: Limits{Memory: 512 << 20, Processes: 256, Forks: true, FileSize: 128 << 20, OpenFiles: 1024},
+	}
+	e := &Embedded{ownUIDs: true, cfg: EmbeddedConfig{Bwrap: "/usr/bin/bwrap", CA: "/ca/ca.pem", Servers: servers}}
+	c := &Container{cfg: ContainerConfig{
+		Slots: 8, Deno: "/usr/local/bin/deno", CA: "/etc/codeforge/ca/ca.pem", Work: "/code", Servers: servers,
+	}}
+	const pkg, registry = "npm:@scope/name@1.2.3", "https://packages.example.com/"
+	for name, s := range map[string]Server{
+		"server":  {Slot: 100, TZ: "UTC", Package: pkg, Registry: registry},
+		"command": {Slot: 101, TZ: "UTC"},
+		"install": {Slot: 102, TZ: "UTC", Package: pkg, Registry: registry, Install: true, Frozen: true},
+	} {
+		golden(t, name+"-embedded", e.serverPlan(s).Args())
+		plan := c.serverPlan(s)
+		golden(t, name+"-container", plan.Args())
+		back, err := enter.Parse(plan.Args()[1:])
+		if err != nil || strings.Join(back.Args(), " ") != strings.Join(plan.Args(), " ") {
+			t.Errorf("%v %v", back.Args(), err)
+		}
+		for _, path := range []string{TmpDir, SkillsDir, RunsDir, CodeDir} {
+			if slices.Contains(plan.Read, path) || strings.HasPrefix(plan.Dir, path) {
+				t.Errorf("%s reads %s", name, path)
+			}
+		}
 	}
 }
 

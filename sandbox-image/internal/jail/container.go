@@ -172,8 +172,8 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	}
 }
 
-// readable lists what a slot may read in the container: Deno and what it needs, and the run's directories. Deno needs no
-// permission to import a file, and the container's /proc, /sys and /etc hold facts about the host.
+// readable lists what a slot may read in the container: Deno and what it needs, and the run's directories. Deno needs
+// no permission to import a file, and the container's /proc, /sys and /etc hold facts about the host.
 func (c *Container) readable(dir string) []string {
 	return append(c.runtimeFiles(), dir, TmpDir, SkillsDir, RunsDir)
 }
@@ -187,7 +187,7 @@ func (c *Container) runtimeFiles() []string {
 }
 
 // Start implements Jail.
-func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
+func (c *Container) Start(seat Seat, stdio Stdio) (Process, error) {
 	if err := c.prepare(seat.Slot); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", seat.Slot, err)
 	}
@@ -202,7 +202,7 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Inmate, error) {
 
 // launch starts a program as a slot's user, by "sandboxd enter". The caller completes what it returns, and calls its
 // wait in a goroutine.
-func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*tenant, error) {
+func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*containerProcess, error) {
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
 		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
@@ -213,7 +213,7 @@ func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*tenant, e
 	c.mu.Lock()
 	c.roots[p.Pid] = id
 	c.mu.Unlock()
-	t := &tenant{jail: c, slot: id, group: plan.GID, root: p, done: make(chan struct{})}
+	t := &containerProcess{jail: c, slot: id, group: plan.GID, root: p, done: make(chan struct{})}
 	t.memory.uid = id.UID()
 	t.memory.list = func() []int {
 		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // after an error only the interpreter is counted
@@ -260,8 +260,8 @@ func (c *Container) Close() error {
 	return errors.Join(errs...)
 }
 
-// tenant is one program that runs as the slot's user in the container.
-type tenant struct {
+// containerProcess is a program that runs as the slot's user in the container.
+type containerProcess struct {
 	jail   *Container
 	slot   slot.ID
 	group  int // its primary group
@@ -276,7 +276,7 @@ type tenant struct {
 }
 
 // wait waits for the interpreter, then kills every other process of its user.
-func (t *tenant) wait() {
+func (t *containerProcess) wait() {
 	defer close(t.done)
 	t.jail.forget(t.root.Pid)
 	state, err := t.root.Wait()
@@ -340,14 +340,14 @@ func (c *Container) empty(id slot.ID) (bool, error) {
 	return false, nil
 }
 
-func (t *tenant) Main() int             { return t.main }
-func (t *tenant) Memory() int64         { return t.memory.total(t.main) }
-func (t *tenant) Done() <-chan struct{} { return t.done }
-func (t *tenant) Status() Status        { return t.status }
-func (t *tenant) Remove() error         { return t.remove() }
+func (t *containerProcess) Main() int             { return t.main }
+func (t *containerProcess) Memory() int64         { return t.memory.total(t.main) }
+func (t *containerProcess) Done() <-chan struct{} { return t.done }
+func (t *containerProcess) Status() Status        { return t.status }
+func (t *containerProcess) Remove() error         { return t.remove() }
 
-// Unnamed implements Inmate. Only the slot's user may read the descriptors of its processes.
-func (t *tenant) Unnamed(device uint64) int64 {
+// Unnamed implements Process. Only the slot's user may read the descriptors of its processes.
+func (t *containerProcess) Unnamed(device uint64) int64 {
 	out, err := asSlot(t.slot, "unnamed", strconv.FormatUint(device, 10))
 	if err != nil {
 		return 0
@@ -356,14 +356,14 @@ func (t *tenant) Unnamed(device uint64) int64 {
 	return n
 }
 
-// WriteMain implements Inmate.
-func (t *tenant) WriteMain(code []byte) error { return t.jail.write(t.slot, MainFile, code) }
+// WriteMain implements Process.
+func (t *containerProcess) WriteMain(code []byte) error { return t.jail.write(t.slot, MainFile, code) }
 
-// Kill implements Inmate. wait kills the other processes of the user.
-func (t *tenant) Kill() { _ = t.root.Kill() }
+// Kill implements Process. wait kills the other processes of the user.
+func (t *containerProcess) Kill() { _ = t.root.Kill() }
 
-// Check implements Inmate.
-func (t *tenant) Check() error {
+// Check implements Process.
+func (t *containerProcess) Check() error {
 	pid := t.root.Pid
 	s, err := proc.ReadStatus(pid)
 	if err != nil {

@@ -233,7 +233,7 @@ func (e *Embedded) identify(p *enter.Plan, id slot.ID, l Limits) {
 }
 
 // Start implements Jail.
-func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
+func (e *Embedded) Start(seat Seat, stdio Stdio) (Process, error) {
 	dir, err := e.codeDir(seat.Slot)
 	if err != nil {
 		return nil, err
@@ -247,9 +247,9 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Inmate, error) {
 	return b, nil
 }
 
-// launch starts bubblewrap in a slot's network namespace, by "sandboxd enter". The caller completes what it returns, and
-// calls its begin.
-func (e *Embedded) launch(id slot.ID, plan enter.Plan, filter *os.File, stdio Stdio) (*boxed, error) {
+// launch starts bubblewrap in a slot's network namespace, by "sandboxd enter". The caller completes what it returns,
+// and calls its begin.
+func (e *Embedded) launch(id slot.ID, plan enter.Plan, filter *os.File, stdio Stdio) (*bwrapProcess, error) {
 	ns, ok := e.cfg.NetNS[id]
 	if !ok {
 		return nil, fmt.Errorf("slot %d has no network namespace", id)
@@ -272,7 +272,7 @@ func (e *Embedded) launch(id slot.ID, plan enter.Plan, filter *os.File, stdio St
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	b := &boxed{jail: e, slot: id, outer: p, info: r, initKnown: make(chan struct{}), done: make(chan struct{})}
+	b := &bwrapProcess{jail: e, slot: id, outer: p, info: r, initKnown: make(chan struct{}), done: make(chan struct{})}
 	b.memory.list, b.memory.uid = b.inside, os.Geteuid()
 	if plan.UID != 0 {
 		b.memory.uid = plan.UID

@@ -54,10 +54,10 @@ type Stdio struct{ In, Out, Err, Gate *os.File }
 // Jail is one of Container and Embedded.
 type Jail interface {
 	// Start starts a process that waits at the gate and then, as the interpreter, for code. The caller still owns stdio.
-	Start(Seat, Stdio) (Inmate, error)
+	Start(Seat, Stdio) (Process, error)
 	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and gives the program
-	// no input before the inmate's Check has succeeded.
-	StartServer(Server, Stdio) (Inmate, error)
+	// no input before Check has succeeded.
+	StartServer(Server, Stdio) (Process, error)
 	// PrepareInstall makes Servers.Installing for a slot, empty and writable for it; ClearInstall removes it.
 	PrepareInstall(slot.ID) error
 	ClearInstall(slot.ID) error
@@ -65,8 +65,8 @@ type Jail interface {
 	Close() error
 }
 
-// Inmate is one interpreter in a slot.
-type Inmate interface {
+// Process is the sandboxed program in a slot, an interpreter or an MCP server, with all processes that it starts.
+type Process interface {
 	// Check verifies with the kernel that the interpreter is confined as it must be. Call it when the interpreter is up.
 	Check() error
 	// WriteMain writes the code where the waiting interpreter reads it.

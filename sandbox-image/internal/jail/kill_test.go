@@ -210,7 +210,7 @@ const testSlot = slot.ID(97)
 func nobody(int) bool { return false }
 
 // refused waits until Check fails: the parents of the daemons may still be exiting.
-func refused(p Inmate) bool {
+func refused(p Process) bool {
 	for range 500 {
 		if p.Check() != nil {
 			return true
@@ -221,7 +221,7 @@ func refused(p Inmate) bool {
 }
 
 // lockUp starts a prisoner and waits until it reports that it is ready. out is the read end of its standard output.
-func lockUp(t *testing.T, j Jail, what string) (p Inmate, out *os.File) {
+func lockUp(t *testing.T, j Jail, what string) (p Process, out *os.File) {
 	t.Helper()
 	var ends [8]*os.File
 	for i := 0; i < 8; i += 2 {

@@ -75,26 +75,26 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func meterOf(p Inmate) *memoryMeter {
+func meterOf(p Process) *memoryMeter {
 	switch p := p.(type) {
-	case *boxed:
+	case *bwrapProcess:
 		return &p.memory
-	case *tenant:
+	case *containerProcess:
 		return &p.memory
 	}
 	return nil
 }
 
 // mainOf is the pid of the prisoner that the jail started. Check would refuse those with children.
-func mainOf(t *testing.T, p Inmate) int {
+func mainOf(t *testing.T, p Process) int {
 	t.Helper()
 	switch p := p.(type) {
-	case *boxed:
+	case *bwrapProcess:
 		<-p.initKnown
 		if all, err := proc.Children(p.init); err == nil && len(all) > 0 {
 			return all[0]
 		}
-	case *tenant:
+	case *containerProcess:
 		return p.root.Pid
 	}
 	t.Fatal("no process")

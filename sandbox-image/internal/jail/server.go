@@ -114,8 +114,8 @@ func (s Server) environ(path, ca, cache string) []string {
 	return env
 }
 
-// serverPlan is the identity, limits and command line of a server's sandbox. Of the host it sees Deno, its libraries and
-// the bridge, its package and the operator's programs; nothing that a run sees.
+// serverPlan is the identity, limits and command line of a server's sandbox. Of the host it sees Deno, its libraries
+// and the bridge, its package and the operator's programs; nothing that a run sees.
 func (e *Embedded) serverPlan(s Server) enter.Plan {
 	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
 	argv := e.box(s.Slot, 0).argv(s.environ(runapi.ProgramsDir+":/usr/bin", caPath, cache))
@@ -145,7 +145,7 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 }
 
 // StartServer implements Jail.
-func (e *Embedded) StartServer(s Server, stdio Stdio) (Inmate, error) {
+func (e *Embedded) StartServer(s Server, stdio Stdio) (Process, error) {
 	b, err := e.launch(s.Slot, e.serverPlan(s), e.serverFilter, stdio)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 }
 
 // StartServer implements Jail.
-func (c *Container) StartServer(s Server, stdio Stdio) (Inmate, error) {
+func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 	group := BasePrivateGroup + int(s.Slot)
 	if err := clearServer(s.Slot); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
@@ -223,9 +223,9 @@ func removeAs(id slot.ID, dir string) error {
 	return err
 }
 
-// Home implements Inmate. All homes are in one file system. While there is little in it, nothing is added up; then it is
-// the slot's user who does, who can read what it has closed to others.
-func (t *tenant) Home() int64 {
+// Home implements Process. All homes are in one file system. While there is little in it, nothing is added up; then it
+// is the slot's user who does, who can read what it has closed to others.
+func (t *containerProcess) Home() int64 {
 	home := runapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
 	if err := unix.Statfs(home, &fs); err != nil || int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {

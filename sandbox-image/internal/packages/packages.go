@@ -1,9 +1,9 @@
 // Package packages keeps the installed packages of MCP servers.
 //
 // Threat: a package, or a registry, that brings other bytes later than at its first installation, or that leaves links
-// and special files where sandboxd and other servers would follow them. So a slot installs into a folder of its own; when
-// nothing runs in it any more, sandboxd copies from it what is allowed, into a folder that no slot can write. The lock
-// file of the first installation stays when a package is removed, and later installations must agree with it.
+// and special files where sandboxd and other servers would follow them. So a slot installs into a folder of its own;
+// when nothing runs in it any more, sandboxd copies from it what is allowed, into a folder that no slot can write. The
+// lock file of the first installation stays when a package is removed, and later installations must agree with it.
 package packages
 
 import (
@@ -16,8 +16,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -103,8 +101,8 @@ func (s *Store) Registry(pkg string) (string, error) {
 	return string(data), err
 }
 
-// GiveLock puts the lock file of an earlier installation, if there was one, into the folder in which a slot installs, and
-// reports whether it did.
+// GiveLock puts the lock file of an earlier installation, if there was one, into the folder in which a slot installs,
+// and reports whether it did.
 func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	data, err := os.ReadFile(s.lock(pkg))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +138,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 		err = s.keepLock(pkg, draft)
 	}
 	if err == nil {
-		err = syncAll(draft)
+		err = syncDir(draft)
 	}
 	if err == nil {
 		err = os.Rename(draft, s.path(pkg))
@@ -176,6 +174,8 @@ type copier struct {
 	files int
 }
 
+var errTooLarge = fmt.Errorf("it has more than %d MiB", MaxBytes>>20)
+
 func (c *copier) entry(name string) error {
 	info, err := c.from.Lstat(name)
 	if err != nil {
@@ -189,6 +189,9 @@ func (c *copier) entry(name string) error {
 	case m.IsDir():
 		return os.Mkdir(target, 0o755)
 	case m.IsRegular():
+		if info.Size() > MaxBytes-c.bytes {
+			return errTooLarge
+		}
 		return c.file(name, target, 0o444|m&0o111)
 	}
 	return fmt.Errorf("%q is neither a file nor a directory", name)
@@ -207,7 +210,7 @@ func (c *copier) file(name, target string, mode fs.FileMode) (err error) {
 	defer func() { err = errors.Join(err, out.Chmod(mode), out.Close()) }()
 	n, err := io.Copy(out, io.LimitReader(in, MaxBytes-c.bytes+1))
 	if c.bytes += n; c.bytes > MaxBytes {
-		return fmt.Errorf("it has more than %d MiB", MaxBytes>>20)
+		return errTooLarge
 	}
 	return err
 }
@@ -225,13 +228,12 @@ func (s *Store) keepLock(pkg, draft string) error {
 	return errors.Join(os.WriteFile(next, data, 0o444), os.Rename(next, s.lock(pkg)))
 }
 
-// syncAll writes a file system to its disk, so that a package whose folder has its name is whole, also after a power
-// failure.
-func syncAll(dir string) error {
+// syncDir writes a directory to its disk, before the rename that makes it valid.
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return unix.Syncfs(int(f.Fd()))
+	return f.Sync()
 }

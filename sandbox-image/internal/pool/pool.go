@@ -190,7 +190,8 @@ func (p *Pool) Health() runapi.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := runapi.Health{
-		Slots: p.cfg.Slots, Servers: p.cfg.Servers.Slots, ServersProblem: p.cfg.Servers.Problem, Deno: p.cfg.Deno, Version: p.cfg.Version,
+		Slots: p.cfg.Slots, Servers: p.cfg.Servers.Slots, ServersProblem: p.cfg.Servers.Problem,
+		Deno: p.cfg.Deno, Version: p.cfg.Version,
 	}
 	usable := 0
 	for _, s := range p.seats {

@@ -21,14 +21,15 @@ type Servers struct {
 	// Memory is a server's limit on memory, in bytes.
 	Memory   int64
 	Packages *packages.Store
-	// Watch reports whether a server, or the installation in its slot, exceeds another limit: a reason and a sentence, or "".
-	Watch func(id slot.ID, installs bool, inmate jail.Inmate) (runapi.Reason, string)
+	// Watch reports whether a server, or the installation in its slot, exceeds another limit: a reason and a sentence, or
+	// "".
+	Watch func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string)
 	// Installing is the folder in which a slot installs.
 	Installing func(slot.ID) string
 }
 
-// acquireServer takes a lease on a slot for an MCP server. It ends with its owner, and has no limit on its time unused: a
-// server is as long idle as its user wants. p.mu is held.
+// acquireServer takes a lease on a slot for an MCP server. It ends with its owner, and has no limit on its time unused:
+// a server is as long idle as its user wants. p.mu is held.
 func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 	switch {
 	case p.cfg.Servers.Slots == 0:
@@ -111,7 +112,9 @@ func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*seat, chan str
 }
 
 // runServer runs the program, and seals what it installed. broken is set when the slot must not be used again.
-func (p *Pool) runServer(ctx context.Context, s *seat, spec jail.Server, d runapi.Duplex) (exit runapi.Exit, broken, err error) {
+func (p *Pool) runServer(
+	ctx context.Context, s *seat, spec jail.Server, d runapi.Duplex,
+) (exit runapi.Exit, broken, err error) {
 	sv := p.cfg.Servers
 	if spec.Install {
 		if _, err := sv.Packages.Registry(spec.Package); err == nil { // installed already
@@ -127,7 +130,7 @@ func (p *Pool) runServer(ctx context.Context, s *seat, spec jail.Server, d runap
 	}
 	r, err := server.Start(server.Config{
 		Jail: p.cfg.Jail, Server: spec, Memory: sv.Memory, Input: d, Output: d, Started: d.Started, Ended: d.Ended,
-		Watch: func(i jail.Inmate) (runapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
+		Watch: func(i jail.Process) (runapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
 	})
 	if err != nil {
 		return exit, nil, err

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree adds up a directory: its bytes and its files, directories included. It stops when it has counted more than enough
-// files. What this process cannot read counts as nothing.
+// Tree adds up a directory: its bytes and its files, directories included. It stops when it has counted more than
+// enough files. What this process cannot read counts as nothing.
 func Tree(dir string, enough int64) (bytes, files int64) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -41,7 +41,8 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
-	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's folder.
+	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's
+	// folder.
 	Servers          int
 	ServerMemory     int64
 	Bridge, Programs string
@@ -85,7 +86,7 @@ func Binary(t testing.TB) string {
 		}
 		build.path = filepath.Join(dir, "sandboxd")
 		_ = os.Chmod(dir, 0o755)
-		args := []string{"build", "-o", build.path}
+		args := []string{"build", "-trimpath", "-o", build.path}
 		env := append(os.Environ(), "CGO_ENABLED=0")
 		if os.Getenv("SANDBOX_RACE") != "" { // with the race detector, which needs a C compiler
 			args, env = append(args, "-race"), os.Environ()

@@ -29,7 +29,8 @@ func Puppet(t testing.TB) string {
 	dir := filepath.Dir(Binary(t))
 	puppet.once.Do(func() {
 		puppet.path = filepath.Join(dir, "puppet")
-		cmd := exec.Command("go", "build", "-o", puppet.path, "github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig/puppet")
+		const pkg = "github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig/puppet"
+		cmd := exec.Command("go", "build", "-o", puppet.path, pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			puppet.err = fmt.Errorf("%w: %s", err, out)

@@ -32,7 +32,7 @@ type Config struct {
 	// Ended is called when no process of the slot is left. From then on Input and Output must not block for long.
 	Ended func()
 	// Watch reports whether another limit is exceeded: a reason and a sentence, or "".
-	Watch func(jail.Inmate) (runapi.Reason, string)
+	Watch func(jail.Process) (runapi.Reason, string)
 }
 
 const (
@@ -49,12 +49,12 @@ const (
 
 // Running is a program that has been started.
 type Running struct {
-	cfg    Config
-	inmate jail.Inmate
-	in     *os.File // write end of its standard input
-	out    *os.File // read end of its standard output
-	err    *os.File // read end of its standard error; nil when that is the output too
-	began  time.Time
+	cfg     Config
+	process jail.Process
+	in      *os.File // write end of its standard input
+	out     *os.File // read end of its standard output
+	err     *os.File // read end of its standard error; nil when that is the output too
+	began   time.Time
 
 	why    sync.Once
 	reason runapi.Reason
@@ -78,13 +78,13 @@ func Start(cfg Config) (*Running, error) {
 		stdio.Err = stdio.Out
 	}
 	r := &Running{cfg: cfg, in: files[1], out: files[2], err: files[4], began: time.Now()}
-	inmate, err := cfg.Jail.StartServer(cfg.Server, stdio)
+	process, err := cfg.Jail.StartServer(cfg.Server, stdio)
 	closeAll([]*os.File{files[0], files[3], files[5]})
 	if err != nil {
 		closeAll([]*os.File{r.in, r.out, r.err})
 		return nil, fmt.Errorf("starting a server: %w", err)
 	}
-	r.inmate = inmate
+	r.process = process
 	return r, nil
 }
 
@@ -102,8 +102,8 @@ func (r *Running) Memory() int64 {
 }
 
 // Run verifies the program's confinement and passes its input and output on until no process of the slot is left.
-// Cancelling ctx ends it. err means that the program never got any input; broken that a process could not be killed or a
-// file not be removed, so that the slot must not be used again.
+// Cancelling ctx ends it. err means that the program never got any input; broken that a process could not be killed or
+// a file not be removed, so that the slot must not be used again.
 func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
 	defer closeAll([]*os.File{r.in, r.out, r.err})
 	var tail tail
@@ -114,8 +114,8 @@ func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error)
 		err = r.cfg.Started()
 	}
 	if err != nil {
-		r.inmate.Kill()
-		<-r.inmate.Done()
+		r.process.Kill()
+		<-r.process.Done()
 		read.Wait()
 		return exit, r.clear(), fmt.Errorf("starting a server: %w%s", err, tail.text())
 	}
@@ -124,28 +124,28 @@ func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error)
 	stop := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(ctx, stop) })
-	<-r.inmate.Done()
+	<-r.process.Done()
 	close(stop)
 	watch.Wait()
 	r.cfg.Ended()
 	read.Wait()
 	write.Wait()
-	return r.exit(r.inmate.Status(), tail.text()), r.clear(), nil
+	return r.exit(r.process.Status(), tail.text()), r.clear(), nil
 }
 
 // clear removes what the program leaves.
-func (r *Running) clear() error { return errors.Join(r.inmate.Status().Leftover, r.inmate.Remove()) }
+func (r *Running) clear() error { return errors.Join(r.process.Status().Leftover, r.process.Remove()) }
 
 // confirm waits until the program runs, confined.
 func (r *Running) confirm(ctx context.Context) error {
 	deadline := time.After(checkTimeout)
 	for {
-		err := r.inmate.Check()
+		err := r.process.Check()
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-r.inmate.Done():
+		case <-r.process.Done():
 			return errors.New("the program ended at once")
 		case <-ctx.Done():
 			return ctx.Err()
@@ -171,7 +171,7 @@ func (r *Running) output() {
 // end kills the program. The first reason given is the one reported.
 func (r *Running) end(reason runapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
-	r.inmate.Kill()
+	r.process.Kill()
 }
 
 // watch ends the program at its limits, or when ctx is cancelled.
@@ -199,7 +199,7 @@ func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
 			}
 			memory.Reset(every)
 		case <-other.C:
-			if reason, detail := r.cfg.Watch(r.inmate); reason != "" {
+			if reason, detail := r.cfg.Watch(r.process); reason != "" {
 				r.end(reason, detail)
 				return
 			}
@@ -208,7 +208,7 @@ func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
 }
 
 func (r *Running) measure() int64 {
-	held := r.inmate.Memory()
+	held := r.process.Memory()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = held

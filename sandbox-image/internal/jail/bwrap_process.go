@@ -16,9 +16,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// boxed is one bubblewrap sandbox. It has three processes: the outer bwrap, the bwrap that is process 1 of the pid
-// namespace, and the interpreter.
-type boxed struct {
+// bwrapProcess is a program in a bubblewrap sandbox. There are three processes: the outer bwrap, the bwrap that is
+// process 1 of the pid namespace, and the interpreter.
+type bwrapProcess struct {
 	jail *Embedded
 	slot slot.ID
 	dir  string // its private files; empty: none
@@ -42,13 +42,13 @@ type boxed struct {
 }
 
 // begin begins to watch a sandbox that was launched.
-func (b *boxed) begin() {
+func (b *bwrapProcess) begin() {
 	go b.readInfo()
 	go b.wait()
 }
 
 // readInfo reads from bubblewrap's info pipe the pid of process 1.
-func (b *boxed) readInfo() {
+func (b *bwrapProcess) readInfo() {
 	defer close(b.initKnown)
 	defer b.info.Close()
 	var info struct {
@@ -70,7 +70,7 @@ func (b *boxed) readInfo() {
 const killTimeout = 10 * time.Second
 
 // wait waits for bubblewrap, then kills the pid namespace.
-func (b *boxed) wait() {
+func (b *bwrapProcess) wait() {
 	defer close(b.done)
 	state, err := b.outer.Wait()
 	<-b.initKnown // soon: bwrap has ended, which closed its end of the info pipe
@@ -130,32 +130,32 @@ func awaitExit(fd int, limit time.Duration) error {
 	}
 }
 
-func (b *boxed) Main() int                { return b.main }
-func (b *boxed) Memory() int64            { return b.memory.total(b.main) }
-func (b *boxed) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
-func (b *boxed) Home() int64              { return 0 }
-func (b *boxed) Done() <-chan struct{}    { return b.done }
-func (b *boxed) Status() Status           { return b.status }
+func (b *bwrapProcess) Main() int                { return b.main }
+func (b *bwrapProcess) Memory() int64            { return b.memory.total(b.main) }
+func (b *bwrapProcess) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
+func (b *bwrapProcess) Home() int64              { return 0 }
+func (b *bwrapProcess) Done() <-chan struct{}    { return b.done }
+func (b *bwrapProcess) Status() Status           { return b.status }
 
-// Remove implements Inmate.
-func (b *boxed) Remove() error {
+// Remove implements Process.
+func (b *bwrapProcess) Remove() error {
 	if b.mounts != nil {
 		go b.mounts.Close()
 	}
 	return os.RemoveAll(b.dir)
 }
 
-// WriteMain implements Inmate.
-func (b *boxed) WriteMain(code []byte) error {
+// WriteMain implements Process.
+func (b *bwrapProcess) WriteMain(code []byte) error {
 	return os.WriteFile(filepath.Join(b.dir, MainFile), code, 0o644)
 }
 
 // infoTimeout bounds the time until bubblewrap reports process 1.
 const infoTimeout = 5 * time.Second
 
-// Kill implements Inmate: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and wait makes sure of it.
+// Kill implements Process: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and wait makes sure of it.
 // Kill first waits until the pid of process 1 is known: otherwise a process 1 could be left that nobody can find.
-func (b *boxed) Kill() {
+func (b *bwrapProcess) Kill() {
 	select {
 	case <-b.initKnown:
 	case <-time.After(infoTimeout):
@@ -168,8 +168,8 @@ func (b *boxed) Kill() {
 	_ = b.outer.Kill()
 }
 
-// Check implements Inmate.
-func (b *boxed) Check() error {
+// Check implements Process.
+func (b *bwrapProcess) Check() error {
 	<-b.initKnown
 	if b.init == 0 {
 		return errors.New("bubblewrap did not start")
@@ -218,7 +218,7 @@ func (b *boxed) Check() error {
 }
 
 // inside lists the processes of the sandbox other than process 1. All of them descend from it.
-func (b *boxed) inside() (all []int) {
+func (b *bwrapProcess) inside() (all []int) {
 	for queue := []int{b.init}; len(queue) > 0; queue = queue[1:] {
 		children, err := proc.Children(queue[0])
 		if err != nil {
@@ -230,7 +230,7 @@ func (b *boxed) inside() (all []int) {
 }
 
 // checkNamespaces verifies that the network namespace is the slot's and that no other namespace is sandboxd's own.
-func (b *boxed) checkNamespaces(pid int) error {
+func (b *bwrapProcess) checkNamespaces(pid int) error {
 	ns, err := proc.Namespace(pid, "net")
 	if err != nil {
 		return err

@@ -1,0 +1,31 @@
+package upstream
+
+import (
+	"io"
+	"net/http"
+)
+
+// vendors are the hosts that real MCP servers call, at the public address, each with one answer to every request: what
+// the tool that the tests call expects.
+var vendors = map[string]string{
+	"api.notion.com":    `{"object":"user","id":"11111111-1111-1111-1111-111111111111","name":"Notion says hi","type":"bot","bot":{}}`,
+	"sentry.io":         `{"id":"1","name":"Sentry says hi","email":"me@example.com"}`,
+	"api.firecrawl.dev": `{"success":true,"links":[{"url":"https://example.com/firecrawl-says-hi"}]}`,
+	"api.figma.com": `{"name":"Figma says hi","lastModified":"2026-01-01T00:00:00Z","version":"1","schemaVersion":0,"thumbnailUrl":"",` +
+		`"role":"owner","editorType":"figma","components":{},"componentSets":{},"styles":{},` +
+		`"document":{"id":"0:0","name":"Document","type":"DOCUMENT","children":[]}}`,
+	"context7.com": `{"results":[{"id":"/context7/says-hi","title":"Context7 says hi","description":"d","branch":"main",` +
+		`"lastUpdateDate":"2026-01-01","state":"finalized","totalTokens":1,"totalSnippets":1,"stars":1,"trustScore":9,"versions":[]}]}`,
+	"supabase.com":     `{"data":{"schema":"type Query { schema: String! }"}}`,
+	"api.supabase.com": `[{"id":"supabase-says-hi","slug":"supabase-says-hi","name":"Supabase says hi"}]`,
+}
+
+// serveVendors adds their routes.
+func serveVendors(mux *http.ServeMux) {
+	for host, answer := range vendors {
+		mux.HandleFunc(host+"/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, answer)
+		})
+	}
+}

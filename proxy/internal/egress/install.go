@@ -1,0 +1,24 @@
+package egress
+
+import (
+	"errors"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+// installHint is what the operator can do when an installation cannot reach the package registry: the settings are not
+// those of an API. No code sees it.
+func installHint(code string, err error, otherwise string) string {
+	var refused *dialguard.RefusedError
+	switch {
+	case code == upstream.CodeAddress && errors.As(err, &refused):
+		return "The registry's name leads to " + refused.Addr.String() + ", which " + refused.Why +
+			". PACKAGE_REGISTRY_PRIVATE can open a range of private addresses, or of those for documentation."
+	case code == upstream.CodeTLS:
+		return "UPSTREAM_CA_FILE can name the authority of the registry's certificate."
+	case code == upstream.CodeResolve, code == upstream.CodeConnect, code == upstream.CodeTimeout:
+		return "PACKAGE_REGISTRY must name a registry that can be reached from here."
+	}
+	return otherwise
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const hostilePackage = "npm:hostile@1.0.0"
+
+// install puts a package where sandboxd looks for it, as if it had been sealed.
+func install(t *testing.T, w *rig.World, pkg string) {
+	t.Helper()
+	dir := filepath.Join(w.Dir, "packages", runapi.PackageKey(pkg))
+	for name, text := range map[string]string{"deno.lock": "lock of " + pkg, "registry": "https://packages.example.com/"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestServerCannot: what a hostile server, or a program that it starts, tries, fails.
+func TestServerCannot(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 2)
+		install(t, w, hostilePackage)
+		install(t, w, "npm:other@1.0.0")
+		run := w.Run(t, "await Deno.writeTextFile('/tmp/of-a-run', 'secret'); await Deno.writeTextFile('/skills/of-a-run', 'secret')", 20*time.Second)
+		if run.Exit.Code != 0 {
+			t.Fatalf("%+v", run)
+		}
+		victim := w.Server(t, runapi.ServerHead{})
+		if _, err := victim.Do("write " + runapi.HomeDir(victim.Slot) + "/private secret"); err != nil {
+			t.Fatal(err)
+		}
+		s := w.Server(t, runapi.ServerHead{Package: hostilePackage})
+		if s.Slot == victim.Slot {
+			t.Fatal("two servers share a slot")
+		}
+		if out, err := s.Do("read " + runapi.PackageDir(hostilePackage) + "/deno.lock"); err != nil || out != "lock of "+hostilePackage {
+			t.Errorf("its own package: %q %v", out, err)
+		}
+		if env, err := s.Do("env"); err != nil || !strings.Contains(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/\n") && !strings.HasSuffix(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/") {
+			t.Errorf("%q %v", env, err)
+		}
+		tries := []string{
+			"write " + runapi.PackageDir(hostilePackage) + "/deno.lock x",
+			"write " + runapi.PackageDir(hostilePackage) + "/new x",
+			"read " + runapi.PackageDir("npm:other@1.0.0") + "/deno.lock",
+			"read " + runapi.HomeDir(victim.Slot) + "/private",
+			"list " + runapi.HomeDir(victim.Slot),
+			"write " + runapi.HomeDir(victim.Slot) + "/x x",
+			"write " + runapi.ProgramsDir + "/x x",
+			"read /tmp/of-a-run", "list /tmp", "write /tmp/x x",
+			"read /skills/of-a-run", "list /skills", "write /skills/x x",
+			"list /runs", "write /runs/x x", "list /code", "list /run", "list /var/lib/sandboxd", "write /x x", "write /etc/x x",
+			"list /proc/self/fd", "read /proc/1/cmdline", "read /proc/self/environ", "list /sys", "read /etc/hostname", "read /etc/passwd",
+			"call ptrace", "call newuser", "call unix", "call memfd", "call mount", "call setuid",
+			"dial 127.0.0.1:9", "dial 192.0.2.1:22",
+		}
+		if m == rig.Container && !enter.CanRestrictReads() {
+			t.Log("this kernel has no Landlock: reads are not tried")
+			tries = append(tries[:1:1], "write /tmp/x x", "write /skills/x x")
+		}
+		for _, try := range tries {
+			if out, err := s.Do(try); err == nil {
+				t.Errorf("%s: %q", try, out)
+			}
+			child := "run " + bridgeIn(m) + " " + try
+			if out, err := s.Do(child); err == nil || strings.Contains(err.Error(), "no such file or directory: \n") {
+				t.Errorf("a child may %s: %q", try, out)
+			}
+		}
+		if out, err := s.Do("run " + bridgeIn(m) + " echo works"); out != "works" || err != nil {
+			t.Errorf("a child: %q %v", out, err)
+		}
+	})
+}
+
+// bridgeIn is where the bridge is, as a server sees it.
+func bridgeIn(m rig.Mode) string {
+	if m == rig.Container {
+		return "/usr/local/bin/mcp-bridge"
+	}
+	return "/usr/bin/mcp-bridge"
+}
+
+// TestServerPorts: embedded, a server reaches no port of another slot. (In Docker the filter does this: package network.)
+func TestServerPorts(t *testing.T) {
+	for _, m := range []rig.Mode{rig.Root, rig.User} {
+		t.Run(string(m), func(t *testing.T) {
+			w := servers(t, m, 2)
+			one, two := w.Server(t, runapi.ServerHead{}), w.Server(t, runapi.ServerHead{})
+			address, err := one.Do("listen 127.0.0.1:7777")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, err := one.Do("dial " + address); out != "hello" || err != nil {
+				t.Errorf("its own port: %q %v", out, err)
+			}
+			if out, err := two.Do("dial " + address); err == nil {
+				t.Errorf("another's port: %q", out)
+			}
+			l, err := net.Listen("tcp4", "127.0.0.1:0") // of the machine
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if out, err := two.Do("dial " + l.Addr().String()); err == nil {
+				t.Errorf("the machine's port: %q", out)
+			}
+		})
+	}
+}
+
+// TestServerForks: a fork bomb ends at the limit on processes, disturbs no other slot, and leaves nothing.
+func TestServerForks(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 2)
+		other := w.Server(t, runapi.ServerHead{})
+		s := w.Server(t, runapi.ServerHead{})
+		out, err := s.Do("bomb")
+		n, _ := strconv.Atoi(out)
+		if err == nil || n == 0 || n > maxServerProcesses {
+			t.Errorf("%s processes, %v", out, err)
+		}
+		if out, err := other.Do("run " + bridgeIn(m) + " echo still"); out != "still" || err != nil {
+			t.Errorf("the other server: %q %v", out, err)
+		}
+		if r := w.Run(t, "console.log(1)", 20*time.Second); r.Stdout != "1\n" {
+			t.Errorf("a run: %+v", r)
+		}
+		if err := w.Client.Release(context.Background(), s.Generation); err != nil {
+			t.Error(err)
+		}
+		if left := puppets(t); len(left) != 1 {
+			t.Errorf("%d are left", len(left))
+		}
+	})
+}
+
+// TestServerHome: a server cannot fill the homes of others, whatever it does to be overlooked.
+func TestServerHome(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 2)
+		s := w.Server(t, runapi.ServerHead{})
+		home := runapi.HomeDir(s.Slot)
+		size := strconv.Itoa(jail.HomeSize + 8<<20)
+		_, err := s.Do("fill " + home + "/large " + size)
+		if m != rig.Container { // the kernel bounds it
+			if err == nil || !strings.Contains(err.Error(), "no space left") {
+				t.Error(err)
+			}
+			return
+		}
+		if e := s.End(t); e.Reason != runapi.OutputLimit || !strings.Contains(e.Detail, "64 MiB") {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestServerStderr: nobody waits for what a server prints to standard error, however much it is.
+func TestServerStderr(t *testing.T) {
+	w := servers(t, rig.Root, 1)
+	s := w.Server(t, runapi.ServerHead{})
+	if _, err := s.Do("start flood"); err != nil { // a child's standard error is closed
+		t.Fatal(err)
+	}
+	if _, err := s.Do("stderr \x1b[31m" + strings.Repeat("x", 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = s.Do("exit 5")
+	if e := s.End(t); e.Code != 5 || len(e.Detail) > 4500 || strings.Contains(e.Detail, "\x1b") {
+		t.Errorf("%.200s", e.Detail)
+	}
+}
+
+// TestServerOwner: a server ends with the connection that its lease was taken on, and its slot is free again.
+func TestServerOwner(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 1)
+		owner := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
+		l, err := owner.AcquireServer(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := owner.Server(t.Context(), l.Generation, runapi.ServerHead{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := owner.Close(); err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			next, err := w.Client.AcquireServer(t.Context())
+			if err == nil {
+				if next.Generation <= l.Generation {
+					t.Errorf("%+v after %+v", next, l)
+				}
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if left := puppets(t); len(left) > 0 {
+			t.Errorf("%v are left", left)
+		}
+	})
+}

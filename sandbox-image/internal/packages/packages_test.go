@@ -1,0 +1,170 @@
+package packages
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	pkg      = "npm:@scope/name@1.2.3"
+	registry = "https://packages.example.com/npm/"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// installed makes a folder as Deno leaves it.
+func installed(t *testing.T, lock string) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "npm", "packages.example.com", "name", "1.2.3"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "npm", "packages.example.com", "name", "1.2.3", "index.js"), []byte("code"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "npm", "packages.example.com", "name", "1.2.3", "tool"), []byte("#!"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "deno.lock"), []byte(lock), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "node_analysis_cache_v2"), []byte("a cache"), 0o600))
+	return dir
+}
+
+func open(t *testing.T) (*Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := Open(dir)
+	must(t, err)
+	return s, dir
+}
+
+// TestSeal: of a package everything that Deno needs is copied, and nothing of it can be written.
+func TestSeal(t *testing.T) {
+	s, dir := open(t)
+	if _, err := s.Registry(pkg); !errors.Is(err, runapi.ErrNotInstalled) {
+		t.Error(err)
+	}
+	must(t, s.Seal(pkg, registry, installed(t, "lock")))
+	if got, err := s.Registry(pkg); got != registry || err != nil {
+		t.Errorf("%q %v", got, err)
+	}
+	base := filepath.Join(dir, runapi.PackageKey(pkg))
+	for name, mode := range map[string]os.FileMode{
+		"deno.lock": 0o444, "registry": 0o444, "npm/packages.example.com/name/1.2.3/index.js": 0o444,
+		"npm/packages.example.com/name/1.2.3/tool": 0o544,
+	} {
+		info, err := os.Stat(filepath.Join(base, name))
+		if err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(base, "node_analysis_cache_v2")); err == nil {
+		t.Error("a cache was copied")
+	}
+	must(t, s.Seal(pkg, "https://other.example.com/", installed(t, "other")))
+	if got, _ := s.Registry(pkg); got != registry {
+		t.Errorf("a sealed package was replaced: %q", got)
+	}
+}
+
+// TestSealRefuses: a folder with anything but files and directories is not sealed, and no part of it stays.
+func TestSealRefuses(t *testing.T) {
+	for name, change := range map[string]func(dir string) error{
+		"a link to a file": func(dir string) error {
+			return os.Symlink("/etc/passwd", filepath.Join(dir, "npm", "x"))
+		},
+		"a link to a folder": func(dir string) error { return os.Symlink("/etc", filepath.Join(dir, "npm", "x")) },
+		"the folder itself": func(dir string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "npm")), os.Symlink("/etc", filepath.Join(dir, "npm")))
+		},
+		"the lock": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "deno.lock")), os.Symlink("/etc/passwd", filepath.Join(dir, "deno.lock")))
+		},
+		"no lock":     func(dir string) error { return os.Remove(filepath.Join(dir, "deno.lock")) },
+		"no packages": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "npm")) },
+		"a pipe":      func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "npm", "x"), 0o600) },
+		"a large lock": func(dir string) error {
+			return os.Truncate(filepath.Join(dir, "deno.lock"), maxLock+1)
+		},
+		"too many bytes": func(dir string) error {
+			return errors.Join(os.WriteFile(filepath.Join(dir, "npm", "x"), nil, 0o600), os.Truncate(filepath.Join(dir, "npm", "x"), MaxBytes))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := open(t)
+			folder := installed(t, "lock")
+			must(t, change(folder))
+			if err := s.Seal(pkg, registry, folder); err == nil {
+				t.Error("it was sealed")
+			}
+			left, err := filepath.Glob(filepath.Join(dir, runapi.PackageKey(pkg)+"*"))
+			if len(left) > 0 || err != nil {
+				t.Errorf("%v %v", left, err)
+			}
+			if given, _ := s.GiveLock(pkg, t.TempDir()); given {
+				t.Error("its lock was kept")
+			}
+		})
+	}
+}
+
+// TestLock: the lock file of the first installation is given to later ones, also when the package was removed.
+func TestLock(t *testing.T) {
+	s, dir := open(t)
+	if given, err := s.GiveLock(pkg, t.TempDir()); given || err != nil {
+		t.Errorf("%v %v", given, err)
+	}
+	must(t, s.Seal(pkg, registry, installed(t, "first")))
+	must(t, os.RemoveAll(filepath.Join(dir, runapi.PackageKey(pkg))))
+	must(t, s.Seal(pkg, registry, installed(t, "second")))
+	folder := t.TempDir()
+	given, err := s.GiveLock(pkg, folder)
+	if data, readErr := os.ReadFile(filepath.Join(folder, "deno.lock")); !given || err != nil || string(data) != "first" {
+		t.Errorf("%v %v %q %v", given, err, data, readErr)
+	}
+}
+
+// TestOpenTidies: what an interrupted installation left is removed, and sealed packages stay.
+func TestOpenTidies(t *testing.T) {
+	s, dir := open(t)
+	must(t, s.Seal(pkg, registry, installed(t, "lock")))
+	must(t, os.MkdirAll(filepath.Join(dir, "0123.new", "npm"), 0o700))
+	s, err := Open(dir)
+	must(t, err)
+	if _, err := s.Registry(pkg); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "0123.new")); err == nil {
+		t.Error("a draft stays")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, good := range []string{"npm:x@1.0.0", "npm:@scope/server-name@2026.8.31", "npm:a.b_c~d@1.2.3-beta.1+build", "npm:X@0.0.0"} {
+		if err := Check(good); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []string{
+		"", "x@1.0.0", "npm:x", "npm:x@latest", "npm:x@^1.0.0", "npm:x@1", "npm:x@1.0", "npm:x@1.0.0/bin", "npm:../x@1.0.0",
+		"npm:@scope@1.0.0", "npm:x@1.0.0 --allow-all", "npm:x@1.0.0\n", "--reload", "npm:.x@1.0.0", "jsr:@a/b@1.0.0",
+		"https://packages.example.com/x.js", "npm:x@1.0.0,y", "npm:" + strings.Repeat("x", 300) + "@1.0.0",
+	} {
+		if Check(bad) == nil {
+			t.Errorf("%q is a package", bad)
+		}
+	}
+	for _, bad := range []string{"", "http://packages.example.com/", "packages.example.com", "https://u:p@packages.example.com/", "file:///etc"} {
+		if CheckRegistry(bad) == nil {
+			t.Errorf("%q is a registry", bad)
+		}
+	}
+	if err := CheckRegistry(registry); err != nil {
+		t.Error(err)
+	}
+}
