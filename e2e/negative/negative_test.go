@@ -118,7 +118,11 @@ func groups() []group {
 // inside are defences by the package whose TestDisarmed mounts their attacks, because those need a place that no attack of
 // the suite has: the slot of an MCP server.
 func inside() map[string][]string {
-	return map[string][]string{"./proxy/internal/egress": {"server-in-run", "server-calls", "server-hosts", "install-credential"}}
+	return map[string][]string{
+		"./proxy/internal/egress":           {"server-in-run", "server-calls", "server-hosts", "install-credential"},
+		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},
+		"./sandbox-image/internal/packages": {"package-lock"},
+	}
 }
 
 // TestInside switches each of those defences off and mounts its attack.

@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
@@ -18,10 +22,13 @@ import (
 
 const hostilePackage = "npm:hostile@1.0.0"
 
-// install puts a package where sandboxd looks for it, as if it had been sealed.
+// install puts a package where sandboxd looks for it, as if it had been sealed: it belongs to sandboxd's user.
 func install(t *testing.T, w *rig.World, pkg string) {
 	t.Helper()
-	dir := filepath.Join(w.Dir, "packages", runapi.PackageKey(pkg))
+	above := filepath.Join(w.Dir, "packages")
+	dir := filepath.Join(above, runapi.PackageKey(pkg))
+	var st syscall.Stat_t
+	testkit.Must(t, syscall.Stat(above, &st))
 	for name, text := range map[string]string{"deno.lock": "lock of " + pkg, "registry": "https://packages.example.com/"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -29,6 +36,7 @@ func install(t *testing.T, w *rig.World, pkg string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+		testkit.Must(t, os.Chown(filepath.Join(dir, name), int(st.Uid), int(st.Gid)))
 	}
 }
 
@@ -223,4 +231,71 @@ func TestServerOwner(t *testing.T) {
 			t.Errorf("%v are left", left)
 		}
 	})
+}
+
+// TestServerKilled: whichever process is killed, the rest of the server ends, the client hears of it, and the slot can be
+// used again.
+func TestServerKilled(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := servers(t, m, 1)
+		victims := []string{"the bridge", "its parent", "sandboxd"}
+		if m == rig.Container { // sandboxd is the parent
+			victims = []string{"the bridge", "sandboxd"}
+		}
+		for _, victim := range victims {
+			s := w.Server(t, runapi.ServerHead{})
+			for range 2 {
+				if _, err := s.Do("start sleep"); err != nil {
+					t.Fatal(victim, err)
+				}
+			}
+			bridge := oldest(t, puppets(t))
+			switch victim {
+			case "the bridge":
+				testkit.Must(t, syscall.Kill(bridge, syscall.SIGKILL))
+			case "its parent": // bubblewrap
+				st, err := proc.ReadStatus(bridge)
+				testkit.Must(t, err)
+				testkit.Must(t, syscall.Kill(st.Parent, syscall.SIGKILL))
+			case "sandboxd":
+				w.Restart(t, syscall.SIGKILL)
+			}
+			if victim == "sandboxd" {
+				if _, err := s.Do("echo x"); err == nil {
+					t.Error("it goes on without sandboxd")
+				}
+			} else if e := s.End(t); e.Code != 128+int(syscall.SIGKILL) || e.Detail == "" {
+				t.Errorf("%s: %+v", victim, e)
+			}
+			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, runapi.ErrLeaseGone) {
+				t.Error(victim, err)
+			}
+			deadline := time.Now().Add(5 * time.Second)
+			for len(puppets(t)) > 0 && time.Now().Before(deadline) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if left := puppets(t); len(left) > 0 {
+				t.Errorf("%s: %v are left", victim, left)
+			}
+			again := w.Server(t, runapi.ServerHead{})
+			if out, err := again.Do("echo again"); out != "again" || err != nil {
+				t.Errorf("%s: %q %v", victim, out, err)
+			}
+			testkit.Must(t, w.Client.Release(t.Context(), again.Generation))
+		}
+	})
+}
+
+// oldest is the smallest of the pids.
+func oldest(t *testing.T, pids []string) int {
+	t.Helper()
+	first := 0
+	for _, text := range pids {
+		pid, err := strconv.Atoi(text)
+		testkit.Must(t, err)
+		if first == 0 || pid < first {
+			first = pid
+		}
+	}
+	return first
 }

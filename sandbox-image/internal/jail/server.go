@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -127,12 +128,16 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 	case s.Install:
 		argv = append(argv, bind("--bind", filepath.Join(stagePackages, InstallDir, strconv.Itoa(int(s.Slot))), cache)...)
 	case s.Package != "":
-		argv = append(argv, bind("--ro-bind", filepath.Join(stagePackages, runapi.PackageKey(s.Package)), cache)...)
+		argv = append(argv, bind(readOnly(), filepath.Join(stagePackages, runapi.PackageKey(s.Package)), cache)...)
 	}
 	if e.cfg.Servers.Programs != "" {
 		argv = append(argv, bind("--ro-bind", stagePrograms, runapi.ProgramsDir)...)
 	}
-	argv = append(argv, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", home)
+	argv = append(argv, "--perms", "0700")
+	if !disarm.Off("server-home") {
+		argv = append(argv, "--size", strconv.Itoa(HomeSize))
+	}
+	argv = append(argv, "--tmpfs", home)
 	argv = append(argv, kernelFiles()...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", home, "--")
 	limits := e.cfg.Servers.Limits
@@ -142,6 +147,14 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 	}
 	e.identify(&p, s.Slot, limits)
 	return p
+}
+
+// readOnly is the option that mounts what a server must not write.
+func readOnly() string {
+	if disarm.Off("server-package") {
+		return "--bind"
+	}
+	return "--ro-bind"
 }
 
 // StartServer implements Jail.
@@ -181,9 +194,12 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 	if sv.Programs != "" {
 		reads = append(reads, sv.Programs)
 	}
+	if disarm.Off("server-group") {
+		group = slot.GroupID
+	}
 	l := sv.Limits
 	return enter.Plan{
-		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{group},
+		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{BasePrivateGroup + int(s.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home,
 		Argv: s.argv(sv.Bridge, c.cfg.Deno, cache),
@@ -228,7 +244,7 @@ func removeAs(id slot.ID, dir string) error {
 func (t *containerProcess) Home() int64 {
 	home := runapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
-	if err := unix.Statfs(home, &fs); err != nil || int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
+	if err := unix.Statfs(home, &fs); err != nil || disarm.Off("server-home") || int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
 		return 0
 	}
 	out, err := asSlot(t.slot, "usage", home)

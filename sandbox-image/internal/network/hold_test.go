@@ -144,30 +144,48 @@ func (w *wire) in(t *testing.T, ns netns.NsHandle, uid int, f func() error) {
 // serve accepts connections at the proxy and reports their source addresses.
 func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 	from = make(chan netip.AddrPort, 16)
-	w.in(t, w.proxy, 0, func() error {
-		l, err := net.Listen("tcp4", "0.0.0.0:8000")
+	w.tcp(t, w.proxy, "0.0.0.0:8000", func(c net.Conn) {
+		from <- c.RemoteAddr().(*net.TCPAddr).AddrPort()
+		_, _ = io.Copy(c, c)
+	})
+	w.udp(t, w.proxy, "10.77.0.2:53", func(p []byte, a net.Addr) []byte { return []byte(a.String() + " " + string(p)) })
+	return from
+}
+
+// tcp listens in a namespace until the test ends. It calls serve for each connection and then closes it.
+func (w *wire) tcp(t *testing.T, ns netns.NsHandle, addr string, serve func(net.Conn)) {
+	t.Helper()
+	w.in(t, ns, 0, func() error {
+		l, err := net.Listen("tcp4", addr)
 		if err != nil {
 			return err
 		}
 		t.Cleanup(func() { _ = l.Close() })
-		u, err := net.ListenPacket("udp4", "10.77.0.2:53")
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = u.Close() })
 		go func() {
 			for {
 				c, err := l.Accept()
 				if err != nil {
 					return
 				}
-				from <- c.RemoteAddr().(*net.TCPAddr).AddrPort()
 				go func() {
-					_, _ = io.Copy(c, c)
-					_ = c.Close()
+					defer c.Close()
+					serve(c)
 				}()
 			}
 		}()
+		return nil
+	})
+}
+
+// udp listens in a namespace until the test ends. It calls respond for each datagram, and sends what that returns.
+func (w *wire) udp(t *testing.T, ns netns.NsHandle, addr string, respond func(p []byte, from net.Addr) []byte) {
+	t.Helper()
+	w.in(t, ns, 0, func() error {
+		u, err := net.ListenPacket("udp4", addr)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = u.Close() })
 		go func() {
 			b := make([]byte, 100)
 			for {
@@ -175,12 +193,13 @@ func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 				if err != nil {
 					return
 				}
-				_, _ = u.WriteTo([]byte(a.String()+" "+string(b[:n])), a)
+				if out := respond(b[:n], a); out != nil {
+					_, _ = u.WriteTo(out, a)
+				}
 			}
 		}()
 		return nil
 	})
-	return from
 }
 
 // patience is how long a test waits for an answer that must come. What is refused is refused at once.
@@ -204,11 +223,11 @@ func dial(network, local, remote string) (net.Conn, error) {
 func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3}) })
-	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3}) }) // idempotent
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3, Servers: 2}) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 3, Servers: 2}) }) // idempotent
 
-	for n := range 3 {
-		id := slot.ID(n)
+	for _, id := range slot.IDs(3, 2) {
+		n := int(id)
 		w.in(t, w.sandbox, id.UID(), func() error {
 			for _, remote := range []string{"198.18.0.1:443", "1.2.3.4:80", "10.77.0.2:443"} {
 				c, err := dial("tcp4", "", remote)
@@ -243,10 +262,17 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	}
 }
 
+// Neither a run nor an MCP server reaches a slot of either kind, or acts as one.
 func TestSlotsAreRefusedEverythingElse(t *testing.T) {
+	for _, id := range []slot.ID{1, slot.Max + 1} {
+		t.Run(fmt.Sprint("slot ", id), func(t *testing.T) { refusedEverythingElse(t, id) })
+	}
+}
+
+func refusedEverythingElse(t *testing.T, id slot.ID) {
 	w := newWire(t)
 	from := w.serve(t)
-	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
+	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2, Servers: 2}) })
 	// Listeners of another slot, of root and on loopback, none of which may be reachable.
 	w.in(t, w.sandbox, 20000, func() error {
 		for _, a := range []string{"0.0.0.0:8080", "0.0.0.0:4430"} {
@@ -272,10 +298,10 @@ func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 		{"tcp4", "", "127.0.0.1:8080"}, {"tcp4", "", "10.77.0.3:443"}, {"tcp4", "", "127.0.0.11:53"}, {"tcp4", "", "1.1.1.1:53"},
 		{"tcp4", "10.77.0.100:0", "1.2.3.4:443"}, {"tcp4", "10.77.0.3:0", "1.2.3.4:443"}, {"tcp4", "127.0.0.1:0", "1.2.3.4:443"},
 		{"udp4", "", "1.1.1.1:53"}, {"udp4", "", "10.77.0.2:443"}, {"udp4", "", "127.0.0.11:53"}, {"udp4", "", "10.77.0.100:53"},
-		{"udp4", "10.77.0.100:0", "10.77.0.2:53"}, {"udp4", "", "169.254.169.254:80"}, {"tcp4", "", "169.254.169.254:8080"},
+		{"udp4", "10.77.0.100:0", "10.77.0.2:53"}, {"tcp4", "10.77.0.200:0", "1.2.3.4:443"}, {"tcp4", "", "10.77.0.200:8080"}, {"udp4", "", "169.254.169.254:80"}, {"tcp4", "", "169.254.169.254:8080"},
 	} {
 		t.Run(c.network+" "+c.local+" to "+c.remote, func(t *testing.T) {
-			w.in(t, w.sandbox, slot.ID(1).UID(), func() error {
+			w.in(t, w.sandbox, id.UID(), func() error {
 				conn, err := dial(c.network, c.local, c.remote)
 				if err == nil && c.network == "udp4" {
 					defer conn.Close()

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // prepare makes sandboxd's directories below the system's directory for temporary files.
@@ -74,6 +76,9 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), dirEnv + "=" + w.Dir, denoEnv + "=" + deno,
 		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
 		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge, programsEnv + "=" + o.Programs}
+	if disarm.Variable(disarmEnv) {
+		cmd.Env = append(cmd.Env, disarmEnv+"="+os.Getenv(disarmEnv))
+	}
 	if o.NoSys {
 		cmd.Env = append(cmd.Env, noSysEnv+"=1")
 	}

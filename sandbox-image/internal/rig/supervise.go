@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
@@ -32,6 +33,8 @@ const (
 	denoEnv      = "SANDBOX_RIG_DENO"
 	noSysEnv     = "SANDBOX_RIG_NO_SYS"
 	closedEnv    = "SANDBOX_RIG_CLOSED"
+	// disarmEnv is what package disarm reads, under its build tag.
+	disarmEnv = "CODEFORGE_DISARM"
 )
 
 // Main is the TestMain of packages that use Start.
@@ -66,7 +69,7 @@ func supervise(mode Mode) error {
 		}
 		return becomeContainer()
 	}
-	env := []string{"PATH=" + os.Getenv("PATH")}
+	env := append(disarmed(), "PATH="+os.Getenv("PATH"))
 	n, err := strconv.Atoi(os.Getenv(slotsEnv))
 	if err != nil {
 		return err
@@ -98,6 +101,14 @@ func supervise(mode Mode) error {
 		}
 	}
 	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
+}
+
+// disarmed is the variable that switches defences off, where this program can do that.
+func disarmed() []string {
+	if !disarm.Variable(disarmEnv) {
+		return nil
+	}
+	return []string{disarmEnv + "=" + os.Getenv(disarmEnv)}
 }
 
 // intoUserNamespace starts this program again as root of a user namespace, forwards signals to it and waits for it.
@@ -233,5 +244,5 @@ func becomeContainer() error {
 	if err := errors.Join(privilege.DropBounding(keep...), privilege.DropThread(keep...)); err != nil {
 		return err
 	}
-	return syscall.Exec(inSandboxd, os.Args[1:], nil)
+	return syscall.Exec(inSandboxd, os.Args[1:], disarmed())
 }

@@ -53,7 +53,8 @@ type Running struct {
 	process jail.Process
 	in      *os.File // write end of its standard input
 	out     *os.File // read end of its standard output
-	err     *os.File // read end of its standard error; nil when that is the output too
+	err     *os.File // read end of its standard error; of the installer nothing comes there
+	tail    tail     // of its standard error, or of the installer's output
 	began   time.Time
 
 	why    sync.Once
@@ -106,9 +107,8 @@ func (r *Running) Memory() int64 {
 // a file not be removed, so that the slot must not be used again.
 func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
 	defer closeAll([]*os.File{r.in, r.out, r.err})
-	var tail tail
 	var read, write sync.WaitGroup
-	read.Go(func() { _, _ = io.Copy(&tail, r.err) })
+	read.Go(func() { _, _ = io.Copy(&r.tail, r.err) })
 	err = r.confirm(ctx)
 	if err == nil {
 		err = r.cfg.Started()
@@ -117,7 +117,7 @@ func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error)
 		r.process.Kill()
 		<-r.process.Done()
 		read.Wait()
-		return exit, r.clear(), fmt.Errorf("starting a server: %w%s", err, tail.text())
+		return exit, r.clear(), fmt.Errorf("starting a server: %w%s", err, r.tail.text())
 	}
 	read.Go(r.output)
 	write.Go(r.input)
@@ -130,7 +130,7 @@ func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error)
 	r.cfg.Ended()
 	read.Wait()
 	write.Wait()
-	return r.exit(r.process.Status(), tail.text()), r.clear(), nil
+	return r.exit(r.process.Status()), r.clear(), nil
 }
 
 // clear removes what the program leaves.
@@ -163,7 +163,11 @@ func (r *Running) input() {
 
 // output passes the output on. When nobody takes it, the program ends.
 func (r *Running) output() {
-	if _, err := io.Copy(r.cfg.Output, r.out); err != nil {
+	to := r.cfg.Output
+	if r.cfg.Server.Install {
+		to = io.MultiWriter(to, &r.tail)
+	}
+	if _, err := io.Copy(to, r.out); err != nil {
 		r.end(runapi.Cancelled, "The server was stopped: its reader has gone.")
 	}
 }
@@ -221,14 +225,16 @@ func outOfMemory(limit int64) string {
 }
 
 // exit tells how the program ended.
-func (r *Running) exit(st jail.Status, stderr string) runapi.Exit {
+func (r *Running) exit(st jail.Status) runapi.Exit {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
 		switch {
 		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so this may not be the kernel
 			r.reason, r.detail = runapi.OOM, "The server was killed, probably by the kernel, which had no memory left."
+		case st.Code != 0 && r.cfg.Server.Install:
+			r.detail = cause(r.tail.text())
 		case st.Code != 0:
-			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, stderr)
+			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, r.tail.text())
 		}
 	})
 	return runapi.Exit{

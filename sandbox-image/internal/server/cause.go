@@ -1,0 +1,28 @@
+package server
+
+import "strings"
+
+// maxCause bounds what is said about a failed installation, in bytes.
+const maxCause = 500
+
+// cause is, in one line, what Deno said behind its last "error: ". It puts each underlying error on a line of its own,
+// behind its number.
+func cause(output string) string {
+	const mark = "error: "
+	at := strings.LastIndex(output, mark)
+	if at < 0 {
+		return "The installer failed without saying why."
+	}
+	var parts []string
+	for line := range strings.Lines(output[at+len(mark):]) {
+		line = strings.TrimSpace(line)
+		if number, rest, ok := strings.Cut(line, ": "); ok && strings.Trim(number, "0123456789") == "" {
+			line = rest
+		}
+		if line != "" && line != "Caused by:" {
+			parts = append(parts, strings.TrimSuffix(line, "."))
+		}
+	}
+	said := strings.Join(parts, ": ")
+	return said[:min(len(said), maxCause)]
+}
