@@ -112,7 +112,7 @@ func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, os.WriteFile(filepath.Join(folder, lockName), data, 0o644)
+	return true, os.WriteFile(filepath.Join(folder, lockName), data, 0o644) //nolint:gosec // a name of our own
 }
 
 // Seal copies a package from the folder in which a slot installed it. No process of the slot may be left.
@@ -226,7 +226,7 @@ func (s *Store) keepLock(pkg, draft string) error {
 		return nil
 	}
 	next := s.lock(pkg) + ".new"
-	return errors.Join(os.WriteFile(next, data, 0o444), os.Rename(next, s.lock(pkg)))
+	return errors.Join(os.WriteFile(next, data, 0o444), os.Rename(next, s.lock(pkg))) //nolint:gosec // a digest
 }
 
 // syncDir writes a directory to its disk, before the rename that makes it valid.
