@@ -177,6 +177,8 @@ func TestBrokerStalled(t *testing.T) {
 			case <-release:
 			case <-r.Context().Done():
 			}
+		default:
+			_, _ = io.Copy(io.Discard, r.Body)
 		}
 	})
 	defer func() { _ = stop() }()
