@@ -3,10 +3,12 @@
 package servers
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
@@ -64,7 +66,25 @@ func TestMainJob(t *testing.T) {
 				t.Error("the log does not show the call")
 			}
 			features(t, w)
+			status(t, w)
 		})
+	}
+}
+
+// status: the user's commands show the server.
+func status(t *testing.T, w *world.World) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out string
+	var err error
+	if w.Mode == world.Docker {
+		out, err = w.Stack.Exec(ctx, "", "mcp-server", "codeforge", "status")
+	} else {
+		out, _, err = world.Tool(ctx, world.Command{User: w.User, Dir: w.Dir, Args: []string{"status", "--state", w.Process.State}})
+	}
+	if err != nil || !strings.Contains(out, "everything     running, 13 tools") {
+		t.Errorf("codeforge status: %v\n%s", err, out)
 	}
 }
 

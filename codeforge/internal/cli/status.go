@@ -4,12 +4,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -22,7 +24,9 @@ type state struct {
 	URL     string              `json:"url,omitempty"`
 	Up      *statedir.Up        `json:"up,omitempty"`
 	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
-	Problem string              `json:"problem,omitempty"`
+	// Servers are the MCP servers among the APIs.
+	Servers []serverstate.Server `json:"servers,omitempty"`
+	Problem string               `json:"problem,omitempty"`
 }
 
 func statusCommand() command {
@@ -73,6 +77,7 @@ func readState(ctx context.Context, c server.Config) state {
 		if _, err := os.Stat(containerControl); err == nil {
 			s.askProxy(ctx, containerControl)
 		}
+		s.askServers(ctx, c, place)
 		return s
 	}
 	up, err := c.State.Running()
@@ -88,7 +93,17 @@ func readState(ctx context.Context, c server.Config) state {
 	}
 	defer release()
 	s.askProxy(ctx, path)
+	s.askServers(ctx, c, place)
 	return s
+}
+
+// askServers asks mcp-server for the MCP servers. A failure is a problem only where there is none yet.
+func (s *state) askServers(ctx context.Context, c server.Config, place server.Place) {
+	list, err := server.Servers(ctx, c, place)
+	if err != nil && s.Problem == "" {
+		s.Problem = err.Error()
+	}
+	s.Servers = list
 }
 
 // askProxy asks the proxy for the active catalog.
@@ -113,6 +128,7 @@ func printState(e *Env, s state) {
 		if s.Catalog != nil {
 			printCatalog(e.Stdout, *s.Catalog, "apis")
 		}
+		printServers(e.Stdout, s.Servers)
 		if s.Problem != "" {
 			fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
 		}
@@ -125,7 +141,28 @@ func printState(e *Env, s state) {
 	if s.Catalog != nil {
 		printCatalog(e.Stdout, *s.Catalog, s.Up.APIs)
 	}
+	printServers(e.Stdout, s.Servers)
 	if s.Problem != "" {
 		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
+	}
+}
+
+// printServers prints a line for each MCP server: what it does, how many tools it has, and why it last failed.
+func printServers(w io.Writer, list []serverstate.Server) {
+	if len(list) > 0 {
+		fmt.Fprintln(w, "  MCP servers:")
+	}
+	for _, s := range list {
+		line := fmt.Sprintf("    %-14s %s", visible.Line(s.Name), visible.Line(string(s.State)))
+		if s.Tools != nil {
+			line += ", " + count(*s.Tools, "tool")
+		}
+		if s.Calls > 0 {
+			line += ", " + count(s.Calls, "call") + " in flight"
+		}
+		if s.Problem != "" {
+			line += "; last failure: " + visible.Line(s.Problem)
+		}
+		fmt.Fprintln(w, line)
 	}
 }

@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 )
 
 // Stdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
@@ -33,20 +36,44 @@ func alive(ctx context.Context, c Config, p Place) error {
 }
 
 func get(ctx context.Context, c Config, p Place, path string) error {
+	_, err := fetch(ctx, c, p, path)
+	return err
+}
+
+// maxAnswer is the largest answer that is read besides those to MCP messages, in bytes.
+const maxAnswer = 4 << 20
+
+// Servers are the MCP servers, as mcp-server knows them.
+func Servers(ctx context.Context, c Config, p Place) ([]serverstate.Server, error) {
+	text, err := fetch(ctx, c, p, serverstate.Path)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Servers []serverstate.Server `json:"servers"`
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("reading the answer of %s%s: %w", p.URL, serverstate.Path, err)
+	}
+	return out.Servers, nil
+}
+
+// fetch is the body of an answer with status 200.
+func fetch(ctx context.Context, c Config, p Place, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.URL, "/mcp")+path, nil)
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", p.URL, err)
+		return nil, fmt.Errorf("connecting to %s: %w", p.URL, err)
 	}
 	resp, err := p.client(c.Token).Do(req)
 	if err != nil {
-		return explain(err, c, p)
+		return nil, explain(err, c, p)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		return nil
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s is not ready (%s): %.400q", p.URL, resp.Status, strings.TrimSpace(string(text)))
 	}
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // only for the message
-	return fmt.Errorf("%s is not ready (%s): %.400q", p.URL, resp.Status, strings.TrimSpace(string(text)))
+	return text, err
 }

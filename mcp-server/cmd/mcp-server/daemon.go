@@ -111,6 +111,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 		UIDs:        []int{d.flags.ownerUID, 0},
 		MCP:         d.mcp,
 		Ready:       d.ready,
+		Servers:     d.broker.States,
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,
 		Log:         d.log,

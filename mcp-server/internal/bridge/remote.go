@@ -101,7 +101,8 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 			break
 		}
 	}
-	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + describe(c.explain(firstErr)).Message}
+	why := describe(c.explain(firstErr)).Message
+	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + why}
 }
 
 // connectBy connects over one transport.

@@ -245,6 +245,7 @@ func (b *Broker) learn(s *server, probe bool, f *failure) {
 	switch {
 	case f == nil || f.code == serverError || f.code == resultTooLarge:
 		s.breaker.succeeded()
+		s.problem = ""
 	case f.transport:
 		open := s.breaker.until
 		s.breaker.failed(time.Now())
@@ -321,6 +322,9 @@ func (b *Broker) remove(i *instance, f *failure) {
 	defer b.mu.Unlock()
 	if i.server.instances[i.key] == i {
 		delete(i.server.instances, i.key)
+	}
+	if f.transport || f.unsent {
+		i.server.problem = f.message
 	}
 	if f.transport {
 		i.server.notBefore = time.Now().Add(max(firstPause, i.server.breaker.pause()))

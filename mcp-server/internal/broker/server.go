@@ -38,6 +38,7 @@ type server struct {
 	fresh     bool
 	listing   *listing // the tools are being asked for
 	closed    bool     // no longer in the catalog
+	problem   string   // of the last call or start that failed for the server's sake; empty after a success
 }
 
 // tool is a tool as the server declares it.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	MCP http.Handler
 	// Ready says why the system cannot serve runs, or nil.
 	Ready func(context.Context) error
+	// Servers are the MCP servers, for GET /servers. Nil: there is no such path.
+	Servers func() []serverstate.Server
 	// Metrics are mcp-server's. MoreMetrics returns those of another daemon as text, and may be nil.
 	Metrics     *prometheus.Registry
 	MoreMetrics func(context.Context) (string, error)
@@ -163,6 +166,11 @@ func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", e.ready)
 	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
+	if e.cfg.Servers != nil {
+		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
+		})))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "CodeForge: the MCP endpoint is at /mcp", http.StatusNotFound)
 	})

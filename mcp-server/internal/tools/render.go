@@ -202,7 +202,9 @@ func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []str
 		hints = append(hints, fmt.Sprintf("The server %s wants to reach %s, which is not in its domains. "+
 			"The user can add it in apis/%s/config.json.", m[1], name, m[1]))
 	}
-	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool { return strings.Contains(l, "McpError: ") })
+	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool {
+		return strings.Contains(l, "McpError: ")
+	})
 	return strings.Join(lines, "\n"), hints
 }
 

@@ -28,7 +28,9 @@ type RefusedError struct {
 }
 
 // Error implements error.
-func (e *RefusedError) Error() string { return ErrRefused.Error() + ": " + e.Addr.String() + " " + e.Why }
+func (e *RefusedError) Error() string {
+	return ErrRefused.Error() + ": " + e.Addr.String() + " " + e.Why
+}
 
 // Unwrap makes it an ErrRefused.
 func (e *RefusedError) Unwrap() error { return ErrRefused }

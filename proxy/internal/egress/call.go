@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
 var (
@@ -22,7 +23,7 @@ var (
 // where the server itself sends them, as one of its own requests. The answer is scrubbed like every other.
 func (x *exchange) call(r *http.Request, q policy.Request) {
 	out := x.outgoing(r, "")
-	length := out.ContentLength // redaction makes it unknown
+	length := out.ContentLength                        // redaction makes it unknown
 	encoded := len(out.Header["Content-Encoding"]) > 0 // which redaction would leave as it is
 	x.redacted = x.conf.Redact.Request(out)
 	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
@@ -44,6 +45,11 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 		return
 	case length > controlapi.MaxArguments:
 		x.fail(errArguments)
+		return
+	}
+	// Nothing may be swapped in, but a credential that code has got hold of travels no further.
+	if _, err := x.snap.Swap.Request(out, swap.Options{}); err != nil {
+		x.fail(err)
 		return
 	}
 	x.address(out, path)
@@ -99,6 +105,8 @@ func (x *exchange) callFailure(err error) policy.Verdict {
 		code = policy.CodeServerUnavailable
 	case errors.Is(err, errArguments):
 		code = policy.CodeArgumentsTooLarge
+	case errors.Is(err, swap.ErrCarriesValue):
+		code = policy.CodeCredentialSent
 	case errors.Is(err, errEncoded):
 		code = policy.CodeArgumentsEncoded
 	}

@@ -498,6 +498,37 @@ func TestCallBodies(t *testing.T) {
 	}
 }
 
+// TestCallCarries: a call that carries a credential itself, of whatever API, is refused, wherever in it that is; a name is
+// not.
+func TestCallCarries(t *testing.T) {
+	r := newRig(t, setup{apis: mcpServers()})
+	var got seen
+	r.connectBroker(func(_ http.ResponseWriter, req *http.Request) { got.note(req) })
+	end := r.begin("notes")
+	const value = secretValue + "OFF_AUTH_TOKEN"
+	long := strings.Repeat(" ", 600<<10)
+	for name, row := range map[string]struct{ path, text, header string }{
+		"plain": {"/notes/x", `{"a": "` + value + `"}`, ""}, "late": {"/notes/x", long + value, ""},
+		"base64": {"/notes/x", base64.StdEncoding.EncodeToString([]byte("ab" + value)), ""},
+		"path":   {"/notes/" + value, "{}", ""}, "header": {"/notes/x", "{}", value}, "stash": {"/$stash/set", `{"value": "` + value + `"}`, ""},
+	} {
+		for _, h2 := range []bool{false, true} {
+			resp := post(t, r.client(h2), "https://"+callHost+row.path, row.text, "X-Note", row.header)
+			if refused := refusal(t, resp); refused.Code != policy.CodeCredentialSent || resp.StatusCode != 403 {
+				t.Errorf("%s: %d %+v", name, resp.StatusCode, refused)
+			}
+		}
+	}
+	for _, text := range got.bodies {
+		if strings.Contains(text, value[:8]) {
+			t.Errorf("the broker got %.60q", text)
+		}
+	}
+	if rec := end(); rec.Count.Denied != 12 || len(rec.Hints) != 1 || strings.Contains(fmt.Sprint(rec)+r.logs.String(), value) {
+		t.Errorf("%+v", rec)
+	}
+}
+
 // TestCallUnavailable: without a broker, and with one that goes away, code gets an error that says whether the call was
 // made.
 func TestCallUnavailable(t *testing.T) {

@@ -170,22 +170,10 @@ func TestHTTP2Ends(t *testing.T) {
 // TestHTTP11Required: a host that refuses a request over HTTP/2 gets the next one over HTTP/1.
 func TestHTTP11Required(t *testing.T) {
 	s := newSite(t, "h2", "http/1.1")
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go refuseHTTP2(c.(*tls.Conn))
-		}
-	}()
+	config := &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
+	addr := serveConns(t, config, func(c net.Conn) { refuseHTTP2(c.(*tls.Conn)) })
 	p, w := s.pool(t)
-	p.conf.Connect = to(l.Addr().String(), new(atomic.Int32))
+	p.conf.Connect = to(addr, new(atomic.Int32))
 	one := &run{t.Context()}
 	if err := send(t, p, w, one, "GET", ""); err == nil {
 		t.Error("answered over HTTP/2")
@@ -297,30 +285,17 @@ func TestEarlyAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var conns atomic.Int32
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			go func() {
+			addr := serveConns(t, nil, func(conn net.Conn) {
+				conns.Add(1)
+				in := bufio.NewReader(conn)
 				for {
-					conn, err := l.Accept()
-					if err != nil {
+					if _, err := http.ReadRequest(in); err != nil {
 						return
 					}
-					conns.Add(1)
-					go func() {
-						in := bufio.NewReader(conn)
-						for {
-							if _, err := http.ReadRequest(in); err != nil {
-								return
-							}
-							_, _ = io.WriteString(conn, c.answer)
-						}
-					}()
+					_, _ = io.WriteString(conn, c.answer)
 				}
-			}()
-			p := newPool(t, Config{Resolve: at127, Connect: to(l.Addr().String(), new(atomic.Int32))})
+			})
+			p := newPool(t, Config{Resolve: at127, Connect: to(addr, new(atomic.Int32))})
 			w := Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Owner: &run{t.Context()}}
 			for n := int32(1); n <= 3; n++ {
 				pr, pw := io.Pipe() // a body that does not end

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -173,21 +174,8 @@ func TestUpstreamProxy(t *testing.T) {
 	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	defer target.Close()
 	var asked atomic.Pointer[string]
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go tunnel(c, target.Listener.Addr().String(), &asked)
-		}
-	}()
-	proxy, _ := url.Parse("http://user:pass@" + l.Addr().String())
+	addr := serveConns(t, nil, func(c net.Conn) { tunnel(c, target.Listener.Addr().String(), &asked) })
+	proxy, _ := url.Parse("http://user:pass@" + addr)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw})
 	p := newPool(t, Config{Proxy: proxy, CAs: ca, Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 		if host == "inside.test" {
@@ -208,6 +196,31 @@ func TestUpstreamProxy(t *testing.T) {
 	if err := p.Check(t.Context(), Want{}, "inside.test"); !errors.Is(err, dialguard.ErrRefused) {
 		t.Errorf("a name of a private address: %v", err)
 	}
+}
+
+// serveConns listens on loopback until the test ends, with TLS unless config is nil, and calls serve for each
+// connection on a goroutine of its own.
+func serveConns(t *testing.T, config *tls.Config, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	addr = l.Addr().String()
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return addr
 }
 
 // tunnel serves one CONNECT and connects it to the target, whatever was requested.
@@ -232,37 +245,24 @@ func tunnel(c net.Conn, target string, asked *atomic.Pointer[string]) {
 // TestNoRetry: a request that is not safe to repeat is sent once, even if an idle connection turns out to be dead.
 func TestNoRetry(t *testing.T) {
 	var requests, dials atomic.Int32
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
+	addr := serveConns(t, nil, func(c net.Conn) { // answers one request, reads a second and hangs up
+		defer c.Close()
+		in := bufio.NewReader(c)
+		for i := range 2 {
+			req, err := http.ReadRequest(in)
 			if err != nil {
 				return
 			}
-			go func() { // answers one request, reads a second and hangs up
-				defer c.Close()
-				in := bufio.NewReader(c)
-				for i := range 2 {
-					req, err := http.ReadRequest(in)
-					if err != nil {
-						return
-					}
-					_, _ = io.Copy(io.Discard, req.Body)
-					if req.Method == http.MethodPost {
-						requests.Add(1)
-					}
-					if i == 0 {
-						_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-					}
-				}
-			}()
+			_, _ = io.Copy(io.Discard, req.Body)
+			if req.Method == http.MethodPost {
+				requests.Add(1)
+			}
+			if i == 0 {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			}
 		}
-	}()
-	p := newPool(t, Config{Resolve: at127, Connect: to(l.Addr().String(), &dials)})
+	})
+	p := newPool(t, Config{Resolve: at127, Connect: to(addr, &dials)})
 	w := Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Owner: someone}
 	if _, err := get(t, p, "http://api.test/", w); err != nil {
 		t.Fatal(err)

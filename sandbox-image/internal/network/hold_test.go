@@ -144,30 +144,48 @@ func (w *wire) in(t *testing.T, ns netns.NsHandle, uid int, f func() error) {
 // serve accepts connections at the proxy and reports their source addresses.
 func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 	from = make(chan netip.AddrPort, 16)
-	w.in(t, w.proxy, 0, func() error {
-		l, err := net.Listen("tcp4", "0.0.0.0:8000")
+	w.tcp(t, w.proxy, "0.0.0.0:8000", func(c net.Conn) {
+		from <- c.RemoteAddr().(*net.TCPAddr).AddrPort()
+		_, _ = io.Copy(c, c)
+	})
+	w.udp(t, w.proxy, "10.77.0.2:53", func(p []byte, a net.Addr) []byte { return []byte(a.String() + " " + string(p)) })
+	return from
+}
+
+// tcp listens in a namespace until the test ends. It calls serve for each connection and then closes it.
+func (w *wire) tcp(t *testing.T, ns netns.NsHandle, addr string, serve func(net.Conn)) {
+	t.Helper()
+	w.in(t, ns, 0, func() error {
+		l, err := net.Listen("tcp4", addr)
 		if err != nil {
 			return err
 		}
 		t.Cleanup(func() { _ = l.Close() })
-		u, err := net.ListenPacket("udp4", "10.77.0.2:53")
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = u.Close() })
 		go func() {
 			for {
 				c, err := l.Accept()
 				if err != nil {
 					return
 				}
-				from <- c.RemoteAddr().(*net.TCPAddr).AddrPort()
 				go func() {
-					_, _ = io.Copy(c, c)
-					_ = c.Close()
+					defer c.Close()
+					serve(c)
 				}()
 			}
 		}()
+		return nil
+	})
+}
+
+// udp listens in a namespace until the test ends. It calls respond for each datagram, and sends what that returns.
+func (w *wire) udp(t *testing.T, ns netns.NsHandle, addr string, respond func(p []byte, from net.Addr) []byte) {
+	t.Helper()
+	w.in(t, ns, 0, func() error {
+		u, err := net.ListenPacket("udp4", addr)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = u.Close() })
 		go func() {
 			b := make([]byte, 100)
 			for {
@@ -175,12 +193,13 @@ func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 				if err != nil {
 					return
 				}
-				_, _ = u.WriteTo([]byte(a.String()+" "+string(b[:n])), a)
+				if out := respond(b[:n], a); out != nil {
+					_, _ = u.WriteTo(out, a)
+				}
 			}
 		}()
 		return nil
 	})
-	return from
 }
 
 // patience is how long a test waits for an answer that must come. What is refused is refused at once.

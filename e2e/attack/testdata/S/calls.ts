@@ -128,3 +128,105 @@ await call("/quiet/x", { headers: { "Content-Encoding": "gzip" } });
 //   a folded header    | X-A: b\r\n Codeforge-Run: another\r\n
 //   a bare line feed   | X-A: b\nCodeforge-Run: another\r\n
 await raw(home, home, request("POST /quiet/x", home, "{fields}"));
+
+// name: a WebSocket to the tools
+// judge: refused()
+await new Promise<void>((done) => {
+  const socket = new WebSocket("wss://mcp.codeforge.internal/quiet");
+  socket.onopen = () => out({ status: 101 });
+  socket.onerror = () => out({ error: "refused" });
+  socket.onclose = () => done();
+});
+
+// name: over HTTP/2, :authority {authority} on the connection of {connection}
+// judge: refused("host_mismatch", "host_unknown")
+// each: authority | connection
+//   httpbin.test           | mcp.codeforge.internal
+//   mcp.codeforge.internal | httpbin.test
+//   x.codeforge.internal   | httpbin.test
+{
+  const http2 = await import("node:http2");
+  const session = http2.connect("https://{connection}");
+  await new Promise<void>((done) => {
+    const stream = session.request({ ":method": "POST", ":path": "/quiet/x", ":authority": "{authority}" });
+    let status = 0, text = "";
+    stream.on("response", (h) => status = Number(h[":status"]));
+    stream.on("data", (d) => text += d);
+    stream.on("error", (e) => (why(e), done()));
+    stream.on("end", () => {
+      let code = "";
+      try {
+        code = JSON.parse(text).code;
+      } catch { /* no JSON */ }
+      out({ status, code, text });
+      done();
+    });
+    stream.end("{}");
+  });
+  session.close();
+}
+
+// name: the global mcp: {what}
+// expected: only the run's servers
+// judge: verdicts()
+// each: what | expression
+//   its keys                          | Object.keys(mcp).join() === "quiet"
+//   a server outside the run's apis   | !("vault" in mcp)
+//   an API that is no server          | !("httpbin" in mcp)
+{
+  const held = eval(`{expression}`);
+  out({ held, seen: String(held) });
+}
+
+// name: a credential in a call's arguments as {form}
+// judge: refused("credential_in_request")
+// each: form | expression
+//   it is          | value
+//   base64         | btoa("x" + value)
+//   hex            | [...value].map((c) => c.charCodeAt(0).toString(16)).join("")
+//   JSON escapes   | JSON.stringify(JSON.stringify({ value })).replaceAll("_", "\\\\u005f")
+//   percent        | [...value].map((c) => "%" + c.charCodeAt(0).toString(16)).join("")
+//   JSON in JSON   | JSON.stringify({ key: JSON.stringify({ value }) })
+{
+  const value = [..."REVERSED_HTTPBIN_TOKEN"].reverse().join("");
+  const form: string = eval(`{expression}`);
+  await call("/$stash/set", { body: JSON.stringify({ key: "TRIAL", value: form }) });
+  await call("/quiet/x", { body: JSON.stringify({ text: form }) });
+  await call("/quiet/x", { body: new Blob([" ".repeat(700000) + JSON.stringify({ text: form })]).stream() });
+}
+
+// name: a credential as a tool's name
+// judge: refused("credential_in_request")
+{
+  const value = [..."REVERSED_HTTPBIN_TOKEN"].reverse().join("");
+  await call("/quiet/" + value);
+}
+
+// name: 200 calls at once
+// expected: an error for each
+// judge: verdicts()
+{
+  const calls = Array.from(
+    { length: 200 },
+    (_, i) =>
+      fetch(`https://mcp.codeforge.internal/quiet/x${i}`, { method: "POST", body: "{}" }).then(async (
+        r,
+      ) => [r.status, (await r.json()).code]),
+  );
+  const all = await Promise.allSettled(calls);
+  const clear = all.filter((a) => a.status === "fulfilled" && a.value[0] >= 400 && /^[a-z_]+$/.test(a.value[1])).length;
+  out({ held: clear === 200, seen: clear + " of 200 with a code" });
+}
+
+// name: a call whose arguments never end
+// expected: ended with the run, nothing called
+// judge: refused()
+// seconds: 5
+await Promise.race([
+  call("/quiet/x", {
+    body: new ReadableStream({
+      pull: (c) => new Promise((go) => setTimeout(() => (c.enqueue(new Uint8Array([32])), go()), 50)),
+    }),
+  }),
+  new Promise<void>((done) => setTimeout(() => (out({ error: "still waiting" }), done()), 2000)),
+]);

@@ -24,23 +24,11 @@ func (w *wire) everywhere(t *testing.T) *atomic.Int64 {
 				return fmt.Errorf("%w: %s", err, out)
 			}
 		}
-		u, err := net.ListenPacket("udp4", "0.0.0.0:5354")
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = u.Close() })
-		go func() {
-			b := make([]byte, 100)
-			for {
-				n, a, err := u.ReadFrom(b)
-				if err != nil {
-					return
-				}
-				heard.Add(1)
-				_, _ = u.WriteTo(b[:n], a)
-			}
-		}()
 		return nil
+	})
+	w.udp(t, w.proxy, "0.0.0.0:5354", func(p []byte, _ net.Addr) []byte {
+		heard.Add(1)
+		return p
 	})
 	return heard
 }
@@ -63,9 +51,9 @@ func reaches(network, remote string, within time.Duration) bool {
 	return err == nil
 }
 
-// TestNoOtherRoad makes the outside network answer at every address and port. The sandbox's namespace reaches only what
+// TestNoOtherWayOut makes the outside network answer at every address and port. The sandbox's namespace reaches only what
 // the rules allow. With the filter open, the same probes are answered.
-func TestNoOtherRoad(t *testing.T) {
+func TestNoOtherWayOut(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
 	done := make(chan struct{})
@@ -81,39 +69,11 @@ func TestNoOtherRoad(t *testing.T) {
 	}()
 	heard, inside := w.everywhere(t), new(atomic.Int64)
 	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
-	w.in(t, w.sandbox, 0, func() error {
-		u, err := net.ListenPacket("udp4", "0.0.0.0:8081")
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = u.Close() })
-		go func() {
-			for b := make([]byte, 10); ; inside.Add(1) {
-				if _, _, err := u.ReadFrom(b); err != nil {
-					return
-				}
-			}
-		}()
+	w.udp(t, w.sandbox, "0.0.0.0:8081", func([]byte, net.Addr) []byte {
+		inside.Add(1)
 		return nil
 	})
-	w.in(t, w.sandbox, 0, func() error {
-		l, err := net.Listen("tcp4", "0.0.0.0:8080")
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = c.Write([]byte("y"))
-				_ = c.Close()
-			}
-		}()
-		return nil
-	})
+	w.tcp(t, w.sandbox, "0.0.0.0:8080", func(c net.Conn) { _, _ = c.Write([]byte("y")) })
 	one := slot.ID(1).UID()
 	type question struct {
 		outside         bool // asked from outside

@@ -1,0 +1,43 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+func TestStates(t *testing.T) {
+	none := controlapi.API{Name: "none", Server: &controlapi.Server{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
+	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), controlapi.API{Name: "rest"})
+	show := func() string {
+		text := ""
+		for _, s := range w.broker.States() {
+			tools := "?"
+			if s.Tools != nil {
+				tools = fmt.Sprint(*s.Tools)
+			}
+			text += fmt.Sprintln(s.Name, s.State, tools, s.Processes, s.Calls, s.Problem != "")
+		}
+		return text
+	}
+	if got, want := show(), "a stopped ? 0 0 false\nb stopped ? 0 0 false\nnone stopped ? 0 0 false\n"; got != want {
+		t.Errorf("before the first call:\n%s", got)
+	}
+	w.call("/a/echo", `{"text":"hi"}`)
+	for range breakerFailures {
+		w.call("/none/x", `{}`)
+	}
+	if got, want := show(), "a running 15 1 0 false\nb stopped ? 0 0 false\nnone failing ? 0 0 true\n"; got != want {
+		t.Errorf("after calls:\n%s", got)
+	}
+	done := make(chan answer)
+	go func() { done <- w.call("/a/slow", `{"text":"x","ms":500}`) }()
+	testkit.WaitFor(t, func() bool { return w.broker.States()[0].Calls == 1 })
+	<-done
+	if s := w.broker.States()[0]; s.Calls != 0 || s.State != serverstate.Running {
+		t.Errorf("after the call: %+v", s)
+	}
+}

@@ -1,0 +1,223 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+func TestFind(t *testing.T) {
+	var tools []*tool
+	for _, name := range []string{"get-sum", "get_sum", "list.items", "echo", "weird/ name"} {
+		tools = append(tools, &tool{Tool: signature.Tool{Name: name}})
+	}
+	for name, want := range map[string]string{
+		"get-sum": "get-sum", "get_sum": "get_sum", "list_items": "list.items", "list.items": "list.items", "weird__name": "weird/ name",
+		"get.sum": `["get-sum"] or ["get_sum"]`, "ecko": `"echo"`, "nothing like it": "$tools()",
+	} {
+		got, f := find(tools, name)
+		switch {
+		case f == nil && got.Name != want:
+			t.Errorf("%s: %s", name, got.Name)
+		case f != nil && (f.code != toolNotFound || !strings.Contains(f.hint, want)):
+			t.Errorf("%s: %v, %s", name, f, f.hint)
+		}
+	}
+}
+
+func TestAllowed(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		allow, deny []string
+		want        bool
+	}{
+		{"a", nil, nil, true},
+		{"get_x", []string{"get_*"}, nil, true},
+		{"set_x", []string{"get_*"}, nil, false},
+		{"get_x", []string{"get_*"}, []string{"*_x"}, false},
+		{"get_x", nil, []string{"get_?"}, false},
+		{"get_xy", nil, []string{"get_?"}, true},
+		{"abcabc", []string{"*abc"}, nil, true},
+		{"abcabd", []string{"*abc"}, nil, false},
+		{"anything", []string{"*"}, nil, true},
+		{"a", []string{""}, nil, false},
+		{"ä", []string{"?"}, nil, true},
+	} {
+		if got := allowed(c.name, c.allow, c.deny); got != c.want {
+			t.Errorf("%s with %v and not %v: %v", c.name, c.allow, c.deny, got)
+		}
+	}
+	if start := time.Now(); glob(strings.Repeat("*a", 200), strings.Repeat("a", 4000)+"b") || time.Since(start) > time.Second {
+		t.Error("a hard pattern")
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	const schema = `{"type":"object","required":["title"],"additionalProperties":false,"properties":{
+		"title":{"type":"string"},"count":{"type":"integer"},"ratio":{"type":"number"},"state":{"enum":["open","closed"]},
+		"labels":{"type":"array","items":{"type":"string"}},"who":{"$ref":"#/$defs/person"},"any":{},"maybe":{"type":["string","null"]},
+		"either":{"anyOf":[{"type":"string"},{"type":"object","required":["id"]}]}},
+		"$defs":{"person":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"boss":{"$ref":"#/$defs/person"}}}}}`
+	for arguments, want := range map[string]string{
+		`{"title":"a"}`: "",
+		`{"title":"a","count":3,"ratio":1,"state":"open","labels":["x"],"who":{"name":"n"},"any":[1],"maybe":null,"either":{"id":1}}`: "",
+		`{"title":"a","count":1e3,"ratio":0.5}`: "",
+		`{}`:                                    "title: missing; want string",
+		`{"title":1}`:                           "title: found integer, want string",
+		`{"title":null}`:                        "title: found null, want string",
+		`{"titel":"a","title":"a"}`:             `titel: there is no such argument; did you mean "title"?`,
+		`{"title":"a","count":1.5}`:             "count: found number, want integer",
+		`{"title":"a","state":"ajar"}`:          `state: found "ajar", want one of "open", "closed"`,
+		`{"title":"a","labels":["x",1]}`:        "labels[1]: found integer, want string",
+		`{"title":"a","labels":"x"}`:            "labels: found string, want array",
+		`{"title":"a","who":{"boss":{"name":"b","boss":{}}}}`: "who.name: missing; want string|who.boss.boss.name: missing; want string",
+		`{"title":"a","maybe":1}`:                             "maybe: found integer, want string or null",
+		`{"title":"a","either":1}`:                            "either: found integer, want string",
+	} {
+		got := strings.Join(mistakes(json.RawMessage(schema), json.RawMessage(arguments)), "|")
+		if got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", arguments, got, want)
+		}
+	}
+}
+
+// TestHostileSchemas: a schema is a server's word. None takes long, fails, or makes a right call a wrong one.
+func TestHostileSchemas(t *testing.T) {
+	wide := strings.TrimSuffix(strings.Repeat(`{"$ref":"#"},`, 50), ",")
+	for _, schema := range []string{
+		``, `null`, `true`, `[]`, `"x"`, `{`, `{"$ref":"#"}`, `{"$ref":"#/a/b"}`, `{"$ref":"http://x.test/"}`, `{"$ref":1}`,
+		`{"allOf":[{"$ref":"#"}]}`, `{"anyOf":[` + wide + `]}`, `{"allOf":[` + wide + `]}`, `{"allOf":[{"anyOf":[` + wide + `]},{"oneOf":[` + wide + `]}]}`,
+		`{"type":7}`, `{"type":[]}`, `{"required":"a","properties":[]}`, `{"properties":{"a":true,"b":null}}`, `{"items":[{"type":"string"}]}`,
+		`{"enum":[{"a":1}]}`, `{"additionalProperties":{"type":"string"}}`,
+		strings.Repeat(`{"properties":{"a":`, 500) + "{}" + strings.Repeat("}}", 500),
+	} {
+		start := time.Now()
+		if got := mistakes(json.RawMessage(schema), json.RawMessage(`{"a":{"a":[1,"x",null]}}`)); len(got) > 0 {
+			t.Errorf("%.100s: %v", schema, got)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("%.100s took %v", schema, took)
+		}
+	}
+}
+
+func TestStash(t *testing.T) {
+	now := time.Now()
+	s := stashes{now: func() time.Time { return now }}
+	do := func(session, op, key, value string, ttl int64) string {
+		t.Helper()
+		got, f := s.do(session, op, stashRequest{Key: key, Value: json.RawMessage(value), TTL: ttl})
+		if f != nil {
+			return f.code
+		}
+		line, err := json.Marshal(got)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(line)
+	}
+	for _, c := range []struct{ session, op, key, value, want string }{
+		{"a", "keys", "", "", `{"keys":[]}`},
+		{"a", "get", "k", "", `{}`},
+		{"a", "set", "k", `{"x":1}`, `{}`},
+		{"a", "get", "k", "", `{"value":{"x":1}}`},
+		{"b", "get", "k", "", `{}`},
+		{"b", "keys", "", "", `{"keys":[]}`},
+		{"a", "set", "", "1", badArguments},
+		{"a", "set", strings.Repeat("k", maxKey+1), "1", badArguments},
+		{"a", "set", "k", "", badArguments},
+		{"a", "burn", "k", "", badRequest},
+		{"a", "delete", "k", "", `{}`},
+		{"a", "get", "k", "", `{}`},
+	} {
+		if got := do(c.session, c.op, c.key, c.value, 0); got != c.want {
+			t.Errorf("%s %s %.10s: %s, want %s", c.session, c.op, c.key, got, c.want)
+		}
+	}
+	do("a", "set", "short", "1", 1000)
+	do("a", "set", "long", "1", 0)
+	now = now.Add(2 * time.Second)
+	if got := do("a", "keys", "", "", 0); got != `{"keys":["long"]}` {
+		t.Errorf("after two seconds: %s", got)
+	}
+	now = now.Add(stashTime)
+	if got := do("a", "keys", "", "", 0); got != `{"keys":[]}` || len(s.all) != 0 {
+		t.Errorf("after an hour: %s, %d stashes", got, len(s.all))
+	}
+	for n := range maxKeys {
+		do("a", "set", fmt.Sprint(n), "1", 0)
+	}
+	if got := do("a", "set", "one more", "1", 0); got != stashFull {
+		t.Errorf("a key too many: %s", got)
+	}
+	if got := do("a", "set", "1", "2", 0); got != `{}` {
+		t.Errorf("a new value in a full stash: %s", got)
+	}
+	big := `"` + strings.Repeat("a", maxStash-100) + `"`
+	for n, want := range []string{`{}`, `{}`, `{}`, stashFull} {
+		if got := do(fmt.Sprint("big", n), "set", "k", big, 0); got != want {
+			t.Errorf("big %d: %s, want %s", n, got, want)
+		}
+	}
+	if got := do("big0", "set", "k2", big, 0); got != stashFull {
+		t.Errorf("too much for one session: %s", got)
+	}
+}
+
+// TestStashOverHTTP: runs of one session share a stash, and a run that is over has none.
+func TestStashOverHTTP(t *testing.T) {
+	w := newWorld(t, 1)
+	post := func(run, op, body string) answer { return w.send(t.Context(), run, "POST", "/$stash/"+op, body, 0) }
+	if got := post("s1-r1", "set", `{"key":"k","value":[1]}`); got.status != 200 {
+		t.Errorf("%s", got.body)
+	}
+	if got := post("s1-r2", "get", `{"key":"k"}`); strings.TrimSpace(string(got.body)) != `{"value":[1]}` {
+		t.Errorf("%s", got.body)
+	}
+	if got := post("s2-r1", "keys", `{}`); strings.TrimSpace(string(got.body)) != `{"keys":[]}` {
+		t.Errorf("%s", got.body)
+	}
+	w.mu.Lock()
+	w.over["s1-r2"] = true
+	w.mu.Unlock()
+	if got := post("s1-r2", "get", `{"key":"k"}`); got.Code != cancelled {
+		t.Errorf("%s", got.body)
+	}
+}
+
+func TestDenoCommand(t *testing.T) {
+	api := controlapi.API{
+		Name: "x", Domains: []string{"api.x.test", "*.y.test"},
+		Server: &controlapi.Server{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}, Permissions: []string{"run"}},
+	}
+	got := strings.Join(denoCommand(api, "/packages/p", "/home/100"), " ")
+	want := "deno run --no-prompt --cached-only --no-config --lock=/packages/p/deno.lock --frozen --allow-env --allow-sys " +
+		"--allow-read=/packages/p,/home/100 --allow-write=/home/100 --allow-net=api.x.test,*.y.test --allow-run npm:x@1.0.0 --flag -A"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	api.Domains, api.Server.Permissions = nil, nil
+	if got := strings.Join(denoCommand(api, "/p", "/h"), " "); strings.Contains(got, "--allow-net") || strings.Contains(got, "--allow-run") {
+		t.Errorf("without domains: %s", got)
+	}
+}
+
+func TestMarked(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{}`:                       `{"_schema":true}`,
+		` {"content":[]} `:         `{"content":[],"_schema":true}`,
+		`{"_schema":false,"a":1 }`: `{"_schema":false,"a":1 ,"_schema":true}`,
+		`[]`:                       "",
+		``:                         "",
+	} {
+		got, f := marked(json.RawMessage(raw), true)
+		if string(got) != want || (f != nil) != (want == "") {
+			t.Errorf("%s: %s %v", raw, got, f)
+		}
+	}
+}
