@@ -193,17 +193,22 @@ func TestStashOverHTTP(t *testing.T) {
 func TestDenoCommand(t *testing.T) {
 	api := controlapi.API{
 		Name: "x", Domains: []string{"api.x.test", "*.y.test"},
-		Server: &controlapi.Server{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}, Permissions: []string{"run"}},
+		Server: &controlapi.Server{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}},
 	}
 	got := strings.Join(denoCommand(api, "/packages/p", "/home/100"), " ")
 	want := "deno run --no-prompt --cached-only --no-config --lock=/packages/p/deno.lock --frozen --allow-env --allow-sys " +
-		"--allow-read=/packages/p,/home/100 --allow-write=/home/100 --allow-net=api.x.test,*.y.test --allow-run npm:x@1.0.0 --flag -A"
+		"--allow-read=/packages/p,/home/100 --allow-write=/home/100 --allow-net=api.x.test,*.y.test npm:x@1.0.0 --flag -A"
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	api.Domains, api.Server.Permissions = nil, nil
-	if got := strings.Join(denoCommand(api, "/p", "/h"), " "); strings.Contains(got, "--allow-net") || strings.Contains(got, "--allow-run") {
+	api.Domains = nil
+	if got := strings.Join(denoCommand(api, "/p", "/h"), " "); strings.Contains(got, "--allow-net") {
 		t.Errorf("without domains: %s", got)
+	}
+	api.Server.Permissions = []string{"run"}
+	got = strings.Join(denoCommand(api, "/p", "/h"), " ")
+	if want := "deno run --no-prompt --cached-only --no-config --lock=/p/deno.lock --frozen --allow-all npm:x@1.0.0 --flag -A"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
 
