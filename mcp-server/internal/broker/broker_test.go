@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(peertest.Main(m)) }
 
 // local launches real bridges in this process, without a sandbox. They start the commands of the catalog.
 type local struct {
-	t     *testing.T
+	t     testing.TB
 	slots int
 
 	mu        sync.Mutex
