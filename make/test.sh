@@ -1,15 +1,17 @@
 #!/bin/sh
-# test.sh [PART...]: unit tests (unit), then end-to-end tests in embedded mode (embedded), then in Docker mode if an engine
-# is running (docker); or those parts alone. CODEFORGE_NO_SKIP=1 turns every skip into a failure.
+# test.sh [PART...]: unit tests (unit), then end-to-end tests in embedded mode (embedded), then in Docker mode if an
+# engine is running (docker); or those parts alone. CODEFORGE_NO_SKIP=1 turns every skip into a failure.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go}
 
 # Packages that take long start first. Four run at a time, because many wait more than they compute.
-long='./sandbox-image/cmd/sandboxd ./proxy/internal/egress ./mcp-server/cmd/mcp-server ./catalog ./sandbox-image/internal/jail'
-# The race detector makes computation ten times slower, and finds nothing where no goroutine runs. These packages compute.
-compute='internal/growth internal/visible mcp-server/internal/argument mcp-server/internal/excerpt mcp-server/internal/patch
-	proxy/internal/engine proxy/internal/scrub proxy/internal/swap'
+long='./sandbox-image/cmd/sandboxd ./proxy/internal/egress ./mcp-server/cmd/mcp-server ./catalog
+	./sandbox-image/internal/jail'
+# The race detector makes computation ten times slower, and finds nothing where no goroutine runs. These packages
+# compute.
+compute='internal/growth internal/visible mcp-server/internal/argument mcp-server/internal/excerpt
+	mcp-server/internal/patch proxy/internal/engine proxy/internal/scrub proxy/internal/swap'
 # In two of them some tests have goroutines. They run with the race detector too, without those that compute for long.
 streams='./proxy/internal/scrub ./proxy/internal/swap'
 sums='^Test(Bodies|Bombs|ConstantMemory|Echoes|Oracle|UnclearLate|UnclearWithoutName)$'

@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -82,7 +83,13 @@ func siege(t *testing.T, cfg world.Config, attacks []Attack) []Outcome {
 		return nil
 	}
 	began := time.Now()
-	cfg.Slots, cfg.Change = width, withServers
+	folder, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"SANDBOX_PROGRAMS": folder}
+	maps.Copy(env, cfg.Env)
+	cfg.Slots, cfg.Change, cfg.Env = width, withServers, env
 	w := world.Start(t, cfg)
 	t.Logf("started after %s", time.Since(began).Round(time.Second))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)

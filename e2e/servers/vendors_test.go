@@ -15,6 +15,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // vendor is one real server with one call of it.
@@ -147,6 +148,9 @@ func TestVendors(t *testing.T) {
 				return
 			}
 			injected(t, w, v, keys[v.name].Value())
+			if !caused(res.Receipt, v.host) {
+				t.Errorf("the receipt does not show what the call caused: %+v", res.Receipt.Exchanges)
+			}
 			if os.Geteuid() == 0 {
 				searchSlot(t, v, keys[v.name].Value())
 			}
@@ -155,6 +159,18 @@ func TestVendors(t *testing.T) {
 	if where := leaks.Find([]byte(w.Logs())); where != "" {
 		t.Errorf("the log has a key: %s", where)
 	}
+}
+
+// caused reports whether a receipt shows a request with a swapped credential to a host below a call of a tool.
+func caused(r controlapi.Receipt, host string) bool {
+	for _, x := range r.Exchanges {
+		for _, c := range x.Caused {
+			if x.Call() != "" && c.Host == host && len(c.Swapped) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // injected checks that the company's host got the key in place of the name.

@@ -21,3 +21,20 @@ func TestCall(t *testing.T) {
 		}
 	}
 }
+
+// What calls caused stands below the first call of that tool that has nothing yet.
+func TestAddCaused(t *testing.T) {
+	call := func(tool string) Exchange {
+		return Exchange{URL: "https://mcp.codeforge.internal/git/" + tool, APIs: []string{"git"}}
+	}
+	r := Receipt{Exchanges: []Exchange{{URL: "https://git.example.com/"}, call("log"), call("blame"), call("log")}, Omitted: 1}
+	sent := func(url string) []Exchange { return []Exchange{{URL: url}} }
+	r.AddCaused([]Caused{
+		{Call: "git.log", Among: 1, Exchanges: sent("1")}, {Call: "git.log", Among: 2, Exchanges: sent("2"), Omitted: 3},
+		{Call: "git.log", Among: 1, Exchanges: sent("3")}, {Call: "other.log", Among: 1, Exchanges: sent("4")},
+	})
+	x := r.Exchanges
+	if x[0].Caused != nil || x[1].Caused[0].URL != "1" || x[2].Caused != nil || x[3].Caused[0].URL != "2" || x[3].Among != 2 || r.Omitted != 4 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -174,6 +174,9 @@ type Exchange struct {
 	Redacted  int    `json:"redacted,omitempty"`
 	BytesUp   int64  `json:"bytes_up"`
 	BytesDown int64  `json:"bytes_down"`
+	// Caused are the requests that an MCP server sent because of a call, or because of one of Among calls.
+	Caused []Exchange `json:"caused,omitempty"`
+	Among  int        `json:"among,omitempty"`
 	// Milliseconds is the time from the request's head to the last byte of the answer.
 	Milliseconds float64 `json:"ms"`
 }
@@ -195,6 +198,29 @@ func (e Exchange) Call() string {
 		tool = "$tools"
 	}
 	return server + "." + tool
+}
+
+// Caused is what a call of a tool made its server send.
+type Caused struct {
+	Call string // as Exchange.Call
+	// Among is how many calls may have caused the exchanges: one, or all that were in flight.
+	Among     int
+	Exchanges []Exchange
+	Omitted   int // exchanges beyond a bound
+}
+
+// AddCaused puts what calls caused below the calls.
+func (r *Receipt) AddCaused(list []Caused) {
+	for _, c := range list {
+		for i := range r.Exchanges {
+			x := &r.Exchanges[i]
+			if x.Among == 0 && x.Call() == c.Call {
+				x.Caused, x.Among = c.Exchanges, c.Among
+				break
+			}
+		}
+		r.Omitted += c.Omitted
+	}
 }
 
 // Swap records that a token name was replaced by its credential, and where.

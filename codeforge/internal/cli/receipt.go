@@ -15,6 +15,7 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	fmt.Fprintf(w, "receipt of run %s\n", visible.Line(r.Run))
 	for _, x := range r.Exchanges {
 		fmt.Fprintf(w, "  %s\n", exchangeLine(p, x))
+		printCaused(p, w, x)
 	}
 	if r.Omitted > 0 {
 		fmt.Fprintf(w, "  and %d more exchanges\n", r.Omitted)
@@ -24,6 +25,16 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 		count(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
 	for _, h := range r.Hints {
 		fmt.Fprintf(w, "  hint: %s\n", visible.Line(h.Text))
+	}
+}
+
+// printCaused prints what a call of an MCP server's tool made the server send.
+func printCaused(p painter, w io.Writer, x controlapi.Exchange) {
+	if x.Among > 1 {
+		fmt.Fprintf(w, "    sent for this or for one of %s at the same time:\n", count(x.Among-1, "other call"))
+	}
+	for _, c := range x.Caused {
+		fmt.Fprintf(w, "    %s\n", exchangeLine(p, c))
 	}
 }
 

@@ -30,8 +30,10 @@ func serverFindings(list []serverstate.Server) []Finding {
 			up++
 		}
 		if s.Problem != "" {
-			out = append(out, warn("MCP server "+s.Name, s.Problem, "docs/servers.md has the usual causes; the log has what the server printed"))
+			out = append(out, warn("MCP server "+s.Name, s.Problem,
+				"docs/servers.md has the usual causes; the log has what the server printed"))
 		}
 	}
-	return append([]Finding{ok("MCP servers", fmt.Sprintf("%d configured, %d running; the others start with their first call", len(list), up))}, out...)
+	all := fmt.Sprintf("%d configured, %d running; the others start with their first call", len(list), up)
+	return append([]Finding{ok("MCP servers", all)}, out...)
 }

@@ -9,6 +9,8 @@ declare global {
   const show: Prelude["show"];
   const readAll: Prelude["readAll"];
   const raw: Prelude["raw"];
+  /** The MCP servers of the run. */
+  const mcp: Record<string, Record<string, (args?: unknown) => Promise<unknown>>>;
   const attempts: Prelude["attempts"];
 }
 

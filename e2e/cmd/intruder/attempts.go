@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,7 +45,7 @@ var attempts = []attempt{
 		"tmpfs": func() error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") }, "proc": func() error { return unix.Mount("proc", "/tmp", "proc", 0, "") },
 		"remount": func() error { return unix.Mount("", "/", "", unix.MS_REMOUNT, "") }, "umount": func() error { return unix.Unmount("/proc", unix.MNT_DETACH) },
 		"chroot": func() error { return unix.Chroot("/tmp") }, "pivot_root": func() error { return unix.PivotRoot("/", "/tmp") },
-		"fsopen": func() error { _, err := unix.Fsopen("tmpfs", 0); return err }, "mknod": func() error { return unix.Mknod("/tmp/device", unix.S_IFBLK|0o600, 0x800) },
+		"fsopen": func() error { _, err := unix.Fsopen("tmpfs", 0); return err }, "mknod": func() error { return unix.Mknod(filepath.Join(os.TempDir(), "device"), unix.S_IFBLK|0o600, 0x800) },
 	})},
 	{name: "kernel interfaces", try: each(kernel)},
 	{name: "sockets of other kinds", try: each(map[string]func() error{

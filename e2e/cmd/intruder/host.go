@@ -88,6 +88,9 @@ func foreign(task) (bool, string) {
 // the same on every machine.
 func harmless(path string, names []string) bool {
 	for _, n := range names {
+		if path+"/"+n == os.Getenv("HOME") { // of an MCP server
+			continue
+		}
 		switch path + "/" + n {
 		case "/proc/self", "/etc/codeforge", "/etc/resolv.conf", "/dev/null", "/dev/random", "/dev/urandom":
 		default:
@@ -222,10 +225,10 @@ func writable(task) (bool, string) {
 		}
 	})
 	// The interpreter's own cache is writable, and removed with the run.
-	cache := os.Getenv("DENO_DIR")
+	cache, home := os.Getenv("DENO_DIR"), os.Getenv("HOME")
 	kept := bad[:0]
 	for _, p := range bad {
-		if cache == "" || p != cache && !strings.HasPrefix(p, cache+"/") {
+		if (cache == "" || p != cache && !strings.HasPrefix(p, cache+"/")) && p != home && !strings.HasPrefix(p, home+"/") {
 			kept = append(kept, p)
 		}
 	}
@@ -278,7 +281,7 @@ func limits(task) (bool, string) {
 func forks(task) (bool, string) {
 	n := 0
 	for ; n < 20000; n++ {
-		if _, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "sleep"}, &syscall.ProcAttr{Files: []uintptr{}, Sys: &syscall.SysProcAttr{Setsid: true}}); err != nil {
+		if _, err := syscall.ForkExec(program(), []string{"intruder", "sleep"}, &syscall.ProcAttr{Files: []uintptr{}, Sys: &syscall.SysProcAttr{Setsid: true}}); err != nil {
 			return true, fmt.Sprintf("%d children, then %v", n, err)
 		}
 	}

@@ -1,12 +1,13 @@
 // Command intruder replaces the interpreter in a sandbox, to show what hostile code could do that has escaped from
 // Deno's permissions. It runs exactly as the interpreter does, makes the attempts that the "code" names, and prints a
-// line of JSON for each: {"held": bool, "seen": "..."}.
+// line of JSON for each: {"held": bool, "seen": "..."}. As "intruder serve" it is a hostile MCP server.
 //
 // The code is JSON: {"attempts": ["..."], "trial": "...", "secrets": ["..."]}. No attempts means all that every run
 // must withstand.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -22,6 +23,8 @@ type task struct {
 	Trial    string   `json:"trial"`
 	// Secrets are strings that no readable file may contain.
 	Secrets []string `json:"secrets"`
+
+	path string // of an attempt that has one
 }
 
 // verdict is one line of output.
@@ -38,6 +41,10 @@ func main() {
 	case len(os.Args) == 2 && os.Args[1] == "sleep":
 		time.Sleep(10 * time.Minute)
 		return
+	case len(os.Args) == 2 && os.Args[1] == "serve":
+		exit(serve(context.Background()))
+	case len(os.Args) == 3 && os.Args[1] == "attempt":
+		exit(asked(os.Args[2]))
 	case len(os.Args) == 3 && os.Args[1] == "weigh":
 		weigh(os.Args[2])
 		return
@@ -45,10 +52,15 @@ func main() {
 		linger(os.Args[2])
 		return
 	}
-	if err := run(); err != nil {
+	exit(run())
+}
+
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "intruder:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 // run implements the interpreter's side of the warm start, like warm.ts.

@@ -210,7 +210,7 @@ func listen(t task) (bool, string) {
 // neighbour tries for three seconds to connect to another run that listens.
 func neighbour(t task) (bool, string) {
 	for range 15 {
-		for _, at := range []struct{ network, address string }{{"unix", "@" + t.Trial}, {"tcp4", "127.0.0.1:18222"}, {"tcp4", "10.77.0.100:18222"}, {"tcp4", "10.77.0.101:18222"}, {"tcp4", "10.77.0.102:18222"}, {"tcp4", "10.77.0.103:18222"}} {
+		for _, at := range []struct{ network, address string }{{"unix", "@" + t.Trial}, {"tcp4", "127.0.0.1:18222"}, {"tcp4", "10.77.0.100:18222"}, {"tcp4", "10.77.0.101:18222"}, {"tcp4", "10.77.0.102:18222"}, {"tcp4", "10.77.0.103:18222"}, {"tcp4", "10.77.0.200:18222"}, {"tcp4", "10.77.0.201:18222"}, {"tcp4", "10.77.0.202:18222"}} {
 			if c, err := net.DialTimeout(at.network, at.address, 50*time.Millisecond); err == nil {
 				_ = c.Close()
 				return false, "reached it at " + at.address

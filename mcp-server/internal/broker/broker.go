@@ -76,6 +76,7 @@ type Broker struct {
 	version  string // of the catalog that servers are of
 	servers  map[string]*server
 	runs     map[string]map[string]bool // the servers that each run has used
+	caused   map[string]*causes         // by run
 	running  int                        // instances that are not yet over
 	free     chan struct{}              // closed and made anew when a slot may be free
 	installs map[string]*installation   // by package, while they run
@@ -94,7 +95,8 @@ func New(cfg Config) *Broker {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*server{}, runs: map[string]map[string]bool{},
+		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*server{},
+		runs: map[string]map[string]bool{}, caused: map[string]*causes{},
 		free: make(chan struct{}), installs: map[string]*installation{},
 	}
 	b.parts.Go(b.sweep)
@@ -366,6 +368,11 @@ func (b *Broker) clear(now time.Time) {
 	for run := range b.runs {
 		if _, ok := b.cfg.Session(run); !ok {
 			delete(b.runs, run)
+		}
+	}
+	for run := range b.caused { // calls that ended after the run was asked for
+		if _, ok := b.cfg.Session(run); !ok {
+			delete(b.caused, run)
 		}
 	}
 	for _, s := range b.servers {

@@ -183,7 +183,7 @@ func (c *call) request(ctx context.Context, method string, params any, repeat bo
 			limit += c.server.connectTimeout()
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, c), limit)
 	defer cancel()
 	raw, f := c.server.request(ctx, key, method, params, repeat)
 	if f != nil && !f.unsent && errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -49,6 +49,8 @@ type instance struct {
 	users   int       // calls that hold it
 	used    time.Time // when the last one let go
 	retired bool      // no new calls; it ends with its last user
+	// inFlight are the calls that the server has, window those that it had since the proxy was last asked what it sent.
+	inFlight, window int
 
 	mu      sync.Mutex
 	id      uint64

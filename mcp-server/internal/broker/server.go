@@ -225,10 +225,12 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		release()
 		return nil, f
 	}
+	s.broker.begun(i)
 	raw, f := i.ask(ctx, method, params, func(r rest) {
 		s.broker.letGo(i, r)
 		release()
 	})
+	s.broker.over(callOf(ctx), i)
 	s.broker.learn(s, probe, f)
 	return raw, f
 }

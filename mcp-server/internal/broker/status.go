@@ -24,7 +24,9 @@ func (b *Broker) States() []serverstate.Server {
 
 // state is the server's. Broker.mu is held.
 func (s *server) state(now time.Time) serverstate.Server {
-	out := serverstate.Server{Name: s.api.Name, State: serverstate.Stopped, Processes: len(s.instances), Problem: s.problem}
+	out := serverstate.Server{
+		Name: s.api.Name, State: serverstate.Stopped, Processes: len(s.instances), Problem: s.problem,
+	}
 	if s.known {
 		n := len(s.callable(s.tools))
 		out.Tools = &n

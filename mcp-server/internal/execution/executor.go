@@ -46,6 +46,8 @@ const (
 type Servers interface {
 	// Tools are the tools of a server that code may call. Known is false when the server was never asked.
 	Tools(server string) (tools []signature.Tool, known bool)
+	// Caused is what the calls of a run made servers send. It is asked once, when the run is over.
+	Caused(run string) []controlapi.Caused
 }
 
 // Config configures an Executor.
@@ -152,6 +154,9 @@ func (e *Executor) registered(
 		unwind, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwindTime)
 		defer cancel()
 		receipt, uerr := e.cfg.Control.Unregister(unwind, l.Slot, l.Generation)
+		if e.cfg.Servers != nil { // in any case: it is forgotten with that
+			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
+		}
 		if uerr == nil {
 			o.Receipt = receipt
 			return

@@ -118,6 +118,10 @@ func (t tools) Tools(server string) ([]signature.Tool, bool) {
 	return list, ok
 }
 
+func (t tools) Caused(string) []controlapi.Caused {
+	return []controlapi.Caused{{Call: "git.log", Among: 1, Exchanges: []controlapi.Exchange{{URL: "https://git.example.com/"}}}}
+}
+
 // A run is told the servers among its APIs, and its session can be found while it runs. The sandbox may reach the host
 // of servers as long as there is one.
 func TestServers(t *testing.T) {
@@ -147,7 +151,13 @@ func TestServers(t *testing.T) {
 		{[]string{"a", "git"}, map[string][]string{"git": {"log", "blame"}}},
 		{[]string{"a"}, nil},
 	} {
+		w.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt {
+			return controlapi.Receipt{Exchanges: []controlapi.Exchange{{URL: "https://a.example.com/"}, {URL: "https://mcp.codeforge.internal/git/log"}}}
+		}
 		o, _, err := w.run(t.Context(), execution.Request{Code: "x", APIs: c.apis, Session: "me"})
+		if x := o.Receipt.Exchanges; len(x) != 2 || x[0].Caused != nil || x[1].Among != 1 || len(x[1].Caused) != 1 {
+			t.Errorf("receipt %+v", o.Receipt)
+		}
 		if err != nil || !reflect.DeepEqual(told, c.want) || session != "me" {
 			t.Errorf("%v: told %v, session %q, %v", c.apis, told, session, err)
 		}

@@ -244,7 +244,10 @@ func removeAs(id slot.ID, dir string) error {
 func (t *containerProcess) Home() int64 {
 	home := runapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
-	if err := unix.Statfs(home, &fs); err != nil || disarm.Off("server-home") || int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
+	if err := unix.Statfs(home, &fs); err != nil || disarm.Off("server-home") {
+		return 0
+	}
+	if int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
 		return 0
 	}
 	out, err := asSlot(t.slot, "usage", home)
