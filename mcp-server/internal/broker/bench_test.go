@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -23,7 +24,7 @@ func BenchmarkCall(b *testing.B) {
 		Catalog:  func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },
 		Log:      logline.New(b.Output(), "text", nil),
 	})
-	defer br.Close()
+	defer br.Close(context.Background())
 	call := func() {
 		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/a/echo", strings.NewReader(`{"text":"hi"}`))
 		r.Header.Set(controlapi.HeaderRun, "r1")
