@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,9 +12,14 @@ import (
 )
 
 const (
-	// maxSchemaDepth and maxSchemaWork bound how much of a schema is followed. Schemas are a hostile server's words.
+	// maxSchemaDepth and maxSchemaWork bound how much of a schema is followed, in schemas, members of lists and names of
+	// properties. Schemas are a hostile server's words.
 	maxSchemaDepth = 32
-	maxSchemaWork  = 20_000
+	maxSchemaWork  = 100_000
+	// maxSchema and maxChecked are how long a schema and arguments may be to be checked at all, in bytes: as values they
+	// take many times the room.
+	maxSchema  = 256 << 10
+	maxChecked = 1 << 20
 	// maxMistakes is how many mistakes are told at once.
 	maxMistakes = 5
 )
@@ -30,7 +36,7 @@ type checker struct {
 // mistakes are what is wrong with arguments, at most a few.
 func mistakes(schema, arguments json.RawMessage) []string {
 	var root, value any
-	if json.Unmarshal(schema, &root) != nil {
+	if len(schema) > maxSchema || len(arguments) > maxChecked || json.Unmarshal(schema, &root) != nil {
 		return nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(arguments))
@@ -55,11 +61,22 @@ func (c *checker) mistake(path, format string, args ...any) {
 	c.mistakes = append(c.mistakes, clean(at(path)+": "+fmt.Sprintf(format, args...)))
 }
 
+// spend counts work, and reports whether that much may still be done.
+func (c *checker) spend(work int) bool {
+	c.work += work
+	return c.work <= maxSchemaWork
+}
+
+// done reports whether nothing more is to be found.
+func (c *checker) done() bool { return c.work > maxSchemaWork || len(c.mistakes) >= maxMistakes }
+
 // check checks one value.
 func (c *checker) check(schema, value any, path string, depth int) {
-	c.work++
+	if !c.spend(1) || depth > maxSchemaDepth || c.done() {
+		return
+	}
 	s, ok := c.follow(schema)
-	if !ok || depth > maxSchemaDepth || c.work > maxSchemaWork || len(c.mistakes) >= maxMistakes {
+	if !ok {
 		return
 	}
 	if !c.checkType(s, value, path) {
@@ -72,12 +89,18 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	case []any:
 		if items, ok := s["items"].(map[string]any); ok {
 			for i, item := range v {
+				if c.done() {
+					return
+				}
 				c.check(items, item, fmt.Sprintf("%s[%d]", path, i), depth+1)
 			}
 		}
 	}
 	if all, ok := s["allOf"].([]any); ok {
 		for _, part := range all {
+			if c.done() {
+				return
+			}
 			c.check(part, value, path, depth+1)
 		}
 	}
@@ -92,6 +115,9 @@ func (c *checker) check(schema, value any, path string, depth int) {
 func (c *checker) checkSome(some []any, value any, path string, depth int) {
 	var first []string
 	for _, part := range some {
+		if c.done() {
+			return // who knows whether one of the others fits
+		}
 		try := &checker{root: c.root, work: c.work}
 		try.check(part, value, path, depth+1)
 		c.work = try.work
@@ -120,6 +146,9 @@ func (c *checker) follow(schema any) (map[string]any, bool) {
 		if !ok {
 			return nil, false
 		}
+		if !c.spend(1 + strings.Count(path, "/")) {
+			return nil, false
+		}
 		schema = c.root
 		for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 			if part == "" {
@@ -129,7 +158,7 @@ func (c *checker) follow(schema any) (map[string]any, bool) {
 			if !ok {
 				return nil, false
 			}
-			schema = in[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+			schema = in[strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")]
 		}
 	}
 	return nil, false
@@ -142,6 +171,9 @@ func (c *checker) checkType(s map[string]any, value any, path string) bool {
 	case string:
 		types = []string{t}
 	case []any:
+		if !c.spend(len(t)) {
+			return true
+		}
 		for _, one := range t {
 			if text, ok := one.(string); ok {
 				types = append(types, text)
@@ -179,42 +211,53 @@ func typeOf(value any) string {
 	return "object"
 }
 
-// checkEnum demands one of the listed values.
+// checkEnum demands one of the listed values, if they are strings, booleans or null: numbers can be written in several
+// ways, and comparing the rest would cost more than it tells.
 func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	list, ok := s["enum"].([]any)
-	if !ok || len(list) == 0 {
+	if !ok || len(list) == 0 || !simple(value) || !c.spend(len(list)) {
 		return
 	}
-	var written []string
-	found, _ := json.Marshal(value)
 	for _, one := range list {
-		line, _ := json.Marshal(one)
-		if bytes.Equal(line, found) || typeOf(value) == "integer" || typeOf(value) == "number" {
-			return // numbers can be written in several ways
-		}
-		if _, simple := one.(map[string]any); simple {
+		switch one.(type) {
+		case map[string]any, []any:
 			return
 		}
+		if one == value {
+			return
+		}
+	}
+	var written []string
+	for _, one := range list[:min(len(list), 20)] {
+		line, _ := json.Marshal(one)
 		written = append(written, string(line))
 	}
-	c.mistake(path, "found %.80s, want one of %s", found, strings.Join(written[:min(len(written), 20)], ", "))
+	found, _ := json.Marshal(value)
+	c.mistake(path, "found %.80s, want one of %s", found, strings.Join(written, ", "))
+}
+
+// simple reports whether a value is a string, a boolean or null.
+func simple(value any) bool {
+	switch value.(type) {
+	case nil, bool, string:
+		return true
+	}
+	return false
 }
 
 // checkObject checks the keys of an object.
 func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
 	properties, _ := s["properties"].(map[string]any)
 	required, _ := s["required"].([]any)
+	if !c.spend(len(required) + len(value)) {
+		return
+	}
 	for _, name := range required {
 		key, ok := name.(string)
-		if _, has := value[key]; ok && !has {
+		if _, has := value[key]; ok && !has && !c.done() {
 			c.mistake(join(path, key), "missing; want %s", c.want(properties[key]))
 		}
 	}
-	var known []string
-	for key := range properties {
-		known = append(known, key)
-	}
-	slices.Sort(known)
 	closed := s["additionalProperties"] == false && s["patternProperties"] == nil
 	keys := make([]string, 0, len(value))
 	for key := range value {
@@ -222,18 +265,29 @@ func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
+		if c.done() {
+			return
+		}
 		property, has := properties[key]
 		switch {
 		case has:
 			c.check(property, value[key], join(path, key), depth+1)
 		case closed:
-			near := typo.Nearest(key, max(1, len(key)/3), known)
-			if near != "" {
-				near = fmt.Sprintf("; did you mean %q?", near)
-			}
-			c.mistake(join(path, key), "there is no such argument%s", near)
+			c.mistake(join(path, key), "there is no such argument%s", c.near(key, properties))
 		}
 	}
+}
+
+// near asks whether the name of another property was meant, or is empty.
+func (c *checker) near(key string, properties map[string]any) string {
+	if !c.spend(len(properties)) {
+		return ""
+	}
+	near := typo.Nearest(key, max(1, len(key)/3), slices.Sorted(maps.Keys(properties)))
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", near)
 }
 
 // want is what a schema asks for, in a few words.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,11 @@ const (
 	settleTime = 4 * time.Second
 	// outQueue is how many frames may wait to be written to a bridge.
 	outQueue = 16
+	// readTime is after how long a bridge that does not read a request counts as failed.
+	readTime = 10 * time.Second
+	// logBurst and logRate bound what an instance prints: bytes at once, and a second. They are above the bridge's own.
+	logBurst = 128 << 10
+	logRate  = 16 << 10
 )
 
 // Slot is a bridge in a server slot.
@@ -44,6 +50,9 @@ type instance struct {
 	kill  context.CancelCauseFunc
 	out   chan frame.ToBridge
 	slot  Slot // set before ready is closed
+
+	logged float64   // bytes printed at logAt, less what may be printed by then; of the reading goroutine
+	logAt  time.Time // when something was printed last
 
 	// Guarded by Broker.mu.
 	users   int       // calls that hold it
@@ -145,7 +154,7 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		}
 		return e
 	case f.Log != "":
-		i.server.log(f.Log)
+		i.print(f.Log)
 	case f.Changed != "":
 		i.server.changed(f.Changed)
 	case f.ID != 0:
@@ -158,6 +167,19 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		}
 	}
 	return nil
+}
+
+// print logs what the server printed, in short lines at a bounded rate. The bridge bounds it too, but the server can
+// write to the bridge's output itself.
+func (i *instance) print(text string) {
+	now := time.Now()
+	i.logged = max(0, i.logged-logRate*now.Sub(i.logAt).Seconds())
+	i.logAt = now
+	if text = text[:min(len(text), frame.MaxLog)]; i.logged+float64(len(text)) > logBurst {
+		return
+	}
+	i.logged += float64(len(text))
+	i.server.log(strings.ToValidUTF8(text, ""))
 }
 
 // write writes frames until the instance ends. Writing blocks while the bridge does not read.
@@ -205,6 +227,10 @@ func (i *instance) wait(ctx context.Context) *failure {
 // ask sends a request and waits for its answer. When ctx ends the request is cancelled, and settled is called in the
 // background with whether the server lives on; otherwise it is called before ask returns.
 func (i *instance) ask(ctx context.Context, method string, params any, settled func(rest)) (json.RawMessage, *failure) {
+	if ctx.Err() != nil {
+		settled(atRest)
+		return nil, &failure{code: timedOut, message: "the call was given up before it was sent", unsent: true}
+	}
 	raw, err := json.Marshal(params)
 	if err != nil {
 		settled(atRest)
@@ -215,6 +241,7 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	id, answer := i.id, make(chan frame.FromBridge, 1)
 	i.pending[id] = answer
 	i.mu.Unlock()
+	began := time.Now()
 	select {
 	case i.out <- frame.ToBridge{ID: id, Method: method, Params: raw}:
 	case <-i.gone:
@@ -223,7 +250,10 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	case <-ctx.Done():
 		i.forget(id)
 		settled(atRest)
-		return nil, &failure{code: timedOut, message: "the server does not read", unsent: true, transport: true}
+		// Code says how long it waits: calls that it gives up at once must not count as failures of the server.
+		return nil, &failure{
+			code: timedOut, message: "the server does not read", unsent: true, transport: time.Since(began) >= readTime,
+		}
 	}
 	select {
 	case f := <-answer:

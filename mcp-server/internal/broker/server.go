@@ -16,6 +16,9 @@ const (
 	// maxTools is how many tools of one server are known, and maxName how long a tool's name may be.
 	maxTools = 2000
 	maxName  = 256
+	// maxDefinition and maxDefinitions bound one definition of a tool and all of a server, which are kept, in bytes.
+	maxDefinition  = 256 << 10
+	maxDefinitions = 8 << 20
 	// listTime bounds asking a server for its tools.
 	listTime = 30 * time.Second
 )
@@ -160,8 +163,11 @@ func (s *server) ask(l *listing, key string) {
 // definitions reads definitions of tools, and leaves out what is none.
 func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
-	seen := map[string]bool{}
+	seen, size := map[string]bool{}, 0
 	for _, raw := range all {
+		if len(raw) > maxDefinition || size+len(raw) > maxDefinitions {
+			continue
+		}
 		var d struct {
 			signature.Tool
 			Annotations struct {
@@ -173,6 +179,7 @@ func definitions(all []json.RawMessage) []*tool {
 			continue
 		}
 		seen[d.Name] = true
+		size += len(raw)
 		tools = append(tools, &tool{Tool: d.Tool, raw: raw, repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent})
 	}
 	return tools

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestSchemaCost: whatever a server's schema is, checking arguments by it takes little time, which no caller can end.
+func TestSchemaCost(t *testing.T) {
+	const many = 8000
+	list := func(one string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }
+	times := list(`{"$ref":"#/$defs/a"}`, many)
+	var properties []string
+	for i := range many / 2 {
+		properties = append(properties, fmt.Sprintf(`"property%d":{}`, i))
+	}
+	object := `{` + strings.Join(properties, ",") + `}`
+	for name, c := range map[string][2]string{
+		"a large value, many enums": {`{"allOf":` + list(`{"enum":[{}]}`, many) + `}`, `{"x":"` + strings.Repeat("x", 900<<10) + `"}`},
+		"a large schema":            {`{"x":` + list(`{}`, 6<<20) + `}`, `{}`},
+		"a large enum, many times":  {`{"$defs":{"a":{"enum":` + list(`"a"`, many) + `}},"properties":{"x":{"anyOf":` + times + `}}}`, `{"x":"b"}`},
+		"itself, many times":        {`{"allOf":` + list(`{"$ref":"#"}`, many) + `}`, `{"x":1}`},
+		"long references": {`{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#` + strings.Repeat("/$defs", many) + `"}},"allOf":` +
+			times + `}`, `{"x":1}`},
+		"many types":        {`{"$defs":{"a":{"type":` + list(`"a"`, many) + `}},"properties":{"x":{"anyOf":` + times + `}}}`, `{"x":"b"}`},
+		"many required":     {`{"$defs":{"a":{"required":` + list(`"a"`, many) + `}},"allOf":` + times + `}`, `{"a":"b"}`},
+		"many properties":   {`{"$defs":{"a":{"properties":` + object + `}},"allOf":` + list(`{"$ref":"#/$defs/a"}`, many/2) + `}`, `{"a":"b"}`},
+		"no such arguments": {`{"$defs":{"a":{"additionalProperties":false,"properties":` + object + `}},"anyOf":` + list(`{"$ref":"#/$defs/a"}`, many/2) + `}`, `{"a":"b"}`},
+	} {
+		began := time.Now()
+		mistakes(json.RawMessage(c[0]), json.RawMessage(c[1]))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s: %v", name, took)
+		}
+	}
+}
+
+// TestImpatience: calls that code gives up at once say nothing about the server. Other runs can still call it.
+func TestImpatience(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Fatalf("%s", got.body)
+	}
+	for range 60 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.send(ctx, "s2-r2", http.MethodPost, "/a/echo", `{"text":"x"}`, 0)
+	}
+	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Errorf("%s", got.body)
+	}
+}
+
+// TestFlood: a server can write to its bridge's output, so the bridge's bounds do not hold for what it prints.
+func TestFlood(t *testing.T) {
+	var out bytes.Buffer
+	s := &server{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: controlapi.API{Name: "a"}}
+	i := &instance{server: s}
+	for range 2000 {
+		_ = i.take(frame.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)
+	}
+	if out.Len() > 1<<20 || !strings.Contains(out.String(), "xxx") {
+		t.Errorf("%d bytes of log", out.Len())
+	}
+}
+
+// TestDefinitions: what a server's tools take is bounded, whatever the server says.
+func TestDefinitions(t *testing.T) {
+	var all []json.RawMessage
+	for i := range maxTools {
+		all = append(all, json.RawMessage(fmt.Sprintf(`{"name":"t%d","description":"%s"}`, i, strings.Repeat("x", 100<<10))))
+	}
+	all = append(all, json.RawMessage(`{"name":"last"}`))
+	tools := definitions(append([]json.RawMessage{[]byte(`{"name":"big","description":"` + strings.Repeat("x", maxDefinition) + `"}`)}, all...))
+	size := 0
+	for _, t := range tools {
+		size += len(t.raw)
+	}
+	if size > maxDefinitions || len(tools) == 0 || tools[0].Name != "t0" {
+		t.Errorf("%d tools, %d bytes", len(tools), size)
+	}
+}
