@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 )
@@ -89,6 +91,10 @@ func TestBadAnswers(t *testing.T) {
 	b := hostile(t, "floods-stderr")
 	b.ready()
 	_, slow := b.send(frame.CallMethod, frame.Call{Name: "slow", Arguments: json.RawMessage(`{"text":"still right","ms":8000}`)})
+	huge := 1 << 10 // MB
+	if testkit.Race {
+		huge = 64
+	}
 	for _, c := range []struct{ tool, want string }{
 		{"huge", frame.ResultTooLarge},
 		{"deep", frame.ResultTooLarge},
@@ -98,7 +104,7 @@ func TestBadAnswers(t *testing.T) {
 		{"no-such-tool", frame.ServerError + ": Unknown tool"},
 		{"stray", "hi"},
 	} {
-		if got := b.call(c.tool, `{"text":"hi"}`); !strings.HasPrefix(got, c.want) {
+		if got := b.call(c.tool, fmt.Sprintf(`{"text":"hi","ms":%d}`, huge)); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %.100s", c.tool, got)
 		}
 		if got := b.call("echo", `{"text":"after"}`); got != "after" {

@@ -101,8 +101,8 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 			break
 		}
 	}
-	why := describe(c.explain(firstErr)).Message
-	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + why}
+	why := describe(c.explain(firstErr))
+	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + why.Message}
 }
 
 // connectBy connects over one transport.
@@ -334,18 +334,19 @@ type events struct {
 
 func (e *events) Read(p []byte) (int, error) {
 	n, err := e.ReadCloser.Read(p)
-	for i, b := range p[:n] {
-		if b == '\n' && e.blank {
-			e.event = skim{}
-		} else {
-			e.event.size++
-			e.event.next(b)
-		}
-		e.blank = b == '\n' || (b == '\r' && e.blank)
+	for rest := p[:n]; len(rest) > 0; {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		rest = after
+		e.event.add(line)
+		e.blank = e.blank && len(bytes.TrimRight(line, "\r")) == 0
 		if e.event.refused() {
 			e.capture.tooLarge()
-			return i, fmt.Errorf("an event is too large: %w", io.ErrUnexpectedEOF)
+			return 0, fmt.Errorf("an event is too large: %w", io.ErrUnexpectedEOF)
 		}
+		if ended && e.blank {
+			e.event = skim{}
+		}
+		e.blank = ended || e.blank
 	}
 	return n, err
 }

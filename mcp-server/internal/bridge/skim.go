@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
@@ -27,10 +28,21 @@ type skim struct {
 // add reads the next bytes.
 func (s *skim) add(text []byte) {
 	s.size += len(text)
-	for _, b := range text {
-		s.next(b)
+	for len(text) > 0 {
+		if s.quoted && !s.escaped && !s.keeps() { // most of a large message is within strings
+			n := bytes.IndexAny(text, `"\\`)
+			if n < 0 {
+				return
+			}
+			text = text[n:]
+		}
+		s.next(text[0])
+		text = text[1:]
 	}
 }
+
+// keeps says that what is read now is a key, or the id, of the outermost object.
+func (s *skim) keeps() bool { return s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID }
 
 func (s *skim) next(b byte) {
 	switch {
@@ -61,7 +73,7 @@ func (s *skim) next(b byte) {
 	case b == ' ' || b == '\t' || b == '\r' || b == '\n':
 		return
 	}
-	if s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID {
+	if s.keeps() {
 		s.word = append(s.word, b)
 	}
 }

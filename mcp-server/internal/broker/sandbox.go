@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -128,10 +129,31 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	switch {
 	case exit.Reason == runapi.Exited && exit.Code == 0:
 		return nil
-	case exit.Detail != "":
-		return errors.New(clean(exit.Detail))
+	case exit.Detail == "":
+		exit.Detail = fmt.Sprintf("the installation ended with exit code %d: %s", exit.Code, last)
 	}
-	return fmt.Errorf("the installation ended with exit code %d: %s", exit.Code, last)
+	return errors.New(clean(exit.Detail) + s.blocked(ctx))
+}
+
+// blocked is what the proxy says about why an installation could not reach the package registry.
+func (s *sandboxSlot) blocked(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, unwindTime)
+	defer cancel()
+	receipt, err := s.Drain(ctx)
+	if err != nil {
+		return ""
+	}
+	var all strings.Builder
+	for _, h := range receipt.Hints {
+		all.WriteString("; " + h.Text)
+	}
+	for _, e := range receipt.Exchanges {
+		if e.Status == http.StatusNotFound {
+			all.WriteString("; the registry has no such package or version")
+			break
+		}
+	}
+	return all.String()
 }
 
 // sandboxSlot is a server slot in the sandbox.

@@ -177,6 +177,8 @@ func TestBrokerStalled(t *testing.T) {
 			case <-release:
 			case <-r.Context().Done():
 			}
+		default:
+			_, _ = io.Copy(w, r.Body)
 		}
 	})
 	defer func() { _ = stop() }()
@@ -196,7 +198,11 @@ func TestBrokerStalled(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	quick, stopQuick := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stopQuick()
-	if _, err := call(t, quick, b, "/demo/tool", strings.Repeat(" ", 100<<10)); err != nil {
-		t.Errorf("another call: %v", err)
+	resp, err := call(t, quick, b, "/demo/tool", strings.Repeat(" ", 100<<10))
+	if err != nil {
+		t.Fatalf("another call: %v", err)
+	}
+	if text, err := io.ReadAll(resp.Body); err != nil || len(text) != 100<<10 {
+		t.Errorf("another call: %d bytes, %v", len(text), err)
 	}
 }

@@ -158,11 +158,11 @@ func call(m message) {
 	case "half":
 		os.Stdout.WriteString(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"content":[{"type":"te`)
 		os.Exit(6)
-	case "huge": // 1 GB, in the order of the TypeScript SDK: result first
+	case "huge": // so many MB, in the order of the TypeScript SDK: result first
 		w := bufio.NewWriterSize(os.Stdout, 1<<20)
 		w.WriteString(`{"result":{"content":[{"type":"text","text":"`)
 		part := strings.Repeat("a", 1<<20)
-		for range 1 << 10 {
+		for range m.Params.Arguments.MS {
 			w.WriteString(part)
 		}
 		w.WriteString(`"}]},"jsonrpc":"2.0","id":` + string(m.ID) + "}\n")
