@@ -197,6 +197,9 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 	if sv.Programs != "" {
 		reads = append(reads, sv.Programs)
 	}
+	if s.Install { // Deno links files, which Landlock's first version forbids; no code of a package runs
+		reads = nil
+	}
 	if disarm.Off("server-group") {
 		group = slot.GroupID
 	}
