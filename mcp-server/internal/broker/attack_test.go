@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,5 +89,44 @@ func TestDefinitions(t *testing.T) {
 	}
 	if size > maxDefinitions || len(tools) == 0 || tools[0].Name != "t0" {
 		t.Errorf("%d tools, %d bytes", len(tools), size)
+	}
+}
+
+// TestRoom: what calls hold in memory is bounded, of one run and of all together, and is free again after them.
+func TestRoom(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	large := `{"text":"` + strings.Repeat("x", 8<<20) + `"}`
+	var mu sync.Mutex
+	codes := map[string]int{}
+	var calls sync.WaitGroup
+	for i := range 64 { // eight turns: the others wait, with their arguments
+		calls.Go(func() {
+			got := w.send(t.Context(), fmt.Sprintf("s1-r%d", i%2), http.MethodPost, "/a/never", large, 2*time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[got.Code]++
+		})
+	}
+	calls.Wait()
+	if n := codes[timedOut]; n == 0 || n > maxHolds/len(large) || codes[serverUnavailable] != 64-n {
+		t.Errorf("%v", codes)
+	}
+	if r := &w.broker.room; r.total != 0 || len(r.runs) != 0 {
+		t.Errorf("%d bytes, %d runs are still held", r.total, len(r.runs))
+	}
+	one := share{room: &w.broker.room, run: "one"}
+	if !one.take(maxRunHolds) || one.take(1) {
+		t.Error("a run's bound")
+	}
+	other := share{room: &w.broker.room, run: "other"}
+	if !other.take(maxRunHolds) || (&share{room: &w.broker.room, run: "third"}).take(1) {
+		t.Error("the bound of all")
+	}
+	if got := w.call("/a/echo", `{"text":"hi"}`); got.Code != serverUnavailable {
+		t.Errorf("%s", got.body)
+	}
+	one.free()
+	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Errorf("%s", got.body)
 	}
 }

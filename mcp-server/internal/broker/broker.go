@@ -67,6 +67,7 @@ type Config struct {
 type Broker struct {
 	cfg   Config
 	stash stashes
+	room  room
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -34,7 +34,15 @@ const maxBody = 16 << 20
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	c := call{broker: b, run: r.Header.Get(controlapi.HeaderRun)}
+	c.share = share{room: &b.room, run: c.run}
+	defer c.share.free()
 	result, f := c.serve(r)
+	if f == nil && !c.share.take(len(result)) {
+		result, f = nil, &failure{
+			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
+			hint: "The call was carried out. Call less at once, and ask for less.",
+		}
+	}
 	if c.server != nil {
 		b.cfg.Called(c.server.api.Name, outcome(result, f), time.Since(began))
 	}
@@ -70,6 +78,7 @@ type call struct {
 	tool   string
 	server *server
 	limit  time.Duration // how long code wants to wait, or 0
+	share  share         // of the memory for arguments and answers
 }
 
 // serve routes a request.
@@ -89,7 +98,7 @@ func (c *call) serve(r *http.Request) ([]byte, *failure) {
 	if len(parts) == 2 {
 		c.tool = parts[1]
 	}
-	body, f := read(r)
+	body, f := c.read(r)
 	if f != nil {
 		return nil, f
 	}
@@ -112,8 +121,12 @@ func (c *call) serve(r *http.Request) ([]byte, *failure) {
 }
 
 // read reads a request's body.
-func read(r *http.Request) ([]byte, *failure) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+func (c *call) read(r *http.Request) ([]byte, *failure) {
+	body, err := io.ReadAll(c.share.reader(io.LimitReader(r.Body, maxBody+1)))
+	if errors.Is(err, errNoRoom) {
+		return nil, unavailable("the arguments of the calls in flight are too large together",
+			"Call less at once: parallel(calls, {limit: 2}).")
+	}
 	if err != nil {
 		return nil, &failure{code: badRequest, message: "the body broke off"}
 	}
@@ -265,8 +278,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 
 // checked finds mistakes in arguments before anything is sent.
 func checked(t *tool, body []byte) *failure {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(body, &object) != nil || object == nil {
+	if bytes.TrimSpace(body)[0] != '{' || !json.Valid(body) { // not unmarshalled: that takes many times the room
 		return &failure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
 	}
 	if list := mistakes(t.InputSchema, body); len(list) > 0 {

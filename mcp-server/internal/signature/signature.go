@@ -31,6 +31,7 @@ const (
 	maxLiteral    = 60 // bytes of one
 	maxRefs       = 20 // references followed in one chain
 	maxWork       = 2000
+	perWork       = 20 // names that are sorted, copied or followed for as much as one schema
 	// MaxLength is the longest signature, in bytes.
 	MaxLength = 2000
 	// MaxDescription is the longest first sentence, in characters.
@@ -156,7 +157,13 @@ func cut(text string, most int) string {
 // writer writes the types of one schema.
 type writer struct {
 	root any
-	work int // schemas visited
+	work int // schemas visited, and what took as long
+}
+
+// spend counts a number of names, and reports whether more may be done.
+func (w *writer) spend(names int) bool {
+	w.work += names / perWork
+	return w.work <= maxWork
 }
 
 // typeOf is the type of one schema.
@@ -254,6 +261,9 @@ func (w *writer) object(s map[string]any, depth int) string {
 func (w *writer) properties(s, properties map[string]any, typed func(any) string) []string {
 	required := map[string]bool{}
 	list, _ := s["required"].([]any)
+	if !w.spend(len(properties) + len(list)) {
+		return []string{"…"}
+	}
 	for _, name := range list {
 		if n, ok := name.(string); ok {
 			required[n] = true
@@ -306,6 +316,9 @@ func (w *writer) record(s map[string]any, depth int) string {
 // alternatives is a union of schemas, each with what stands beside the keyword.
 func (w *writer) alternatives(s map[string]any, key string, list []any, depth int) string {
 	rest := map[string]any{}
+	if !w.spend(len(s)) {
+		return "unknown"
+	}
 	for k, v := range s {
 		if k != key {
 			rest[k] = v
@@ -324,6 +337,9 @@ func (w *writer) alternatives(s map[string]any, key string, list []any, depth in
 func (w *writer) merge(s map[string]any, list []any) map[string]any {
 	out, properties, required := map[string]any{}, map[string]any{}, []any{}
 	add := func(part map[string]any) {
+		if m, _ := part["properties"].(map[string]any); !w.spend(len(part) + len(m)) {
+			return
+		}
 		for k, v := range part {
 			switch k {
 			case "allOf":
@@ -379,7 +395,7 @@ func (w *writer) resolve(schema any) (map[string]any, bool) {
 // find is the schema that a reference within the document names.
 func (w *writer) find(ref string) (any, bool) {
 	path, ok := strings.CutPrefix(ref, "#")
-	if !ok {
+	if !ok || !w.spend(strings.Count(path, "/")) {
 		return nil, false
 	}
 	at := w.root

@@ -155,3 +155,30 @@ func TestIsTypeScript(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestHostileCost: whatever a schema is, writing it takes little time.
+func TestHostileCost(t *testing.T) {
+	var properties []string
+	for i := range 8000 {
+		properties = append(properties, fmt.Sprintf(`"property%d":{"$ref":"#/$defs/a"}`, i))
+	}
+	object := `{` + strings.Join(properties, ",") + `}`
+	refs := func(name string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(`{"$ref":"#/$defs/`+name+`"},`, n), ",") + "]"
+	}
+	for name, schema := range map[string]string{
+		"objects of themselves": `{"$defs":{"a":{"type":"object","properties":` + object + `}},"$ref":"#/$defs/a"}`,
+		"parts of parts":        `{"$defs":{"a":{"properties":` + object + `,"allOf":` + refs("a", 12) + `}},"$ref":"#/$defs/a"}`,
+		"unions of parts":       `{"$defs":{"a":{"properties":` + object + `,"anyOf":` + refs("a", 12) + `}},"$ref":"#/$defs/a"}`,
+		"long references": `{"$defs":{"a":{"type":"object","properties":{"x":{"$ref":"#` + strings.Repeat("/$defs", 30000) +
+			`"}}}},"anyOf":` + refs("a", 12) + `}`,
+	} {
+		began := time.Now()
+		tool := Tool{Name: "x", InputSchema: json.RawMessage(schema)}
+		tool.Line()
+		tool.ShortLine()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s: %v", name, took)
+		}
+	}
+}
