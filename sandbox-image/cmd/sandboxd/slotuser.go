@@ -64,8 +64,8 @@ func usage(args []string, stdout io.Writer) error {
 // maxHomeFiles is how many files of a home are counted.
 const maxHomeFiles = 100_000
 
-// share lets this process's group read a directory with all that is in it, whatever modes a package gave its files. Links
-// are left alone.
+// share lets this process's group read a directory with all that is in it, whatever modes a package gave its files.
+// Links are left alone.
 func share(args []string) error {
 	if os.Getuid() == 0 || len(args) != 1 {
 		return errors.New("share: want a directory, and not as root")
