@@ -18,8 +18,8 @@ const (
 )
 
 // Linear fails the test when the processor time of work(n) does not grow in proportion to n. Input(n) makes the work
-// outside of the measured time. N should be so large that the work takes some milliseconds. No other test of the program
-// may run at the same time.
+// outside of the measured time. N should be so large that the work takes some milliseconds. No other test of the
+// program may run at the same time.
 func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Helper()
 	var small, large time.Duration

@@ -26,7 +26,7 @@ func (host) Stats() Stats { return Stats{Slots: 1} }
 
 func (h host) Server(ctx context.Context, g uint64, head ServerHead, d Duplex) (Exit, error) {
 	if head.Package == "missing" {
-		return Exit{}, fmt.Errorf("%w: run codeforge mcp install", ErrNotInstalled)
+		return Exit{}, fmt.Errorf("%w: it has to be installed first", ErrNotInstalled)
 	}
 	if g == 0 {
 		return Exit{}, fmt.Errorf("%w: generation 0", ErrLeaseGone)
@@ -104,7 +104,7 @@ func TestServerStream(t *testing.T) {
 // An error before the start is the call's; one afterwards is no exit.
 func TestServerErrors(t *testing.T) {
 	_, c := serveHost(t)
-	if _, err := c.Server(t.Context(), 1, ServerHead{Package: "missing"}); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "mcp install") {
+	if _, err := c.Server(t.Context(), 1, ServerHead{Package: "missing"}); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "installed first") {
 		t.Error(err)
 	}
 	if _, err := c.Server(t.Context(), 0, ServerHead{}); !errors.Is(err, ErrLeaseGone) {

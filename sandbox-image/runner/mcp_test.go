@@ -188,7 +188,7 @@ func TestRequests(t *testing.T) {
 await mcp.s.text({ a: [1] }, { timeout: 1500 });
 await mcp.s.text();
 await mcp.s.$tools();
-await mcp.s.$read("u:r");
+for (const c of (await mcp.s.$read("u:r")).contents) if (c.path) Deno.removeSync(c.path);
 await mcp.s.$prompt("p", { x: "y" });
 await stash.set("k", { v: 1 }, { ttl: 60000 });
 for (const bad of ["text", [1], 7, null]) await mcp.s.text(bad).catch((e) => console.log(e.code));

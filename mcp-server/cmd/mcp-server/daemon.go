@@ -171,7 +171,7 @@ func (d *daemon) stop() {
 	defer cancel()
 	d.mcp.Close(unwind)
 	d.queue.Close()
-	d.broker.Close() // while the proxy and the sandbox can still be told
+	d.broker.Close(unwind) // while the proxy and the sandbox can still be told
 	d.endpoint.Close(unwind)
 	_ = d.sandbox.Close() // its runs are over
 	d.control.Close()

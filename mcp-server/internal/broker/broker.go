@@ -104,8 +104,8 @@ func New(cfg Config) *Broker {
 	return b
 }
 
-// Close ends all servers and waits for them.
-func (b *Broker) Close() {
+// Close ends all servers and waits for them, at most until ctx ends: who frees their slots may have gone already.
+func (b *Broker) Close(ctx context.Context) {
 	b.cancel()
 	b.mu.Lock()
 	for _, s := range b.servers {
@@ -115,7 +115,15 @@ func (b *Broker) Close() {
 		}
 	}
 	b.mu.Unlock()
-	b.parts.Wait()
+	over := make(chan struct{})
+	go func() {
+		b.parts.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }
 
 // Running is how many servers run now.

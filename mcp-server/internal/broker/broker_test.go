@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(peertest.Main(m)) }
 
 // local launches real bridges in this process, without a sandbox. They start the commands of the catalog.
 type local struct {
-	t     *testing.T
+	t     testing.TB
 	slots int
 
 	mu        sync.Mutex
@@ -46,6 +46,7 @@ type localSlot struct {
 	done     chan struct{}
 	home     string
 	once     sync.Once
+	stuck    chan struct{} // what freeing it waits for; nil: nothing
 }
 
 func (l *local) Launch(_ context.Context, api controlapi.API, _ string) (Slot, error) {
@@ -110,6 +111,12 @@ func (s *localSlot) Close() error {
 	})
 	<-s.done
 	s.launcher.mu.Lock()
+	stuck := s.stuck
+	s.launcher.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
+	s.launcher.mu.Lock()
 	defer s.launcher.mu.Unlock()
 	delete(s.launcher.open, s)
 	return nil
@@ -163,7 +170,7 @@ func newWorld(t *testing.T, slots int, apis ...controlapi.API) *world {
 		Log: logline.New(t.Output(), "text", nil),
 	})
 	t.Cleanup(func() {
-		w.broker.Close()
+		w.broker.Close(context.Background())
 		w.launcher.mu.Lock()
 		if n := len(w.launcher.open); n > 0 {
 			t.Errorf("%d slots are still taken", n)

@@ -339,3 +339,23 @@ func (b *Broker) idle(name string) bool {
 	}
 	return true
 }
+
+// TestCloseIsBounded: a slot that cannot be freed does not hold up the end of the daemon.
+func TestCloseIsBounded(t *testing.T) {
+	stuck := make(chan struct{})
+	w := newWorld(t, 1, hostile(t, "a", nil))
+	w.pid("s1-r1", "a")
+	w.launcher.mu.Lock()
+	for s := range w.launcher.open {
+		s.stuck = stuck
+	}
+	w.launcher.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	w.broker.Close(ctx)
+	if took := time.Since(began); took < 100*time.Millisecond || took > 2*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+	close(stuck)
+}

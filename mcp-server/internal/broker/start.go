@@ -65,14 +65,14 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 				return nil, &failure{
 					code: installFailed, unsent: true,
 					message: clean(fmt.Sprintf("%s could not be installed: %v", s.spec.Package, err)),
-					hint:    "Tell the user: `codeforge mcp install " + s.api.Name + "` shows more.",
+					hint:    "Tell the user: the log of CodeForge shows more, in the lines with server=" + s.api.Name + ".",
 				}
 			}
 			continue
 		case errors.Is(err, ErrNotInstalled):
 			return nil, &failure{
 				code: packageMissing, message: s.spec.Package + " is not installed", unsent: true,
-				hint: "Tell the user: `codeforge mcp install " + s.api.Name + "`.",
+				hint: "It was installed, and has gone since: call again.",
 			}
 		case !errors.Is(err, ErrFull):
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 func TestFind(t *testing.T) {
@@ -186,6 +187,28 @@ func TestStashOverHTTP(t *testing.T) {
 	w.mu.Unlock()
 	if got := post("s1-r2", "get", `{"key":"k"}`); got.Code != cancelled {
 		t.Errorf("%s", got.body)
+	}
+}
+
+func TestDenoCommand(t *testing.T) {
+	api := controlapi.API{
+		Name: "x", Domains: []string{"api.x.test", "*.y.test"},
+		Server: &controlapi.Server{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}},
+	}
+	got := strings.Join(denoCommand(api, "/packages/p", "/home/100"), " ")
+	want := "deno run --no-prompt --cached-only --no-config --lock=/packages/p/deno.lock --frozen --allow-env --allow-sys " +
+		"--allow-read=/packages/p,/home/100 --allow-write=/home/100 --allow-net=api.x.test,*.y.test npm:x@1.0.0 --flag -A"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	api.Domains = nil
+	if got := strings.Join(denoCommand(api, "/p", "/h"), " "); strings.Contains(got, "--allow-net") {
+		t.Errorf("without domains: %s", got)
+	}
+	api.Server.Permissions = []string{"run"}
+	got = strings.Join(denoCommand(api, "/p", "/h"), " ")
+	if want := "deno run --no-prompt --cached-only --no-config --lock=/p/deno.lock --frozen --allow-all npm:x@1.0.0 --flag -A"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
 

@@ -33,8 +33,8 @@ func jailServers(f serveFlags) jail.Servers {
 	}
 }
 
-// closeSkills closes the skills of the container to all but the group of the slots for runs: MCP servers are not in
-// it. The volume may be of a version that left them open. Where it is read-only, mcp-server's image has closed it.
+// closeSkills closes the skills of the container to all but the group of the slots for runs: MCP servers are not in it.
+// The volume may be of a version that left them open. Where it is read-only, mcp-server's image has closed it.
 func closeSkills(dir string) error {
 	err := os.Chmod(dir, 0o770|os.ModeSetgid)
 	if errors.Is(err, unix.EROFS) {

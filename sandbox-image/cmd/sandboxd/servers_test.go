@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -45,6 +46,11 @@ func TestServer(t *testing.T) {
 		}
 		if out, err := s.Do("read " + home + "/file"); out != "text" || err != nil {
 			t.Errorf("%q %v", out, err)
+		}
+		if m != rig.Container || enter.CanMoveFiles() {
+			if _, err := s.Do("move " + home + "/file " + home + "/below/file"); err != nil {
+				t.Error(err)
+			}
 		}
 		_, _ = s.Do("exit 3")
 		if e := s.End(t); e.Code != 3 || e.Reason != runapi.Exited {

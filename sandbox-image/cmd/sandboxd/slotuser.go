@@ -64,6 +64,36 @@ func usage(args []string, stdout io.Writer) error {
 // maxHomeFiles is how many files of a home are counted.
 const maxHomeFiles = 100_000
 
+// share lets this process's group read a directory with all that is in it, whatever modes a package gave its files.
+// Links are left alone.
+func share(args []string) error {
+	if os.Getuid() == 0 || len(args) != 1 {
+		return errors.New("share: want a directory, and not as root")
+	}
+	root, err := os.OpenRoot(args[0])
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == ".": // sandboxd's own
+			return nil
+		case d.IsDir():
+			return root.Chmod(path, 0o770) // in time: WalkDir calls this before it reads the directory
+		case d.Type().IsRegular():
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			return root.Chmod(path, info.Mode().Perm()|0o040)
+		}
+		return nil
+	})
+}
+
 // wipe empties the directory args[1] below args[0] as this process's user, including directories that the user has made
 // unreadable. Links are not followed out of args[0].
 func wipe(args []string) error {

@@ -18,9 +18,27 @@ const (
 
 // CanRestrictReads reports whether the kernel can keep a program from reading files: it has Landlock (since 5.13), and
 // Landlock is enabled.
-func CanRestrictReads() bool {
+func CanRestrictReads() bool { return landlockVersion() >= 1 }
+
+// landlockVersion is the version of the kernel's Landlock, 0 if there is none.
+func landlockVersion() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	return errno == 0 && version >= 1
+	if errno != 0 {
+		return 0
+	}
+	return int(version)
+}
+
+// CanMoveFiles reports whether a program whose reads are restricted can move and link files from one directory to
+// another: the first version of Landlock refuses that.
+func CanMoveFiles() bool { return landlockVersion() != 1 }
+
+// refer is the right to move and link files from one directory to another, where Landlock knows it.
+func refer() uint64 {
+	if landlockVersion() < 2 {
+		return 0
+	}
+	return unix.LANDLOCK_ACCESS_FS_REFER
 }
 
 // restrictReads allows this thread, and the program it execs, to open for reading and to list only the paths and
@@ -29,7 +47,7 @@ func restrictReads(paths []string) error {
 	if len(paths) == 0 || disarm.Off("host-files") || !CanRestrictReads() {
 		return nil
 	}
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads | refer()}
 	// The struct size of Landlock's first version, so that older kernels accept it. The later fields are not used.
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
 		uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0) //nolint:gosec // it takes pointers
@@ -62,7 +80,7 @@ func allowReads(ruleset int, path string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	rule := unix.LandlockPathBeneathAttr{Allowed_access: reads, Parent_fd: int32(fd)}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: reads | refer(), Parent_fd: int32(fd)}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rule.Allowed_access = readFile
 	}

@@ -58,8 +58,10 @@ type Jail interface {
 	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and gives the program
 	// no input before Check has succeeded.
 	StartServer(Server, Stdio) (Process, error)
-	// PrepareInstall makes Servers.Installing for a slot, empty and writable for it; ClearInstall removes it.
+	// PrepareInstall makes Servers.Installing for a slot, empty and writable for it; ShareInstall lets sandboxd
+	// read all of it, when nothing runs in the slot any more; ClearInstall removes it.
 	PrepareInstall(slot.ID) error
+	ShareInstall(slot.ID) error
 	ClearInstall(slot.ID) error
 	// Close removes the jail's own files.
 	Close() error

@@ -112,7 +112,8 @@ func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, os.WriteFile(filepath.Join(folder, lockName), data, 0o644) //nolint:gosec // a name of our own
+	path := filepath.Join(folder, lockName)
+	return true, os.WriteFile(path, data, 0o644) //nolint:gosec // a folder that no slot has used yet
 }
 
 // Seal copies a package from the folder in which a slot installed it. No process of the slot may be left.
@@ -226,7 +227,8 @@ func (s *Store) keepLock(pkg, draft string) error {
 		return nil
 	}
 	next := s.lock(pkg) + ".new"
-	return errors.Join(os.WriteFile(next, data, 0o444), os.Rename(next, s.lock(pkg))) //nolint:gosec // a digest
+	write := os.WriteFile(next, data, 0o444) //nolint:gosec // the name is a digest
+	return errors.Join(write, os.Rename(next, s.lock(pkg)))
 }
 
 // syncDir writes a directory to its disk, before the rename that makes it valid.

@@ -140,7 +140,11 @@ func (p *Pool) runServer(
 	p.mu.Unlock()
 	exit, broken, err = r.Run(ctx)
 	if spec.Install && err == nil && broken == nil && exit.Code == 0 && exit.Reason == runapi.Exited {
-		if err := sv.Packages.Seal(spec.Package, spec.Registry, sv.Installing(s.id)); err != nil {
+		err := p.cfg.Jail.ShareInstall(s.id)
+		if err == nil {
+			err = sv.Packages.Seal(spec.Package, spec.Registry, sv.Installing(s.id))
+		}
+		if err != nil {
 			exit.Code, exit.Detail = 1, err.Error()
 		}
 	}

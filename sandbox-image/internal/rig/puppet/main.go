@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -65,6 +66,9 @@ func do(line string) (string, error) {
 	case "write":
 		path, text, _ := strings.Cut(rest, " ")
 		return "", os.WriteFile(path, []byte(text), 0o600)
+	case "move": // FROM TO, to a directory of its own
+		from, to, _ := strings.Cut(rest, " ")
+		return "", errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Rename(from, to))
 	case "fill": // PATH BYTES
 		path, n, _ := strings.Cut(rest, " ")
 		return "", fill(path, n)
