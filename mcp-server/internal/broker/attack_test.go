@@ -26,17 +26,19 @@ func TestSchemaCost(t *testing.T) {
 		properties = append(properties, fmt.Sprintf(`"property%d":{}`, i))
 	}
 	object := `{` + strings.Join(properties, ",") + `}`
+	defs := func(a, rest string) string { return `{"$defs":{"a":{` + a + `}},` + rest + `}` }
+	any, all := `"properties":{"x":{"anyOf":`+times+`}}`, `"allOf":`+times
+	half := list(`{"$ref":"#/$defs/a"}`, many/2)
 	for name, c := range map[string][2]string{
-		"a large value, many enums": {`{"allOf":` + list(`{"enum":[{}]}`, many) + `}`, `{"x":"` + strings.Repeat("x", 900<<10) + `"}`},
-		"a large schema":            {`{"x":` + list(`{}`, 6<<20) + `}`, `{}`},
-		"a large enum, many times":  {`{"$defs":{"a":{"enum":` + list(`"a"`, many) + `}},"properties":{"x":{"anyOf":` + times + `}}}`, `{"x":"b"}`},
-		"itself, many times":        {`{"allOf":` + list(`{"$ref":"#"}`, many) + `}`, `{"x":1}`},
-		"long references": {`{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#` + strings.Repeat("/$defs", many) + `"}},"allOf":` +
-			times + `}`, `{"x":1}`},
-		"many types":        {`{"$defs":{"a":{"type":` + list(`"a"`, many) + `}},"properties":{"x":{"anyOf":` + times + `}}}`, `{"x":"b"}`},
-		"many required":     {`{"$defs":{"a":{"required":` + list(`"a"`, many) + `}},"allOf":` + times + `}`, `{"a":"b"}`},
-		"many properties":   {`{"$defs":{"a":{"properties":` + object + `}},"allOf":` + list(`{"$ref":"#/$defs/a"}`, many/2) + `}`, `{"a":"b"}`},
-		"no such arguments": {`{"$defs":{"a":{"additionalProperties":false,"properties":` + object + `}},"anyOf":` + list(`{"$ref":"#/$defs/a"}`, many/2) + `}`, `{"a":"b"}`},
+		"a large value":      {`{"allOf":` + list(`{"enum":[{}]}`, many) + `}`, `{"x":"` + strings.Repeat("x", 900<<10) + `"}`},
+		"a large schema":     {`{"x":` + list(`{}`, 6<<20) + `}`, `{}`},
+		"a large enum":       {defs(`"enum":`+list(`"a"`, many), any), `{"x":"b"}`},
+		"itself, many times": {`{"allOf":` + list(`{"$ref":"#"}`, many) + `}`, `{"x":1}`},
+		"long references":    {defs(`"$ref":"#`+strings.Repeat("/$defs", many)+`"`, all), `{"x":1}`},
+		"many types":         {defs(`"type":`+list(`"a"`, many), any), `{"x":"b"}`},
+		"many required":      {defs(`"required":`+list(`"a"`, many), all), `{"a":"b"}`},
+		"many properties":    {defs(`"properties":`+object, `"allOf":`+half), `{"a":"b"}`},
+		"no such arguments":  {defs(`"additionalProperties":false,"properties":`+object, `"anyOf":`+half), `{"a":"b"}`},
 	} {
 		began := time.Now()
 		mistakes(json.RawMessage(c[0]), json.RawMessage(c[1]))
@@ -82,7 +84,8 @@ func TestDefinitions(t *testing.T) {
 		all = append(all, json.RawMessage(fmt.Sprintf(`{"name":"t%d","description":"%s"}`, i, strings.Repeat("x", 100<<10))))
 	}
 	all = append(all, json.RawMessage(`{"name":"last"}`))
-	tools := definitions(append([]json.RawMessage{[]byte(`{"name":"big","description":"` + strings.Repeat("x", maxDefinition) + `"}`)}, all...))
+	big := json.RawMessage(`{"name":"big","description":"` + strings.Repeat("x", maxDefinition) + `"}`)
+	tools := definitions(append([]json.RawMessage{big}, all...))
 	size := 0
 	for _, t := range tools {
 		size += len(t.raw)
