@@ -11,6 +11,9 @@ import (
 type Server struct {
 	// URL is where a remote server is.
 	URL string
+	// Closed is the URL's host if domains does not have it by name: code reaches it through the server's tools only, as
+	// otherwise it could speak to the server itself, past Allow, Deny and ExclusiveWith.
+	Closed string
 	// Package is npm:NAME@VERSION, with an exact version, and perhaps /BIN.
 	Package string
 	// Command is a program and its arguments.
@@ -97,7 +100,7 @@ type serverField struct {
 // serverFields are the fields of "mcp", in the order of the documentation.
 func serverFields() []serverField {
 	return []serverField{
-		{"url", "Where a remote server is. Its host counts as one of domains.", schema{Type: "string", Pattern: "^https?://"},
+		{"url", "Where a remote server is. Its host is open to the server alone, unless domains names it.", schema{Type: "string", Pattern: "^https?://"},
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.URL) }},
 		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.",
 			schema{Type: "string", Pattern: "^npm:.+@[0-9]"},

@@ -33,7 +33,7 @@ func TestServerSettings(t *testing.T) {
 		"transport": "sse", "protocol": "2025-06-18", "tools": {"allow": ["get_*"], "deny": ["get_all"]}, "timeout": 1.5,
 		"connect_timeout": "2m", "idle": "1h", "state": "session", "max_concurrent": 3, "exclusive_with": [], "retry": true}}`)
 	want := &catalog.Server{
-		URL: "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", Headers: map[string]string{"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},
+		URL: "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", Closed: "mcp.acme.com", Headers: map[string]string{"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},
 		Transport: "sse", Protocol: "2025-06-18", Allow: []string{"get_*"}, Deny: []string{"get_all"}, Timeout: 1500 * time.Millisecond,
 		Connect: 2 * time.Minute, Idle: time.Hour, State: "session", MaxConcurrent: 3, ExclusiveWith: []string{}, Retry: true,
 	}

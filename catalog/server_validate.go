@@ -100,6 +100,9 @@ func (v *validator) serverURL(a *API, s *Server) {
 			v.constant(a, "mcp.url", name, value)
 		}
 	}
+	if !slices.Contains(a.Hosts, host) {
+		s.Closed = host.String()
+	}
 	if !covers(a.Hosts, host) {
 		a.Hosts = append(a.Hosts, host)
 	}

@@ -2,9 +2,10 @@ package bench
 
 // The names of the tables.
 const (
-	tableRuns   = "execute_code"
-	tableProxy  = "proxy"
-	tableEngine = "scan engine"
+	tableRuns    = "execute_code"
+	tableServers = "MCP servers"
+	tableProxy   = "proxy"
+	tableEngine  = "scan engine"
 )
 
 // Rows are all lines of all tables, in the order in which they are shown. Gates and stretches are those of
@@ -18,6 +19,11 @@ var Rows = []Row{
 	{ID: "runs.sustained", Table: tableRuns, What: "8 at once without a pause (each run pays for the next warm slot)", Unit: "x"},
 	{ID: "runs.idle", Table: tableRuns, What: "idle private memory per warm slot", Unit: "MB", Gate: 15, Stretch: 11, Less: true},
 	{ID: "runs.noop", Table: tableRuns, What: "mcp-server per call (a tool that does nothing), p50", Unit: "ms", Gate: 0.5, Stretch: 0.3, Less: true},
+
+	{ID: "servers.call", Table: tableServers, What: "call of a tool that does nothing, p50 above the SDK on stdio", Unit: "ms", Gate: 3, Stretch: 1.5, Less: true},
+	{ID: "servers.eight", Table: tableServers, What: "8 calls at once, calls/s against one after the other", Unit: "x", Gate: 4, Stretch: 6},
+	{ID: "servers.cold", Table: tableServers, What: "first call of a stopped server, above the SDK starting it", Unit: "ms", Less: true},
+	{ID: "servers.unused", Table: tableServers, What: "100 servers that nobody uses: list_apis, p50", Unit: "ms", Gate: 1, Stretch: 0.3, Less: true},
 
 	{ID: "proxy.added", Table: tableProxy, What: "added p50 per small request, keep-alive, against mitmproxy's", Gate: 0.16, Stretch: 0.09, Less: true},
 	{ID: "proxy.rps", Table: tableProxy, What: "requests/s at 32 connections against mitmproxy", Unit: "x", Gate: 14, Stretch: 18},

@@ -119,7 +119,7 @@ func groups() []group {
 // the suite has: the slot of an MCP server.
 func inside() map[string][]string {
 	return map[string][]string{
-		"./proxy/internal/egress":           {"server-in-run", "server-calls", "server-hosts", "install-credential"},
+		"./proxy/internal/egress":           {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential"},
 		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 	}

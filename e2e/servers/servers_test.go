@@ -19,7 +19,13 @@ const everything = "@modelcontextprotocol/server-everything@2026.8.31"
 
 func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, func(root string) {
+		if err := build(root, github, "github-mcp-server"); err != nil {
+			fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the program missing
+		}
 		for _, v := range vendors {
+			if v.pkg == "" {
+				continue
+			}
 			if err := registry.Fetch(root, v.pkg); err != nil {
 				fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the package missing
 			}

@@ -20,7 +20,9 @@ import (
 
 // vendor is one real server with one call of it.
 type vendor struct {
+	// name is the API's; pkg is a package from npm, else command a program of the operator's.
 	name, pkg string
+	command   []string
 	// host is where the call leads; empty: nowhere. also is another host that the server wants.
 	host, also string
 	// env is the environment in which {} stands for the token name; args likewise.
@@ -34,8 +36,13 @@ type vendor struct {
 	code, want string
 }
 
-// vendors are the servers from npm that the tests run: the four reference servers, and seven of companies.
+// vendors are the servers that the tests run: the four reference servers and seven of companies from npm, and GitHub's.
 var vendors = []vendor{
+	{
+		name: "github", command: []string{"github-mcp-server", "stdio"}, tools: 20, host: "api.github.com",
+		env:  map[string]string{"GITHUB_PERSONAL_ACCESS_TOKEN": "{}"},
+		code: `await mcp.github.get_me({})`, want: "github-says-hi",
+	},
 	{
 		name: "everything", pkg: everything, tools: 10,
 		code: `await mcp.everything.echo({ message: "hi" })`, want: "Echo: hi",
@@ -101,6 +108,9 @@ func (v vendor) token() string { return strings.ToUpper(v.name) + "_AUTH_TOKEN" 
 // api is the server's folder. The key is a canary; a server without a host needs none.
 func (v vendor) api(key *canary.Canary) world.API {
 	spec := map[string]any{"package": "npm:" + v.pkg}
+	if v.pkg == "" {
+		spec = map[string]any{"command": v.command}
+	}
 	if len(v.args) > 0 {
 		spec["args"] = v.args
 	}
@@ -130,7 +140,11 @@ func TestVendors(t *testing.T) {
 		apis = append(apis, v.api(keys[v.name]))
 	}
 	leaks := canary.Join(keys)
-	w := world.Start(t, world.Config{Registry: true, APIs: apis})
+	root, err := world.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": programs(root)}})
 	for _, v := range vendors {
 		t.Run(v.name, func(t *testing.T) {
 			w.Upstream.Forget()
@@ -200,7 +214,11 @@ func searchSlot(t *testing.T, v vendor, key string) {
 	named, searched := 0, 0
 	for _, p := range processes {
 		cmdline, _ := os.ReadFile(filepath.Join(p, "cmdline")) // gone meanwhile
-		if !bytes.Contains(cmdline, []byte("npm:"+v.pkg)) {
+		shown := "npm:" + v.pkg
+		if v.pkg == "" {
+			shown = v.command[0]
+		}
+		if !bytes.Contains(cmdline, []byte(shown)) {
 			continue
 		}
 		searched++

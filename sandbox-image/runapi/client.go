@@ -171,6 +171,9 @@ func statusError(resp *http.Response) error {
 	case http.StatusConflict:
 		return fmt.Errorf("%w: %s", ErrPermissions, e.Error)
 	case http.StatusServiceUnavailable:
+		if e.Error == ErrUnready.Error() {
+			return ErrUnready
+		}
 		return fmt.Errorf("%w: %s", ErrUnready, strings.TrimPrefix(e.Error, ErrUnready.Error()+": "))
 	case http.StatusFailedDependency:
 		return fmt.Errorf("%w: %s", ErrNotInstalled, strings.TrimPrefix(e.Error, ErrNotInstalled.Error()+": "))

@@ -45,7 +45,7 @@ func Call(ctx context.Context, cfg Config) (bench.Report, error) {
 	if err != nil {
 		return bench.Report{}, err
 	}
-	s, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 2, string(api))
+	s, err := embedded(ctx, cfg, 2, map[string]string{"bench": string(api)})
 	if err != nil {
 		return bench.Report{}, err
 	}

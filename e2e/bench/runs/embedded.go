@@ -28,12 +28,12 @@ const settle = 300 * time.Millisecond
 // Embedded measures the rows of embedded mode.
 func Embedded(ctx context.Context, cfg Config) (bench.Report, error) {
 	col := &bench.Collector{}
-	hot, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 2, "")
+	hot, err := embedded(ctx, cfg, 2, nil)
 	if err != nil {
 		return bench.Report{}, err
 	}
 	defer hot.Close()
-	cold, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 0, "")
+	cold, err := embedded(ctx, cfg, 0, nil)
 	if err != nil {
 		return bench.Report{}, err
 	}
@@ -127,7 +127,7 @@ func noop(ctx context.Context, s *server, col *bench.Collector) error {
 // eight compares eight runs at once with eight bare interpreters at once: in bursts, each with all slots warm, and
 // without a pause.
 func eight(ctx context.Context, cfg Config, col *bench.Collector) error {
-	s, err := embedded(ctx, cfg.Bin, cfg.Deno, 8, 8, "")
+	s, err := embedded(ctx, cfg, 8, nil)
 	if err != nil {
 		return err
 	}

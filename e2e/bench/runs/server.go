@@ -36,9 +36,9 @@ type server struct {
 	stop    func()
 }
 
-// embedded starts `codeforge up` with this many slots and warm interpreters, in a new directory. api is the config.json
-// of an API, or empty.
-func embedded(ctx context.Context, bin, deno string, slots, warm int, api string) (_ *server, err error) {
+// embedded starts `codeforge up` with 8 slots and this many warm interpreters, in a new directory. apis are config.json
+// files by name.
+func embedded(ctx context.Context, cfg Config, warm int, apis map[string]string, env ...string) (_ *server, err error) {
 	dir, err := os.MkdirTemp("", "codeforge-bench-")
 	if err != nil {
 		return nil, err
@@ -49,19 +49,20 @@ func embedded(ctx context.Context, bin, deno string, slots, warm int, api string
 			s.Close()
 		}
 	}()
-	apis, state := filepath.Join(dir, "apis"), filepath.Join(dir, "state")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(apis, 0o755)); err != nil { //nolint:gosec // slots have users of their own
+	folder, state := filepath.Join(dir, "apis"), filepath.Join(dir, "state")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(folder, 0o755)); err != nil { //nolint:gosec // slots have users of their own
 		return nil, err
 	}
-	if api != "" {
-		folder := filepath.Join(apis, "bench")
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "config.json"), []byte(api), 0o600)); err != nil {
+	for name, text := range apis {
+		api := filepath.Join(folder, name)
+		if err := errors.Join(os.Mkdir(api, 0o700), os.WriteFile(filepath.Join(api, "config.json"), []byte(text), 0o600)); err != nil {
 			return nil, err
 		}
 	}
-	cmd := exec.Command(filepath.Join(bin, "codeforge"), "up", "--apis", apis, "--state", state, "--port", "0", "--slots", strconv.Itoa(slots)) //nolint:gosec,noctx // ours
+	cmd := exec.Command(filepath.Join(cfg.Bin, "codeforge"), "up", "--apis", folder, "--state", state, "--port", "0", "--slots", "8") //nolint:gosec,noctx // ours
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DENO_PATH=" + deno, "SANDBOX_WARM=" + strconv.Itoa(warm)}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DENO_PATH=" + cfg.Deno, "SANDBOX_WARM=" + strconv.Itoa(warm)}
+	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.process, err = arena.Start(cmd, true); err != nil {
 		return nil, err

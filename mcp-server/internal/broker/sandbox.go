@@ -40,7 +40,7 @@ type Sandbox struct {
 
 // Launch implements Launcher.
 func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, run string) (Slot, error) {
-	head := runapi.ServerHead{Package: api.Server.Package}
+	head := runapi.ServerHead{Package: installed(api.Server.Package)}
 	s, err := l.open(ctx, api, head, controlapi.Registration{
 		Run: run, APIs: []string{api.Name}, Deadline: time.Now().Add(lifeTime),
 	})
@@ -98,7 +98,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	head := runapi.ServerHead{Package: api.Server.Package, Install: true, Registry: l.Registry}
+	head := runapi.ServerHead{Package: installed(api.Server.Package), Install: true, Registry: l.Registry}
 	s, err := l.open(ctx, api, head, controlapi.Registration{
 		Run: "install-" + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})
@@ -182,7 +182,7 @@ func (s *sandboxSlot) Start() frame.Start {
 	}
 	switch {
 	case spec.Package != "":
-		start.Command = denoCommand(s.api, runapi.PackageDir(spec.Package), home)
+		start.Command = denoCommand(s.api, runapi.PackageDir(installed(spec.Package)), home)
 	case len(spec.Command) > 0:
 		start.Command = slices.Concat(spec.Command, spec.Args)
 	}
@@ -199,6 +199,13 @@ func inHome(value, home string) string {
 		return home + "/" + rest
 	}
 	return value
+}
+
+// installed is what is installed for npm:NAME@VERSION/PROGRAM: all that the package has.
+func installed(pkg string) string {
+	at := strings.LastIndex(pkg, "@")
+	version, _, _ := strings.Cut(pkg[at+1:], "/")
+	return pkg[:at+1] + version
 }
 
 // denoCommand is the command line of a package: Deno with the narrowest flags. They are not the boundary, which is the

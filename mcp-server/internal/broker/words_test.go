@@ -212,6 +212,16 @@ func TestDenoCommand(t *testing.T) {
 	}
 }
 
+func TestInstalled(t *testing.T) {
+	for pkg, want := range map[string]string{
+		"": "", "npm:x@1.0.0": "npm:x@1.0.0", "npm:x@1.0.0/b": "npm:x@1.0.0", "npm:@s/x@1.0.0-a.1/b": "npm:@s/x@1.0.0-a.1", "npm:@s/x@1.0.0": "npm:@s/x@1.0.0",
+	} {
+		if got := installed(pkg); got != want {
+			t.Errorf("%q: %q, want %q", pkg, got, want)
+		}
+	}
+}
+
 func TestMarked(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{}`:                       `{"_schema":true}`,

@@ -519,7 +519,7 @@ func TestCallCarries(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range got.bodies {
+	for _, text := range got.texts() {
 		if strings.Contains(text, value[:8]) {
 			t.Errorf("the broker got %.60q", text)
 		}

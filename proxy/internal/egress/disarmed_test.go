@@ -29,6 +29,11 @@ func TestDisarmed(t *testing.T) {
 			_, resolved := r.upstreams.asked.Load("elsewhere.test")
 			return resolved
 		},
+		"server-host": func(t *testing.T, r *rig, _, upstreams *seen) bool {
+			defer r.begin("remote")()
+			_ = body(t, post(t, r.client(true), "https://remote.demo.test/mcp", "{}"))
+			return upstreams.count() == 1
+		},
 		"install-credential": func(t *testing.T, r *rig, _, upstreams *seen) bool {
 			defer r.beginServer(controlapi.Registration{Install: true})()
 			req, err := http.NewRequest(http.MethodGet, "https://registry.demo.test/name", nil)
@@ -44,6 +49,8 @@ func TestDisarmed(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", defence)
 			apis := mcpServers()
 			apis["private"] = serverAPI("registry.demo.test", "REGISTRY_AUTH_TOKEN", "")
+			apis["remote"] = `{"description": "d", "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
+				"mcp": {"url": "https://remote.demo.test/mcp"}}`
 			r := newRig(t, setup{apis: apis, yolo: true, registry: "registry.demo.test"})
 			var calls, upstreams seen
 			r.connectBroker(func(_ http.ResponseWriter, req *http.Request) { calls.note(req) })

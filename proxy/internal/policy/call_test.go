@@ -34,11 +34,13 @@ func TestKinds(t *testing.T) {
 		"server": `{"description": "d", "domains": ["server.test"], "mcp": {"command": ["x"]}}`,
 		"other":  `{"description": "d", "domains": ["other.test", "*.wild.test"]}`,
 		"remote": `{"description": "d", "mcp": {"url": "https://remote.test/mcp"}}`,
+		"wide":   `{"description": "d", "domains": ["*.wide.test"], "mcp": {"url": "https://mcp.wide.test/mcp"}}`,
+		"opened": `{"description": "d", "domains": ["opened.test"], "mcp": {"url": "https://opened.test/mcp"}}`,
 	})
 	registry := NewRegistry(&url.URL{Scheme: "https", Host: "Registry.test."}, nil)
 	rules := Rules{Catalog: apis, YOLO: true, Registry: registry}
 	reaches := map[Kind]string{
-		KindNone: "", KindRun: "server.test other.test a.wild.test remote.test yolo.test registry.test",
+		KindNone: "", KindRun: "server.test other.test a.wild.test api.wide.test opened.test yolo.test registry.test",
 		KindServer: "server.test", KindInstall: "registry.test", KindInstall + 1: "",
 	}
 	for kind, hosts := range reaches {
@@ -46,7 +48,8 @@ func TestKinds(t *testing.T) {
 		if kind == KindServer {
 			who.run = run{"server"}
 		}
-		for _, name := range []string{"server.test", "other.test", "a.wild.test", "remote.test", "yolo.test", "registry.test", "x.registry.test",
+		for _, name := range []string{"server.test", "other.test", "a.wild.test", "remote.test", "mcp.wide.test", "api.wide.test", "opened.test",
+			"yolo.test", "registry.test", "x.registry.test",
 			controlapi.ServersHost, "codeforge.internal", "x.codeforge.internal"} {
 			v := rules.Decide(who, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}})
 			want := strings.Contains(" "+hosts+" ", " "+name+" ") || kind == KindRun && name == "x.registry.test"

@@ -6,7 +6,10 @@
 package policy
 
 import (
+	"slices"
+
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -41,6 +44,7 @@ const (
 	CodeArgumentsTooLarge = "arguments_too_large"
 	CodeArgumentsEncoded  = "arguments_encoded"
 	CodeHostNotServers    = "host_not_servers"
+	CodeHostOfServer      = "host_of_server"
 	CodeHostNotRegistry   = "host_not_registry"
 )
 
@@ -97,13 +101,17 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 	if v, ok := r.unheld(q.Host, len(holders)); !ok {
 		return v
 	}
+	open := reachable(run, q.Host, holders)
+	if len(holders) > 0 && len(open) == 0 {
+		return refuse(CodeHostOfServer, q.Host, names(holders))
+	}
 	var mine []*catalog.API
-	for _, a := range holders {
+	for _, a := range open {
 		if run.Includes(a.Name) {
 			mine = append(mine, a)
 		}
 	}
-	if len(holders) > 0 && len(mine) == 0 {
+	if len(open) > 0 && len(mine) == 0 {
 		return refuse(CodeAPINotInRun, q.Host, names(holders))
 	}
 	if v, ok := checkUpgrade(q); !ok {
@@ -125,6 +133,16 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 		}
 	}
 	return Verdict{Allow: true, APIs: mine}
+}
+
+// reachable are the APIs that open a host to who asks. The host of a remote MCP server is not open to code.
+func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
+	if run.Kind() != KindRun || disarm.Off("server-host") {
+		return holders
+	}
+	return slices.DeleteFunc(slices.Clone(holders), func(a *catalog.API) bool {
+		return a.Server != nil && a.Server.Closed == h.String()
+	})
 }
 
 // unheld refuses a host that no active API holds, unless YOLO is set and no API at all holds it.

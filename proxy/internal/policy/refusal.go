@@ -77,6 +77,8 @@ var refusals = map[string]sentence{
 		"Send them as plain JSON."},
 	CodeHostNotServers: {http.StatusForbidden, "The host is not one of the server's API.",
 		"An MCP server reaches the hosts of its own API only. The user can add the host to its domains."},
+	CodeHostOfServer: {http.StatusForbidden, "The host is that of an MCP server.",
+		"Call its tools as mcp.SERVER.TOOL({...})."},
 	CodeHostNotRegistry: {http.StatusForbidden, "The host is not the package registry.",
 		"The installation of a package reaches the registry that PACKAGE_REGISTRY names, and no other host."},
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -44,14 +45,14 @@ func tarball(t *testing.T, code string) []byte {
 // lock file is given, other bytes under the same version are refused.
 func TestInstaller(t *testing.T) {
 	deno := testkit.Deno(t)
-	var content []byte
+	var content atomic.Value // []byte, the tarball
 	var registry *httptest.Server
 	registry = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, ".tgz") {
-			_, _ = w.Write(content)
+			_, _ = w.Write(content.Load().([]byte))
 			return
 		}
-		sum := sha512.Sum512(content)
+		sum := sha512.Sum512(content.Load().([]byte))
 		fmt.Fprintf(w, `{"name": "probe", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {"name": "probe", "version": "1.0.0",
 			"hasInstallScript": true, "scripts": {"postinstall": "touch $MARK"}, "bin": {"probe": "index.js"},
 			"dist": {"tarball": "%s/probe/-/probe-1.0.0.tgz", "integrity": "sha512-%s"}}}}`,
@@ -68,7 +69,7 @@ func TestInstaller(t *testing.T) {
 		return string(out), err
 	}
 	s := Server{Package: "npm:probe@1.0.0", Registry: registry.URL + "/", Install: true}
-	content = tarball(t, "console.log(1)")
+	content.Store(tarball(t, "console.log(1)"))
 	first := t.TempDir()
 	if out, err := install(s, first); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -81,7 +82,7 @@ func TestInstaller(t *testing.T) {
 		t.Fatalf("%s %v", lock, err)
 	}
 	for _, row := range []struct{ name, code, want string }{{"same", "console.log(1)", ""}, {"other", "console.log(2)", "checksum did not match"}} {
-		content = tarball(t, row.code)
+		content.Store(tarball(t, row.code))
 		again := t.TempDir()
 		testkit.Must(t, os.WriteFile(filepath.Join(again, "deno.lock"), lock, 0o644))
 		frozen := s

@@ -1,6 +1,6 @@
 // Command bench measures CodeForge against its peers on this machine and prints the tables of docs/performance.md.
 //
-//	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,docker,proxy,engine] [--rounds N] [--profiles]
+//	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,servers,docker,proxy,engine] [--rounds N] [--profiles]
 //	bench --redraw [--out DIR]
 //
 // It writes report.json and charts into the directory of --out. With BENCH_QUICK=1 it takes two and a half minutes and
@@ -26,6 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/runs"
 )
 
 func main() {
@@ -65,7 +66,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	fs.StringVar(&o.out, "out", "bench/out", "`DIR` for report.json and the charts")
 	fs.StringVar(&o.bin, "bin", "bin", "`DIR` of CodeForge's programs")
 	fs.StringVar(&o.deno, "deno", getenv("DENO_PATH"), "`PATH` of Deno (default: .tools/deno)")
-	only := fs.String("only", "runs,docker,proxy,engine", "the `PARTS` to measure")
+	only := fs.String("only", "runs,servers,docker,proxy,engine", "the `PARTS` to measure")
 	fs.BoolVar(&o.profiles, "profiles", false, "also write CPU profiles of the proxy to --out")
 	fs.BoolVar(&o.redraw, "redraw", false, "measure nothing, draw the charts again from the report.json in --out")
 	fs.IntVar(&o.rounds, "rounds", 0, "`N` rounds (default 3)")
@@ -91,6 +92,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 
 // run is the command outside the arena.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	if len(args) == 1 && args[0] == runs.NoopServer {
+		return runs.ServeNoop(ctx)
+	}
 	if len(args) == 3 && args[0] == "origin" {
 		return origin.Serve(args[1], args[2], arena.Origin)
 	}
@@ -105,7 +109,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, options) (bench.Report, error)
-	}{{"proxy", proxyPart}, {"runs", runsPart}, {"docker", dockerPart}, {"engine", enginePart}} {
+	}{{"proxy", proxyPart}, {"runs", runsPart}, {"servers", serversPart}, {"docker", dockerPart}, {"engine", enginePart}} {
 		if !o.only[part.name] {
 			continue
 		}

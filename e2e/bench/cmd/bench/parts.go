@@ -132,6 +132,11 @@ func runsPart(ctx context.Context, o options) (bench.Report, error) {
 	return report, nil
 }
 
+// serversPart measures calls of MCP servers in embedded mode.
+func serversPart(ctx context.Context, o options) (bench.Report, error) {
+	return runs.Servers(ctx, runsConfig(o))
+}
+
 // dockerPart measures execute_code in Docker mode.
 func dockerPart(ctx context.Context, o options) (bench.Report, error) {
 	return runs.Docker(ctx, runsConfig(o))
