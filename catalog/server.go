@@ -100,7 +100,8 @@ type serverField struct {
 // serverFields are the fields of "mcp", in the order of the documentation.
 func serverFields() []serverField {
 	return []serverField{
-		{"url", "Where a remote server is. Its host is open to the server alone, unless domains names it.", schema{Type: "string", Pattern: "^https?://"},
+		{"url", "Where a remote server is. Its host is open to the server alone, unless domains names it.",
+			schema{Type: "string", Pattern: "^https?://"},
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.URL) }},
 		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.",
 			schema{Type: "string", Pattern: "^npm:.+@[0-9]"},
