@@ -1,6 +1,9 @@
 package egress
 
 import (
+	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -41,6 +44,45 @@ func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapsho
 		out = append(out, controlapi.Hint{Code: "not_swapped_" + seen.Code, Text: text, Host: host})
 	}
 	return out
+}
+
+// rejected says what an upstream's 401 or 403 most likely means. Its own words often repeat the token name, which is then
+// in the place of the credential, and reads as if it had not been swapped.
+func (x *exchange) rejected() []controlapi.Hint {
+	n := &x.note
+	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
+		return nil
+	}
+	hint := controlapi.Hint{Code: "credential_rejected", Host: n.Host}
+	var names []string
+	for _, s := range n.Swapped {
+		if !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	switch {
+	case len(names) > 0:
+		hint.Text = fmt.Sprintf("%s answered %d. The credential of %s was put in, so it is probably wrong or expired, or lacks "+
+			"rights: only the user can change that.", n.Host, x.w.status, strings.Join(names, ", "))
+	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
+		hint.Text = x.unauthenticated()
+	}
+	if hint.Text == "" {
+		return nil
+	}
+	return []controlapi.Hint{hint}
+}
+
+// unauthenticated is the sentence for a 401 to a request without any token name, if its APIs have credentials.
+func (x *exchange) unauthenticated() string {
+	for _, a := range x.verdict.APIs {
+		if len(a.Credentials) > 0 {
+			c := a.Credentials[0]
+			return fmt.Sprintf("%s answered 401, and the request had no token name. The API %s has %s, for: %s.",
+				x.note.Host, a.Name, c.Name, surfaces(c))
+		}
+	}
+	return ""
 }
 
 // unknown is the hint for a word that stands where a credential goes and looks like a token name, but is none. The word

@@ -267,6 +267,7 @@ func (x *exchange) sum() {
 		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
 		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), n.Host, x.snap)...)
 	}
+	n.Hints = append(n.Hints, x.rejected()...)
 }
 
 // swapReport is swap's report in the form that receipts use.

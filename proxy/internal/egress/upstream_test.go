@@ -386,3 +386,42 @@ func TestHints(t *testing.T) {
 		}
 	}
 }
+
+// TestRejectedHints: an upstream that rejects a request says so in its own words, in which a credential reads as its token
+// name. A hint says whether the credential was put in.
+func TestRejectedHints(t *testing.T) {
+	r := newRig(t, setup{})
+	status := 0
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "Invalid API key provided: "+req.Header.Get("Authorization"))
+	}))
+	for i, row := range []struct {
+		status     int
+		auth, want string
+	}{
+		{401, "Bearer " + tokenName, demoHost + " answered 401. The credential of " + tokenName + " was put in"},
+		{403, tokenName, demoHost + " answered 403. The credential of " + tokenName + " was put in"},
+		{401, "", "the request had no token name. The API demo has " + tokenName},
+		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName},
+		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one"},
+		{403, "", ""}, {200, "Bearer " + tokenName, ""}, {404, "Bearer " + tokenName, ""},
+	} {
+		status = row.status
+		end := r.beginIn(0, uint64(i+1))
+		req, err := http.NewRequest(http.MethodGet, "https://"+demoHost+"/", nil)
+		check(t, err)
+		if row.auth != "" {
+			req.Header.Set("Authorization", row.auth)
+		}
+		resp, err := r.client(false).Do(req)
+		check(t, err)
+		if got := body(t, resp); strings.Contains(got, secretValue) {
+			t.Errorf("the answer is %s", got)
+		}
+		rec := end()
+		if row.want == "" && len(rec.Hints) > 0 || row.want != "" && (len(rec.Hints) != 1 || !strings.Contains(rec.Hints[0].Text, row.want)) {
+			t.Errorf("%d to %q: %+v", row.status, row.auth, rec.Hints)
+		}
+	}
+}
