@@ -80,7 +80,7 @@ type Broker struct {
 	caused   map[string]*causes         // by run
 	running  int                        // instances that are not yet over
 	free     chan struct{}              // closed and made anew when a slot may be free
-	installs map[string]*installation   // by package, while they run
+	installs map[string]*installation   // by package, while they run, and for installPause after a failure
 }
 
 // New makes a broker.

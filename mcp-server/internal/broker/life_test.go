@@ -2,14 +2,17 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -358,4 +361,31 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Errorf("closing took %v", took)
 	}
 	close(stuck)
+}
+
+// TestInstallPause: a failed installation is not tried again at once, whoever asks.
+func TestInstallPause(t *testing.T) {
+	l := &broken{}
+	b := New(Config{Launcher: l, Log: logline.New(t.Output(), "text", nil)})
+	defer b.Close(t.Context())
+	s := &server{broker: b, spec: controlapi.Server{Package: "npm:x@1.0.0"}}
+	for range 5 {
+		if err := b.install(t.Context(), s); err == nil {
+			t.Fatal("it was installed")
+		}
+	}
+	if n := l.tried.Load(); n != 1 {
+		t.Errorf("tried %d times", n)
+	}
+}
+
+// broken is a Launcher whose installations fail.
+type broken struct {
+	Launcher
+	tried atomic.Int32
+}
+
+func (l *broken) Install(context.Context, controlapi.API, func(string)) error {
+	l.tried.Add(1)
+	return errors.New("no registry")
 }

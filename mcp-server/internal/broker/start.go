@@ -115,6 +115,9 @@ type installation struct {
 	err  error
 }
 
+// installPause is for how long a failed installation is not tried again: code could keep the registry busy.
+const installPause = 5 * time.Second
+
 // install installs a server's package, once for all that wait for it.
 func (b *Broker) install(ctx context.Context, s *server) error {
 	b.mu.Lock()
@@ -125,10 +128,16 @@ func (b *Broker) install(ctx context.Context, s *server) error {
 		b.parts.Go(func() {
 			s.log("installing " + s.spec.Package)
 			in.err = b.cfg.Launcher.Install(b.ctx, s.api, s.log)
+			close(in.done)
+			if in.err != nil {
+				select {
+				case <-b.ctx.Done():
+				case <-time.After(installPause):
+				}
+			}
 			b.mu.Lock()
 			delete(b.installs, s.spec.Package)
 			b.mu.Unlock()
-			close(in.done)
 		})
 	}
 	b.mu.Unlock()
