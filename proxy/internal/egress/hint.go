@@ -46,8 +46,8 @@ func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapsho
 	return out
 }
 
-// rejected says what an upstream's 401 or 403 most likely means. Its own words often repeat the token name, which is then
-// in the place of the credential, and reads as if it had not been swapped.
+// rejected says what an upstream's 401 or 403 most likely means. Its own words often repeat the token name, which is
+// then in the place of the credential, and reads as if it had not been swapped.
 func (x *exchange) rejected() []controlapi.Hint {
 	n := &x.note
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
@@ -62,8 +62,8 @@ func (x *exchange) rejected() []controlapi.Hint {
 	}
 	switch {
 	case len(names) > 0:
-		hint.Text = fmt.Sprintf("%s answered %d. The credential of %s was put in, so it is probably wrong or expired, or lacks "+
-			"rights: only the user can change that.", n.Host, x.w.status, strings.Join(names, ", "))
+		hint.Text = fmt.Sprintf("%s answered %d. The credential of %s was put in, so it is probably wrong or expired, or "+
+			"lacks rights: only the user can change that.", n.Host, x.w.status, strings.Join(names, ", "))
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		hint.Text = x.unauthenticated()
 	}
