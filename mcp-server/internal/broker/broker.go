@@ -198,12 +198,23 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 		}
 		b.servers[api.Name] = newServer(b, api, digest)
 	}
-	for _, s := range old {
+	for name, s := range old {
 		s.closed = true
+		next := b.servers[name]
 		for _, i := range s.instances {
 			b.retire(i)
+			if next != nil && identity(next.api) != identity(s.api) {
+				// The proxy knows its slot by the API's name, which now has other hosts or is another server's.
+				i.kill(errStopped)
+			}
 		}
 	}
+}
+
+// identity is what makes a server another one, however it is set.
+func identity(api controlapi.API) string {
+	line, _ := json.Marshal([]any{api.Server.URL, api.Server.Package, api.Server.Command, api.Domains})
+	return string(line)
 }
 
 // digestOf is a digest of all that a server is started with.

@@ -156,7 +156,7 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 	case f.Log != "":
 		i.print(f.Log)
 	case f.Changed != "":
-		i.server.changed(f.Changed)
+		i.server.changed(f.Changed, i.key)
 	case f.ID != 0:
 		i.mu.Lock()
 		answer := i.pending[f.ID]

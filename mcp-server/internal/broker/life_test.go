@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -163,6 +164,25 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestAnotherServer: what becomes another server under the same name, or gets other hosts, ends at once, with its calls.
+func TestAnotherServer(t *testing.T) {
+	a := hostile(t, "a", nil)
+	w := newWorld(t, 4, a)
+	w.pid("s1-r1", "a")
+	began := time.Now()
+	var inFlight sync.WaitGroup
+	inFlight.Go(func() {
+		if got := w.call("/a/slow", `{"text":"","ms":20000}`); got.Code != serverUnavailable || time.Since(began) > 10*time.Second {
+			t.Errorf("after %s: %s", time.Since(began), got.body)
+		}
+	})
+	time.Sleep(200 * time.Millisecond)
+	a.Domains = append(a.Domains, "other.test")
+	w.change("2", a)
+	w.pid("s1-r1", "a")
+	inFlight.Wait()
+}
+
 func TestListChanged(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	if got := w.call("/a/grown0", `{"text":""}`); got.Code != toolNotFound {
@@ -170,6 +190,35 @@ func TestListChanged(t *testing.T) {
 	}
 	w.call("/a/grow", `{"text":""}`)
 	testkit.WaitFor(t, func() bool { return w.call("/a/grown0", `{"text":"hi"}`).text() == "hi" })
+}
+
+// TestListPause: a server that says without end that its tools changed is asked for them once in a while.
+func TestListPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{broker: &Broker{}, fresh: true, asked: time.Now()}
+		for range 100 {
+			s.changed("tools", "")
+		}
+		if !s.fresh {
+			t.Error("asked again at once")
+		}
+		time.Sleep(listPause + time.Millisecond)
+		synctest.Wait()
+		if s.fresh {
+			t.Error("a change was forgotten")
+		}
+		s.fresh = true
+		s.changed("tools", "")
+		if s.fresh {
+			t.Error("a change long after the last question is not noticed")
+		}
+		s.fresh = true
+		s.changed("tools", "r1")
+		s.changed("resources", "")
+		if !s.fresh {
+			t.Error("one run's own process changed what all see")
+		}
+	})
 }
 
 // TestCatalogChanges: a server that is configured otherwise, or no longer, ends; the others go on.

@@ -39,9 +39,11 @@ type server struct {
 	tools     []*tool
 	known     bool
 	fresh     bool
-	listing   *listing // the tools are being asked for
-	closed    bool     // no longer in the catalog
-	problem   string   // of the last call or start that failed for the server's sake; empty after a success
+	asked     time.Time   // when the tools were last asked for
+	again     *time.Timer // until they may be asked for again
+	listing   *listing    // the tools are being asked for
+	closed    bool        // no longer in the catalog
+	problem   string      // of the last call or start that failed for the server's sake; empty after a success
 }
 
 // tool is a tool as the server declares it.
@@ -92,14 +94,31 @@ func (s *server) warn(text string, attrs ...any) {
 	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
 }
 
-// changed notes that the server's list of tools has changed.
-func (s *server) changed(list string) {
-	if list != "tools" {
+// listPause is the least time between two questions for a server's tools, however often it says that they changed.
+const listPause = 2 * time.Second
+
+// changed notes that the server's list of tools has changed, by the word of an instance. What one session or run has to
+// itself may be in its hands, and does not change what the others see.
+func (s *server) changed(list, key string) {
+	if list != "tools" || key != "" {
 		return
 	}
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
+	if wait := listPause - time.Since(s.asked); wait > 0 {
+		if s.again == nil {
+			s.again = time.AfterFunc(wait, s.stale)
+		}
+		return
+	}
 	s.fresh = false
+}
+
+// stale lets the next call ask for the tools.
+func (s *server) stale() {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	s.fresh, s.again = false, nil
 }
 
 // listing is one question for a server's tools, for all that wait for the answer.
@@ -141,7 +160,7 @@ func (s *server) ask(l *listing, key string) {
 	ctx, cancel := context.WithTimeout(b.ctx, s.connectTimeout()+connectMargin+listTime)
 	defer cancel()
 	b.mu.Lock()
-	s.fresh = true // a change from now on asks again
+	s.fresh, s.asked = true, time.Now() // a change from now on asks again
 	b.mu.Unlock()
 	raw, f := s.request(ctx, key, frame.ToolsMethod, nil, true)
 	var listed frame.Tools
