@@ -196,26 +196,31 @@ func TestListChanged(t *testing.T) {
 func TestListPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{broker: &Broker{}, fresh: true, asked: time.Now()}
+		fresh := func() bool {
+			s.broker.mu.Lock()
+			defer s.broker.mu.Unlock()
+			was := s.fresh
+			s.fresh = true
+			return was
+		}
 		for range 100 {
 			s.changed("tools", "")
 		}
-		if !s.fresh {
+		if !fresh() {
 			t.Error("asked again at once")
 		}
 		time.Sleep(listPause + time.Millisecond)
 		synctest.Wait()
-		if s.fresh {
+		if fresh() {
 			t.Error("a change was forgotten")
 		}
-		s.fresh = true
 		s.changed("tools", "")
-		if s.fresh {
+		if fresh() {
 			t.Error("a change long after the last question is not noticed")
 		}
-		s.fresh = true
 		s.changed("tools", "r1")
 		s.changed("resources", "")
-		if !s.fresh {
+		if !fresh() {
 			t.Error("one run's own process changed what all see")
 		}
 	})
