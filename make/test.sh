@@ -53,7 +53,7 @@ docker_mode() {
 	fi
 	echo "--- end to end, Docker mode"
 	# The packages that have tests in Docker mode. Their stacks take turns.
-	(cd e2e && CODEFORGE_E2E_MODE=docker $go test -vet=off -count=1 -timeout 30m ./docker ./attack . ./walk)
+	(cd e2e && CODEFORGE_E2E_MODE=docker $go test -vet=off -count=1 -timeout 30m ./docker ./attack . ./servers ./walk)
 	if [ -n "${CODEFORGE_ENGINE_RESTART:-}" ]; then
 		echo "--- the Docker engine ends under the stack"
 		(cd e2e && CODEFORGE_E2E_MODE=docker $go test -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' ./docker)
