@@ -97,7 +97,7 @@ func endpoint() []Attack {
 		one("foreign Origin on other paths", "403", call{method: http.MethodGet, path: "/healthz", host: "evil.test"}, 403),
 		one("session of somebody", "a new, empty session", call{body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header: h("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAAAAAA")}, 200),
 		one("session id of another form", "404", call{body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header: h("Mcp-Session-Id", "../AAAAAAAAAAAAAAAAAAAAAAA")}, 404),
-		one("deleting the session of somebody", "404", call{method: http.MethodDelete, header: h("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAAAAAA")}, 404, 400),
+		one("deleting the session of somebody", "404", call{method: http.MethodDelete, header: h("Mcp-Session-Id", "BBBBBBBBBBBBBBBBBBBBBBBBBB")}, 404, 400),
 		one("body of 64 MiB", "413 or cut", call{body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"` + strings.Repeat("x", 64<<20) + `"}}}`}, 413, 0),
 		one("JSON nested 200,000 deep", "400", call{body: strings.Repeat("[", 200000)}, 400, 413),
 		one("objects nested 200,000 deep", "400", call{body: strings.Repeat(`{"a":`, 200000) + "1" + strings.Repeat("}", 200000)}, 400, 413),

@@ -97,7 +97,7 @@ func (s *system) compose() {
 		"--mode", "embedded", "--apis", s.at("apis"), "--ca-private", s.at("ca-private"), "--ca-public", s.at("ca-public"), "--control", controlSocket,
 	}, ready: s.proxyReady}
 	s.daemons[sandbox] = &daemon{files: namespaces, args: []string{
-		"serve", "--mode", "embedded", "--socket", sandboxSocket, "--slots", fmt.Sprint(slots), "--warm", "1", "--deno", filepath.Join(filepath.Dir(filepath.Dir(world.Binary(sandbox))), "deno"),
+		"serve", "--mode", "embedded", "--socket", sandboxSocket, "--slots", fmt.Sprint(slots), "--servers", "0", "--warm", "1", "--deno", filepath.Join(filepath.Dir(filepath.Dir(world.Binary(sandbox))), "deno"),
 		"--ca", s.at("ca-public", "ca.pem"), "--runs", s.at("runs"), "--skills", s.at("skills"), "--tmp", s.at("tmp"), "--state", s.at("sandboxd"),
 	}, ready: func(ctx context.Context) error { return s.ask(ctx, "/v1/health", nil) }}
 	s.daemons[server] = &daemon{args: []string{
