@@ -3,7 +3,6 @@ package docker
 import (
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
@@ -22,7 +21,7 @@ func TestDoctor(t *testing.T) {
 		t.Error(err)
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), program, "doctor", "--attack", "--json", "--apis", apis, "--state", filepath.Join(dir, "none")) //nolint:gosec // built here
+	cmd := exec.CommandContext(t.Context(), program, "doctor", "--attack", "--json", "--apis", apis) //nolint:gosec // built here
 	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "CODEFORGE_URL=" + stack.URL, "MCP_AUTH_TOKEN_FILE=" + tokenFile()}
 	outside, err := cmd.Output()
 	if err != nil {
