@@ -36,7 +36,7 @@ func symlink(t *testing.T, target, link string) {
 	t.Helper()
 	err := os.Symlink(target, link)
 	if err != nil && runtime.GOOS == "windows" {
-		t.Skip("no symbolic links here: ", err)
+		testkit.Skip(t, "no symbolic links here: "+err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)

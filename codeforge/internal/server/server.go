@@ -81,7 +81,7 @@ func (p Place) client(token secret.Value) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		path, release, err := p.State.Socket(statedir.MCPSocket)
 		if err != nil {
-			return nil, err
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err} // nothing was sent
 		}
 		defer release()
 		return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -2,9 +2,11 @@ package server
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 )
 
@@ -24,5 +26,26 @@ func TestLocate(t *testing.T) {
 	p, err := Locate(Config{State: dir})
 	if !errors.Is(err, statedir.ErrNotRunning) || !strings.Contains(err.Error(), "codeforge up --state "+dir.Path()) {
 		t.Errorf("a state directory by name: %+v, %v", p, err)
+	}
+}
+
+// TestNoSocket: where the state directory has no socket, or none of its folders, it is certain that nothing was sent.
+func TestNoSocket(t *testing.T) {
+	dir, err := statedir.Create(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"no socket", "no folder"} {
+		p := Place{State: &dir, URL: socketURL}
+		resp, err := p.client(secret.Value{}).Get(p.URL)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if !notSent(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := os.RemoveAll(dir.Join("run")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/schema"
 )
 
 const (
@@ -132,37 +134,7 @@ func (c *checker) checkSome(some []any, value any, path string, depth int) {
 }
 
 // follow follows references within the schema.
-func (c *checker) follow(schema any) (map[string]any, bool) {
-	for range maxSchemaDepth {
-		s, ok := schema.(map[string]any)
-		if !ok {
-			return nil, false
-		}
-		ref, ok := s["$ref"].(string)
-		if !ok {
-			return s, true
-		}
-		path, ok := strings.CutPrefix(ref, "#")
-		if !ok {
-			return nil, false
-		}
-		if !c.spend(1 + strings.Count(path, "/")) {
-			return nil, false
-		}
-		schema = c.root
-		for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-			if part == "" {
-				continue
-			}
-			in, ok := schema.(map[string]any)
-			if !ok {
-				return nil, false
-			}
-			schema = in[strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")]
-		}
-	}
-	return nil, false
-}
+func (c *checker) follow(s any) (map[string]any, bool) { return schema.Resolve(c.root, s, c.spend) }
 
 // checkType demands a value of one of the types.
 func (c *checker) checkType(s map[string]any, value any, path string) bool {
@@ -201,7 +173,7 @@ func typeOf(value any) string {
 	case string:
 		return "string"
 	case json.Number:
-		if f, err := v.Float64(); err == nil && f == float64(int64(f)) {
+		if f, err := v.Float64(); err == nil && f == math.Trunc(f) {
 			return "integer"
 		}
 		return "number"

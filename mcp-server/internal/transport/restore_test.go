@@ -73,6 +73,14 @@ func TestNotASession(t *testing.T) {
 			t.Errorf("%q: %d", id, code)
 		}
 	}
+	for _, id := range []string{"x", strings.Repeat("A", 60<<10)} {
+		if code := f.send(t, http.MethodDelete, id); code != http.StatusNotFound {
+			t.Errorf("deleting %.20q: %d", id, code)
+		}
+	}
+	if n := f.handler.Deleted(); n != 0 {
+		t.Errorf("%d names that were no session's are remembered", n)
+	}
 	_, stop := f.listenStream(t, f.begin(t))
 	defer stop()
 	if code, body := f.answer(t, oldVersion, lost, call(2, "sleep")); code != http.StatusServiceUnavailable {

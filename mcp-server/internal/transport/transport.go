@@ -157,7 +157,9 @@ func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 		h.book.cancel(live)
 		h.legacy.ServeHTTP(s, r)
 		h.book.remove(live)
-		h.book.bury(id)
+		if sessionID(id) { // others are never begun anew
+			h.book.bury(id)
+		}
 		return
 	case id == "" && r.Method == http.MethodPost:
 		if !h.room() {

@@ -144,11 +144,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
-	id, ok := slotOf(w, r)
-	if !ok {
-		return
-	}
-	generation, ok := generationOf(w, r)
+	id, generation, ok := leaseOf(w, r)
 	if !ok {
 		return
 	}
@@ -163,11 +159,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 
 // drain answers what a slot has done so far, and lets it go on.
 func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
-	id, ok := slotOf(w, r)
-	if !ok {
-		return
-	}
-	generation, ok := generationOf(w, r)
+	id, generation, ok := leaseOf(w, r)
 	if !ok {
 		return
 	}
@@ -179,13 +171,17 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, rec)
 }
 
-// generationOf parses ?generation=.
-func generationOf(w http.ResponseWriter, r *http.Request) (uint64, bool) {
+// leaseOf parses {n} and ?generation=.
+func leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
+	id, ok := slotOf(w, r)
+	if !ok {
+		return 0, 0, false
+	}
 	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
 	if err != nil {
 		fail(w, http.StatusBadRequest, "generation: want a number")
 	}
-	return generation, err == nil
+	return id, generation, err == nil
 }
 
 // broker turns the connection into that of mcp-server's broker, until it or the proxy ends.

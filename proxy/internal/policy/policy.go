@@ -137,12 +137,11 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 
 // reachable are the APIs that open a host to who asks. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
-	if run.Kind() != KindRun || disarm.Off("server-host") {
+	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
+	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) || disarm.Off("server-host") {
 		return holders
 	}
-	return slices.DeleteFunc(slices.Clone(holders), func(a *catalog.API) bool {
-		return a.Server != nil && a.Server.Closed == h.String()
-	})
+	return slices.DeleteFunc(slices.Clone(holders), closed) // the catalog's own list stays as it is
 }
 
 // unheld refuses a host that no active API holds, unless YOLO is set and no API at all holds it.

@@ -1,0 +1,73 @@
+package signature
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// FirstSentence is the beginning of a description: up to the end of its first sentence or paragraph, as plain text.
+func FirstSentence(description string) string {
+	head, _, _ := strings.Cut(strings.TrimSpace(description), "\n\n")
+	text := Clean(head, 4*MaxDescription)
+	for i, r := range text {
+		if r != '.' && r != '!' && r != '?' || i+1 < len(text) && text[i+1] != ' ' {
+			continue
+		}
+		switch text[strings.LastIndexByte(text[:i], ' ')+1 : i] {
+		case "e.g", "i.e", "etc", "vs":
+			continue
+		}
+		text = text[:i+1]
+		break
+	}
+	return cut(text, MaxDescription)
+}
+
+// Clean is a text of a server on one line: without control characters and characters that do not show, and at most so
+// many characters long.
+func Clean(text string, most int) string {
+	var b strings.Builder
+	space, n := false, 0
+	for _, r := range text {
+		switch {
+		case unicode.IsSpace(r):
+			space = b.Len() > 0
+			continue
+		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Mn, r) && n == 0, invisible(r):
+			continue
+		}
+		if n == most {
+			return cut(b.String(), most-1) + "…"
+		}
+		if space {
+			b.WriteByte(' ')
+			space = false
+			n++
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
+
+// invisible are printable characters that no reader sees: fillers, and selectors that can carry hidden text.
+func invisible(r rune) bool {
+	switch r {
+	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0:
+		return true
+	}
+	return r >= 0x180B && r <= 0x180F || r >= 0xFE00 && r <= 0xFE0F || r >= 0xE0100 && r <= 0xE01EF
+}
+
+// cut shortens a text to so many characters.
+func cut(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n == most {
+			return strings.TrimRight(text[:i], " ") + "…"
+		}
+		n++
+	}
+	return text
+}

@@ -1,0 +1,279 @@
+package signature
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/schema"
+)
+
+// writer writes the types of one schema.
+type writer struct {
+	root any
+	work int // schemas visited, and what took as long
+}
+
+// spend counts a number of names, and reports whether more may be done.
+func (w *writer) spend(names int) bool {
+	w.work += names / perWork
+	return w.work <= maxWork
+}
+
+// typeOf is the type of one schema.
+func (w *writer) typeOf(schema any, depth int) string {
+	w.work++
+	if w.work > maxWork || depth > maxDepth {
+		return "unknown"
+	}
+	s, ok := w.resolve(schema)
+	if !ok {
+		return "unknown"
+	}
+	if c, ok := s["const"]; ok {
+		return literal(c)
+	}
+	if list, ok := s["enum"].([]any); ok && len(list) > 0 {
+		return union(list, literal)
+	}
+	for _, key := range [...]string{"anyOf", "oneOf"} {
+		if list, ok := s[key].([]any); ok && len(list) > 0 {
+			return w.alternatives(s, key, list, depth)
+		}
+	}
+	if list, ok := s["allOf"].([]any); ok && len(list) > 0 {
+		return w.typeOf(w.merge(s, list), depth)
+	}
+	switch t := s["type"].(type) {
+	case string:
+		return w.named(t, s, depth)
+	case []any:
+		return union(t, func(t any) string {
+			name, _ := t.(string)
+			return w.named(name, s, depth)
+		})
+	}
+	switch {
+	case s["properties"] != nil || s["additionalProperties"] != nil:
+		return w.named("object", s, depth)
+	case s["items"] != nil || s["prefixItems"] != nil:
+		return w.named("array", s, depth)
+	}
+	return "unknown"
+}
+
+// named is the type that "type" names.
+func (w *writer) named(name string, s map[string]any, depth int) string {
+	switch name {
+	case "string", "boolean", "number", "null":
+		return name
+	case "integer":
+		return "number"
+	case "array":
+		return w.array(s, depth)
+	case "object":
+		return w.object(s, depth)
+	}
+	return "unknown"
+}
+
+func (w *writer) array(s map[string]any, depth int) string {
+	prefix, _ := s["prefixItems"].([]any)
+	if list, ok := s["items"].([]any); ok { // how drafts before 2020-12 wrote a tuple
+		prefix = list
+	}
+	if len(prefix) > 0 && len(prefix) <= maxMembers {
+		parts := make([]string, len(prefix))
+		for i, p := range prefix {
+			parts[i] = w.typeOf(p, depth+1)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	item := "unknown"
+	if s["items"] != nil {
+		item = w.typeOf(s["items"], depth+1)
+	}
+	if strings.Contains(item, " | ") && item[0] != '{' {
+		item = "(" + item + ")"
+	}
+	return item + "[]"
+}
+
+func (w *writer) object(s map[string]any, depth int) string {
+	properties, _ := s["properties"].(map[string]any)
+	if len(properties) == 0 {
+		return w.record(s, depth)
+	}
+	if depth == maxDepth {
+		return "object"
+	}
+	parts := w.properties(s, properties, func(p any) string { return ": " + w.typeOf(p, depth+1) })
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// properties are the properties of an object, the required ones first, each with what typed says.
+func (w *writer) properties(s, properties map[string]any, typed func(any) string) []string {
+	required := map[string]bool{}
+	list, _ := s["required"].([]any)
+	if !w.spend(len(properties) + len(list)) {
+		return []string{"…"}
+	}
+	for _, name := range list {
+		if n, ok := name.(string); ok {
+			required[n] = true
+		}
+	}
+	names := make([]string, 0, len(properties))
+	for name := range properties {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { // required ones first
+		if required[a] != required[b] {
+			if required[a] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	var parts []string
+	for i, name := range names {
+		if i == maxProperties {
+			parts = append(parts, "…")
+			break
+		}
+		optional := ""
+		if !required[name] {
+			optional = "?"
+		}
+		parts = append(parts, key(name)+optional+typed(properties[name]))
+	}
+	return parts
+}
+
+// record is an object without named properties.
+func (w *writer) record(s map[string]any, depth int) string {
+	switch more := s["additionalProperties"].(type) {
+	case bool:
+		if !more {
+			return "{}"
+		}
+	case map[string]any:
+		return "Record<string, " + w.typeOf(more, depth+1) + ">"
+	}
+	if depth == 0 {
+		return "{}"
+	}
+	return "Record<string, unknown>"
+}
+
+// alternatives is a union of schemas, each with what stands beside the keyword.
+func (w *writer) alternatives(s map[string]any, key string, list []any, depth int) string {
+	rest := map[string]any{}
+	if !w.spend(len(s)) {
+		return "unknown"
+	}
+	for k, v := range s {
+		if k != key {
+			rest[k] = v
+		}
+	}
+	_, outer := rest["properties"]
+	return union(list, func(one any) string {
+		if outer {
+			return w.typeOf(w.merge(rest, []any{one}), depth)
+		}
+		return w.typeOf(one, depth)
+	})
+}
+
+// merge is a schema with those of an allOf in it.
+func (w *writer) merge(s map[string]any, list []any) map[string]any {
+	out, properties, required := map[string]any{}, map[string]any{}, []any{}
+	add := func(part map[string]any) {
+		if m, _ := part["properties"].(map[string]any); !w.spend(len(part) + len(m)) {
+			return
+		}
+		for k, v := range part {
+			switch k {
+			case "allOf":
+			case "properties":
+				m, _ := v.(map[string]any)
+				for name, p := range m {
+					properties[name] = p
+				}
+			case "required":
+				l, _ := v.([]any)
+				required = append(required, l...)
+			default:
+				out[k] = v
+			}
+		}
+	}
+	add(s)
+	for _, one := range list[:min(len(list), maxMembers)] {
+		part, ok := w.resolve(one)
+		if !ok {
+			continue
+		}
+		if nested, ok := part["allOf"].([]any); ok && w.work < maxWork {
+			w.work++
+			part = w.merge(part, nested)
+		}
+		add(part)
+	}
+	if len(properties) > 0 {
+		out["properties"], out["required"] = properties, required
+	}
+	return out
+}
+
+// resolve follows references. It is false for what is no schema.
+func (w *writer) resolve(s any) (map[string]any, bool) { return schema.Resolve(w.root, s, w.spend) }
+
+// union is the distinct types of a list.
+func union(list []any, typeOf func(any) string) string {
+	var parts []string
+	for i, one := range list {
+		if i == maxMembers {
+			parts = append(parts, "…")
+			break
+		}
+		if t := typeOf(one); !slices.Contains(parts, t) {
+			parts = append(parts, t)
+		}
+	}
+	if i := slices.Index(parts, "null"); i >= 0 && len(parts) > 1 { // null stands last
+		parts = append(slices.Delete(parts, i, i+1), "null")
+	}
+	return strings.Join(parts, " | ")
+}
+
+// literal is a value as TypeScript writes it.
+func literal(v any) string {
+	if text, ok := v.(string); ok {
+		return quote(text)
+	}
+	data, err := json.Marshal(v)
+	if err != nil || len(data) > maxLiteral {
+		return "unknown"
+	}
+	return string(data)
+}
+
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(Clean(text, maxLiteral)) + `"`
+}
+
+// key is the name of a property, quoted where TypeScript wants it.
+func key(name string) string {
+	for i, r := range name {
+		if r != '_' && r != '$' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
+			return quote(name)
+		}
+	}
+	if name == "" {
+		return `""`
+	}
+	return cut(name, maxLiteral)
+}
