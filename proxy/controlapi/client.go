@@ -79,14 +79,22 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64) (Rece
 	return out, c.call(ctx, http.MethodPost, path, nil, &out)
 }
 
-// Events calls on for every event until ctx ends or the stream breaks off.
-func (c *Client) Events(ctx context.Context, on func(Event)) error {
+// Subscription is the stream of the events that follow on Subscribe.
+type Subscription struct{ body io.ReadCloser }
+
+// Subscribe begins a stream of events. When it returns, no later event is missed: fetch what events change after it.
+func (c *Client) Subscribe(ctx context.Context) (*Subscription, error) {
 	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer resp.Body.Close()
-	dec := json.NewDecoder(resp.Body)
+	return &Subscription{body: resp.Body}, nil
+}
+
+// Each calls on for every event until the stream breaks off or the context of Subscribe ends. It closes the stream.
+func (s *Subscription) Each(on func(Event)) error {
+	defer s.body.Close()
+	dec := json.NewDecoder(s.body)
 	for {
 		var e Event
 		if err := dec.Decode(&e); err != nil {

@@ -62,7 +62,10 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 	if o.control != "" {
 		c := controlapi.NewClient(o.control)
 		defer c.Close()
-		err := c.Events(ctx, print)
+		events, err := c.Subscribe(ctx)
+		if err == nil {
+			err = events.Each(print)
+		}
 		if ctx.Err() != nil {
 			return nil
 		}

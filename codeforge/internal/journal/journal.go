@@ -41,20 +41,24 @@ func Record(ctx context.Context, state string, client *controlapi.Client) error 
 	defer f.Close()
 	for ctx.Err() == nil {
 		// An error ends the stream: the proxy stopped, or this reader was too slow. The next stream continues.
-		_ = client.Events(ctx, func(e controlapi.Event) {
-			if e.Exchange == nil && e.Receipt == nil {
-				return
-			}
-			if line, err := json.Marshal(e); err == nil {
-				_, _ = f.Write(append(line, '\n'))
-			}
-		})
+		if events, err := client.Subscribe(ctx); err == nil {
+			_ = events.Each(func(e controlapi.Event) { write(f, e) })
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(reconnectPause):
 		}
 	}
 	return nil
+}
+
+func write(w io.Writer, e controlapi.Event) {
+	if e.Exchange == nil && e.Receipt == nil {
+		return
+	}
+	if line, err := json.Marshal(e); err == nil {
+		_, _ = w.Write(append(line, '\n'))
+	}
 }
 
 // Read calls on for every recorded event, oldest first.

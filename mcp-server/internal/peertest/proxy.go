@@ -22,6 +22,8 @@ type Proxy struct {
 	Socket string
 	// Receipt makes the receipt of a run. Nil makes an empty one.
 	Receipt func(controlapi.Registration) controlapi.Receipt
+	// Subscribing is called before a subscription to the events begins, if set.
+	Subscribing func()
 	// Types is the text of types.d.ts by API.
 	Types map[string]string
 
@@ -173,6 +175,9 @@ func (p *Proxy) unregister(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Proxy) events(w http.ResponseWriter, r *http.Request) {
+	if p.Subscribing != nil {
+		p.Subscribing()
+	}
 	s := make(chan controlapi.Event, 100)
 	p.mu.Lock()
 	p.subscribers[s] = true

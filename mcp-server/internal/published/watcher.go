@@ -75,12 +75,17 @@ func (w *Watcher) Run(ctx context.Context) {
 // follow does that over one stream of events, and returns why the stream ended.
 func (w *Watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// No change may fall between the fetch and the subscription.
+	events, err := w.cfg.Control.Subscribe(ctx)
+	if err != nil {
+		return fmt.Errorf("following the catalog: %w", err)
+	}
 	changed, done := make(chan string, 1), make(chan struct{})
 	var ended error
-	// Subscribing comes first, so that no change falls between the fetch and the subscription.
 	go func() {
 		defer close(done)
-		ended = w.cfg.Control.Events(ctx, func(e controlapi.Event) { note(changed, e) })
+		ended = events.Each(func(e controlapi.Event) { note(changed, e) })
 	}()
 	defer func() {
 		cancel()

@@ -1,0 +1,34 @@
+package published_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// A catalog that changes while the watcher starts is seen, however the change falls between fetch and subscription.
+func TestChangeAtStart(t *testing.T) {
+	for range 5 {
+		p, s := peertest.NewProxy(t), peertest.NewSandbox(t, 1)
+		p.Subscribing = func() { p.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "a"}}}) }
+		sandbox, control := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial}), controlapi.NewClient(p.Socket)
+		w := published.New(published.Config{Control: control, Sandbox: sandbox, Log: logline.New(t.Output(), "text", nil)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.Run(ctx)
+		}()
+		testkit.WaitFor(t, func() bool { return len(w.Catalog().APIs) == 1 })
+		cancel()
+		<-done
+		control.Close()
+		_ = sandbox.Close()
+	}
+}
