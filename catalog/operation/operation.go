@@ -1,0 +1,54 @@
+// Package operation is the format of apis/<name>/operations.jsonl: what `codeforge api add --openapi` keeps of a document,
+// so that no daemon has to read documents. A head comes first, then a line of JSON for every operation and every type.
+package operation
+
+const (
+	// FileName is the file's name in an API's folder.
+	FileName = "operations.jsonl"
+	// MaxFile and MaxLine bound the file and one of its lines, in bytes.
+	MaxFile = 32 << 20
+	MaxLine = 256 << 10
+	// Format is the version of the format that this package reads and writes.
+	Format = 1
+)
+
+// Head is the first line.
+type Head struct {
+	Format  int    `json:"format"`
+	Title   string `json:"title,omitempty"`
+	Version string `json:"version,omitempty"` // the document's, e.g. "2024-06-20"
+	// Server is the URL that paths follow on, without a slash at its end, e.g. https://api.stripe.com.
+	Server string `json:"server"`
+	Auth   []Auth `json:"auth,omitempty"`
+	// Operations and Types count the lines that follow.
+	Operations int `json:"operations"`
+	Types      int `json:"types"`
+}
+
+// Auth says how a request carries one of the API's tokens.
+type Auth struct {
+	Token string `json:"token"` // its name, e.g. STRIPE_TOKEN
+	Place string `json:"place"` // as in config.json, e.g. header:Authorization
+	Value string `json:"value"` // what code writes there, e.g. "Bearer STRIPE_TOKEN"
+}
+
+// Line is one line after the head: an operation if Method is set, else a type. All text is of the document's author, made
+// safe to show: one line each, no control or bidirectional characters, no markup, bounded. TypeScript is on one line.
+type Line struct {
+	Method     string   `json:"m,omitempty"`
+	Path       string   `json:"p,omitempty"`  // a template, e.g. /repos/{owner}/{repo}/issues; {path+} is several segments
+	ID         string   `json:"id,omitempty"` // operationId; not unique, and often missing
+	Summary    string   `json:"s,omitempty"`  // or the description's first sentence
+	Tags       []string `json:"t,omitempty"`  // the groups that it belongs to
+	Params     string   `json:"pp,omitempty"` // TypeScript of the path's parameters, where they are not all strings
+	Query      string   `json:"q,omitempty"`  // TypeScript, e.g. { per_page?: number; page?: number }
+	Headers    string   `json:"h,omitempty"`  // TypeScript of headers that the operation wants, without the credential's
+	Body       string   `json:"b,omitempty"`  // TypeScript of the body
+	BodyMedia  string   `json:"bm,omitempty"` // its media type; empty is application/json
+	Answer     string   `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer; empty when there is none
+	Deprecated bool     `json:"d,omitempty"`
+	Server     string   `json:"srv,omitempty"` // where it differs from the head's
+
+	Type string `json:"type,omitempty"` // a type's name, an identifier of TypeScript
+	TS   string `json:"ts,omitempty"`   // what it stands for: the right side of `type Name = ...`
+}
