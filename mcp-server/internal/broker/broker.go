@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -243,14 +244,7 @@ func (b *Broker) use(run string, s *server) *failure {
 	return nil
 }
 
-func excludes(spec controlapi.Server, other string) bool {
-	for _, name := range spec.ExclusiveWith {
-		if name == other {
-			return true
-		}
-	}
-	return false
-}
+func excludes(spec controlapi.Server, other string) bool { return slices.Contains(spec.ExclusiveWith, other) }
 
 // admit asks the server's breaker.
 func (b *Broker) admit(s *server) (ok, probe bool, until time.Time) {
