@@ -244,7 +244,9 @@ func (b *Broker) use(run string, s *server) *failure {
 	return nil
 }
 
-func excludes(spec controlapi.Server, other string) bool { return slices.Contains(spec.ExclusiveWith, other) }
+func excludes(spec controlapi.Server, other string) bool {
+	return slices.Contains(spec.ExclusiveWith, other)
+}
 
 // admit asks the server's breaker.
 func (b *Broker) admit(s *server) (ok, probe bool, until time.Time) {
