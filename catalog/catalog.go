@@ -46,6 +46,8 @@ type API struct {
 	Types string
 	// Server is set when the API is an MCP server.
 	Server *Server
+	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
+	Operations *Operations
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.

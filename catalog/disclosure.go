@@ -71,6 +71,9 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 	for _, text := range a.Server.texts() {
 		scan(text, "config.json", "mcp", "", "")
 	}
+	if a.Operations != nil {
+		scan(a.Operations.Source, "config.json", "operations", "", "")
+	}
 	const found, want = "a token name, or the folder's name, that contains a credential", "names without it"
 	scan(a.Name, "config.json", "credentials", found, want)
 	for _, mine := range a.Credentials {

@@ -64,6 +64,9 @@ func (a *API) sum() digest {
 	if a.Server != nil {
 		field(h, fmt.Sprintf("%+v", *a.Server)) // maps are printed in the order of their keys
 	}
+	if a.Operations != nil {
+		field(h, fmt.Sprintf("%+v", *a.Operations))
+	}
 	return digest(h.Sum(nil))
 }
 

@@ -84,7 +84,7 @@ type Subscription struct{ body io.ReadCloser }
 
 // Subscribe begins a stream of events. When it returns, no later event is missed: fetch what events change after it.
 func (c *Client) Subscribe(ctx context.Context) (*Subscription, error) {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil)
+	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil) //nolint:bodyclose // by Each
 	if err != nil {
 		return nil, err
 	}
