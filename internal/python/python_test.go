@@ -20,7 +20,7 @@ func program(t *testing.T, script string) string {
 	return path
 }
 
-func Testpython.Find(t *testing.T) {
+func TestFind(t *testing.T) {
 	answer := func(lines ...string) string { return "printf '" + strings.Join(lines, `\n`) + `\n'` }
 	old := program(t, answer("cpython", "3.10.12", "/bin/sh", "/usr", "/usr/lib/python3.10", "", ""))
 	other := program(t, answer("pypy", "3.11.1", "/bin/sh", "/usr", "/usr/lib/pypy", "", ""))

@@ -392,11 +392,11 @@ func TestGo(t *testing.T) {
 	if out != "100 100 null\n" || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
-	if first, err := Go(nil); err != nil || !bytes.Equal(first, []byte{GoByte}) {
+	if first, err := Go(false, nil); err != nil || !bytes.Equal(first, []byte{GoByte}) {
 		t.Errorf("%q %v", first, err)
 	}
 	var servers map[string][]string
-	line, _ := Go(known)
+	line, _ := Go(false, known)
 	if err := json.NewDecoder(bytes.NewReader(line[1:])).Decode(&servers); err != nil || line[0] != ServersByte || len(servers) != 2 {
 		t.Errorf("%v %v", servers, err)
 	}
