@@ -186,7 +186,7 @@ func (s *Session) Close() error { return s.mcp.Close() }
 type Result struct {
 	// Output is what the model sees first: stdout, or after a failure stderr and stdout.
 	Output string `json:"output"`
-	// Notes are the further texts that the model sees.
+	// Notes are the further texts, in words for a person where the server has them.
 	Notes  []string `json:"notes,omitempty"`
 	Failed bool     `json:"failed"`
 	// Exit is nil when the code did not run, or its end is unknown.
@@ -198,6 +198,7 @@ type Result struct {
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
+	notesKey   = "codeforge/notes"
 )
 
 // Execute runs code. Timeout is in seconds, 0 the server's default.
@@ -231,9 +232,14 @@ func result(res *mcp.CallToolResult) (Result, error) {
 			out.Notes = append(out.Notes, text.Text)
 		}
 	}
-	if err := meta(res.Meta, exitKey, &out.Exit); err != nil {
+	told := struct {
+		Output string
+		Notes  []string
+	}{out.Output, out.Notes}
+	if err := errors.Join(meta(res.Meta, exitKey, &out.Exit), meta(res.Meta, notesKey, &told)); err != nil {
 		return out, err
 	}
+	out.Output, out.Notes = told.Output, told.Notes
 	return out, meta(res.Meta, receiptKey, &out.Receipt)
 }
 
