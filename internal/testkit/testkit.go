@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
 // NoSkip reports whether a test that cannot run here is a failure (CODEFORGE_NO_SKIP).
@@ -89,6 +91,16 @@ func Deno(tb testing.TB) string {
 		Skip(tb, err.Error())
 	}
 	return path
+}
+
+// Python is the machine's interpreter. The test is skipped where there is none.
+func Python(tb testing.TB) python.Interpreter {
+	tb.Helper()
+	i, err := python.Find(tb.Context(), python.Candidates(""))
+	if err != nil {
+		Skip(tb, err.Error())
+	}
+	return i
 }
 
 // Buffer is a buffer that is read while it is written. The zero Buffer is empty.
