@@ -35,12 +35,16 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
-// WaitFor waits, for at most ten seconds, until a condition holds.
+// Patience is how long a test waits for what must happen. It guards against hanging, so it is long: a busy machine may
+// stand still for seconds.
+const Patience = time.Minute
+
+// WaitFor waits until a condition holds, or Patience ends.
 func WaitFor(tb testing.TB, is func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(Patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatal("the condition does not hold after ten seconds")
+			tb.Fatalf("the condition does not hold after %s", Patience)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
@@ -160,7 +161,13 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 }
 
 // serve runs until ctx ends.
-func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) (err error) {
+	serving := false
+	defer func() {
+		if !serving {
+			err = health.CannotStart(err)
+		}
+	}()
 	s, err := settings.Parse(getenv)
 	if err != nil {
 		return err
@@ -220,6 +227,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
 		"deno", denoVersion, "python", cmp.Or(python.Version, "none"), "socket", f.socket)
+	serving = true
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
