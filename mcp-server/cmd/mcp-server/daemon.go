@@ -74,7 +74,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 	d.control = controlapi.NewClient(f.control)
 	d.queue = queue.New(queue.Config{Sandbox: d.sandbox})
-	d.catalog = published.New(published.Config{Control: d.control, Sandbox: d.sandbox, Log: d.log})
+	d.catalog = published.New(published.Config{
+		Control: d.control, Sandbox: d.sandbox, Log: d.log, Python: func(p runapi.Python) { d.surface.OfferPython(p) },
+	})
 	m := meter.New(meter.Gauges{
 		Sessions: func() int { return d.mcp.Sessions() },
 		Calls:    func() int { return d.mcp.Calls() },

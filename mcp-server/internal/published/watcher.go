@@ -20,7 +20,10 @@ import (
 type Config struct {
 	Control *controlapi.Client
 	Sandbox *runapi.Client
-	Log     *slog.Logger
+	// Python, if not nil, is told what the sandbox says of Python, before the first catalog is known and with every
+	// renewal.
+	Python func(runapi.Python)
+	Log    *slog.Logger
 }
 
 // Watcher follows the catalog. Make it with New and call Run; all methods are safe for concurrent use.
@@ -136,6 +139,13 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	set, err := w.cfg.Sandbox.SetPermissions(ctx, runapi.Permissions{AllowNet: AllowNet(cat)})
 	if err != nil {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
+	}
+	if w.cfg.Python != nil {
+		h, err := w.cfg.Sandbox.Health(ctx)
+		if err != nil {
+			return fmt.Errorf("asking the sandbox for its languages: %w", err)
+		}
+		w.cfg.Python(h.Python)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

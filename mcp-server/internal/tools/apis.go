@@ -193,6 +193,6 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 		return failure(err.Error()), nil
 	}
 	cat := s.cfg.Catalog.Catalog()
-	return text(guide(cat.YOLO, hasServers(cat), s.cfg.Skills.ReadOnly(),
+	return text(guide(cat.YOLO, hasServers(cat), s.cfg.Skills.ReadOnly(), s.languages(),
 		s.cfg.OutputLimit, s.cfg.TimeoutDefault, s.cfg.TimeoutMax)), nil
 }

@@ -29,6 +29,9 @@ type rendering struct {
 	changes        []skill.Change
 	catalog        controlapi.Catalog
 	apis           []string
+	code           string
+	isPython       bool
+	python         runapi.Python // what the sandbox says of it
 }
 
 // render makes the result of a run: on success stdout, exactly as printed; on failure stderr, then stdout. There is a
@@ -52,7 +55,7 @@ func render(r rendering) *mcp.CallToolResult {
 		shown, cut = r.stdout.Text(r.limit)
 	}
 	if shown == "" && len(notes) == 0 {
-		notes = append(notes, silent(r.outcome.Exit, failed))
+		notes = append(notes, silent(r, failed))
 	}
 	if cut > 0 {
 		notes = append(notes, cutNote(r, cut))
@@ -97,18 +100,27 @@ func failedOutput(r rendering) (string, int) {
 }
 
 // silent explains why there is nothing to show.
-func silent(e runapi.Exit, failed bool) string {
+func silent(r rendering, failed bool) string {
 	if failed {
-		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", e.Code)
+		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
 	}
-	return "The code ran and printed nothing. Print what you need with console.log."
+	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."
+}
+
+// word is one of two words, after the language of the code.
+func (r rendering) word(typescript, python string) string {
+	if r.isPython {
+		return python
+	}
+	return typescript
 }
 
 // cutNote says how much was left out, and where the whole output is.
 func cutNote(r rendering, cut int) string {
 	n := fmt.Sprintf("Output was cut: %d of %d characters were left out.", cut, r.stdout.Len()+r.stderr.Len())
 	if file := r.outcome.Exit.StdoutFile; file != "" {
-		n += fmt.Sprintf(" The whole stdout is in %s: read parts of it with Deno.readTextFile in a later run.", file)
+		n += fmt.Sprintf(" The whole stdout is in %s: read parts of it with %s in a later run.", file,
+			r.word("Deno.readTextFile", "open()"))
 	}
 	return n + " Print less: filter, count, or select fields in code."
 }
@@ -148,6 +160,11 @@ func (r rendering) hints() []string {
 	stderr, _ := r.stderr.Text(r.limit)
 	for _, h := range denoHints(stderr+"\n"+stdout, r.catalog) {
 		add(h)
+	}
+	if r.outcome.Exit.Code != 0 {
+		for _, h := range r.languageHints(stderr + "\n" + stdout) {
+			add(h)
+		}
 	}
 	if len(out) > maxHints {
 		n := len(out) - maxHints

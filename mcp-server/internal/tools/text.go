@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // instructions is what a client may show the model from the start: how to work, in a few words.
@@ -56,7 +58,7 @@ order. await stash.set(key, value) and stash.get(key) keep JSON values for an ho
 
 // guide is the answer to get_instructions. Its length does not depend on the number of APIs, and it describes this
 // system with its settings.
-func guide(yolo, servers, readOnly bool, limit int, usual, most time.Duration) string {
+func guide(yolo, servers, readOnly bool, python runapi.Python, limit int, usual, most time.Duration) string {
 	reach := "Code reaches only the hosts of list_apis, over HTTPS. Anything else is refused."
 	if yolo {
 		reach = "YOLO_MODE is on: code reaches any public host. Credentials still go only to the hosts of their API."
@@ -110,7 +112,7 @@ const { data } = await answer.json();
 const failed = data.filter((c) => c.status === "failed");
 console.log(failed.length + " of " + data.length + " failed");
 for (const c of failed.slice(0, 10)) console.log(c.id, c.amount / 100, c.currency, c.failure_code);
-`, reach, int(usual.Seconds()), int(most.Seconds()), limit, mcp, keep)
+`, reach, int(usual.Seconds()), int(most.Seconds()), limit, mcp+pythonGuide(python), keep)
 }
 
 // jsonText returns a value as JSON for a model to read, without escaping <, > and &. A JSON string is valid YAML too.

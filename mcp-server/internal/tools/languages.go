@@ -1,0 +1,136 @@
+package tools
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// OfferPython is told what the sandbox says of Python. The tool that runs code names the languages that there are.
+func (s *Surface) OfferPython(p runapi.Python) {
+	old := s.languages()
+	s.python.Store(&p)
+	if (p.Version != "") != (old.Version != "") {
+		s.addExecute()
+	}
+}
+
+// languages is what the sandbox said of Python last.
+func (s *Surface) languages() runapi.Python {
+	if p := s.python.Load(); p != nil {
+		return *p
+	}
+	return runapi.Python{}
+}
+
+// language reads the argument language, and reports whether it is Python.
+func (s *Surface) language(a *argument.Reader) bool {
+	p := s.languages()
+	want := `"typescript" or "python"`
+	if p.Version == "" {
+		want = `"typescript"`
+	}
+	switch language := strings.ToLower(a.Text("language", want, false)); {
+	case language == "" || language == runapi.LanguageTypeScript:
+		return false
+	case language == runapi.LanguagePython && p.Version != "":
+		return true
+	case language == runapi.LanguagePython:
+		a.Mistake("language: Python is not available here" + because(p.Problem) + "; write TypeScript")
+	default:
+		a.Mistake(fmt.Sprintf("language: found %.40q, want %s", language, want))
+	}
+	return false
+}
+
+func because(problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return " (" + problem + ")"
+}
+
+// What Python prints when something is missing or refused.
+var (
+	noModule  = regexp.MustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
+	noName    = regexp.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
+	noProcess = regexp.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|^BlockingIOError: \[Errno 11\]`)
+	noParse   = regexp.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
+	denoParse = regexp.MustCompile(`could not be parsed|SyntaxError|ReferenceError: (?:print|True|False|None|def) is not defined`)
+)
+
+// Signs of one language in code that was run as the other.
+var (
+	likeTypeScript = regexp.MustCompile(`(?m)^\s*(?:const|let|export|interface|async function|function)\s+[\w{\[*]|` +
+		`console\.log\(|=>\s*[{(\w]|^\s*import\s.*["'];?\s*$|^\s*(?:await )?fetch\(`)
+	likePython = regexp.MustCompile(`(?m)^\s*(?:async )?def \w+\(.*\).*:\s*(?:#.*)?$|^\s*print\(.*\)\s*$|` +
+		`^import [\w.]+(?: as \w+)?(?:, [\w.]+)*\s*$|^from [\w.]+ import [^"']*$|` +
+		`^\s*(?:if|for|while|with|elif|else|try|except)\b[^{]*:\s*(?:#.*)?$`)
+)
+
+// languageHints are what a model must know when code failed because of its language. Code can print anything: only names
+// of modules, which are checked, come from there.
+func (r rendering) languageHints(printed string) (out []string) {
+	if !r.isPython {
+		if denoParse.MatchString(printed) && likePython.MatchString(r.code) && !likeTypeScript.MatchString(r.code) {
+			if r.python.Version != "" {
+				return []string{`The code looks like Python: pass "language": "python" with it.`}
+			}
+			return []string{"The code looks like Python, and only TypeScript runs here" + because(r.python.Problem) + "."}
+		}
+		return nil
+	}
+	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) {
+		return []string{`The code looks like TypeScript, and "language" was "python": leave "language" out.`}
+	}
+	if m := noModule.FindStringSubmatch(printed); m != nil {
+		out = append(out, r.missing(m[1]))
+	}
+	if noName.MatchString(printed) {
+		out = append(out, noServers(r.catalog))
+	}
+	if noProcess.MatchString(printed) {
+		out = append(out, "Code cannot start processes; threads and asyncio work.")
+	}
+	return out
+}
+
+// missing says what there is in the place of a module.
+func (r rendering) missing(module string) string {
+	if name, is := strings.CutPrefix(module, "skills."); is {
+		return fmt.Sprintf("There is no file /skills/%s.py.", name)
+	}
+	there := "There is the standard library"
+	if n := len(r.python.Packages); n > 0 {
+		const most = 30
+		there += " and " + strings.Join(r.python.Packages[:min(n, most)], ", ")
+		if n > most {
+			there += fmt.Sprintf(" and %d more", n-most)
+		}
+	}
+	top, _, _ := strings.Cut(module, ".")
+	return fmt.Sprintf("%s is not installed here. %s. To add packages the user can %s.", top, there, r.python.Add)
+}
+
+// pythonGuide is the part of the guide on Python.
+func pythonGuide(p runapi.Python) string {
+	if p.Version == "" {
+		return ""
+	}
+	with := ""
+	if contains(p.Packages, "requests") {
+		with = " with requests"
+	}
+	if contains(p.Packages, "httpx") {
+		with += " and httpx"
+	}
+	return fmt.Sprintf(`## Python
+With "language": "python" the code is one module of Python %s%s, and print() what you need. All else is the same.
+mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]), stash. Skills: /skills/<name>.py with
+a docstring, used by "from skills import <name>".
+
+`, p.Version, with)
+}
