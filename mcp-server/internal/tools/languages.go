@@ -5,7 +5,9 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/hostname"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -58,6 +60,8 @@ var (
 	noModule  = regexp.MustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
 	noName    = regexp.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
 	noProcess = regexp.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|^BlockingIOError: \[Errno 11\]`)
+	noAddress = regexp.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
+	urlHost   = regexp.MustCompile(`https?://([A-Za-z0-9.-]{1,253})`)
 	noParse   = regexp.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
 	denoParse = regexp.MustCompile(`could not be parsed|SyntaxError|ReferenceError: (?:print|True|False|None|def) is not defined`)
 )
@@ -89,6 +93,9 @@ func (r rendering) languageHints(printed string) (out []string) {
 	if m := noModule.FindStringSubmatch(printed); m != nil {
 		out = append(out, r.missing(m[1]))
 	}
+	if noAddress.MatchString(printed) {
+		out = append(out, r.unknownHosts()...)
+	}
 	if noName.MatchString(printed) {
 		out = append(out, noServers(r.catalog))
 	}
@@ -96,6 +103,30 @@ func (r rendering) languageHints(printed string) (out []string) {
 		out = append(out, "Code cannot start processes; threads and asyncio work.")
 	}
 	return out
+}
+
+// unknownHosts explains that a name has no address. Python does not say which one, so they are looked for in the code.
+func (r rendering) unknownHosts() (out []string) {
+	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
+		if host, err := hostname.Parse(m[1]); err == nil && !open(host.String(), r.catalog) {
+			out = append(out, noAPI(host.String(), r.catalog))
+		}
+	}
+	if out == nil {
+		return []string{"A host name has no address: code reaches only the hosts of list_apis."}
+	}
+	return out
+}
+
+// open reports whether a host belongs to an API.
+func open(host string, cat controlapi.Catalog) bool {
+	_, parent, _ := strings.Cut(host, ".")
+	for _, a := range cat.APIs {
+		if contains(a.Domains, host) || contains(a.Domains, "*."+parent) {
+			return true
+		}
+	}
+	return false
 }
 
 // missing says what there is in the place of a module.

@@ -196,6 +196,13 @@ func suggest(host string, cat controlapi.Catalog) string {
 	return ""
 }
 
+// noAPI is why code cannot reach a host.
+func noAPI(host string, cat controlapi.Catalog) string {
+	return fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s "+
+		"list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.",
+		host, suggest(host, cat))
+}
+
 // noServers is why code has no mcp.
 func noServers(cat controlapi.Catalog) string {
 	if !hasServers(cat) {
@@ -244,9 +251,7 @@ func denoHints(printed string, cat controlapi.Catalog) []string {
 			out = append(out, "The sandbox reaches hosts by name only, and only those of configured APIs.")
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s "+
-			"list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.",
-			host, suggest(host.String(), cat)))
+		out = append(out, noAPI(host.String(), cat))
 	}
 	if importRefusal.MatchString(printed) {
 		out = append(out, "Imports from npm:, jsr: and URLs are off. "+
