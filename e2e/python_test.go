@@ -112,7 +112,7 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		{"syntax error", "x = = 1\n", "main.py\", line 1\n    x = = 1\n        ^\nSyntaxError: invalid syntax\n", ""},
 		{"TypeScript", "const r = await fetch('https://x.test/');\nconsole.log(r.status);\n", "SyntaxError", "The code looks like TypeScript"},
 		{"missing module", "import nothing_like_this.inner\n", "ModuleNotFoundError", "nothing_like_this is not installed here. There is the standard library"},
-		{"missing skill", "from skills.nothing import f\n", "ModuleNotFoundError", "There is no file /skills/nothing.py."},
+		{"missing skill", "from skills.nothing import f\n", "ModuleNotFoundError", "There is no skill \"nothing.py\"."},
 		{"process", "import subprocess\nsubprocess.run(['ls'])\n", "PermissionError", "Code cannot start processes"},
 		{"unknown host", "import urllib.request\nurllib.request.urlopen('https://nowhere.test/')\n", "urlopen error", "nowhere.test"},
 		{"binary output", "import sys\nsys.stdout.buffer.write(bytes(range(256)))\n", "", "bytes of the output were not valid UTF-8"},

@@ -62,6 +62,8 @@ type Listing struct {
 	Skills []Skill
 	// Skipped counts what is not a skill, by reason.
 	Skipped map[string]int
+	// strays say of each file that is not a skill, by its name, what keeps it from being one.
+	strays map[string]string
 }
 
 // Store is the skills of one directory. It is safe for concurrent use, even while code changes the directory.
@@ -147,7 +149,7 @@ func (s *Store) Names() []string {
 
 // scan lists the skills without opening any.
 func (s *Store) scan() (Listing, error) {
-	l := Listing{Skipped: map[string]int{}}
+	l := Listing{Skipped: map[string]int{}, strays: map[string]string{}}
 	dir, err := s.root.Open(".")
 	if err != nil {
 		return l, fmt.Errorf("reading the skills directory: %w", err)
@@ -166,11 +168,15 @@ func (s *Store) scan() (Listing, error) {
 		if IsPython(e.Name()) {
 			base, name, is = strings.TrimSuffix(e.Name(), python), e.Name(), true
 		}
-		if strings.HasPrefix(e.Name(), ".") || !is {
-			continue // our own unfinished writes, and files that are not modules
-		}
-		if !validBase(base) {
+		switch {
+		case strings.HasPrefix(e.Name(), "."): // our own unfinished writes
+			continue
+		case !is: // notes and data beside the skills
+			l.strays[e.Name()] = "its name ends neither in " + extension + " nor in " + python
+			continue
+		case !validBase(base):
 			l.Skipped["not a skill name"]++
+			l.strays[e.Name()] = "want at most 64 letters, digits, - and _ before " + extension + " or " + python
 			continue
 		}
 		info, err := s.root.Lstat(e.Name())
@@ -179,6 +185,7 @@ func (s *Store) scan() (Listing, error) {
 		}
 		if reason := refuse(info); reason != "" {
 			l.Skipped[reason]++
+			l.strays[e.Name()] = reason
 			continue
 		}
 		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inode(info)})
@@ -186,6 +193,9 @@ func (s *Store) scan() (Listing, error) {
 	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
 	if len(l.Skills) > MaxCount {
 		l.Skipped["too many skills"] += len(l.Skills) - MaxCount
+		for _, k := range l.Skills[MaxCount:] {
+			l.strays[k.Name+extension] = fmt.Sprintf("there are more than %d", MaxCount)
+		}
 		l.Skills = l.Skills[:MaxCount]
 	}
 	return l, nil

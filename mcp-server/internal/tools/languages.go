@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -75,20 +75,25 @@ var (
 		`^\s*(?:if|for|while|with|elif|else|try|except)\b[^{]*:\s*(?:#.*)?$`)
 )
 
-// languageHints are what a model must know when code failed because of its language. Code can print anything: only names
-// of modules, which are checked, come from there.
-func (r rendering) languageHints(printed string) (out []string) {
+// ofLanguage are hints for code that failed because of its language. Code can print anything: only names of modules,
+// which are checked, come from there.
+func (r rendering) ofLanguage(printed string) (out []voice.Text) {
+	if r.outcome.Exit.Code == 0 {
+		return nil
+	}
 	if !r.isPython {
 		if denoParse.MatchString(printed) && likePython.MatchString(r.code) && !likeTypeScript.MatchString(r.code) {
 			if r.python.Version != "" {
-				return []string{`The code looks like Python: pass "language": "python" with it.`}
+				return []voice.Text{voice.Say("The code looks like Python: {pass \"language\": \"python\" with it|name the file " +
+					"x.py, or pass --language python}.")}
 			}
-			return []string{"The code looks like Python, and only TypeScript runs here" + because(r.python.Problem) + "."}
+			return []voice.Text{voice.Say("The code looks like Python, and only TypeScript runs here%WHY.",
+				"%WHY", because(r.python.Problem))}
 		}
 		return nil
 	}
 	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) {
-		return []string{`The code looks like TypeScript, and "language" was "python": leave "language" out.`}
+		return []voice.Text{voice.Say("The code looks like TypeScript, and its language was Python{: leave \"language\" out|}.")}
 	}
 	if m := noModule.FindStringSubmatch(printed); m != nil {
 		out = append(out, r.missing(m[1]))
@@ -100,39 +105,28 @@ func (r rendering) languageHints(printed string) (out []string) {
 		out = append(out, noServers(r.catalog))
 	}
 	if noProcess.MatchString(printed) {
-		out = append(out, "Code cannot start processes; threads and asyncio work.")
+		out = append(out, voice.Say("Code cannot start processes; threads and asyncio work."))
 	}
 	return out
 }
 
 // unknownHosts explains that a name has no address. Python does not say which one, so they are looked for in the code.
-func (r rendering) unknownHosts() (out []string) {
+func (r rendering) unknownHosts() (out []voice.Text) {
 	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
-		if host, err := hostname.Parse(m[1]); err == nil && !open(host.String(), r.catalog) {
-			out = append(out, noAPI(host.String(), r.catalog))
+		if host, err := hostname.Parse(m[1]); err == nil && !known(host, r.catalog) && len(out) < maxHints {
+			out = append(out, noAPI(host, r.catalog))
 		}
 	}
 	if out == nil {
-		return []string{"A host name has no address: code reaches only the hosts of list_apis."}
+		return []voice.Text{voice.Say("A host name has no address: code reaches only the hosts of {list_apis|your APIs}.")}
 	}
 	return out
 }
 
-// open reports whether a host belongs to an API.
-func open(host string, cat controlapi.Catalog) bool {
-	_, parent, _ := strings.Cut(host, ".")
-	for _, a := range cat.APIs {
-		if contains(a.Domains, host) || contains(a.Domains, "*."+parent) {
-			return true
-		}
-	}
-	return false
-}
-
 // missing says what there is in the place of a module.
-func (r rendering) missing(module string) string {
+func (r rendering) missing(module string) voice.Text {
 	if name, is := strings.CutPrefix(module, "skills."); is {
-		return fmt.Sprintf("There is no file /skills/%s.py.", name)
+		return voice.Say("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
 	}
 	there := "There is the standard library"
 	if n := len(r.python.Packages); n > 0 {
@@ -143,7 +137,8 @@ func (r rendering) missing(module string) string {
 		}
 	}
 	top, _, _ := strings.Cut(module, ".")
-	return fmt.Sprintf("%s is not installed here. %s. To add packages the user can %s.", top, there, r.python.Add)
+	return voice.Say("%MODULE is not installed here. %THERE. To add packages{ the user can|:} %ADD.",
+		"%MODULE", top, "%THERE", there, "%ADD", r.python.Add)
 }
 
 // pythonGuide is the part of the guide on Python.
@@ -159,7 +154,7 @@ func pythonGuide(p runapi.Python) string {
 		with += " and httpx"
 	}
 	return fmt.Sprintf(`## Python
-With "language": "python" the code is one module of Python %s%s, and print() what you need. All else is the same.
+With "language": "python" the code is one module of Python %s%s, and print() shows. All else is the same.
 mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]), stash. Skills: /skills/<name>.py with
 a docstring, used by "from skills import <name>".
 
