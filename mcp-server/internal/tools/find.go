@@ -38,8 +38,8 @@ type toolIndex struct {
 	index *search.Index
 }
 
-// place is where something can be found: exactly one of doc, server and skills is set.
-type place struct {
+// source is where something can be found: exactly one of doc, server and skills is set.
+type source struct {
 	index  *search.Index
 	doc    *apidoc.Doc
 	server string
@@ -48,11 +48,11 @@ type place struct {
 }
 
 // places are all of them, or those of one API.
-func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only string) []place {
-	var out []place
+func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only string) []source {
+	var out []source
 	for _, d := range s.docs(ctx) {
 		if only == "" || d.Name == only {
-			out = append(out, place{index: d.Index, doc: d})
+			out = append(out, source{index: d.Index, doc: d})
 		}
 	}
 	s.finder.mu.Lock()
@@ -62,11 +62,11 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 			continue
 		}
 		if tools, known := s.cfg.Servers.Tools(api.Name); known {
-			out = append(out, place{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
+			out = append(out, source{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
 		}
 	}
 	if l, err := s.cfg.Skills.List(); err == nil && only == "" {
-		out = append(out, place{index: s.finder.ofSkills(l.Skills), skills: l.Skills})
+		out = append(out, source{index: s.finder.ofSkills(l.Skills), skills: l.Skills})
 	}
 	return out
 }
@@ -141,11 +141,11 @@ func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, only, query,
 }
 
 // show is the results, those of one place together.
-func show(cat controlapi.Catalog, places []place, hits []search.Hit) string {
+func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
 	var b strings.Builder
 	cost, last := 0, (*search.Index)(nil)
 	for _, h := range together(hits) {
-		p := places[slices.IndexFunc(places, func(p place) bool { return p.index == h.Index })]
+		p := places[slices.IndexFunc(places, func(p source) bool { return p.index == h.Index })]
 		text := ""
 		for detail := apidoc.DetailAt(h.place); ; detail-- {
 			text = p.show(h.Entry, detail)
@@ -190,7 +190,7 @@ func together(hits []search.Hit) []placed {
 }
 
 // show is one result.
-func (p place) show(entry int, detail apidoc.Detail) string {
+func (p source) show(entry int, detail apidoc.Detail) string {
 	switch {
 	case p.doc != nil:
 		return p.doc.Show(entry, detail)
@@ -237,11 +237,11 @@ func tokenNames(cat controlapi.Catalog, api string) []string {
 }
 
 // findNotes say what else the model must know of a search.
-func (s *Surface) findNotes(cat controlapi.Catalog, places []place, only string, hits []search.Hit) []string {
+func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string, hits []search.Hit) []string {
 	var notes, dark, plain []string
 	if len(hits) > 0 && hits[0].Share < weakShare {
 		note := "Nothing fits well."
-		if i := slices.IndexFunc(places, func(p place) bool { return p.index == hits[0].Index && p.doc != nil }); i >= 0 {
+		if i := slices.IndexFunc(places, func(p source) bool { return p.index == hits[0].Index && p.doc != nil }); i >= 0 {
 			groups := places[i].doc.Groups()
 			note += fmt.Sprintf(" Groups of %s: %s.", places[i].doc.Name, clip(strings.Join(groups, ", "), 240))
 		}
@@ -249,7 +249,7 @@ func (s *Surface) findNotes(cat controlapi.Catalog, places []place, only string,
 	}
 	for _, api := range cat.APIs {
 		switch {
-		case only != "" && api.Name != only, slices.ContainsFunc(places, func(p place) bool { return p.holds(api.Name) }):
+		case only != "" && api.Name != only, slices.ContainsFunc(places, func(p source) bool { return p.holds(api.Name) }):
 		case api.Server != nil:
 			dark = append(dark, api.Name)
 		case api.Operations == "":
@@ -266,7 +266,7 @@ func (s *Surface) findNotes(cat controlapi.Catalog, places []place, only string,
 	return notes
 }
 
-func (p place) holds(api string) bool { return p.doc != nil && p.doc.Name == api || p.server == api }
+func (p source) holds(api string) bool { return p.doc != nil && p.doc.Name == api || p.server == api }
 
 // clip cuts a list of names.
 func clip(s string, most int) string {
@@ -277,7 +277,7 @@ func clip(s string, most int) string {
 }
 
 // full is all of an operation, a tool or a type, in whatever API has it.
-func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []place, only, name string) string {
+func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []source, only, name string) string {
 	var found []string
 	var near []string
 	for _, p := range places {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
@@ -159,7 +160,7 @@ func TestNoMCPHint(t *testing.T) {
 		{`McpError: git.log: Requires write access to "/packages/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {
-		if got := strings.Join(denoHints(c.printed, c.catalog), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got := toModel(refusals(c.printed, rendering{catalog: c.catalog})); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.printed, got)
 		}
 	}
@@ -171,4 +172,13 @@ func TestNoServers(t *testing.T) {
 	if got := call("list_apis", nil) + call("get_instructions", nil); strings.Contains(got, "mcp") || strings.Contains(got, "MCP") {
 		t.Error(got)
 	}
+}
+
+// toModel is what hints say to a model.
+func toModel(hints []voice.Text) string {
+	var lines []string
+	for _, h := range hints {
+		lines = append(lines, h.Model)
+	}
+	return strings.Join(lines, "\n")
 }

@@ -232,7 +232,9 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 		out.APIs = append(out.APIs, p)
 	}
 	for _, p := range problems {
-		out.Problems = append(out.Problems, controlapi.Problem{API: p.API, Text: p.String()})
+		out.Problems = append(out.Problems, controlapi.Problem{
+			API: p.API, Text: p.String(), Warning: p.Severity == catalog.Warning,
+		})
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
