@@ -3,6 +3,7 @@
 //
 //	GET    /v1/catalog                     -> Catalog
 //	GET    /v1/catalog/{api}/types         -> text of types.d.ts | 404
+//	GET    /v1/catalog/{api}/operations    -> text of operations.jsonl | 404
 //	PUT    /v1/slots/{n}                   <- Registration -> 204 | 409 generation is not greater
 //	DELETE /v1/slots/{n}?generation=G      -> Receipt | 409 generation is not the registered one
 //	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one
@@ -44,6 +45,8 @@ type API struct {
 	AllowedMethods    []string `json:"allowed_methods,omitempty"`
 	AllowHTTP         bool     `json:"allow_http,omitempty"`
 	HasTypes          bool     `json:"has_types,omitempty"`
+	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or empty when there is none.
+	Operations string `json:"operations,omitempty"`
 	// Stale means that the folder's current content is broken and this is the last good version.
 	Stale bool `json:"stale,omitempty"`
 	// Server is set when the API is an MCP server.
