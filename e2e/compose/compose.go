@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -278,6 +279,9 @@ func (s *Stack) Processes(ctx context.Context, service string) ([]string, error)
 	}
 	return list[1:], nil // behind the heading
 }
+
+// Environ is the environment in which docker compose finds this stack.
+func (s *Stack) Environ() []string { return slices.Clone(s.env) }
 
 // Container is the name of a service's container.
 func (s *Stack) Container(service string) string {

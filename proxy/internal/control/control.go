@@ -55,6 +55,7 @@ func New(c Config) *Control {
 	s := &Control{conf: c, mux: http.NewServeMux()}
 	s.mux.HandleFunc("GET /v1/catalog", s.catalog)
 	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.types)
+	s.mux.HandleFunc("GET /v1/inspection", s.inspection)
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
@@ -93,6 +94,10 @@ func (s *Control) Serve(ctx context.Context, l net.Listener) error {
 
 func (s *Control) catalog(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, s.conf.Current().Public)
+}
+
+func (s *Control) inspection(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.conf.Current().Inspection())
 }
 
 func (s *Control) types(w http.ResponseWriter, r *http.Request) {
