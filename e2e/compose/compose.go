@@ -244,6 +244,13 @@ func (s *Stack) Compose(ctx context.Context, args ...string) (string, error) {
 	return s.run(exec.CommandContext(ctx, "docker", append([]string{"compose"}, args...)...)) //nolint:gosec // fixed by the tests
 }
 
+// ComposeWith is Compose with other settings, "NAME=value", for this one command.
+func (s *Stack) ComposeWith(ctx context.Context, settings []string, args ...string) (string, error) {
+	changed := *s
+	changed.env = slices.Concat(s.env, settings)
+	return changed.Compose(ctx, args...)
+}
+
 // Exec runs a command in a service's container, with input on stdin.
 func (s *Stack) Exec(ctx context.Context, input, service string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "exec", "-T", service}, args...)...) //nolint:gosec // see Compose

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -244,12 +245,7 @@ func (b *Broker) use(run string, s *server) *failure {
 }
 
 func excludes(spec controlapi.Server, other string) bool {
-	for _, name := range spec.ExclusiveWith {
-		if name == other {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(spec.ExclusiveWith, other)
 }
 
 // admit asks the server's breaker.

@@ -25,6 +25,9 @@ type RefusedError struct {
 	Addr netip.Addr
 	// Why is what the address is.
 	Why string
+	// Private is the address, alone, as a range that allow_private may list. It is not valid for an address that no
+	// configuration opens.
+	Private netip.Prefix
 }
 
 // Error implements error.
@@ -87,20 +90,20 @@ func (g Guard) Check(a netip.Addr) error {
 	case disarm.Off("dialguard"):
 		return nil
 	case in(never, inner):
-		return &RefusedError{a, "is a special address"}
+		return &RefusedError{Addr: a, Why: "is a special address"}
 	case own(inner):
-		return &RefusedError{a, "belongs to this machine"}
+		return &RefusedError{Addr: a, Why: "belongs to this machine"}
 	case in(private, inner):
 		if in(g.AllowPrivate, inner) {
 			return nil
 		}
-		return &RefusedError{a, "is a private address"}
+		return &RefusedError{a, "is a private address", netip.PrefixFrom(inner, inner.BitLen())}
 	case inner.Is4():
 		return nil
 	case global6.Contains(inner) && !in(never6, inner):
 		return nil
 	}
-	return &RefusedError{a, "is not a public address"}
+	return &RefusedError{Addr: a, Why: "is not a public address"}
 }
 
 // Control has the signature of net.Dialer.Control: it checks the address of the socket about to connect.

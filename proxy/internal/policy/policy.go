@@ -10,6 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -158,7 +159,8 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	}
 	v := refuse(CodeHostUnknown, h, "")
 	if near := r.nearest(h); near != "" {
-		v.Refusal.Hint += " The nearest host in the catalog is " + near + "."
+		meant := " The nearest host in the catalog is " + near + "."
+		v = v.withHint(voice.Text{Model: v.Refusal.Hint + meant, Person: v.Refusal.Person + meant})
 	}
 	return v, false
 }
