@@ -92,6 +92,16 @@ type Methods struct {
 	Allowed []string
 }
 
+// Of is a catalog to look APIs up in by name, for a process that was told of them and loaded nothing. The APIs are sorted
+// by name. It finds none by host.
+func Of(apis []*API) *Catalog {
+	c := &Catalog{apis: apis, byName: map[string]*API{}}
+	for _, a := range apis {
+		c.byName[a.Name] = a
+	}
+	return c
+}
+
 // Version identifies the content of the catalog. It changes with everything that matters to a run.
 func (c *Catalog) Version() string {
 	if c == nil {
