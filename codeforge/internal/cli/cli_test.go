@@ -172,8 +172,8 @@ func TestInspect(t *testing.T) {
 	}
 	want := []string{
 		`warning: .env: MCP_PROT: not a setting; did you mean MCP_PORT?`,
-		`error: .env: UPSTREAM_CA_FILE: "./gone.pem": no such file or folder; want the path of a PEM file`,
-		`error: .env: SANDBOX_PROGRAMS: "./.env": a file; want the path of a folder`,
+		`error: .env: UPSTREAM_CA_FILE: "gone.pem": no such file or folder; want the path of a PEM file`,
+		`error: .env: SANDBOX_PROGRAMS: ".env": a file; want the path of a folder`,
 		`warning: apis/foo.json: not read; want apis/foo/config.json`,
 		`warning: apis/shop/config.jsn: not read; want config.json`,
 		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} or {"env": "NAME"} in its place`,
