@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -170,13 +171,38 @@ var (
 // suggest names the known host that a misspelt one resembles most, or returns an empty string.
 func suggest(host string, cat controlapi.Catalog) string {
 	var known []string
+	domain := map[string]string{}
 	for _, a := range cat.APIs {
-		known = append(known, a.Domains...)
+		for _, d := range a.Domains {
+			name, _, _ := strings.Cut(d, ":")
+			known, domain[name] = append(known, name), d
+		}
 	}
 	if near := typo.Nearest(host, 3, known); near != "" {
-		return " Did you mean " + near + "?"
+		return " Did you mean " + domain[near] + "?"
 	}
 	return ""
+}
+
+// elsewhere says at which ports the catalog has a host that it does not have at this one; empty if it has it nowhere.
+func elsewhere(host hostname.Host, port string, cat controlapi.Catalog) string {
+	var at []string
+	for _, a := range cat.APIs {
+		for _, d := range a.Domains {
+			p, err := hostname.ParsePattern(d)
+			if err == nil && (p.Name() == host.Name() || p.Name() == host.Wildcard().Name()) && !slices.Contains(at, d) {
+				at = append(at, d)
+			}
+		}
+	}
+	if len(at) == 0 {
+		return ""
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		host = host.At(uint16(n))
+	}
+	return fmt.Sprintf("%s is not open at this port. The catalog has %s; the user can add another port to the domains of "+
+		"an API in apis/.", host, strings.Join(at[:min(len(at), 4)], ", "))
 }
 
 // noServers is why code has no mcp.
@@ -194,8 +220,11 @@ var serverWants = regexp.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires n
 // itself, and returns hints for them.
 func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []string) {
 	for _, m := range serverWants.FindAllStringSubmatch(printed, maxHints) {
-		host, _, _ := strings.Cut(m[2], ":")
+		host, port, _ := strings.Cut(m[2], ":")
 		name, err := hostname.Parse(host)
+		if n, bad := strconv.ParseUint(port, 10, 16); bad == nil {
+			name = name.At(uint16(n))
+		}
 		if err != nil || !hasServer(cat, m[1]) {
 			continue
 		}
@@ -219,12 +248,17 @@ func denoHints(printed string, cat controlapi.Catalog) []string {
 			continue
 		}
 		seen[name] = true
-		if i := strings.LastIndexByte(name, ':'); i >= 0 {
-			name = name[:i]
-		}
+		name, port, _ := strings.Cut(name, ":")
 		host, err := hostname.Parse(name)
 		if err != nil {
 			out = append(out, "The sandbox reaches hosts by name only, and only those of configured APIs.")
+			continue
+		}
+		if at := elsewhere(host, port, cat); at != "" {
+			if !seen[at] {
+				seen[at] = true
+				out = append(out, at)
+			}
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s belongs to no configured API, so code cannot reach it.%s "+

@@ -25,9 +25,11 @@ var refusals = map[string]sentence{
 	CodeHostMismatch: {http.StatusMisdirectedRequest, "The request's host is not the connection's host.",
 		"The Host header must be the host of the URL; open a connection per host; fetch() does that."},
 	CodeHostInvalid: {http.StatusForbidden, "The request does not name a valid host.",
-		"Use a host name of the catalog in the URL, without a port; addresses are not reachable. list_apis shows the hosts."},
+		"Use a host name of the catalog in the URL; addresses are not reachable. list_apis shows the hosts."},
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
 		"Only hosts of the catalog are reachable: list_apis shows them. The user can add an API for this host."},
+	CodePortUnknown: {http.StatusForbidden, "The host is in no API at this port.",
+		"The user can add another port to the API's domains."},
 	CodeAPIInactive: {http.StatusForbidden, "The host's API is not active.",
 		"The host belongs to an API that is switched off or cannot be loaded. The user can activate it (\"active\"), " +
 			"and codeforge check says whether it loads."},
@@ -118,7 +120,7 @@ func (r Rules) nearest(h catalog.Host) string {
 			continue
 		}
 		for _, p := range a.Hosts {
-			if d := typo.Distance(h.String(), p.String(), bestDistance); d < bestDistance {
+			if d := typo.Distance(h.Name(), p.Name(), bestDistance); d < bestDistance {
 				best, bestDistance = p.String(), d
 			}
 		}
