@@ -167,25 +167,45 @@ func TestManyHosts(t *testing.T) {
 // TestTotalBytes: what one load reads is bounded; APIs in force come first.
 func TestTotalBytes(t *testing.T) {
 	dir := t.TempDir()
-	types := strings.Repeat("x", maxTypes)
 	with := func(i int) map[string]string {
 		f := simple(i, fmt.Sprintf("sk_live_%08d", i))
-		f["types.d.ts"] = types
+		f["config.json"] += strings.Repeat(" ", maxConfig-len(f["config.json"]))
 		return f
 	}
-	for i := range 60 {
-		folder(t, dir, fmt.Sprintf("m%02d", i), with(i))
+	const most = maxBytes / maxConfig
+	for i := range most - 10 {
+		folder(t, dir, fmt.Sprintf("m%03d", i), with(i))
 	}
 	c, problems := Load(dir, Options{})
-	if len(c.APIs()) != 60 {
+	if len(c.APIs()) != most-10 {
 		t.Fatalf("%d APIs\n%.300s", len(c.APIs()), problems)
 	}
-	for i := range 10 {
-		folder(t, dir, fmt.Sprintf("a%02d", i), with(100+i))
+	for i := range 20 {
+		folder(t, dir, fmt.Sprintf("a%03d", i), with(1000+i))
 	}
 	c, problems = Load(dir, Options{Previous: c})
-	if c.API("m59") == nil || c.API("a09") != nil || !strings.Contains(problems.String(), "together exceed 64 MiB") {
+	if c.API("m245") == nil || c.API("a019") != nil || !strings.Contains(problems.String(), "together exceed 64 MiB") {
 		t.Errorf("%d APIs\n%.300s", len(c.APIs()), problems)
+	}
+}
+
+// TestTotalDocuments: types.d.ts and operations.jsonl of all APIs are bounded by themselves, before they are read.
+func TestTotalDocuments(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxDocuments/maxDocument + 1 {
+		name := fmt.Sprintf("m%02d", i)
+		folder(t, dir, name, simple(i, fmt.Sprintf("sk_live_%08d", i)))
+		path := filepath.Join(dir, name, "types.d.ts")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, maxDocument); err != nil { // NUL, which is refused at the first byte
+			t.Fatal(err)
+		}
+	}
+	_, problems := Load(dir, Options{})
+	if n := strings.Count(problems.String(), errDocuments.Error()); n != 1 || !strings.Contains(problems.String(), "m08/types.d.ts: "+errDocuments.Error()) {
+		t.Errorf("%d files are too many\n%s", n, problems)
 	}
 }
 

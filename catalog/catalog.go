@@ -46,10 +46,12 @@ type API struct {
 	AllowPrivate []netip.Prefix
 	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.
 	CAs []byte
-	// Types is the text of types.d.ts, or empty.
-	Types string
+	// Types is types.d.ts, and OperationsFile is operations.jsonl. Nil: there is none.
+	Types, OperationsFile *Document
 	// Server is set when the API is an MCP server.
 	Server *Server
+	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
+	Operations *Operations
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.

@@ -16,7 +16,8 @@ type config struct {
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
 	compress                       bool
-	server                         *Server // nil: absent
+	server                         *Server     // nil: absent
+	operations                     *Operations // nil: absent
 }
 
 // rawCredential is one entry of "credentials". Exactly one of value, file and env is set.
@@ -68,6 +69,7 @@ type names struct {
 	parts           []credentialSpec
 	top, credential []string
 	server          []string
+	operations      []string
 }
 
 func (d *decoder) names() *names {
@@ -75,6 +77,7 @@ func (d *decoder) names() *names {
 		d.known.fields, d.known.parts = topFields(), credentialFields()
 		d.known.top, d.known.credential = FieldNames()
 		d.known.server = ServerFieldNames()
+		d.known.operations = OperationsFieldNames()
 	}
 	return &d.known
 }
@@ -133,6 +136,8 @@ func (d *decoder) unique(path string, n *node) []member {
 			return ValidTokenName(key)
 		case "mcp.":
 			return slices.Contains(d.names().server, key)
+		case "operations.":
+			return slices.Contains(d.names().operations, key)
 		case "mcp.tools.":
 			return key == "allow" || key == "deny"
 		case "mcp.env.", "mcp.headers.":

@@ -65,11 +65,14 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 			}
 		})
 	}
-	scan(a.Types, "types.d.ts", "", "", "")
+	x.disclosedIn(a, note)
 	scan(a.Description, "config.json", "description", "", "")
 	scan(a.Reference, "config.json", "reference", "", "")
 	for _, text := range a.Server.texts() {
 		scan(text, "config.json", "mcp", "", "")
+	}
+	if a.Operations != nil {
+		scan(a.Operations.Source, "config.json", "operations", "", "")
 	}
 	const found, want = "a token name, or the folder's name, that contains a credential", "names without it"
 	scan(a.Name, "config.json", "credentials", found, want)

@@ -32,7 +32,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 	got := rows(string(data))
 	top, credential := catalog.FieldNames()
-	for heading, want := range map[string][]string{"Fields": top, "Credentials": credential, "MCP servers": catalog.ServerFieldNames(), ".env": settings.Names()} {
+	for heading, want := range map[string][]string{"Fields": top, "Credentials": credential, "MCP servers": catalog.ServerFieldNames(), "Operations": catalog.OperationsFieldNames(), ".env": settings.Names()} {
 		have := slices.Sorted(slices.Values(got[heading]))
 		if want := slices.Sorted(slices.Values(want)); !slices.Equal(have, want) {
 			t.Errorf("under %q the reference has\n%v\nwant\n%v", heading, have, want)

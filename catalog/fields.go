@@ -42,6 +42,8 @@ func topFields() []fieldSpec {
 			func(d *decoder, c *config, n *node) { d.boolean("compress", n, &c.compress) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
 			func(d *decoder, c *config, n *node) { c.server = d.server(n) }},
+		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",
+			operationsShape(), func(d *decoder, c *config, n *node) { c.operations = d.operations(n) }},
 		{"ca_file",
 			"A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
 			schema{Type: "string", MinLength: 1},

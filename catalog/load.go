@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 )
 
 // Options configure Load. The zero Options are for a first load in Docker.
@@ -43,7 +42,7 @@ const (
 // mistake of every API. One bad API hides no other.
 func Load(dir string, o Options) (*Catalog, Problems) {
 	l := loader{
-		o: o, now: time.Now(), budget: budget{all: maxBytes},
+		o: o, now: time.Now(), budget: budget{all: maxBytes, documents: maxDocuments},
 		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, ports: map[uint16]bool{},
 	}
 	root, err := os.OpenRoot(dir)
@@ -208,7 +207,7 @@ func (l *loader) api(name string) {
 		return
 	}
 	a := v.validate(c)
-	a.Types = v.types()
+	v.documents(a, l.o.Previous.API(name))
 	v.permissions(c)
 	v.mask(c)
 	l.fits(a, v)
@@ -329,25 +328,6 @@ func (l *loader) keep(name, why string) bool {
 	l.count(old)
 	l.fresh[name] = &stale
 	return true
-}
-
-// types reads types.d.ts, which is optional.
-func (v *validator) types() string {
-	data, err := withinAPIs(v.root, v.budget).read(v.api+"/types.d.ts", maxTypes)
-	p := Problem{API: v.api, File: "apis/" + v.api + "/types.d.ts",
-		Want: fmt.Sprintf("UTF-8 text of at most %d bytes", maxTypes)}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return ""
-	case err != nil:
-		p.Found = reason(err)
-	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
-		p.Found = "bytes that are not text"
-	default:
-		return string(data)
-	}
-	v.add(p)
-	return ""
 }
 
 // permissions warns of credentials that other users of the machine can read.

@@ -179,8 +179,8 @@ func TestDefaults(t *testing.T) {
 	if s := a.Credentials[0].Surfaces; len(s) != 1 || s[0] != (catalog.Surface{Kind: catalog.SurfaceHeader}) {
 		t.Errorf("default surfaces: %v", s)
 	}
-	if a.Types != "declare const x: 1;\n" {
-		t.Errorf("types: %q", a.Types)
+	if got := textOf(t, a.Types); got != "declare const x: 1;\n" {
+		t.Errorf("types: %q", got)
 	}
 }
 

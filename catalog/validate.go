@@ -39,6 +39,7 @@ func (v *validator) validate(c config) *API {
 	}
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
 	v.server(a, c.server)
+	a.Operations = v.operations(c.operations)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
 	}

@@ -34,7 +34,7 @@ func field(h hash.Hash, s string) {
 func (a *API) sum() digest {
 	h := hmac.New(sha256.New, digestKey())
 	for _, s := range []string{
-		a.Name, a.Description, a.Reference, string(a.CAs), a.Types, a.Stale,
+		a.Name, a.Description, a.Reference, string(a.CAs), a.Types.Digest(), a.OperationsFile.Digest(), a.Stale,
 		fmt.Sprint(a.Active, a.AllowHTTP, a.Compress, a.Methods.Allowed != nil),
 		fmt.Sprint(len(a.Hosts), len(a.Credentials), len(a.Methods.Restricted), len(a.Methods.Allowed), len(a.AllowPrivate)),
 	} {
@@ -63,6 +63,9 @@ func (a *API) sum() digest {
 	}
 	if a.Server != nil {
 		field(h, fmt.Sprintf("%+v", *a.Server)) // maps are printed in the order of their keys
+	}
+	if a.Operations != nil {
+		field(h, fmt.Sprintf("%+v", *a.Operations))
 	}
 	return digest(h.Sum(nil))
 }

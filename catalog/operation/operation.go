@@ -1,5 +1,6 @@
-// Package operation is the format of apis/<name>/operations.jsonl: what `codeforge api add --openapi` keeps of a document,
-// so that no daemon has to read documents. A head comes first, then a line of JSON for every operation and every type.
+// Package operation is the format of apis/<name>/operations.jsonl: what `codeforge api add --openapi` keeps of a
+// document, so that no daemon has to read documents. A head comes first, then a line of JSON for every operation and
+// every type.
 package operation
 
 const (
@@ -20,6 +21,13 @@ type Head struct {
 	// Server is the URL that paths follow on, without a slash at its end, e.g. https://api.stripe.com.
 	Server string `json:"server"`
 	Auth   []Auth `json:"auth,omitempty"`
+	// Common is TypeScript of query parameters that nearly every operation takes, e.g. { pretty?: boolean }. No line
+	// repeats them.
+	Common string `json:"common,omitempty"`
+	// GraphQL says that operations are the root fields of a schema, all of them requests of one path: ID is the kind and
+	// the field ("query issue"), Query its arguments and Answer its type, and types are definitions, all in the language
+	// of GraphQL and not in TypeScript.
+	GraphQL bool `json:"graphql,omitempty"`
 	// Operations and Types count the lines that follow.
 	Operations int `json:"operations"`
 	Types      int `json:"types"`
@@ -32,11 +40,14 @@ type Auth struct {
 	Value string `json:"value"` // what code writes there, e.g. "Bearer STRIPE_TOKEN"
 }
 
-// Line is one line after the head: an operation if Method is set, else a type. All text is of the document's author, made
-// safe to show: one line each, no control or bidirectional characters, no markup, bounded. TypeScript is on one line.
+// Line is one line after the head: an operation if Method is set, else a type. All text is of the document's author,
+// made safe to show: one line each, no control or bidirectional characters, no markup, bounded. TypeScript is on one
+// line.
 type Line struct {
-	Method     string   `json:"m,omitempty"`
-	Path       string   `json:"p,omitempty"`  // a template, e.g. /repos/{owner}/{repo}/issues; {path+} is several segments
+	Method string `json:"m,omitempty"`
+	// Path is a template, e.g. /repos/{owner}/{repo}/issues. {path+} is several segments. A query in it is what tells
+	// operations of one path apart: /?Action=CreateUser.
+	Path       string   `json:"p,omitempty"`
 	ID         string   `json:"id,omitempty"` // operationId; not unique, and often missing
 	Summary    string   `json:"s,omitempty"`  // or the description's first sentence
 	Tags       []string `json:"t,omitempty"`  // the groups that it belongs to

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -241,6 +242,13 @@ func (s *Stack) remove() error { return os.RemoveAll(s.dir) }
 // Compose runs docker compose on this stack and returns everything it printed.
 func (s *Stack) Compose(ctx context.Context, args ...string) (string, error) {
 	return s.run(exec.CommandContext(ctx, "docker", append([]string{"compose"}, args...)...)) //nolint:gosec // fixed by the tests
+}
+
+// ComposeWith is Compose with other settings, "NAME=value", for this one command.
+func (s *Stack) ComposeWith(ctx context.Context, settings []string, args ...string) (string, error) {
+	changed := *s
+	changed.env = slices.Concat(s.env, settings)
+	return changed.Compose(ctx, args...)
 }
 
 // Exec runs a command in a service's container, with input on stdin.

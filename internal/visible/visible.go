@@ -105,5 +105,8 @@ func Line(s string) string {
 // Plain reports whether text is UTF-8 that can be shown on one line as it is. Spaces other than the one of ASCII are
 // not plain: they could be taken for it.
 func Plain(s string) bool {
+	if first(s) < 0 && !strings.ContainsAny(s, "\n\t") { // ASCII, as nearly all text is
+		return true
+	}
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || Odd(r) })
 }

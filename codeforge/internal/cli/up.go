@@ -69,7 +69,7 @@ func (o upOptions) config(e *Env) (embedded.Config, error) {
 	}
 	c := embedded.Config{
 		APIs: o.apis, Bin: o.bin, Deno: o.deno, Settings: set, Port: o.port, Slots: o.slots, Environ: w.environ,
-		Quiet: o.reportFD > 0, Stderr: e.Stderr.File(),
+		Quiet: o.reportFD > 0, Restart: o.reportFD > 0, Stderr: e.Stderr.File(),
 	}
 	if c.Deno == "" {
 		c.Deno = w.getenv("DENO_PATH")

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // versions checks this program, the binaries next to it, and Deno.
@@ -111,15 +113,30 @@ func engine(ctx context.Context, _ Config) []Finding {
 	}
 	for line := range strings.Lines(string(text)) {
 		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		stopped := strings.HasPrefix(status, "Exited") || strings.HasPrefix(status, "Restarting")
+		finished := strings.HasPrefix(status, "Exited (0)") && strings.Contains(name, "-settings-") // checks, and ends
+		stopped := strings.HasPrefix(status, "Exited") && !finished || strings.HasPrefix(status, "Restarting")
 		if stopped || strings.Contains(status, "unhealthy") {
-			fix := "docker compose logs " + name + " shows why; docker compose up -d starts it again"
-			out = append(out, fail("container "+name, status, fix))
+			out = append(out, fail("container "+name, status+unhealthy(ctx, name),
+				"docker logs "+name+" shows more; docker compose up -d starts it again"))
 		} else {
 			out = append(out, ok("container "+name, status))
 		}
 	}
 	return out
+}
+
+// unhealthy is what the last healthcheck of a container said, in parentheses.
+func unhealthy(ctx context.Context, name string) string {
+	text, err := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{json .State.Health}}", name).Output() //nolint:gosec // a container's name
+	var health struct{ Log []struct{ Output string } }
+	if err != nil || json.Unmarshal(text, &health) != nil || len(health.Log) == 0 {
+		return ""
+	}
+	said := strings.Join(strings.Fields(health.Log[len(health.Log)-1].Output), " ")
+	if said == "" {
+		return ""
+	}
+	return " (" + visible.Line(said) + ")"
 }
 
 // stderrOf is the last line that a failed command wrote to standard error, in parentheses.

@@ -40,6 +40,8 @@ type Config struct {
 	Slots int
 	// Environ is the environment of the daemons: the real one and .env.
 	Environ []string
+	// Restart starts everything again when a part fails, once everything was ready.
+	Restart bool
 	// Quiet keeps the daemons' lines out of Stderr; the log file has them.
 	Quiet  bool
 	Stderr *os.File

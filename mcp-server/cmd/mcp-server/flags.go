@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/dockerexec"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 )
@@ -91,4 +92,12 @@ func checkHealth(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	return health.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.Health(ctx, *listen) })
+}
+
+// checkSettings is `mcp-server settings`.
+func checkSettings(getenv func(string) string) error {
+	if _, err := settings.Parse(getenv); err != nil {
+		return fmt.Errorf("settings (.env and the environment):\n%w", err)
+	}
+	return nil
 }

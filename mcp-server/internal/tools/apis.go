@@ -1,10 +1,12 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -110,15 +112,7 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 		}
 	}
 	if only != "" && list[0].Types {
-		types, err := s.cfg.Control.Types(ctx, only)
-		switch {
-		case err == nil && len(types) > maxTypes:
-			notes = append(notes, fmt.Sprintf("types.d.ts has %d bytes, too many to show.", len(types)))
-		case err == nil:
-			notes = append(notes, types)
-		case !errors.Is(err, controlapi.ErrNotFound):
-			notes = append(notes, "types.d.ts could not be read.")
-		}
+		notes = append(notes, s.types(ctx, only)...)
 	}
 	if cat.YOLO {
 		notes = append(notes, "YOLO_MODE is on: code can reach hosts outside every API too, without credentials.")
@@ -132,6 +126,29 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 			"updated; `codeforge check` shows them to the user.", len(cat.Problems)))
 	}
 	return notes
+}
+
+// types is types.d.ts, cut at the end of a line if it is long, and then how to read on.
+func (s *Surface) types(ctx context.Context, api string) []string {
+	body, err := s.cfg.Control.Types(ctx, api)
+	if errors.Is(err, controlapi.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return []string{"types.d.ts could not be read."}
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxTypes+1))
+	switch {
+	case err != nil:
+		return []string{"types.d.ts could not be read."}
+	case len(text) <= maxTypes:
+		return []string{string(text)}
+	}
+	if end := bytes.LastIndexByte(text, '\n'); end > 0 {
+		text = text[:end+1]
+	}
+	return []string{strings.ToValidUTF8(string(text), ""), "types.d.ts goes on: this is its beginning."}
 }
 
 // listing returns an API as the model sees it.

@@ -35,6 +35,7 @@ func main() {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "egress-proxy: "+err.Error())
 		}
+		health.Hold(ctx, err)
 		os.Exit(1)
 	}
 }

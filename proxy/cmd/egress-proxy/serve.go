@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -52,24 +54,9 @@ type daemon struct {
 
 // serve runs the proxy until ctx ends.
 func serve(ctx context.Context, o options, getenv func(string) string, stderr io.Writer) error {
-	set, err := settings.Parse(getenv)
+	d, l, err := open(ctx, o, getenv, stderr)
 	if err != nil {
-		return err
-	}
-	in, mode, err := sockets(o, getenv)
-	if err != nil {
-		return err
-	}
-	d, err := assemble(o, set, in, getenv, stderr)
-	if err != nil {
-		return err
-	}
-	l, err := unixsocket.Listen(ctx, o.control, mode)
-	if err != nil {
-		return err
-	}
-	if err := secure(); err != nil {
-		return err
+		return health.CannotStart(err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.control.Serve(ctx, l) })
@@ -82,6 +69,27 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	err = g.Wait()
 	d.book.Close()
 	return err
+}
+
+// open does everything that can fail before the proxy serves. l is the control socket.
+func open(
+	ctx context.Context, o options, getenv func(string) string, stderr io.Writer,
+) (d *daemon, l net.Listener, err error) {
+	set, err := settings.Parse(getenv)
+	if err != nil {
+		return nil, nil, err
+	}
+	in, mode, err := sockets(o, getenv)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d, err = assemble(o, set, in, getenv, stderr); err != nil {
+		return nil, nil, err
+	}
+	if l, err = unixsocket.Listen(ctx, o.control, mode); err != nil {
+		return nil, nil, err
+	}
+	return d, l, secure()
 }
 
 // assemble builds the parts and loads the catalog.

@@ -26,6 +26,20 @@ import (
 
 const canary = "sk_live_51canary0123456789"
 
+const operations = `{"format":1,"server":"https://demo.test","operations":1,"types":0}
+{"m":"GET","p":"/v1/things"}
+`
+
+// read is the text of an answer.
+func read(body io.ReadCloser, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	return string(text), err
+}
+
 // newControl is a control API over a catalog of three APIs, one inactive and one an MCP server.
 func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	t.Helper()
@@ -40,8 +54,10 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "types.d.ts"), []byte("type X = 1"), 0o600); err != nil {
-			t.Fatal(err)
+		for file, text := range map[string]string{"types.d.ts": "type X = 1", "operations.jsonl": operations} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	server := filepath.Join(apis, "server")
@@ -95,11 +111,17 @@ func TestClient(t *testing.T) {
 	if diff := cmp.Diff(&want, cat.APIs[1].Server); diff != "" {
 		t.Error(diff)
 	}
-	if text, err := c.Types(ctx, "demo"); err != nil || text != "type X = 1" {
+	if text, err := read(c.Types(ctx, "demo")); err != nil || text != "type X = 1" {
 		t.Errorf("types: %q, %v", text, err)
 	}
+	if text, err := read(c.Operations(ctx, "demo")); err != nil || text != operations || len(cat.APIs[0].Operations) != 64 {
+		t.Errorf("operations: %q, %v, digest %q", text, err, cat.APIs[0].Operations)
+	}
 	for _, name := range []string{"off", "nothing", "../demo", "demo/config.json"} {
-		if text, err := c.Types(ctx, name); !errors.Is(err, controlapi.ErrNotFound) {
+		if text, err := read(c.Operations(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
+			t.Errorf("operations of %q: %q, %v", name, text, err)
+		}
+		if text, err := read(c.Types(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
 			t.Errorf("types of %q: %q, %v", name, text, err)
 		}
 	}

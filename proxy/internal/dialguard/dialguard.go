@@ -25,6 +25,9 @@ type RefusedError struct {
 	Addr netip.Addr
 	// Why is what the address is.
 	Why string
+	// Private is the address, alone, as a range that allow_private may list. It is not valid for an address that no
+	// configuration opens.
+	Private netip.Prefix
 }
 
 // Error implements error.
@@ -90,20 +93,20 @@ func (g Guard) Check(a netip.Addr) error {
 	case disarm.Off("dialguard"):
 		return nil
 	case in(never, inner):
-		return &RefusedError{a, "is a special address"}
+		return &RefusedError{Addr: a, Why: "is a special address"}
 	case own(inner):
-		return &RefusedError{a, "belongs to this machine"}
+		return &RefusedError{Addr: a, Why: "belongs to this machine"}
 	case in(private, inner):
 		if in(g.AllowPrivate, inner) {
 			return nil
 		}
-		return &RefusedError{a, "is a private address"}
+		return &RefusedError{a, "is a private address", netip.PrefixFrom(inner, inner.BitLen())}
 	case inner.Is4():
 		return nil
 	case global6.Contains(inner) && !in(never6, inner):
 		return nil
 	}
-	return &RefusedError{a, "is not a public address"}
+	return &RefusedError{Addr: a, Why: "is not a public address"}
 }
 
 // CheckPort returns nil if the address may be dialled at the port.
@@ -116,7 +119,7 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 		return err
 	}
 	if inner.IsLoopback() && to.Port() == g.Endpoint && g.Endpoint != 0 && !disarm.Off("dialguard") {
-		return &RefusedError{to.Addr(), "is CodeForge's own endpoint at this port"}
+		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's own endpoint at this port"}
 	}
 	return nil
 }

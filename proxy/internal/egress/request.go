@@ -268,6 +268,7 @@ func (x *exchange) sum() {
 		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap)...)
 	}
 	n.Hints = append(n.Hints, x.rejected()...)
+	x.about()
 }
 
 // swapReport is swap's report in the form that receipts use.

@@ -6,12 +6,12 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -169,8 +169,8 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	}
 	if at := r.Catalog.Elsewhere(h); len(at) > 0 {
 		v := refuse(CodePortUnknown, h, "")
-		v.Refusal.Hint = fmt.Sprintf("The catalog has %s. %s", patterns(at), v.Refusal.Hint)
-		return v, false
+		has := "The catalog has " + patterns(at) + ". "
+		return v.withHint(voice.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
 	}
 	switch {
 	case r.Catalog.Holds(h):
@@ -180,7 +180,8 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	}
 	v := refuse(CodeHostUnknown, h, "")
 	if near := r.nearest(h); near != "" {
-		v.Refusal.Hint += " The nearest host in the catalog is " + near + "."
+		meant := " The nearest host in the catalog is " + near + "."
+		v = v.withHint(voice.Text{Model: v.Refusal.Hint + meant, Person: v.Refusal.Person + meant})
 	}
 	return v, false
 }

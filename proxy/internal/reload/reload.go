@@ -216,7 +216,7 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 			Name: a.Name, Description: a.Description, Reference: a.Reference,
 			Domains: []string{}, Credentials: []controlapi.Token{},
 			RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
-			AllowHTTP: a.AllowHTTP, HasTypes: a.Types != "", Stale: a.Stale != "",
+			AllowHTTP: a.AllowHTTP, HasTypes: a.Types != nil, Operations: a.OperationsFile.Digest(), Stale: a.Stale != "",
 		}
 		for _, h := range a.Hosts {
 			p.Domains = append(p.Domains, h.String())
@@ -232,7 +232,9 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 		out.APIs = append(out.APIs, p)
 	}
 	for _, p := range problems {
-		out.Problems = append(out.Problems, controlapi.Problem{API: p.API, Text: p.String()})
+		out.Problems = append(out.Problems, controlapi.Problem{
+			API: p.API, Text: p.String(), Warning: p.Severity == catalog.Warning,
+		})
 	}
 	text, err := json.Marshal(out)
 	if err != nil {

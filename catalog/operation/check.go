@@ -1,0 +1,196 @@
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// Bounds of texts, in bytes, and of lists. TypeScript is bounded by MaxLine.
+const (
+	MaxTitle   = 200
+	MaxVersion = 100
+	MaxServer  = 500
+	MaxPath    = 2048
+	MaxID      = 200
+	MaxSummary = 300
+	MaxTag     = 80
+	MaxTags    = 10
+	MaxType    = 128
+	maxMedia   = 128
+	maxAuth    = 20
+	maxPlace   = 160
+)
+
+// Methods are the methods that an operation can have.
+func Methods() []string {
+	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"}
+}
+
+func (h Head) check() error {
+	if h.Format != Format {
+		return fmt.Errorf("format %d; want %d: codeforge api update writes it anew", h.Format, Format)
+	}
+	if h.Operations < 0 || h.Types < 0 || len(h.Auth) > maxAuth {
+		return errors.New("a head with impossible numbers")
+	}
+	for _, a := range h.Auth {
+		if err := errors.Join(shown("token", a.Token, MaxType), shown("place", a.Place, maxPlace),
+			shown("value", a.Value, MaxSummary)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(shown("title", h.Title, MaxTitle), shown("version", h.Version, MaxVersion),
+		server(h.Server), shown("common", h.Common, MaxLine))
+}
+
+func (l Line) check() error {
+	if (l.Method == "") == (l.Type == "") {
+		return errors.New("neither an operation nor a type, or both")
+	}
+	if l.Type != "" {
+		return l.checkType()
+	}
+	if l.TS != "" || !slices.Contains(Methods(), l.Method) {
+		return fmt.Errorf("an operation with the method %s", visible.Quote(cut(l.Method)))
+	}
+	if err := CheckPath(l.Path); err != nil {
+		return err
+	}
+	if len(l.Tags) > MaxTags {
+		return fmt.Errorf("%d tags; want at most %d", len(l.Tags), MaxTags)
+	}
+	for _, t := range l.Tags {
+		if err := shown("tag", t, MaxTag); err != nil {
+			return err
+		}
+	}
+	if l.Server != "" {
+		if err := server(l.Server); err != nil {
+			return err
+		}
+	}
+	return errors.Join(shown("id", l.ID, MaxID), shown("summary", l.Summary, MaxSummary),
+		shown("params", l.Params, MaxLine), shown("query", l.Query, MaxLine), shown("headers", l.Headers, MaxLine),
+		shown("body", l.Body, MaxLine), shown("media type", l.BodyMedia, maxMedia), shown("answer", l.Answer, MaxLine))
+}
+
+// checkType checks a line of a type: nothing but a name and what it stands for.
+func (l Line) checkType() error {
+	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Tags == nil && l.Params == "" && l.Query == "" &&
+		l.Headers == "" && l.Body == "" && l.BodyMedia == "" && l.Answer == "" && !l.Deprecated && l.Server == ""
+	switch {
+	case !alone:
+		return errors.New("a type with fields of an operation")
+	case !identifier(l.Type):
+		return fmt.Errorf("the type name %s; want an identifier", visible.Quote(cut(l.Type)))
+	case l.TS == "":
+		return errors.New("a type that stands for nothing")
+	}
+	return shown("type", l.TS, MaxLine)
+}
+
+// label is the line in a message.
+func (l Line) label() string {
+	if l.Type != "" {
+		return "type " + visible.Line(cut(l.Type))
+	}
+	return visible.Line(cut(l.Method + " " + l.Path))
+}
+
+// CheckPath says why a text is not a path of this format, or is nil.
+func CheckPath(p string) error {
+	bad := func(why string) error { return fmt.Errorf("the path %s; want %s", visible.Quote(cut(p)), why) }
+	if !strings.HasPrefix(p, "/") || len(p) > MaxPath {
+		return bad(fmt.Sprintf("at most %d bytes that start with /", MaxPath))
+	}
+	name := -1 // where the name of a parameter starts
+	for i := range len(p) {
+		switch c := p[i]; {
+		case c <= ' ' || c >= 0x7f || c == '#' || c == '\\':
+			return bad("printable ASCII without # and \\")
+		case c == '{' && name >= 0, c == '}' && (name < 0 || strings.Trim(p[name:i], "+") == ""):
+			return bad("each { with a name and a }")
+		case c == '{':
+			name = i + 1
+		case c == '}':
+			name = -1
+		}
+	}
+	if name >= 0 {
+		return bad("each { with a name and a }")
+	}
+	return nil
+}
+
+// server checks a URL that paths follow on.
+func server(s string) error {
+	if err := shown("server", s, MaxServer); err != nil {
+		return err
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" || strings.HasSuffix(s, "/") {
+		return fmt.Errorf("the server %s; want a URL like https://api.example.com/v1", visible.Quote(cut(s)))
+	}
+	return nil
+}
+
+// identifier reports whether s is an identifier of TypeScript, of ASCII alone.
+func identifier(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxType
+}
+
+// shown checks a text that a model and a terminal may be shown.
+func shown(what, s string, most int) error {
+	switch {
+	case len(s) > most:
+		return fmt.Errorf("%s of %d bytes; want at most %d", what, len(s), most)
+	case !visible.Plain(s):
+		return fmt.Errorf("%s with a character that is not shown as it is: %s", what, visible.Quote(cut(s)))
+	}
+	return nil
+}
+
+// cut shortens text that a message quotes.
+func cut(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// counter compares the lines of a file with its head.
+type counter struct{ operations, types int }
+
+func (c *counter) add(l Line, h Head) error {
+	if l.Type != "" {
+		c.types++
+	} else {
+		c.operations++
+	}
+	if c.operations > h.Operations || c.types > h.Types {
+		return errors.New("more lines than the head says")
+	}
+	return nil
+}
+
+func (c *counter) finish(h Head) error {
+	if c.operations < h.Operations || c.types < h.Types {
+		return fmt.Errorf("%d operations and %d types; the head says %d and %d", c.operations, c.types,
+			h.Operations, h.Types)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package operation
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// Reader reads a file line by line, in the memory of one line. What a Writer would not write is refused: every Line it
+// returns keeps the promises of that type, whoever wrote the file.
+type Reader struct {
+	in    *bufio.Reader
+	left  int64 // bytes that the file may still have
+	line  int   // number of the last line that was read
+	head  Head
+	count counter
+	err   error
+}
+
+// NewReader reads the head.
+func NewReader(r io.Reader) (*Reader, error) { return newReader(r, MaxFile) }
+
+func newReader(r io.Reader, most int64) (*Reader, error) {
+	d := &Reader{in: bufio.NewReaderSize(r, MaxLine+1), left: most}
+	text, err := d.text()
+	if errors.Is(err, io.EOF) {
+		err = errors.New("an empty file; want a head")
+	}
+	if err == nil {
+		err = decode(text, &d.head)
+	}
+	if err == nil {
+		err = d.head.check()
+	}
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	return d, nil
+}
+
+// Head is the first line.
+func (r *Reader) Head() Head { return r.head }
+
+// Next returns the next line, and io.EOF after the last one if there are as many as the head says. Any other error
+// names the line, ends the reading and is returned from then on.
+func (r *Reader) Next() (Line, error) {
+	if r.err != nil {
+		return Line{}, r.err
+	}
+	l, err := r.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		if err = r.count.finish(r.head); err == nil {
+			err = io.EOF
+		}
+	case err != nil:
+		err = r.wrap(err)
+	}
+	if err != nil {
+		r.err = err
+		return Line{}, err
+	}
+	return l, nil
+}
+
+func (r *Reader) next() (Line, error) {
+	text, err := r.text()
+	if err != nil {
+		return Line{}, err
+	}
+	var l Line
+	if err := decode(text, &l); err != nil {
+		return Line{}, err
+	}
+	if err := l.check(); err != nil {
+		return Line{}, err
+	}
+	return l, r.count.add(l, r.head)
+}
+
+// wrap names the line of an error.
+func (r *Reader) wrap(err error) error { return fmt.Errorf("line %d: %w", r.line, err) }
+
+// text is the next line without its end. It is valid until the next call.
+func (r *Reader) text() ([]byte, error) {
+	text, err := r.in.ReadSlice('\n')
+	if errors.Is(err, io.EOF) && len(text) == 0 {
+		return nil, io.EOF
+	}
+	r.line++
+	r.left -= int64(len(text))
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return nil, fmt.Errorf("longer than %d bytes", MaxLine)
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("no line feed at its end: the file is cut off")
+	case err != nil:
+		return nil, err
+	case r.left < 0:
+		return nil, fmt.Errorf("a file larger than %d MiB", MaxFile>>20)
+	case !utf8.Valid(text):
+		return nil, errors.New("a character that is no UTF-8")
+	}
+	return text[:len(text)-1], nil
+}
+
+// decode reads one object of JSON into a struct that names all of its keys.
+func decode(text []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return fmt.Errorf("not a line of this format: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("text after the object")
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package operation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Writer writes a file. It refuses what a Reader would.
+type Writer struct {
+	out   io.Writer
+	size  int64
+	head  Head
+	count counter
+	err   error
+}
+
+// NewWriter writes the head, whose format it sets.
+func NewWriter(w io.Writer, h Head) (*Writer, error) {
+	h.Format = Format
+	e := &Writer{out: w, head: h}
+	if err := h.check(); err != nil {
+		return nil, fmt.Errorf("head: %w", err)
+	}
+	if err := e.put(h); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Write adds one line. After an error it does nothing but return it.
+func (w *Writer) Write(l Line) error {
+	if w.err == nil {
+		w.err = w.write(l)
+	}
+	return w.err
+}
+
+func (w *Writer) write(l Line) error {
+	if err := l.check(); err != nil {
+		return fmt.Errorf("%s: %w", l.label(), err)
+	}
+	if err := w.count.add(l, w.head); err != nil {
+		return err
+	}
+	return w.put(l)
+}
+
+// Close reports whether the file is complete: with as many lines as its head says. It does not close what it writes to.
+func (w *Writer) Close() error {
+	if w.err != nil {
+		return w.err
+	}
+	return w.count.finish(w.head)
+}
+
+func (w *Writer) put(v any) error {
+	text, err := Marshal(v)
+	if err != nil {
+		return err
+	}
+	if w.size += int64(len(text)); w.size > MaxFile {
+		return fmt.Errorf("a file larger than %d MiB", MaxFile>>20)
+	}
+	_, err = w.out.Write(text)
+	return err
+}
+
+// Marshal is a head or a line as the file has it, with its line feed. One that is too long is an error.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("writing a line: %w", err)
+	}
+	if b.Len() > MaxLine {
+		return nil, fmt.Errorf("a line longer than %d bytes", MaxLine)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,104 @@
+package catalog
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// Operations is the "operations" of a config.json: where the API's operations.jsonl comes from.
+type Operations struct {
+	// Source is the file or the URL of the document that was imported, or "-".
+	Source string
+	// SHA256 is the digest of operations.jsonl, in small hexadecimal digits. Empty: none was given.
+	SHA256 string
+	// Only refuses requests that are no operation of the document.
+	Only bool
+}
+
+// maxSource bounds a source, in bytes.
+const maxSource = 2000
+
+// operationsField is one field of "operations".
+type operationsField struct {
+	name, doc string
+	shape     schema
+	read      func(d *decoder, o *Operations, field string, n *node)
+}
+
+func operationsFields() []operationsField {
+	return []operationsField{
+		{"source", "The file or URL of the document that codeforge api update reads again.",
+			schema{Type: "string", MinLength: 1, MaxLength: maxSource},
+			func(d *decoder, o *Operations, f string, n *node) { d.str(f, n, &o.Source) }},
+		{"sha256", "The digest of operations.jsonl.", schema{Type: "string", Pattern: "^[0-9a-f]{64}$"},
+			func(d *decoder, o *Operations, f string, n *node) { d.str(f, n, &o.SHA256) }},
+		{"only", "Refuses every request that is no operation of the document.", schema{Type: "boolean", Default: false},
+			func(d *decoder, o *Operations, f string, n *node) { d.boolean(f, n, &o.Only) }},
+	}
+}
+
+// OperationsFieldNames are the fields of "operations".
+func OperationsFieldNames() []string {
+	var out []string
+	for _, f := range operationsFields() {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+func operationsShape() schema {
+	out := schema{Type: "object", Properties: map[string]schema{}, Closed: true}
+	for _, f := range operationsFields() {
+		f.shape.Description = f.doc
+		out.Properties[f.name] = f.shape
+	}
+	return out
+}
+
+// operations reads "operations". It is nil if that is no object.
+func (d *decoder) operations(n *node) *Operations {
+	if n.kind != kindObject {
+		d.bad("operations", string(n.kind), "an object, as codeforge api add --openapi writes it")
+		return nil
+	}
+	o, fields := &Operations{}, operationsFields()
+	for _, m := range d.unique("operations.", n) {
+		known := false
+		for _, f := range fields {
+			if known = f.name == m.key; known {
+				f.read(d, o, "operations."+m.key, m.value)
+				break
+			}
+		}
+		if !known {
+			d.unknown("operations.", m, d.names().operations)
+		}
+	}
+	return o
+}
+
+// operations checks "operations".
+func (v *validator) operations(o *Operations) *Operations {
+	if o == nil {
+		return nil
+	}
+	const want = "the file or the URL of a document, without a credential in it"
+	u, err := url.Parse(o.Source)
+	remote := err == nil && (u.Scheme == "https" || u.Scheme == "http")
+	switch {
+	case len(o.Source) > maxSource:
+		v.bad("operations.source", fmt.Sprintf("%d bytes", len(o.Source)), fmt.Sprintf("at most %d", maxSource))
+	case strings.ContainsFunc(o.Source, unicode.IsControl):
+		v.bad("operations.source", "a line break or control character", want)
+	case remote && u.User != nil:
+		v.bad("operations.source", "a URL with a user", want)
+	case remote && secretLike(u.RawQuery):
+		v.bad("operations.source", "a URL with what looks like a credential", want)
+	}
+	if s := o.SHA256; s != "" && (len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "") {
+		v.bad("operations.sha256", "not a digest", "64 of 0-9 and a-f: codeforge api update writes it")
+	}
+	return o
+}

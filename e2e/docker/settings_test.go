@@ -1,0 +1,50 @@
+package docker
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWrongSetting: nothing starts with a setting that is wrong, and the log of the service named settings says which.
+func TestWrongSetting(t *testing.T) {
+	out, err := stack.ComposeWith(t.Context(), []string{"TIMEOUT_DEFAULT=soon"}, "run", "--rm", "--no-deps", "settings")
+	if err == nil || !strings.Contains(out, `TIMEOUT_DEFAULT: "soon"; want seconds`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := stack.Compose(t.Context(), "run", "--rm", "--no-deps", "settings"); err != nil {
+		t.Errorf("the stack's own settings: %v: %s", err, out)
+	}
+	// Compose does not start a service before those it depends on.
+	for _, service := range services {
+		if state := docker(t, "inspect", "-f", `{{index .Config.Labels "com.docker.compose.depends_on"}}`, stack.Container(service)); !strings.Contains(state, "settings:service_completed_successfully") {
+			if !strings.Contains(state, "proxy:service_healthy") { // which depends on it
+				t.Errorf("%s starts before the settings are checked: it depends on %q", service, state)
+			}
+		}
+	}
+}
+
+// TestCannotStart: a container whose daemon cannot start becomes unhealthy, so that `docker compose up --wait` fails, and
+// its healthcheck says why.
+func TestCannotStart(t *testing.T) {
+	t.Cleanup(func() {
+		if out, err := stack.Compose(context.Background(), "up", "-d", "--wait", "--wait-timeout", "120"); err != nil {
+			t.Error(err, out)
+		}
+	})
+	const up = "up -d --no-build --no-deps --wait --wait-timeout 120 proxy"
+	broken := []string{"UPSTREAM_CA_FILE=" + filepath.Join(root, "README.md")}
+	if out, err := stack.ComposeWith(t.Context(), broken, strings.Fields(up)...); err == nil {
+		t.Errorf("docker compose up --wait succeeds:\n%s", out)
+	}
+	said := docker(t, "inspect", "-f", "{{.State.Health.Status}}{{range .State.Health.Log}} {{.Output}}{{end}}", stack.Container("proxy"))
+	if !strings.HasPrefix(said, "unhealthy") || !strings.Contains(said, "cannot start: UPSTREAM_CA_FILE: the file contains no certificate") {
+		t.Errorf("the engine says %q", said)
+	}
+	missing := []string{"UPSTREAM_CA_FILE=" + filepath.Join(apis, "lost.pem")}
+	if out, err := stack.ComposeWith(t.Context(), missing, strings.Fields(up)...); err == nil || !strings.Contains(out, filepath.Join(apis, "lost.pem")) {
+		t.Errorf("a path that is not there: %v\n%s", err, out)
+	}
+}
