@@ -142,7 +142,8 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 // holders are the active APIs that hold a host at its port.
 func (r Rules) holders(h catalog.Host) []*catalog.API {
 	list := r.Catalog.Match(h)
-	if len(list) == 0 && disarm.Off("host-port") {
+	if disarm.Off("host-port") {
+		list = slices.Clone(list)
 		for _, p := range r.Catalog.Elsewhere(h) {
 			list = append(list, r.Catalog.Match(h.At(p.Port()))...)
 		}
