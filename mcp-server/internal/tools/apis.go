@@ -70,9 +70,11 @@ func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
 
 // listAPIs answers with a JSON array in content[0], and after it only what the model must know.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	a := argument.Read(req.Params.Arguments, argument.Spec{
-		Tool: "list_apis", Names: []string{"api"}, Example: `{} or {"api": "stripe"}`,
-	})
+	example := "{}"
+	if name := exampleAPI(s.cfg.Catalog.Catalog()).Name; name != "" {
+		example += fmt.Sprintf(` or {"api": %q}`, name)
+	}
+	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "list_apis", Names: []string{"api"}, Example: example})
 	only := a.Text("api", "the name of one API as a string", false)
 	cat := s.catalog(ctx)
 	list, names := []listed{}, []string{}
@@ -121,9 +123,9 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 		notes = append(notes, "No API is configured, so code can reach no host. "+
 			"The user can add one as apis/<name>/config.json.")
 	}
-	if len(cat.Problems) > 0 {
+	if n := mistakes(cat); n > 0 {
 		notes = append(notes, fmt.Sprintf("%d mistakes in the user's apis/ folder keep APIs from loading or from being "+
-			"updated; `codeforge check` shows them to the user.", len(cat.Problems)))
+			"updated; `codeforge check` shows them to the user.", n))
 	}
 	return notes
 }
@@ -149,6 +151,16 @@ func (s *Surface) types(ctx context.Context, api string) []string {
 		text = text[:end+1]
 	}
 	return []string{strings.ToValidUTF8(string(text), ""), "types.d.ts goes on: this is its beginning."}
+}
+
+// mistakes counts the problems that keep something from loading.
+func mistakes(cat controlapi.Catalog) (n int) {
+	for _, p := range cat.Problems {
+		if !p.Warning {
+			n++
+		}
+	}
+	return n
 }
 
 // listing returns an API as the model sees it.
@@ -193,6 +205,8 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 		return failure(err.Error()), nil
 	}
 	cat := s.cfg.Catalog.Catalog()
-	return text(guide(cat.YOLO, hasServers(cat), s.cfg.Skills.ReadOnly(),
-		s.cfg.OutputLimit, s.cfg.TimeoutDefault, s.cfg.TimeoutMax)), nil
+	return text(guide(guided{
+		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), skills: s.skillLines(),
+		limit: s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
+	})), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -149,7 +150,7 @@ func TestNoMCPHint(t *testing.T) {
 		{`McpError: git.log: Requires write access to "/packages/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {
-		if got := strings.Join(denoHints(c.printed, c.catalog), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got := toModel(refusals(c.printed, rendering{catalog: c.catalog})); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.printed, got)
 		}
 	}
@@ -161,19 +162,20 @@ func TestPortHints(t *testing.T) {
 		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &controlapi.Server{}}, {Name: "web", Domains: []string{"api.example.com"}},
 	}}
 	for _, c := range []struct{ printed, want string }{
-		{`Requires net access to "es.lan:9201", run again`, "es.lan:9201 is not open at this port. The catalog has es.lan:9200; the user can add another port to the domains of an API in apis/."},
-		{`Requires net access to "ES.lan:443"`, "es.lan is not open at this port. The catalog has es.lan:9200; the user can add another port to the domains of an API in apis/."},
-		{`Requires net access to "a.home.lan:80"`, "a.home.lan is not open at this port. The catalog has *.home.lan:3000; the user can add another port to the domains of an API in apis/."},
-		{`Requires net access to "es.lam:9200"`, "es.lam belongs to no configured API, so code cannot reach it. Did you mean es.lan:9200?"},
+		{`Requires net access to "es.lan:9201", run again`, "es.lan is not open at this port. The open hosts are: es.lan:9200. The user can add the port to \"domains\" in apis/<name>/config.json."},
+		{`Requires net access to "ES.lan:443"`, "es.lan is not open at this port. The open hosts are: es.lan:9200."},
+		{`Requires net access to "a.home.lan:80"`, "a.home.lan is not open at this port. The open hosts are: *.home.lan:3000."},
+		{`Requires net access to "es.lam:9200"`, "es.lam is in no API. Did you mean es.lan:9200?"},
 		{`Requires net access to "api.example.co:443"`, "Did you mean api.example.com?"},
 		{`Requires net access to "127.0.0.1:9200"`, "The sandbox reaches hosts by name only"},
 		{`McpError: es.q: Requires net access to "es.lan:9201"`, "The server es wants to reach es.lan:9201, which is not in its domains."},
 	} {
-		if got := strings.Join(denoHints(c.printed, cat), "\n"); !strings.Contains(got, c.want) {
+		got := refusals(c.printed, rendering{catalog: cat})
+		if len(got) != 1 || !strings.Contains(got[0].Model, c.want) {
 			t.Errorf("%s: %q, want %q", c.printed, got, c.want)
 		}
 	}
-	if got := denoHints(strings.Repeat(`Requires net access to "es.lan:1" Requires net access to "es.lan:1" `, 3), cat); len(got) != 1 {
+	if got := refusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, rendering{catalog: cat}); len(got) != 1 {
 		t.Errorf("said %d times: %q", len(got), got)
 	}
 }
@@ -184,4 +186,13 @@ func TestNoServers(t *testing.T) {
 	if got := call("list_apis", nil) + call("get_instructions", nil); strings.Contains(got, "mcp") || strings.Contains(got, "MCP") {
 		t.Error(got)
 	}
+}
+
+// toModel is what hints say to a model.
+func toModel(hints []voice.Text) string {
+	var lines []string
+	for _, h := range hints {
+		lines = append(lines, h.Model)
+	}
+	return strings.Join(lines, "\n")
 }

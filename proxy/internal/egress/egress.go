@@ -270,6 +270,9 @@ func (x *exchange) finish(p any) {
 	x.sum()
 	abort := x.judge(p)
 	n := &x.note
+	if unsent(n.Exchange) {
+		n.Swapped = nil
+	}
 	n.Status = x.w.status
 	n.Milliseconds = float64(time.Since(x.began)) / float64(time.Millisecond)
 	x.conf.Journal.Record(*n)
@@ -281,6 +284,15 @@ func (x *exchange) finish(p any) {
 		x.conn.Reset()
 	}
 	panic(http.ErrAbortHandler)
+}
+
+// unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
+func unsent(e controlapi.Exchange) bool {
+	switch e.Code {
+	case upstream.CodeResolve, upstream.CodeAddress, upstream.CodeConnect, upstream.CodeTLS:
+		return true
+	}
+	return e.Outcome == controlapi.OutcomeDenied && e.BytesUp == 0
 }
 
 // judge sets the outcome and reports whether the client must see an abort.

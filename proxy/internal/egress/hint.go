@@ -56,7 +56,7 @@ func hintOf(code, host string, text voice.Text) controlapi.Hint {
 	return h
 }
 
-// about names the request in the hints on it, in which its method is not the sandbox's text.
+// about names the request in the hints on it that do not name its host, unless its method is the sandbox's own text.
 func (x *exchange) about() {
 	n := &x.note
 	switch n.Method {
@@ -69,7 +69,7 @@ func (x *exchange) about() {
 		return
 	}
 	for i := range n.Hints {
-		if h := &n.Hints[i]; h.Host == n.Host {
+		if h := &n.Hints[i]; h.Host == n.Host && !strings.Contains(h.Text, n.Host) {
 			h.Method = n.Method
 		}
 	}

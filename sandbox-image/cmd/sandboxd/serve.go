@@ -59,7 +59,6 @@ const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
 	keepFrom     = 4 << 10  // bytes of output above which it is kept in a file
 	maxProcesses = 256      // threads included
-	maxFileSize  = 128 << 20
 	maxOpenFiles = 1024
 )
 
@@ -264,7 +263,7 @@ func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger
 // newJail prepares the jail of the mode, and returns with it the uid that owns the socket.
 func newJail(f serveFlags, python *python.Interpreter, getenv func(string) string) (jail.Jail, int, error) {
 	limits := jail.Limits{
-		Memory: f.memory, Processes: maxProcesses, FileSize: maxFileSize, OpenFiles: maxOpenFiles,
+		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
 	if f.mode == container {
 		j, err := jail.NewContainer(jail.ContainerConfig{
