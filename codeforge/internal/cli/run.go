@@ -96,7 +96,7 @@ func execute(
 	}
 	defer s.Close()
 	if s.Place.State == nil {
-		p.say("running at " + s.Place.URL)
+		p.say("running at " + s.Place.Name())
 	}
 	r, err := s.ExecuteIn(ctx, language, code, apis, timeout.Seconds())
 	return r, err

@@ -20,10 +20,12 @@ import (
 type Config struct {
 	Control *controlapi.Client
 	Sandbox *runapi.Client
+	Log     *slog.Logger
+	// Changed, if not nil, is told of every catalog before Catalog returns it. It must not wait.
+	Changed func(controlapi.Catalog)
 	// Python, if not nil, is told what the sandbox says of Python, before the first catalog is known and with every
 	// renewal.
 	Python func(runapi.Python)
-	Log    *slog.Logger
 }
 
 // Watcher follows the catalog. Make it with New and call Run; all methods are safe for concurrent use.
@@ -149,6 +151,9 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.cfg.Changed != nil && (!w.known || w.catalog.Version != cat.Version) {
+		w.cfg.Changed(cat)
+	}
 	if !w.known {
 		close(w.ready)
 	}

@@ -113,7 +113,7 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 // unknownHosts explains that a name has no address. Python does not say which one, so they are looked for in the code.
 func (r rendering) unknownHosts() (out []voice.Text) {
 	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
-		if host, err := hostname.Parse(m[1]); err == nil && !known(host, r.catalog) && len(out) < maxHints {
+		if host, err := hostname.Parse(m[1]); err == nil && elsewhere(host, r.catalog) == "" && len(out) < maxHints {
 			out = append(out, noAPI(host, r.catalog))
 		}
 	}
