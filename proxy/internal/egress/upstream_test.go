@@ -94,7 +94,7 @@ func TestWrongCertificate(t *testing.T) {
 	if up.count() != 0 {
 		t.Error("the request was sent")
 	}
-	if rec := end(); rec.Count.Failed != 1 {
+	if rec := end(); rec.Count.Failed != 1 || rec.Count.Swapped != 0 { // what was put in did not leave
 		t.Errorf("the receipt says %+v", rec)
 	}
 }
@@ -106,7 +106,9 @@ func TestDialGuard(t *testing.T) {
 			r := newRig(t, setup{})
 			r.upstreams.addrs[demoHost] = []netip.Addr{netip.MustParseAddr(addr)}
 			end := r.begin()
-			resp, err := r.client(false).Get("https://" + demoHost + "/")
+			req, _ := http.NewRequest("POST", "https://"+demoHost+"/", strings.NewReader("a body"))
+			req.Header.Set("Authorization", tokenName)
+			resp, err := r.client(false).Do(req)
 			check(t, err)
 			if got := refusal(t, resp); got.Code != "address_refused" {
 				t.Errorf("got %+v", got)
@@ -114,7 +116,7 @@ func TestDialGuard(t *testing.T) {
 			if r.upstreams.dialled() != 0 {
 				t.Error("it was dialled")
 			}
-			if rec := end(); rec.Count.Denied != 1 {
+			if rec := end(); rec.Count.Denied != 1 || rec.Count.Swapped != 0 {
 				t.Errorf("the receipt says %+v", rec)
 			}
 		})
