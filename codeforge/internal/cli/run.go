@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/bundle"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -20,8 +21,9 @@ func runCommand() command {
 	return command{
 		name: "run", usage: "run FILE.ts|.py [--apis a,b] [--receipt]", summary: "run a script as a model would, through MCP",
 		details: `
-FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input. The script's output goes to
-standard output, or to standard error if the script failed; notes and the receipt go to standard error.
+FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input. What a script in TypeScript
+imports as "./lib.ts" is taken along, if it is a module below the script's folder or the working directory. The script's
+output goes to standard output, or to standard error if the script failed; notes and the receipt go to standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
@@ -36,7 +38,10 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 				if len(args) != 1 {
 					return usageError("run takes one FILE.ts or FILE.py (or - for standard input), got %d arguments", len(args))
 				}
-				code, err := readScript(e, args[0])
+				if *language == "" && strings.HasSuffix(args[0], ".py") {
+					*language = runapi.LanguagePython
+				}
+				script, err := readScript(e, args[0], *language)
 				if err != nil {
 					return &exitError{ExitNotRun, err}
 				}
@@ -44,15 +49,15 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 				if err != nil {
 					return &exitError{ExitNotRun, err}
 				}
-				if *language == "" && strings.HasSuffix(args[0], ".py") {
-					*language = runapi.LanguagePython
-				}
-				r, err := execute(ctx, e, c, *language, code, list(*apis), *timeout)
+				r, err := execute(ctx, e, c, *language, script.Code, list(*apis), *timeout)
 				if ctx.Err() != nil {
 					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 				}
 				if err != nil {
 					return &exitError{ExitNotRun, err}
+				}
+				if r.Failed {
+					r.Output = script.Originals(r.Output)
 				}
 				return showResult(e, r, *receipt, *asJSON)
 			}
@@ -60,24 +65,27 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 	}
 }
 
-func readScript(e *Env, name string) (string, error) {
+func readScript(e *Env, name, language string) (bundle.Script, error) {
 	var in io.Reader = e.Stdin
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the file the user names
 		if err != nil {
-			return "", fmt.Errorf("reading the script: %w", err)
+			return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
 	if err != nil {
-		return "", fmt.Errorf("reading the script: %w", err)
+		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 	}
 	if len(code) > runapi.MaxCode {
-		return "", fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
+		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
 	}
-	return string(code), nil
+	if name == "-" || language == runapi.LanguagePython {
+		return bundle.Script{Code: string(code)}, nil
+	}
+	return bundle.Read(name, string(code))
 }
 
 // list splits a comma-separated flag.
