@@ -22,6 +22,10 @@ type Catalog struct {
 	// closed maps the host patterns of APIs that cannot be loaded to the API's name. "*" is there while the hosts of such
 	// an API are unknown.
 	closed map[string]string
+	// named has the patterns of byPattern and closed, without their ports.
+	named map[string]bool
+	// ports are those of active APIs besides 443 and 80, sorted.
+	ports []uint16
 }
 
 // API is one folder apis/<name>/. An API whose content did not change between two loads keeps its pointer.

@@ -283,13 +283,17 @@ type Hint struct {
 	Host   string `json:"host,omitempty"`
 }
 
+// About names the request that the hint is about, in front of its text, or is empty.
+func (h Hint) About() string {
+	if h.Method == "" || h.Host == "" {
+		return ""
+	}
+	return h.Method + " " + h.Host + ": "
+}
+
 // Voice is the hint for each reader, with the request it is about.
 func (h Hint) Voice() voice.Text {
-	about := ""
-	if h.Method != "" && h.Host != "" {
-		about = h.Method + " " + h.Host + ": "
-	}
-	return voice.Text{Model: about + h.Text, Person: about + cmp.Or(h.Person, h.Text)}
+	return voice.Text{Model: h.About() + h.Text, Person: h.About() + cmp.Or(h.Person, h.Text)}
 }
 
 // Refusal is the JSON body of a refused request, and of a call of a tool that failed.

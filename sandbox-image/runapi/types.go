@@ -117,6 +117,9 @@ const (
 	NameBytes  = 8
 )
 
+// MaxFile is the largest file that code can write, in bytes.
+const MaxFile = 128 << 20
+
 // Event is one line of a run's answer. Exactly one field is set.
 type Event struct {
 	// Stdout and Stderr are valid UTF-8, cut between characters. Each invalid byte was replaced by U+FFFD.

@@ -146,7 +146,7 @@ func judge(p probe, r server.Result) verdict {
 	v := verdict{Request: p}
 	if r.Receipt != nil {
 		for _, h := range r.Receipt.Hints {
-			v.Hints = append(v.Hints, h.Text)
+			v.Hints = append(v.Hints, h.Voice().Person)
 		}
 	}
 	if r.Receipt == nil || len(r.Receipt.Exchanges) == 0 {

@@ -108,6 +108,10 @@ func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
 		fmt.Fprintln(w, "  YOLO_MODE is on: code can reach hosts outside every API too, without credentials")
 	}
 	for _, p := range c.Problems {
-		fmt.Fprintf(w, "  problem: %s\n", visible.Line(p.Text))
+		word := "problem"
+		if p.Warning {
+			word = "warning"
+		}
+		fmt.Fprintf(w, "  %s: %s\n", word, visible.Line(p.Text))
 	}
 }

@@ -83,7 +83,7 @@ func filterFields(r io.Reader, w io.Writer, fields []string) error {
 		}
 		picked, err := pickFields(raw, fields, known)
 		if err == nil {
-			err = misspelt(fields, known)
+			err = unknownField(fields, known)
 		}
 		if err != nil {
 			return err
@@ -99,8 +99,8 @@ func filterFields(r io.Reader, w io.Writer, fields []string) error {
 	return nil
 }
 
-// misspelt is the error for a field that no object so far has, and that is like one that is there.
-func misspelt(fields []string, known map[string]bool) error {
+// unknownField is the error for a field that no object so far has, and that is like one that is there.
+func unknownField(fields []string, known map[string]bool) error {
 	names := slices.Sorted(maps.Keys(known))
 	for _, f := range fields {
 		if near := typo.Nearest(f, slips(f), names); !known[f] && near != "" {

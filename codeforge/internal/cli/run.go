@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -162,7 +164,11 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 		fmt.Fprintf(e.Stderr, "note: %s\n", strings.ReplaceAll(n, "\n", "\n      "))
 	}
 	if receipt && r.Receipt != nil {
-		printReceipt(newPainter(e, e.Stderr), e.Stderr, *r.Receipt)
+		rest := *r.Receipt
+		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
+			return slices.Contains(r.Notes, h.Voice().Person)
+		})
+		printReceipt(newPainter(e, e.Stderr), e.Stderr, rest)
 	}
 	return silentUnlessZero(exitCode(r))
 }

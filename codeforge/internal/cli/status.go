@@ -153,6 +153,9 @@ func printState(e *Env, s state) {
 	}
 	fmt.Fprintf(e.Stdout, "CodeForge %s is running (process %d, %d slots, since %s).\n",
 		s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
+	if again := s.Up.Again; again != nil {
+		fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.Line(again.String()))
+	}
 	printConnect(e, accessOf(*s.Up))
 	fmt.Fprintln(e.Stdout)
 	if s.Catalog != nil {

@@ -40,6 +40,9 @@ func running(ctx context.Context, c Config) []Finding {
 		return append(out, skip("server", "nothing answers at "+place.URL))
 	}
 	out := []Finding{ok("embedded mode", fmt.Sprintf("is running (process %d, %s)", up.PID, up.Endpoint()))}
+	if up.Again != nil {
+		out = append(out, warn("restart", up.Again.String(), "log/codeforge.log in the state directory shows more"))
+	}
 	path, release, err := c.State.Socket(statedir.ControlSocket)
 	if err != nil {
 		return append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))

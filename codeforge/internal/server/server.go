@@ -106,8 +106,16 @@ func absent(c Config) error {
 		return &absentError{fmt.Sprintf("the CodeForge in %s belongs to another user: name its endpoint with --url, e.g. "+
 			"http://127.0.0.1:8080/mcp", c.State.Path()), err}
 	}
-	return &absentError{fmt.Sprintf("CodeForge is not running in %s. Start it with codeforge up --state %s",
-		c.State.Path(), c.State.Path()), err}
+	return &absentError{fmt.Sprintf("CodeForge is not running in %s%s. Start it with codeforge up --state %s",
+		c.State.Path(), ended(c), c.State.Path()), err}
+}
+
+// ended is how the CodeForge in the state directory ended by itself, in parentheses, or empty.
+func ended(c Config) string {
+	if e, ok := c.State.Ended(); ok {
+		return " (" + e.String() + ")"
+	}
+	return ""
 }
 
 // client is an HTTP client that connects to the place, with the token over HTTP.
@@ -182,7 +190,7 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 		Endpoint: place.URL, HTTPClient: place.client(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage,
 	}, nil)
 	if err != nil {
-		return nil, explain(err, c, place)
+		return nil, orStranger(ctx, c, place, explain(err, c, place))
 	}
 	return &Session{mcp: s, Place: place}, nil
 }
@@ -198,11 +206,11 @@ func explain(err error, c Config, p Place) error {
 	case p.Local():
 		return fmt.Errorf("connecting to the server in %s: %w", p.Name(), err)
 	case errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it, "+
-			"and root (%w)", p.URL, err)
+		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it "+
+			"(%w)", p.URL, err)
 	case refused && c.URL == "":
-		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s, and nothing answers at %s. "+
-			"Start it with codeforge up or docker compose up -d", c.State.Path(), p.URL), err}
+		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s%s, and nothing answers at %s. "+
+			"Start it with codeforge up or docker compose up -d", c.State.Path(), ended(c), p.URL), err}
 	case strings.Contains(err.Error(), "Unauthorized"):
 		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
 	}
@@ -248,7 +256,7 @@ func (s *Session) Close() error { return s.mcp.Close() }
 type Result struct {
 	// Output is what the model sees first: stdout, or after a failure stderr and stdout.
 	Output string `json:"output"`
-	// Notes are the further texts that the model sees.
+	// Notes are the further texts, in words for a person where the server has them.
 	Notes  []string `json:"notes,omitempty"`
 	Failed bool     `json:"failed"`
 	// Exit is nil when the code did not run, or its end is unknown.
@@ -260,6 +268,7 @@ type Result struct {
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
+	notesKey   = "codeforge/notes"
 )
 
 // Execute runs code. Timeout is in seconds, 0 the server's default.
@@ -293,9 +302,14 @@ func result(res *mcp.CallToolResult) (Result, error) {
 			out.Notes = append(out.Notes, text.Text)
 		}
 	}
-	if err := meta(res.Meta, exitKey, &out.Exit); err != nil {
+	told := struct {
+		Output string
+		Notes  []string
+	}{out.Output, out.Notes}
+	if err := errors.Join(meta(res.Meta, exitKey, &out.Exit), meta(res.Meta, notesKey, &told)); err != nil {
 		return out, err
 	}
+	out.Output, out.Notes = told.Output, told.Notes
 	return out, meta(res.Meta, receiptKey, &out.Receipt)
 }
 

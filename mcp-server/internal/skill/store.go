@@ -60,6 +60,8 @@ type Listing struct {
 	Skills []Skill
 	// Skipped counts what is not a skill, by reason.
 	Skipped map[string]int
+	// strays say of each file that is not a skill, by its name, what keeps it from being one.
+	strays map[string]string
 }
 
 // Store is the skills of one directory. It is safe for concurrent use, even while code changes the directory.
@@ -132,7 +134,7 @@ func (s *Store) Names() []string {
 
 // scan lists the skills without opening any.
 func (s *Store) scan() (Listing, error) {
-	l := Listing{Skipped: map[string]int{}}
+	l := Listing{Skipped: map[string]int{}, strays: map[string]string{}}
 	dir, err := s.root.Open(".")
 	if err != nil {
 		return l, fmt.Errorf("reading the skills directory: %w", err)
@@ -147,11 +149,15 @@ func (s *Store) scan() (Listing, error) {
 	}
 	for _, e := range entries {
 		name, is := strings.CutSuffix(e.Name(), extension)
-		if strings.HasPrefix(e.Name(), ".") || !is {
-			continue // our own unfinished writes, and files that are not modules
-		}
-		if !ValidName(name) {
+		switch {
+		case strings.HasPrefix(e.Name(), "."): // our own unfinished writes
+			continue
+		case !is: // notes and data beside the skills
+			l.strays[e.Name()] = "its name does not end in " + extension
+			continue
+		case !ValidName(name):
 			l.Skipped["not a skill name"]++
+			l.strays[e.Name()] = "want at most 64 letters, digits, - and _ before " + extension
 			continue
 		}
 		info, err := s.root.Lstat(e.Name())
@@ -160,6 +166,7 @@ func (s *Store) scan() (Listing, error) {
 		}
 		if reason := refuse(info); reason != "" {
 			l.Skipped[reason]++
+			l.strays[e.Name()] = reason
 			continue
 		}
 		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inode(info)})
@@ -167,6 +174,9 @@ func (s *Store) scan() (Listing, error) {
 	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
 	if len(l.Skills) > MaxCount {
 		l.Skipped["too many skills"] += len(l.Skills) - MaxCount
+		for _, k := range l.Skills[MaxCount:] {
+			l.strays[k.Name+extension] = fmt.Sprintf("there are more than %d", MaxCount)
+		}
 		l.Skills = l.Skills[:MaxCount]
 	}
 	return l, nil

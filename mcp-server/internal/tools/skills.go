@@ -16,8 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
@@ -63,7 +63,10 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	}
 	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
 	s.shelf.refresh()
-	return text(fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)), nil
+	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
+	done = append(done, s.remarks(ctx, execution.Request{Session: caller(req)},
+		[]skill.Change{{Name: name, What: skill.Altered}})...)
+	return text(strings.Join(done, "\n")), nil
 }
 
 func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -96,14 +99,7 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.As(err, &mistake):
 		return "Skill " + name + " was not changed. " + mistake.Error()
 	case errors.Is(err, skill.ErrNotFound):
-		m := fmt.Sprintf("There is no skill %.80q.", name)
-		names := s.cfg.Skills.Names()
-		if near := typo.Nearest(name, len(name)/2, names); near != "" {
-			m += fmt.Sprintf(" Did you mean %q?", near)
-		} else if len(names) > 0 {
-			m += " The skills are " + strings.Join(names[:min(len(names), 20)], ", ") + "."
-		}
-		return m + " To create one, write /skills/<name>.ts in execute_code."
+		return noSuchSkill(name, s.cfg.Skills.Names()) + " To create one, write /skills/<name>.ts in execute_code."
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "Cancelled. Skill " + name + " was not changed."
 	case errors.Is(err, skill.ErrName):

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/voice"
@@ -51,9 +52,9 @@ func (f Failure) Refusal() controlapi.Refusal {
 	var refused *dialguard.RefusedError
 	switch {
 	case errors.As(f.Cause, &refused):
-		addr, private = refused.Addr.String(), refused.Private.String()
+		addr, private = refused.Addr.Unmap().String(), refused.Private.String()
 	case errors.As(f.Cause, &dialled):
-		addr = dialled.to.String()
+		addr = netip.AddrPortFrom(dialled.to.Addr().Unmap(), dialled.to.Port()).String()
 	}
 	text := voice.Say(hint, "%HOST", f.Host, "%API", f.API, "%ADDR", addr, "%RANGE", private)
 	r.Hint, r.Person = text.Model, text.Person
