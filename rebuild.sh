@@ -3,6 +3,7 @@
 # CA and apis/ are kept. It returns when everything is healthy, and prints how to connect.
 set -eu
 cd "$(dirname "$0")"
+. make/step.sh
 
 usage() {
 	echo "usage: ./rebuild.sh [--no-cache]   (--no-cache: rebuild everything, without Docker's cache)"
@@ -16,12 +17,8 @@ case "${1:-}" in
 esac
 [ $# -le 1 ] || { usage >&2; exit 2; }
 
-docker compose version >/dev/null 2>&1 || {
-	echo "docker compose is missing: install Docker Engine with the Compose plugin, or Docker Desktop." >&2
-	exit 1
-}
-docker info >/dev/null 2>&1 || {
-	echo "The Docker engine does not answer. Start it (Docker Desktop, or: sudo systemctl start docker), and check that you may use it." >&2
+make/engine.sh || {
+	echo "Install Docker Engine with the Compose plugin, or Docker Desktop; start it (or: sudo systemctl start docker); and check that you may use it." >&2
 	[ "$(uname -s)" != Linux ] || echo "Or run without Docker: MODE=embedded make up" >&2
 	exit 1
 }
@@ -36,13 +33,13 @@ if [ -z "${PACKAGE_REGISTRY:-}" ] && ! grep -qs '^PACKAGE_REGISTRY=.' .env && co
 	PACKAGE_REGISTRY=$(npm config get registry 2>/dev/null) && export PACKAGE_REGISTRY
 fi
 
-echo "Building the images (version $CODEFORGE_VERSION). Running services keep running meanwhile."
+step "Building the images (version $CODEFORGE_VERSION): a few minutes the first time. Running services keep running meanwhile."
 docker compose build $cache
 
-echo "Replacing the services whose image or configuration changed."
+step "Replacing the services whose image or configuration changed."
 docker compose up -d --no-build --remove-orphans --wait --wait-timeout 120 || {
 	echo >&2
-	echo "Not every service became healthy. If a port is in use, set another MCP_PORT in .env; otherwise see the last lines of each service:" >&2
+	echo "Not every service became healthy. If a port is in use, set another MCP_PORT in .env; if an address pool overlaps, another SANDBOX_SUBNET. Otherwise see the last lines of each service:" >&2
 	docker compose ps -a >&2
 	docker compose logs --tail 15 >&2
 	exit 1
@@ -54,6 +51,7 @@ port=$(docker inspect -f '{{range $p, $at := .NetworkSettings.Ports}}{{range $at
 url=http://localhost:$port/mcp
 name=$(docker inspect -f '{{.Name}}' "$(docker compose ps -q mcp-server)")
 name=${name#/}
+step "Every service is healthy."
 cat <<END
 
 CodeForge $CODEFORGE_VERSION is ready: $url

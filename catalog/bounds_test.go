@@ -51,7 +51,7 @@ func TestManyFolders(t *testing.T) {
 	if len(c.APIs()) != maxAPIs || c.APIs()[0].Name != "m0000" || c.API("m1000") != nil {
 		t.Fatalf("%d APIs, problems:\n%.500s", len(c.APIs()), problems)
 	}
-	if text := problems.String(); len(problems) != 4 || !strings.Contains(text, "1003 folders with a config.json; want at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
+	if text := problems.String(); len(problems.Errors()) != 4 || len(problems.Warnings()) != 20 || !strings.Contains(text, "1003 folders with a config.json; want at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
 		t.Errorf("problems:\n%s", text)
 	}
 	if len(c.Match(mustHost(t, "h999.example.com"))) != 1 || len(c.Match(mustHost(t, "h1000.example.com"))) != 0 {
@@ -99,6 +99,7 @@ func TestBounds(t *testing.T) {
 	}{
 		{"domains", config(`"domains":[` + repeat(1001, `,"h%d.test"`) + `]`), "domains: 1001 entries; want at most 1000"},
 		{"long hosts", config(`"domains":[` + repeat(600, `,"`+strings.Repeat(strings.Repeat("a", 60)+".", 3)+`h%d.test"`) + `]`), "600 host names in addition to"},
+		{"ports", config(`"domains":[` + repeat(33, `,"x.test:1%03d"`) + `]`), "33 ports in addition to 0 of other APIs; want at most 32"},
 		{"methods", config(`"domains":["x.test"],"restricted_methods":[` + repeat(101, `,"M%d"`) + `]`), "restricted_methods: 101 entries; want at most 100"},
 		{"ranges", config(`"domains":["x.test"],"allow_private":[` + repeat(101, `,"10.0.%d.0/24"`) + `]`), "allow_private: 101 entries; want at most 100"},
 		{"surfaces", config(`"domains":["x.test"],"credentials":{"TOKEN_X":{"value":"sk_live_12345","in":[` + repeat(101, `,"body:%d"`) + `]}}`), "in: 101 entries; want at most 100"},
@@ -166,25 +167,45 @@ func TestManyHosts(t *testing.T) {
 // TestTotalBytes: what one load reads is bounded; APIs in force come first.
 func TestTotalBytes(t *testing.T) {
 	dir := t.TempDir()
-	types := strings.Repeat("x", maxTypes)
 	with := func(i int) map[string]string {
 		f := simple(i, fmt.Sprintf("sk_live_%08d", i))
-		f["types.d.ts"] = types
+		f["config.json"] += strings.Repeat(" ", maxConfig-len(f["config.json"]))
 		return f
 	}
-	for i := range 60 {
-		folder(t, dir, fmt.Sprintf("m%02d", i), with(i))
+	const most = maxBytes / maxConfig
+	for i := range most - 10 {
+		folder(t, dir, fmt.Sprintf("m%03d", i), with(i))
 	}
 	c, problems := Load(dir, Options{})
-	if len(c.APIs()) != 60 {
+	if len(c.APIs()) != most-10 {
 		t.Fatalf("%d APIs\n%.300s", len(c.APIs()), problems)
 	}
-	for i := range 10 {
-		folder(t, dir, fmt.Sprintf("a%02d", i), with(100+i))
+	for i := range 20 {
+		folder(t, dir, fmt.Sprintf("a%03d", i), with(1000+i))
 	}
 	c, problems = Load(dir, Options{Previous: c})
-	if c.API("m59") == nil || c.API("a09") != nil || !strings.Contains(problems.String(), "together exceed 64 MiB") {
+	if c.API("m245") == nil || c.API("a019") != nil || !strings.Contains(problems.String(), "together exceed 64 MiB") {
 		t.Errorf("%d APIs\n%.300s", len(c.APIs()), problems)
+	}
+}
+
+// TestTotalDocuments: types.d.ts and operations.jsonl of all APIs are bounded by themselves, before they are read.
+func TestTotalDocuments(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxDocuments/maxDocument + 1 {
+		name := fmt.Sprintf("m%02d", i)
+		folder(t, dir, name, simple(i, fmt.Sprintf("sk_live_%08d", i)))
+		path := filepath.Join(dir, name, "types.d.ts")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, maxDocument); err != nil { // NUL, which is refused at the first byte
+			t.Fatal(err)
+		}
+	}
+	_, problems := Load(dir, Options{})
+	if n := strings.Count(problems.String(), errDocuments.Error()); n != 1 || !strings.Contains(problems.String(), "m08/types.d.ts: "+errDocuments.Error()) {
+		t.Errorf("%d files are too many\n%s", n, problems)
 	}
 }
 

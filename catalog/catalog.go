@@ -22,6 +22,10 @@ type Catalog struct {
 	// closed maps the host patterns of APIs that cannot be loaded to the API's name. "*" is there while the hosts of such
 	// an API are unknown.
 	closed map[string]string
+	// named has the patterns of byPattern and closed, without their ports.
+	named map[string]bool
+	// ports are those of active APIs besides 443 and 80, sorted.
+	ports []uint16
 }
 
 // API is one folder apis/<name>/. An API whose content did not change between two loads keeps its pointer.
@@ -42,8 +46,8 @@ type API struct {
 	AllowPrivate []netip.Prefix
 	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.
 	CAs []byte
-	// Types is the text of types.d.ts, or empty.
-	Types string
+	// Types is types.d.ts, and OperationsFile is operations.jsonl. Nil: there is none.
+	Types, OperationsFile *Document
 	// Server is set when the API is an MCP server.
 	Server *Server
 	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
@@ -54,6 +58,15 @@ type API struct {
 	LoadedAt time.Time
 
 	digest digest
+}
+
+// Scheme is how to reach one of the API's hosts if nothing else is known: "http" where the API allows it at a port of its
+// own, which is rarely that of TLS, and else "https".
+func (a *API) Scheme(h HostPattern) string {
+	if a.AllowHTTP && h.Port() != 0 {
+		return "http"
+	}
+	return "https"
 }
 
 // Credential is one token name with its value and the surfaces on which it may be swapped.
@@ -90,6 +103,16 @@ type Methods struct {
 	Restricted []string
 	// Allowed, when not nil, is the only set of methods that passes. Upper case, sorted.
 	Allowed []string
+}
+
+// Of is a catalog to look APIs up in by name, for a process that was told of them and loaded nothing. The APIs are sorted
+// by name. It finds none by host.
+func Of(apis []*API) *Catalog {
+	c := &Catalog{apis: apis, byName: map[string]*API{}}
+	for _, a := range apis {
+		c.byName[a.Name] = a
+	}
+	return c
 }
 
 // Version identifies the content of the catalog. It changes with everything that matters to a run.

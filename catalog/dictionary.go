@@ -102,8 +102,10 @@ type search struct {
 func (d *dictionary) search() search { return search{d, make([]bool, d.words)} }
 
 // scan calls report for each word in the text that this search has not found before.
-func (s search) scan(text string, report func(word int)) {
-	at := int32(0)
+func (s search) scan(text string, report func(word int)) { next(s, 0, text, report) }
+
+// next is scan for a text that comes in pieces: at is where the piece before it ended, at first 0.
+func next[T string | []byte](s search, at int32, text T, report func(word int)) int32 {
 	for i := range len(text) {
 		at = s.follow(at, text[i])
 		n := at
@@ -116,4 +118,5 @@ func (s search) scan(text string, report func(word int)) {
 			report(int(s.nodes[n].word) - 1)
 		}
 	}
+	return at
 }

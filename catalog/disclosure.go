@@ -65,7 +65,7 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 			}
 		})
 	}
-	scan(a.Types, "types.d.ts", "", "", "")
+	x.disclosedIn(a, note)
 	scan(a.Description, "config.json", "description", "", "")
 	scan(a.Reference, "config.json", "reference", "", "")
 	for _, text := range a.Server.texts() {

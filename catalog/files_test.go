@@ -59,7 +59,7 @@ func TestSymlinksOut(t *testing.T) {
 	t.Run("types", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/config.json": plainConfig})
 		symlink(t, "../../"+filepath.Base(outside)+"/types.d.ts", filepath.Join(dir, "acme", "types.d.ts"))
-		onlyProblem(t, dir, "error: apis/acme/types.d.ts: a path or symbolic link that leads out of apis/; want UTF-8 text of at most 1048576 bytes")
+		onlyProblem(t, dir, "error: apis/acme/types.d.ts: a path or symbolic link that leads out of apis/; want UTF-8 text of at most 33554432 bytes")
 	})
 	t.Run("credential", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"file": "link/key"}}}`})
@@ -93,8 +93,8 @@ func TestTooLarge(t *testing.T) {
 	big := strings.Repeat(" ", 256<<10)
 	onlyProblem(t, withFine(t, map[string]string{"acme/config.json": plainConfig + big}),
 		"error: apis/acme/config.json: too large: more than 262144 bytes; want a file of at most 262144 bytes")
-	onlyProblem(t, withFine(t, map[string]string{"acme/config.json": plainConfig, "acme/types.d.ts": strings.Repeat(big, 4) + "x"}),
-		"error: apis/acme/types.d.ts: too large: more than 1048576 bytes; want UTF-8 text of at most 1048576 bytes")
+	onlyProblem(t, withFine(t, map[string]string{"acme/config.json": plainConfig, "acme/types.d.ts": strings.Repeat(big, 128) + "x"}),
+		"error: apis/acme/types.d.ts: too large: more than 33554432 bytes; want UTF-8 text of at most 33554432 bytes")
 	onlyProblem(t, withFine(t, map[string]string{"acme/key": big,
 		"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"file": "key"}}}`}),
 		"error: apis/acme/config.json: credentials.ACME_TOKEN.file: too large: more than 65536 bytes; want a file in the API's folder, or an absolute path")

@@ -13,7 +13,6 @@ import (
 // The largest files that are read, in bytes.
 const (
 	maxConfig     = 256 << 10
-	maxTypes      = 1 << 20
 	maxCAs        = 1 << 20
 	maxSecretFile = 64 << 10
 )
@@ -24,8 +23,8 @@ const (
 	maxBytes    = 64 << 20
 )
 
-// budget is what a load may still read.
-type budget struct{ all, api int64 }
+// budget is what a load may still read: of all files, of one API's, and of documents, which count by themselves.
+type budget struct{ all, api, documents int64 }
 
 // errAPIBytes and errBytes are for a file with which one load would read too much.
 var (
@@ -99,7 +98,8 @@ func reason(err error) string {
 		return "no such file"
 	case errors.Is(err, fs.ErrPermission):
 		return "not readable by this user"
-	case errors.Is(err, errNotRegular), errors.Is(err, errTooLarge), errors.Is(err, errAPIBytes), errors.Is(err, errBytes):
+	case errors.Is(err, errNotRegular), errors.Is(err, errTooLarge), errors.Is(err, errAPIBytes), errors.Is(err, errBytes),
+		errors.Is(err, errDocuments):
 		return err.Error()
 	case errors.As(err, &path) && strings.Contains(path.Err.Error(), "escapes"):
 		return "a path or symbolic link that leads out of apis/"

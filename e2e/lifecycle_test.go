@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -148,4 +150,83 @@ func ownerOf(t *testing.T, state string) world.User {
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// TestStartsAgainByItself: what runs in the background is started again when a part of it is killed, at the same address,
+// and says why. When the supervisor itself is killed, status says so.
+func TestStartsAgainByItself(t *testing.T) {
+	embeddedOnly(t)
+	dir, err := world.NewDir(world.Self, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p, err := world.StartUp(world.Self, dir, 3, "--detach")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _, _ = world.Tool(context.Background(), world.Command{Dir: dir, Args: []string{"down", "--state", p.State}})
+	})
+	if code, err := p.Wait(60 * time.Second); err != nil || code != 0 {
+		t.Fatalf("codeforge up --detach: %d, %v\n%s", code, err, p.Output())
+	}
+	first := upJSON(t, p)
+	_ = syscall.Kill(world.Below(first.PID, "sandboxd")[0], syscall.SIGKILL)
+	var second up
+	for began := time.Now(); second.Again.Reason == ""; time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > 60*time.Second {
+			t.Fatal("it is not started again")
+		}
+		if data, err := os.ReadFile(filepath.Join(p.State, "up.json")); err == nil {
+			_ = json.Unmarshal(data, &second)
+		}
+	}
+	if second.PID != first.PID || second.Port != first.Port || !strings.Contains(second.Again.Reason, "sandboxd stopped (signal: killed)") {
+		t.Errorf("started again: %+v; first %+v", second, first)
+	}
+	tool := func(args ...string) string {
+		t.Helper()
+		out, _, err := world.Tool(t.Context(), world.Command{Dir: dir, Args: append(args, "--state", p.State)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x.ts"), []byte("console.log(6 * 7)"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := tool("run", filepath.Join(dir, "x.ts")); !strings.Contains(out, "42") {
+		t.Errorf("a run after the restart: %s", out)
+	}
+	if out := tool("status"); !strings.Contains(out, "sandboxd stopped (signal: killed)") {
+		t.Errorf("status after the restart: %s", out)
+	}
+	_ = syscall.Kill(first.PID, syscall.SIGKILL)
+	for began := time.Now(); syscall.Kill(first.PID, 0) == nil; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 60*time.Second {
+			t.Fatal("it does not end")
+		}
+	}
+	if out := tool("status"); !strings.Contains(out, "was killed, or the machine was stopped") {
+		t.Errorf("status after a kill: %s", out)
+	}
+}
+
+// up is what this file reads of up.json.
+type up struct {
+	PID, Port int
+	Again     struct{ Reason string }
+}
+
+func upJSON(t *testing.T, p *world.Process) (u up) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.State, "up.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &u); err != nil {
+		t.Fatal(err)
+	}
+	return u
 }

@@ -2,8 +2,19 @@
 # down.sh: stops CodeForge in whichever mode it runs here. State, skills and the CA are kept.
 set -eu
 cd "$(dirname "$0")/.."
-if [ -x bin/codeforge ] && [ -d .codeforge ]; then bin/codeforge down; fi
-# Only the stack of this folder: that of another checkout has the same project name.
-if command -v docker >/dev/null && [ -n "$(timeout 10 docker ps -aq --filter "label=com.docker.compose.project.working_dir=$PWD" 2>/dev/null)" ]; then
-	docker compose down
+stopped=
+if [ -x bin/codeforge ] && [ -d .codeforge ]; then
+	bin/codeforge down
+	stopped=yes
 fi
+if why=$(make/engine.sh 2>&1); then
+	# Only the stack of this folder: that of another checkout has the same project name.
+	containers=$(docker ps -aq --filter "label=com.docker.compose.project.working_dir=$PWD")
+	if [ -n "$containers" ]; then
+		docker compose down
+		stopped=yes
+	fi
+elif command -v docker >/dev/null; then
+	echo "In Docker nothing was stopped: $why." >&2
+fi
+[ -n "$stopped" ] || echo "Nothing of CodeForge runs in $PWD."

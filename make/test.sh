@@ -84,12 +84,12 @@ embedded() {
 }
 
 docker_mode() {
-	if ! { command -v docker >/dev/null && timeout 10 docker info >/dev/null 2>&1; }; then
+	if ! why=$(make/engine.sh 2>&1); then
 		if [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
-			echo "--- end to end, Docker mode: no Docker engine answers, and skips are failures here" >&2
+			echo "--- end to end, Docker mode: $why, and skips are failures here" >&2
 			exit 1
 		fi
-		echo "--- end to end, Docker mode: skipped, no Docker engine answers"
+		echo "--- end to end, Docker mode: skipped, $why"
 		return
 	fi
 	echo "--- end to end, Docker mode"

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -243,6 +244,13 @@ func (s *Stack) Compose(ctx context.Context, args ...string) (string, error) {
 	return s.run(exec.CommandContext(ctx, "docker", append([]string{"compose"}, args...)...)) //nolint:gosec // fixed by the tests
 }
 
+// ComposeWith is Compose with other settings, "NAME=value", for this one command.
+func (s *Stack) ComposeWith(ctx context.Context, settings []string, args ...string) (string, error) {
+	changed := *s
+	changed.env = slices.Concat(s.env, settings)
+	return changed.Compose(ctx, args...)
+}
+
 // Exec runs a command in a service's container, with input on stdin.
 func (s *Stack) Exec(ctx context.Context, input, service string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "exec", "-T", service}, args...)...) //nolint:gosec // see Compose
@@ -278,6 +286,9 @@ func (s *Stack) Processes(ctx context.Context, service string) ([]string, error)
 	}
 	return list[1:], nil // behind the heading
 }
+
+// Environ is the environment in which docker compose finds this stack.
+func (s *Stack) Environ() []string { return slices.Clone(s.env) }
 
 // Container is the name of a service's container.
 func (s *Stack) Container(service string) string {

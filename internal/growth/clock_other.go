@@ -6,5 +6,6 @@ import "time"
 
 var start = time.Now()
 
-// clock is the time.
-func clock() time.Duration { return time.Since(start) }
+// clock and threadClock are the time.
+func clock() time.Duration       { return time.Since(start) }
+func threadClock() time.Duration { return time.Since(start) }

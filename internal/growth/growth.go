@@ -1,7 +1,8 @@
-// Package growth checks, for tests, that the work of a function grows linearly with its input.
+// Package growth checks, for tests, that the work of a function grows linearly with its input, or stays below a bound.
 package growth
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -30,6 +31,19 @@ func Linear(t testing.TB, n int, input func(n int) (work func())) {
 		}
 	}
 	t.Errorf("an input of %d takes %s, of %d %s: more than %d times as long", n, small, factor*n, large, most)
+}
+
+// Bounded fails the test when work takes more processor time than most. Only the calling goroutine's time counts, so
+// neither other tests nor a busy machine have an influence.
+func Bounded(t testing.TB, what string, most time.Duration, work func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := threadClock()
+	work()
+	if took := threadClock() - start; took > most {
+		t.Errorf("%s takes %s of processor time, more than %s", what, took, most)
+	}
 }
 
 // fastest is the shortest time of some runs: the garbage collector makes some of them longer.

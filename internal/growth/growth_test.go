@@ -1,7 +1,9 @@
 package growth
 
 import (
+	"sync"
 	"testing"
+	"time"
 )
 
 // probe is a testing.TB that notes a failure.
@@ -35,5 +37,34 @@ func TestLinear(t *testing.T) {
 	})
 	if linear.failed || !quadratic.failed {
 		t.Errorf("linear work failed: %v, quadratic work failed: %v", linear.failed, quadratic.failed)
+	}
+}
+
+// TestBounded: work beyond the bound fails, and neither waiting nor the work of others counts.
+func TestBounded(t *testing.T) {
+	sink, done := 0, make(chan struct{})
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for sum := 0; ; sum += spin(1000) {
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	waits, works := &probe{TB: t}, &probe{TB: t}
+	Bounded(waits, "waiting", 100*time.Millisecond, func() { time.Sleep(200 * time.Millisecond) })
+	Bounded(works, "working", 100*time.Millisecond, func() {
+		for start := threadClock(); threadClock()-start < 150*time.Millisecond; {
+			sink += spin(1000)
+		}
+	})
+	close(done)
+	others.Wait()
+	if waits.failed || !works.failed {
+		t.Errorf("waiting failed: %v, working failed: %v", waits.failed, works.failed)
 	}
 }

@@ -1,10 +1,13 @@
-// Package health runs a long-lived healthcheck. Starting a process in a container costs an engine tens of milliseconds
-// of CPU, asking a daemon again next to nothing: so one process keeps checking instead of being started every two
-// seconds. While a container starts, other containers wait for its health, so a passing check returns immediately.
+// Package health runs a long-lived healthcheck, and tells it why a daemon cannot start.
+//
+// Starting a process in a container costs an engine tens of milliseconds of CPU, asking a daemon again next to nothing:
+// so one process keeps checking instead of being started every second. While a container starts, other containers wait
+// for its health, so a passing check returns immediately.
 package health
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -12,40 +15,58 @@ import (
 )
 
 const (
-	// startPeriod is how long a container may take to become ready. For this long after its start a passing check
-	// returns immediately.
-	startPeriod = 20 * time.Second
-	// interval is the pause between two probes, probeTimeout how long one may take.
+	// startPeriod is how long a container may take to become ready. For this long after its start a probe that fails is
+	// tried again, and one that passes returns immediately.
+	startPeriod = 30 * time.Second
+	// startPause is the pause between probes meanwhile: the containers behind this one wait for it.
+	startPause = 100 * time.Millisecond
+	// interval is the pause between two later probes, probeTimeout how long one may take.
 	interval     = time.Second
 	probeTimeout = 5 * time.Second
 )
 
-// Check probes once and returns the error. If the probe passes and process 1 is older than startPeriod, it keeps
-// probing for d and returns the first error. It returns nil when ctx ends.
+// Check probes once and returns the error. While process 1 is younger than startPeriod, it probes until the probe passes
+// or process 1 says that it cannot start (see Hold). When process 1 is older and the probe passes, it keeps probing for
+// d and returns the first error. It returns nil when ctx ends.
 func Check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
-	stat, _ := os.ReadFile("/proc/1/stat")
-	up, _ := os.ReadFile("/proc/uptime")
-	if age(string(stat), string(up)) < startPeriod {
-		d = 0
-	}
-	return check(ctx, d, probe)
+	c := checker{probe: probe, problem: Problem, young: func() bool {
+		stat, _ := os.ReadFile("/proc/1/stat")
+		up, _ := os.ReadFile("/proc/uptime")
+		return age(string(stat), string(up)) < startPeriod
+	}}
+	return c.check(ctx, d)
 }
 
-func check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
+// checker is one healthcheck.
+type checker struct {
+	probe   func(context.Context) error
+	problem func() string // why the daemon cannot start
+	young   func() bool   // whether the container is starting
+}
+
+func (c checker) check(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	young := c.young()
 	for began := time.Now(); ; {
-		err := once(ctx, probe)
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		if time.Since(began)+interval > d {
+		pause := interval
+		err := once(ctx, c.probe)
+		if ctx.Err() != nil || err == nil && (young || time.Since(began)+interval > d) {
 			return nil
+		}
+		if err != nil {
+			if reason := c.problem(); reason != "" {
+				return errors.New("cannot start: " + reason)
+			}
+			if young = young && c.young(); !young {
+				return err
+			}
+			pause = startPause
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(interval):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -11,6 +11,54 @@ import (
 	"time"
 )
 
+// old is a check in a container that has been up for a while.
+func old(probe func(context.Context) error) checker {
+	return checker{probe: probe, problem: func() string { return "" }, young: func() bool { return false }}
+}
+
+// TestStarting: while a container starts, a probe that fails is tried again, until it passes, the container is no longer
+// young, or process 1 says why it cannot start. One that passes ends the check at once.
+func TestStarting(t *testing.T) {
+	broken := errors.New("broken")
+	rows := []struct {
+		name    string
+		ready   time.Duration // when probes pass
+		problem time.Duration // when process 1 says that it cannot start; 0: never
+		want    string
+		after   time.Duration
+	}{
+		{"ready", 0, 0, "<nil>", 0},
+		{"soon ready", 450 * time.Millisecond, 0, "<nil>", 500 * time.Millisecond},
+		{"cannot start", time.Hour, 200 * time.Millisecond, "cannot start: SANDBOX_SLOTS", 200 * time.Millisecond},
+		{"never ready", time.Hour, 0, "broken", startPeriod},
+	}
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := checker{
+					probe: func(context.Context) error {
+						if time.Since(began) < r.ready {
+							return broken
+						}
+						return nil
+					},
+					problem: func() string {
+						if r.problem == 0 || time.Since(began) < r.problem {
+							return ""
+						}
+						return "SANDBOX_SLOTS"
+					},
+					young: func() bool { return time.Since(began) < startPeriod },
+				}.check(t.Context(), time.Hour)
+				if fmt.Sprint(err) != r.want || time.Since(began) != r.after {
+					t.Errorf("%v after %v; want %s, %v", err, time.Since(began), r.want, r.after)
+				}
+			})
+		})
+	}
+}
+
 func TestCheck(t *testing.T) {
 	broken := errors.New("broken")
 	rows := []struct {
@@ -30,12 +78,12 @@ func TestCheck(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				looks, began := 0, time.Now()
-				err := check(t.Context(), r.d, func(context.Context) error {
+				err := old(func(context.Context) error {
 					if looks++; looks == r.fails {
 						return broken
 					}
 					return nil
-				})
+				}).check(t.Context(), r.d)
 				if !errors.Is(err, r.want) || looks != r.looks || time.Since(began) != r.after {
 					t.Errorf("%v after %d looks and %v; want %v, %d, %v", err, looks, time.Since(began), r.want, r.looks, r.after)
 				}
@@ -50,11 +98,11 @@ func TestStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if err := check(ctx, time.Hour, func(context.Context) error { return nil }); err != nil || time.Since(began) != 1500*time.Millisecond {
+		if err := old(func(context.Context) error { return nil }).check(ctx, time.Hour); err != nil || time.Since(began) != 1500*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		began = time.Now()
-		err := check(t.Context(), time.Hour, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		err := old(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }).check(t.Context(), time.Hour)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != probeTimeout {
 			t.Errorf("a hanging look: %v after %v", err, time.Since(began))
 		}

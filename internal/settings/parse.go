@@ -49,6 +49,10 @@ func Parse(getenv func(string) string) (Settings, error) {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
 			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
 	}
+	if s.WarmPython > s.Slots {
+		mistakes = append(mistakes, Mistake{"SANDBOX_WARM_PYTHON", strconv.Itoa(s.WarmPython),
+			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
+	}
 	if s.TimeoutDefault > s.TimeoutMax {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
 			"at most TIMEOUT_MAX, which is " + formatSeconds(s.TimeoutMax)})
@@ -106,14 +110,15 @@ func seconds(t string, to *time.Duration) string {
 	return ""
 }
 
-// The bounds of SANDBOX_MEMORY and SANDBOX_SERVER_MEMORY: below the lower one Deno does not start.
+// The bounds of SANDBOX_MEMORY and SANDBOX_SERVER_MEMORY, as sandboxd has them.
 const (
-	minMemory = 64 << 20
-	maxMemory = 1 << 40
+	minRunMemory    = 128 << 20
+	minServerMemory = 64 << 20
+	maxMemory       = 1 << 40
 )
 
-func size(t string, to *int64) string {
-	const want = "a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g"
+func size(t string, least int64, to *int64) string {
+	want := fmt.Sprintf("a number with k, m or g, e.g. 512m or 1g, from %dm to 1024g", least>>20)
 	t = strings.TrimSuffix(strings.ToLower(t), "b")
 	var shift uint
 	for unit, bits := range map[string]uint{"k": 10, "m": 20, "g": 30} {
@@ -123,7 +128,7 @@ func size(t string, to *int64) string {
 		}
 	}
 	n, err := strconv.ParseInt(t, 10, 64)
-	if err != nil || n < 0 || n > maxMemory>>shift || n<<shift < minMemory {
+	if err != nil || n < 0 || n > maxMemory>>shift || n<<shift < least {
 		return want
 	}
 	*to = n << shift

@@ -11,6 +11,7 @@
 //	MCP_ALLOWED_HOSTS=         comma separated: Host values besides localhost
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
 //	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
+//	SANDBOX_WARM_PYTHON=0      interpreters of Python kept warm, 0 to SANDBOX_SLOTS
 //	SANDBOX_MEMORY=1g          memory of one run: a number and k, m or g
 //	SANDBOX_SERVERS=8          MCP servers running at the same time, 0 to 32
 //	SANDBOX_SERVER_MEMORY=512m memory of one MCP server with all its processes
@@ -51,6 +52,7 @@ type Settings struct {
 	MCPAllowedHosts  []string
 	Slots            int
 	Warm             int
+	WarmPython       int
 	// Memory of one run, in bytes.
 	Memory int64
 	// Servers is how many MCP servers can run at the same time, ServerMemory the limit of each in bytes.
@@ -86,7 +88,7 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(`"[settings]"`),
 
 // Names lists every variable, in the order of .env.example.
 func Names() []string {
-	names := make([]string, 0, 25)
+	names := make([]string, 0, 30)
 	for _, v := range variables() {
 		names = append(names, v.name)
 	}
@@ -126,9 +128,10 @@ func variables() []variable {
 		{"MCP_ALLOWED_HOSTS", "", func(s *Settings, t string) string { return hosts(t, &s.MCPAllowedHosts) }},
 		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return integer(t, 1, slot.Max, &s.Slots) }},
 		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return integer(t, 0, slot.Max, &s.Warm) }},
-		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return size(t, &s.Memory) }},
+		{"SANDBOX_WARM_PYTHON", "0", func(s *Settings, t string) string { return integer(t, 0, slot.Max, &s.WarmPython) }},
+		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return size(t, minRunMemory, &s.Memory) }},
 		{"SANDBOX_SERVERS", "8", func(s *Settings, t string) string { return integer(t, 0, slot.MaxServers, &s.Servers) }},
-		{"SANDBOX_SERVER_MEMORY", "512m", func(s *Settings, t string) string { return size(t, &s.ServerMemory) }},
+		{"SANDBOX_SERVER_MEMORY", "512m", func(s *Settings, t string) string { return size(t, minServerMemory, &s.ServerMemory) }},
 		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string { return path(t, "the path of a folder", &s.Programs) }},
 		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return registryURL(t, &s.Registry) }},
 		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return ranges(t, &s.RegistryPrivate) }},

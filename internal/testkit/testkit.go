@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
 // NoSkip reports whether a test that cannot run here is a failure (CODEFORGE_NO_SKIP).
@@ -33,12 +35,16 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
-// WaitFor waits, for at most ten seconds, until a condition holds.
+// Patience is how long a test waits for what must happen. It guards against hanging, so it is long: a busy machine may
+// stand still for seconds.
+const Patience = time.Minute
+
+// WaitFor waits until a condition holds, or Patience ends.
 func WaitFor(tb testing.TB, is func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(Patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatal("the condition does not hold after ten seconds")
+			tb.Fatalf("the condition does not hold after %s", Patience)
 		}
 	}
 }
@@ -89,6 +95,16 @@ func Deno(tb testing.TB) string {
 		Skip(tb, err.Error())
 	}
 	return path
+}
+
+// Python is the machine's interpreter. The test is skipped where there is none.
+func Python(tb testing.TB) python.Interpreter {
+	tb.Helper()
+	i, err := python.Find(tb.Context(), python.Candidates(""))
+	if err != nil {
+		Skip(tb, err.Error())
+	}
+	return i
 }
 
 // Buffer is a buffer that is read while it is written. The zero Buffer is empty.

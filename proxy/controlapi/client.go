@@ -47,15 +47,28 @@ func (c *Client) Catalog(ctx context.Context) (Catalog, error) {
 	return out, c.call(ctx, http.MethodGet, "/v1/catalog", nil, &out)
 }
 
-// Types fetches the text of an API's types.d.ts. ErrNotFound when it has none.
-func (c *Client) Types(ctx context.Context, api string) (string, error) {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/types", nil)
+// Types opens an API's types.d.ts, which may be large. ErrNotFound when it has none. The caller closes it.
+func (c *Client) Types(ctx context.Context, api string) (io.ReadCloser, error) {
+	return c.document(ctx, api, "types")
+}
+
+// Operations opens an API's operations.jsonl. ErrNotFound when it has none. The caller closes it.
+func (c *Client) Operations(ctx context.Context, api string) (io.ReadCloser, error) {
+	return c.document(ctx, api, "operations")
+}
+
+func (c *Client) document(ctx context.Context, api, name string) (io.ReadCloser, error) {
+	resp, err := c.do(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/"+name, nil)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
-	return string(text), err
+	return resp.Body, nil
+}
+
+// Inspection fetches what is in apis/, and what is wrong with it.
+func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
+	var out Inspection
+	return out, c.call(ctx, http.MethodGet, "/v1/inspection", nil, &out)
 }
 
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.

@@ -3,6 +3,8 @@
 //
 //	GET    /v1/catalog                     -> Catalog
 //	GET    /v1/catalog/{api}/types         -> text of types.d.ts | 404
+//	GET    /v1/catalog/{api}/operations    -> text of operations.jsonl | 404
+//	GET    /v1/inspection                  -> Inspection
 //	PUT    /v1/slots/{n}                   <- Registration -> 204 | 409 generation is not greater
 //	DELETE /v1/slots/{n}?generation=G      -> Receipt | 409 generation is not the registered one
 //	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one
@@ -15,9 +17,12 @@
 package controlapi
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
 // Catalog is the public catalog: what a model and mcp-server may know. It holds no credential.
@@ -41,6 +46,8 @@ type API struct {
 	AllowedMethods    []string `json:"allowed_methods,omitempty"`
 	AllowHTTP         bool     `json:"allow_http,omitempty"`
 	HasTypes          bool     `json:"has_types,omitempty"`
+	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or empty when there is none.
+	Operations string `json:"operations,omitempty"`
 	// Stale means that the folder's current content is broken and this is the last good version.
 	Stale bool `json:"stale,omitempty"`
 	// Server is set when the API is an MCP server.
@@ -89,6 +96,32 @@ type Token struct {
 type Problem struct {
 	API  string `json:"api"`
 	Text string `json:"text"`
+	// Warning means that it keeps nothing from loading.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// Inspection is apis/ as it was loaded last, for whoever runs CodeForge: with inactive APIs, and all that is wrong. It
+// holds no credential.
+type Inspection struct {
+	APIs     []InspectedAPI     `json:"apis"`
+	Problems []InspectedProblem `json:"problems"`
+}
+
+// InspectedAPI is an API, active or not.
+type InspectedAPI struct {
+	API
+	Active bool `json:"active"`
+}
+
+// InspectedProblem is a mistake or a warning, in parts: see catalog.Problem.
+type InspectedProblem struct {
+	Severity string `json:"severity"` // "error" or "warning"
+	API      string `json:"api,omitempty"`
+	File     string `json:"file"`
+	Field    string `json:"field,omitempty"`
+	Found    string `json:"found,omitempty"`
+	Want     string `json:"want,omitempty"`
+	Text     string `json:"text"`
 }
 
 // Registration is the body of PUT /v1/slots/{n}: a run begins in the slot.
@@ -112,8 +145,8 @@ type Receipt struct {
 	Exchanges  []Exchange `json:"exchanges"`
 	// Omitted counts exchanges beyond the bound on Exchanges.
 	Omitted int `json:"omitted,omitempty"`
-	// Hints say why something was blocked or not swapped: constant sentences with names of the catalog and at most
-	// a normalised host name.
+	// Hints say why something was blocked, failed or was not swapped: constant sentences with names of the catalog, a
+	// normalised host name, and the address of a host of the catalog.
 	Hints []Hint `json:"hints,omitempty"`
 	Count Count  `json:"count"`
 }
@@ -167,6 +200,8 @@ type Exchange struct {
 	Outcome string `json:"outcome"`
 	// Status is the status that the sandbox saw.
 	Status int `json:"status"`
+	// Type is the media type of the answer, if it is a common one: one of MediaTypes.
+	Type string `json:"type,omitempty"`
 	// Code is the code of a refusal or failure, e.g. "method_restricted".
 	Code      string `json:"code,omitempty"`
 	Swapped   []Swap `json:"swapped,omitempty"`
@@ -200,6 +235,14 @@ func (e Exchange) Call() string {
 	return server + "." + tool
 }
 
+// MediaTypes are the media types that an Exchange tells. Others are the upstream's text.
+func MediaTypes() []string {
+	return []string{
+		"application/json", "text/html", "text/plain", "text/csv", "text/xml", "application/xml", "application/xhtml+xml",
+		"text/event-stream", "application/x-ndjson", "application/octet-stream",
+	}
+}
+
 // Caused is what a call of a tool made its server send.
 type Caused struct {
 	Call string // as Exchange.Call
@@ -229,11 +272,28 @@ type Swap struct {
 	In   string `json:"in"`
 }
 
-// Hint is a sentence for the model.
+// Hint is a sentence on what to do differently.
 type Hint struct {
 	Code string `json:"code"`
-	Text string `json:"text"`
-	Host string `json:"host,omitempty"`
+	// Text is for the model, Person for somebody at the command line; empty: the same.
+	Text   string `json:"text"`
+	Person string `json:"person,omitempty"`
+	// Method and Host are the request it is about, where the text does not say so itself.
+	Method string `json:"method,omitempty"`
+	Host   string `json:"host,omitempty"`
+}
+
+// About names the request that the hint is about, in front of its text, or is empty.
+func (h Hint) About() string {
+	if h.Method == "" || h.Host == "" {
+		return ""
+	}
+	return h.Method + " " + h.Host + ": "
+}
+
+// Voice is the hint for each reader, with the request it is about.
+func (h Hint) Voice() voice.Text {
+	return voice.Text{Model: h.About() + h.Text, Person: h.About() + cmp.Or(h.Person, h.Text)}
 }
 
 // Refusal is the JSON body of a refused request, and of a call of a tool that failed.
@@ -242,6 +302,8 @@ type Refusal struct {
 	Code  string `json:"code"`
 	Host  string `json:"host,omitempty"`
 	Hint  string `json:"hint,omitempty"`
+	// Person is Hint for somebody at the command line. Code does not see it.
+	Person string `json:"-"`
 	// Retryable, Server and Tool are for calls of an MCP server's tools. Retryable: the call was not made, and may be
 	// possible later.
 	Retryable bool   `json:"retryable,omitempty"`

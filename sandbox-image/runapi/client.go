@@ -182,9 +182,12 @@ func statusError(resp *http.Response) error {
 }
 
 // Acquire takes a lease on a free slot, preferably a warm one. It returns ErrBusy when all are taken.
-func (c *Client) Acquire(ctx context.Context) (Lease, error) {
+func (c *Client) Acquire(ctx context.Context) (Lease, error) { return c.AcquireFor(ctx, "") }
+
+// AcquireFor is Acquire for a run in a language.
+func (c *Client) AcquireFor(ctx context.Context, language string) (Lease, error) {
 	var l Lease
-	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{}, &l)
+	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{Language: language}, &l)
 	return l, err
 }
 

@@ -31,7 +31,8 @@ func (h host) Server(ctx context.Context, g uint64, head ServerHead, d Duplex) (
 	if g == 0 {
 		return Exit{}, fmt.Errorf("%w: generation 0", ErrLeaseGone)
 	}
-	if err := d.Started(); err != nil {
+	if err := d.Started(); err != nil { // the client has read the status and gone again
+		h.ended <- head.Package
 		return Exit{}, err
 	}
 	switch head.Package {
@@ -149,7 +150,7 @@ func TestServerCloses(t *testing.T) {
 			if got != row.name {
 				t.Errorf("%s ended", got)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s goes on", row.name)
 		}
 	}
@@ -194,7 +195,7 @@ func TestStalledStreams(t *testing.T) {
 		go func() { _, _ = s.Write(make([]byte, 8<<20)) }()
 	}
 	time.Sleep(300 * time.Millisecond) // until all of them have filled what they may
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := c.Server(ctx, 1, ServerHead{})
 	if err != nil {

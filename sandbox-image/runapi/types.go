@@ -29,6 +29,9 @@ type LeaseRequest struct {
 	// Ahead asks for a lease for a future run. It may be held for long, starts no interpreter beyond those that are kept
 	// warm anyway, and is granted only if another slot stays free.
 	Ahead bool `json:"ahead,omitempty"`
+	// Language is that of the run to come, as in RunRequest. Empty: TypeScript. A run may have another one and then takes
+	// longer to start.
+	Language string `json:"language,omitempty"`
 	// Server asks for a slot for an MCP server, from a pool of its own. Such a lease is not bound to be used soon.
 	Server bool `json:"server,omitempty"`
 }
@@ -72,8 +75,11 @@ type Lease struct {
 	Warm bool `json:"warm"`
 }
 
-// LanguageTypeScript is the only language.
-const LanguageTypeScript = "typescript"
+// The languages of code.
+const (
+	LanguageTypeScript = "typescript"
+	LanguagePython     = "python"
+)
 
 // RunRequest is the body of POST /v1/runs.
 type RunRequest struct {
@@ -81,7 +87,7 @@ type RunRequest struct {
 	// Run is the run's id: [a-z0-9-]{1,64}. It names /runs/<id>.
 	Run      string `json:"run"`
 	Language string `json:"language"`
-	// Code is one TypeScript module, at most MaxCode bytes.
+	// Code is one module in the language, at most MaxCode bytes.
 	Code string `json:"code"`
 	// Servers are the MCP servers that the code may call, each with the names of its tools as far as they are known, at
 	// most MaxServers bytes in all. They are what the code's global "mcp" enumerates: what it may call, the proxy decides.
@@ -110,6 +116,9 @@ const (
 	MaxServers = 256 << 10
 	NameBytes  = 8
 )
+
+// MaxFile is the largest file that code can write, in bytes.
+const MaxFile = 128 << 20
 
 // Event is one line of a run's answer. Exactly one field is set.
 type Event struct {
@@ -178,7 +187,19 @@ type Health struct {
 	Servers        int    `json:"servers"`
 	ServersProblem string `json:"servers_problem,omitempty"`
 	Deno           string `json:"deno"`
+	Python         Python `json:"python"`
 	Version        string `json:"version"`
+}
+
+// Python says whether code can be Python.
+type Python struct {
+	// Version is e.g. "3.11.2"; empty: there is none, and Problem says why.
+	Version string `json:"version,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	// Packages are the names of those that code can import besides the standard library, and Add says to a user how to
+	// get more.
+	Packages []string `json:"packages,omitempty"`
+	Add      string   `json:"add,omitempty"`
 }
 
 // Stats is the answer of GET /v1/stats.

@@ -26,7 +26,9 @@ type broker struct {
 	asked    []string
 	inFlight int
 	most     int           // requests in flight at once
-	gone     chan struct{} // closed when a client went away
+	together int           // /s/list answers only when so many were in flight at once
+	waiting  chan struct{} // sent to when a request to /s/wait arrives; /s/arrived answers after that
+	gone     chan struct{} // sent to when the client of such a request went away
 }
 
 // answers of the fake broker by path. A status may stand before the body.
@@ -53,6 +55,7 @@ var answers = map[string]string{
 		`"hint":"create_issue({title: string})","server":"s","tool":"refused"}`,
 	"/s/busy":        `503 {"error":"s.busy: the server does not start.","code":"server_unavailable","retryable":true}`,
 	"/s/page":        `502 <html>bad gateway`,
+	"/s/arrived":     `{"content":[]}`,
 	"/s/list":        `{"content":[{"type":"text","text":"x"}]}`,
 	"/s":             `{"tools":[{"name":"text","inputSchema":{}},{"name":"new-tool"},{"name":"then"}]}`,
 	"/s/$resources":  `{"resources":[{"uri":"a:b"}],"templates":[]}`,
@@ -67,7 +70,7 @@ var answers = map[string]string{
 }
 
 func newBroker(t *testing.T) *broker {
-	b := &broker{gone: make(chan struct{})}
+	b := &broker{waiting: make(chan struct{}), gone: make(chan struct{}, 1)}
 	b.Server = httptest.NewServer(b)
 	t.Cleanup(b.Close)
 	return b
@@ -86,11 +89,17 @@ func (b *broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Unlock()
 	switch r.URL.Path {
 	case "/s/wait":
+		b.waiting <- struct{}{}
 		<-r.Context().Done()
-		close(b.gone)
+		b.gone <- struct{}{}
 		return
+	case "/s/arrived":
+		<-b.waiting
 	case "/s/list":
-		time.Sleep(30 * time.Millisecond)
+		for b.mostAtOnce() < b.together && r.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(30 * time.Millisecond) // there is time for one that is too many
 	}
 	b.mu.Lock()
 	b.inFlight--
@@ -107,6 +116,12 @@ func (b *broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
+func (b *broker) mostAtOnce() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.most
+}
+
 // known are the servers of the runs below.
 var known = map[string][]string{"s": {"text", "dash-ed", "then", "toString"}, "other": {}}
 
@@ -121,7 +136,7 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte("// deno-lint-ignore-file\n"+prelude+"\n"+code), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "warm.ts"), Warm, 0o600))
-	input, err := Go(servers)
+	input, err := Go(false, servers)
 	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config",
 		"--no-lock", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
@@ -307,6 +322,7 @@ for (const r of [await mcp.s.poison(), await mcp.s["poisoned-text"]()]) {
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
+	b.together = 4
 	out, errs := run(t, b, known, `
 const calls = Array.from({ length: 12 }, (_, i) => () => i === 5 ? mcp.s.refused() : mcp.s.list({ i }));
 const settled = await parallel(calls, { limit: 4 });
@@ -325,14 +341,18 @@ func TestSignal(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	out, errs := run(t, b, known, `
-try { await mcp.s.wait({}, { signal: AbortSignal.timeout(100) }); } catch (e) { console.log(e.name, e instanceof McpError); }
+const stop = new AbortController();
+const call = mcp.s.wait({}, { signal: stop.signal });
+await mcp.s.arrived();
+stop.abort(new DOMException("late", "TimeoutError")); // as AbortSignal.timeout does
+try { await call; } catch (e) { console.log(e.name, e instanceof McpError); }
 `)
 	if out != "TimeoutError false\n" || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
 	select {
 	case <-b.gone:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the request stayed open")
 	}
 }
@@ -372,11 +392,11 @@ func TestGo(t *testing.T) {
 	if out != "100 100 null\n" || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
-	if first, err := Go(nil); err != nil || !bytes.Equal(first, []byte{GoByte}) {
+	if first, err := Go(false, nil); err != nil || !bytes.Equal(first, []byte{GoByte}) {
 		t.Errorf("%q %v", first, err)
 	}
 	var servers map[string][]string
-	line, _ := Go(known)
+	line, _ := Go(false, known)
 	if err := json.NewDecoder(bytes.NewReader(line[1:])).Decode(&servers); err != nil || line[0] != ServersByte || len(servers) != 2 {
 		t.Errorf("%v %v", servers, err)
 	}

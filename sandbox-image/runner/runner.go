@@ -1,8 +1,8 @@
-// Package runner holds the TypeScript that runs in a waiting interpreter before the user's code.
+// Package runner holds what runs in a waiting interpreter before the user's code, in the language of that code.
 package runner
 
 import (
-	_ "embed" // warm.ts and mcp.js
+	_ "embed" // warm.ts, mcp.js and their counterparts in Python
 	"encoding/json"
 )
 
@@ -23,14 +23,22 @@ const (
 	LoadByte    = 'l'
 )
 
-// mcpSource is mcp.js, which a run without MCP servers never gets.
+// Site is sitecustomize.py, which Python imports before it opens the main module. It answers and reads the same bytes.
 //
-//go:embed mcp.js
-var mcpSource []byte
+//go:embed sitecustomize.py
+var Site []byte
+
+// mcpScript and mcpPython are mcp.js and mcp.py, one of which a run with MCP servers gets.
+var (
+	//go:embed mcp.js
+	mcpScript []byte
+	//go:embed mcp.py
+	mcpPython []byte
+)
 
 // Go is what starts the main module of a run that may call these MCP servers: to each, the names of its tools that are
 // known.
-func Go(servers map[string][]string) ([]byte, error) {
+func Go(python bool, servers map[string][]string) ([]byte, error) {
 	if len(servers) == 0 {
 		return []byte{GoByte}, nil
 	}
@@ -39,5 +47,9 @@ func Go(servers map[string][]string) ([]byte, error) {
 		return nil, err
 	}
 	out := append([]byte{ServersByte}, line...)
-	return append(append(out, '\n'), mcpSource...), nil
+	out = append(out, '\n')
+	if python {
+		return append(out, mcpPython...), nil
+	}
+	return append(out, mcpScript...), nil
 }

@@ -24,7 +24,7 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d sanitized, %d redacted; %d bytes up, %d down\n",
 		count(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
 	for _, h := range r.Hints {
-		fmt.Fprintf(w, "  hint: %s\n", visible.Line(h.Text))
+		fmt.Fprintf(w, "  hint: %s\n", visible.Line(h.Voice().Person))
 	}
 }
 

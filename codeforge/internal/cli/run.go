@@ -7,19 +7,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 func runCommand() command {
 	return command{
-		name: "run", usage: "run FILE.ts [--apis a,b] [--receipt]", summary: "run a script as a model would, through MCP",
+		name: "run", usage: "run FILE.ts|.py [--apis a,b] [--receipt]", summary: "run a script as a model would, through MCP",
 		details: `
-FILE.ts may be - for standard input. The script's output goes to standard output, or to standard error if the script
-failed; notes and the receipt go to standard error.
+FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input. The script's output goes to
+standard output, or to standard error if the script failed; notes and the receipt go to standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
@@ -27,11 +29,12 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 			t := targetFlags(fs)
 			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
+			language := fs.String("language", "", "language `L` of the script, typescript or python (default: what its name says)")
 			timeout := fs.Duration("timeout", 0, "time limit, e.g. `30s` (default: TIMEOUT_DEFAULT)")
 			asJSON := jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) != 1 {
-					return usageError("run takes one FILE.ts (or - for standard input), got %d arguments", len(args))
+					return usageError("run takes one FILE.ts or FILE.py (or - for standard input), got %d arguments", len(args))
 				}
 				code, err := readScript(e, args[0])
 				if err != nil {
@@ -41,7 +44,10 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 				if err != nil {
 					return &exitError{ExitNotRun, err}
 				}
-				r, err := execute(ctx, e, c, code, list(*apis), *timeout)
+				if *language == "" && strings.HasSuffix(args[0], ".py") {
+					*language = runapi.LanguagePython
+				}
+				r, err := execute(ctx, e, c, *language, code, list(*apis), *timeout)
 				if ctx.Err() != nil {
 					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 				}
@@ -80,7 +86,7 @@ func list(s string) []string {
 }
 
 func execute(
-	ctx context.Context, e *Env, c server.Config, code string, apis []string, timeout time.Duration,
+	ctx context.Context, e *Env, c server.Config, language, code string, apis []string, timeout time.Duration,
 ) (server.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
@@ -90,9 +96,9 @@ func execute(
 	}
 	defer s.Close()
 	if s.Place.State == nil {
-		p.say("running at " + s.Place.URL)
+		p.say("running at " + s.Place.Name())
 	}
-	r, err := s.Execute(ctx, code, apis, timeout.Seconds())
+	r, err := s.ExecuteIn(ctx, language, code, apis, timeout.Seconds())
 	return r, err
 }
 
@@ -119,7 +125,11 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 		fmt.Fprintf(e.Stderr, "note: %s\n", strings.ReplaceAll(n, "\n", "\n      "))
 	}
 	if receipt && r.Receipt != nil {
-		printReceipt(newPainter(e, e.Stderr), e.Stderr, *r.Receipt)
+		rest := *r.Receipt
+		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
+			return slices.Contains(r.Notes, h.Voice().Person)
+		})
+		printReceipt(newPainter(e, e.Stderr), e.Stderr, rest)
 	}
 	return silentUnlessZero(exitCode(r))
 }

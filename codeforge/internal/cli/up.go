@@ -69,11 +69,12 @@ func (o upOptions) config(e *Env) (embedded.Config, error) {
 	}
 	c := embedded.Config{
 		APIs: o.apis, Bin: o.bin, Deno: o.deno, Settings: set, Port: o.port, Slots: o.slots, Environ: w.environ,
-		Quiet: o.reportFD > 0, Stderr: e.Stderr.File(),
+		Quiet: o.reportFD > 0, Restart: o.reportFD > 0, Stderr: e.Stderr.File(),
 	}
 	if c.Deno == "" {
 		c.Deno = w.getenv("DENO_PATH")
 	}
+	c.Python = w.getenv("PYTHON_PATH")
 	if c.Port < 0 {
 		c.Port = set.MCPPort
 	}
@@ -189,7 +190,7 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 	if r.Running != nil {
 		fmt.Fprintf(e.Stdout, "CodeForge is already running (process %d, since %s).\n",
 			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
-		printConnect(e, *r.Running)
+		printConnect(e, accessOf(*r.Running))
 		return nil
 	}
 	printReady(e, *r.Ready)

@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +13,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // versions checks this program, the binaries next to it, and Deno.
@@ -51,7 +55,21 @@ func versions(ctx context.Context, c Config) []Finding {
 	default:
 		out = append(out, ok("Deno", deno.Version()+" at "+path+", the pinned version"))
 	}
-	return out
+	return append(out, pythonFinding(ctx, c))
+}
+
+// pythonFinding checks the interpreter of Python, which embedded mode offers if there is one.
+func pythonFinding(ctx context.Context, c Config) Finding {
+	i, err := python.Find(ctx, python.Candidates(c.Python))
+	switch {
+	case err != nil && c.Python != "":
+		return warn("Python", err.Error(), "correct PYTHON_PATH")
+	case err != nil:
+		return skip("Python", err.Error()+": code is TypeScript only; Docker mode has a Python of its own")
+	case i.Environment != "":
+		return ok("Python", fmt.Sprintf("%s at %s, with the packages of %s", i.Version, i.Program, i.Environment))
+	}
+	return ok("Python", i.Version+" at "+i.Program+", with its standard library")
 }
 
 // machine checks what embedded mode needs of the kernel.
@@ -111,15 +129,30 @@ func engine(ctx context.Context, _ Config) []Finding {
 	}
 	for line := range strings.Lines(string(text)) {
 		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		stopped := strings.HasPrefix(status, "Exited") || strings.HasPrefix(status, "Restarting")
+		finished := strings.HasPrefix(status, "Exited (0)") && strings.Contains(name, "-settings-") // checks, and ends
+		stopped := strings.HasPrefix(status, "Exited") && !finished || strings.HasPrefix(status, "Restarting")
 		if stopped || strings.Contains(status, "unhealthy") {
-			fix := "docker compose logs " + name + " shows why; docker compose up -d starts it again"
-			out = append(out, fail("container "+name, status, fix))
+			out = append(out, fail("container "+name, status+unhealthy(ctx, name),
+				"docker logs "+name+" shows more; docker compose up -d starts it again"))
 		} else {
 			out = append(out, ok("container "+name, status))
 		}
 	}
 	return out
+}
+
+// unhealthy is what the last healthcheck of a container said, in parentheses.
+func unhealthy(ctx context.Context, name string) string {
+	text, err := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{json .State.Health}}", name).Output() //nolint:gosec // a container's name
+	var health struct{ Log []struct{ Output string } }
+	if err != nil || json.Unmarshal(text, &health) != nil || len(health.Log) == 0 {
+		return ""
+	}
+	said := strings.Join(strings.Fields(health.Log[len(health.Log)-1].Output), " ")
+	if said == "" {
+		return ""
+	}
+	return " (" + visible.Line(said) + ")"
 }
 
 // stderrOf is the last line that a failed command wrote to standard error, in parentheses.

@@ -33,13 +33,17 @@ type Config struct {
 	// Bin is the folder of the other binaries. Empty: this program's.
 	Bin string
 	// Deno is the interpreter. Empty: .tools/deno next to Bin.
-	Deno     string
+	Deno string
+	// Python is the interpreter of Python. Empty: the machine's, if there is one.
+	Python   string
 	Settings settings.Settings
 	// Port of the MCP endpoint; 0 means any free one.
 	Port  int
 	Slots int
 	// Environ is the environment of the daemons: the real one and .env.
 	Environ []string
+	// Restart starts everything again when a part fails, once everything was ready.
+	Restart bool
 	// Quiet keeps the daemons' lines out of Stderr; the log file has them.
 	Quiet  bool
 	Stderr *os.File

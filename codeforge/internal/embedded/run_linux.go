@@ -17,8 +17,9 @@ import (
 // innerGrace is how long the inner process may take to stop three daemons.
 const innerGrace = 3*stopGrace + 2*time.Second
 
-// Run starts everything, calls ready once everything is ready, and returns when ctx ends (nil) or a part fails. When it
-// returns no process is left. It returns a *RunningError when the state directory is in use.
+// Run starts everything, calls ready once everything is ready, and returns when ctx ends (nil) or a part fails. With
+// c.Restart it starts everything again when a part fails after that, with pauses that grow. When it returns no process
+// is left. It returns a *RunningError when the state directory is in use.
 func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 	// A core file of any part could hold a credential.
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
@@ -29,6 +30,13 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 		return err
 	}
 	defer lock.Close()
+	c.State.ForgetEnded()
+	r := restarter{config: c, lock: lock, once: once, ready: ready}
+	return r.run(ctx)
+}
+
+// once starts everything and returns when ctx ends or a part fails. It calls ready once everything is ready.
+func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
 	c.State.Sweep()
 	defer c.State.Sweep()
 	p, warnings, err := prepare(ctx, c)
@@ -46,7 +54,7 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 	return watch(ctx, child, report, func(s status) error {
 		up := statedir.Up{
 			PID: os.Getpid(), Version: version.Version, URL: p.url(), Port: p.Port, State: p.State, APIs: p.APIs,
-			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.Empty(), Started: time.Now().UTC(),
+			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.Empty(), Started: time.Now().UTC(), Again: again,
 		}
 		if err := c.State.WriteUp(up); err != nil {
 			return err

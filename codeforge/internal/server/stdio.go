@@ -14,7 +14,7 @@ import (
 
 // Stdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
 func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) error {
-	place, err := Locate(c)
+	place, err := Locate(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,12 @@ func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) err
 
 // Ready asks a server at a URL whether it can run code; the error says what is wrong and what to do.
 func Ready(ctx context.Context, c Config, p Place) error {
-	return get(ctx, c, p, "/readyz")
+	text, err := fetch(ctx, c, p, "/readyz")
+	var answer struct{ Ready bool }
+	if err == nil && (json.Unmarshal(text, &answer) != nil || !answer.Ready) {
+		err = orStranger(ctx, c, p, fmt.Errorf("%s is not ready: %.400q", p.URL, text))
+	}
+	return err
 }
 
 // alive asks whether a server answers, so that a client's log says what is wrong.
@@ -68,12 +73,13 @@ func fetch(ctx context.Context, c Config, p Place, path string) ([]byte, error) 
 	}
 	resp, err := p.client(c.Token).Do(req)
 	if err != nil {
-		return nil, explain(err, c, p)
+		return nil, orStranger(ctx, c, p, explain(err, c, p))
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s is not ready (%s): %.400q", p.URL, resp.Status, strings.TrimSpace(string(text)))
+		err := fmt.Errorf("%s is not ready (%s): %.400q", p.Name(), resp.Status, strings.TrimSpace(string(text)))
+		return nil, orStranger(ctx, c, p, err)
 	}
 	return text, err
 }

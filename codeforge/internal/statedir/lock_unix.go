@@ -45,6 +45,16 @@ func (d Dir) Lock() (*os.File, error) {
 	return f, nil
 }
 
+// Holds reports whether the file that Lock returned still locks this directory: somebody may have removed it.
+func (d Dir) Holds(lock *os.File) bool {
+	ours, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(d.Join("lock"))
+	return err == nil && os.SameFile(ours, there)
+}
+
 // Holder is the process id of the supervisor that holds the lock. The id may be 0 for an instant while it starts.
 func (d Dir) Holder() (pid int, held bool) {
 	f, err := os.Open(d.Join("lock"))

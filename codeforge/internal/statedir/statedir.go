@@ -3,6 +3,7 @@
 //
 //	lock          held by flock while a supervisor runs; holds its process id
 //	up.json       how to connect; written when ready, removed at the end
+//	ended.json    the last end that nobody asked for
 //	run/          control.sock, sandboxd.sock, mcp.sock
 //	ca-private/   the key of the local certificate authority
 //	ca-public/    ca.pem
@@ -24,6 +25,9 @@ import (
 
 // Default is the default state directory.
 const Default = ".codeforge"
+
+// upFile says how to connect.
+const upFile = "up.json"
 
 // The sockets in run/.
 const (
@@ -50,6 +54,8 @@ type Up struct {
 	Slots   int       `json:"slots"`
 	Token   bool      `json:"token"`
 	Started time.Time `json:"started"`
+	// Again is why everything was started again, if it was.
+	Again *Ended `json:"again,omitempty"`
 }
 
 // Endpoint is the URL that MCP clients are given.
@@ -113,33 +119,47 @@ func (d Dir) Exists() bool {
 
 // WriteUp publishes how to connect. It replaces up.json atomically.
 func (d Dir) WriteUp(u Up) error {
-	data, err := json.MarshalIndent(u, "", "  ")
+	if err := d.write(upFile, u); err != nil {
+		return fmt.Errorf("publishing how to connect: %w", err)
+	}
+	return nil
+}
+
+// write replaces a file of the directory atomically.
+func (d Dir) write(name string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	part := d.Join("up.json.part")
+	part := d.Join(name + ".part")
 	if err := os.WriteFile(part, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("publishing how to connect: %w", err)
+		return err
 	}
-	return os.Rename(part, d.Join("up.json"))
+	return os.Rename(part, d.Join(name))
 }
 
 // Running says how to connect to the supervisor on this directory, or ErrNotRunning when none holds the lock or it is
 // not ready yet.
 func (d Dir) Running() (Up, error) {
 	if _, held := d.Holder(); !held {
+		if e, ok := d.Ended(); ok {
+			return Up{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
+		}
 		return Up{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
 	}
 	var u Up
-	data, err := os.ReadFile(d.Join("up.json"))
+	data, err := os.ReadFile(d.Join(upFile))
 	if errors.Is(err, fs.ErrNotExist) {
+		if e, ok := d.Ended(); ok {
+			return Up{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
+		}
 		return Up{}, fmt.Errorf("%w: it is still starting (state directory %s)", ErrNotRunning, d.path)
 	}
 	if err != nil {
 		return Up{}, fmt.Errorf("state directory: %w", err)
 	}
 	if err := json.Unmarshal(data, &u); err != nil {
-		return Up{}, fmt.Errorf("reading %s: %w", d.Join("up.json"), err)
+		return Up{}, fmt.Errorf("reading %s: %w", d.Join(upFile), err)
 	}
 	return u, nil
 }
@@ -147,7 +167,7 @@ func (d Dir) Running() (Up, error) {
 // Sweep removes what a killed supervisor left behind: up.json and the files in run/. Only the holder of the lock may
 // call it.
 func (d Dir) Sweep() {
-	_ = os.Remove(d.Join("up.json"))
+	_ = os.Remove(d.Join(upFile))
 	list, _ := os.ReadDir(d.Join("run"))
 	for _, f := range list {
 		_ = os.Remove(d.Join("run", f.Name()))

@@ -34,7 +34,7 @@ func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 const engineSettle = 500 * time.Millisecond
 
 // youth is how long after the start the engine runs a healthcheck in each container every second (internal/health).
-const youth = 22 * time.Second
+const youth = 32 * time.Second
 
 // missingError says why Docker mode cannot run here.
 type missingError struct{ why string }

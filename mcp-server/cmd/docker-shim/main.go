@@ -33,14 +33,15 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Getenv, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "docker-shim:", err)
+		health.Hold(ctx, err)
 		os.Exit(1)
 	}
 }
 
 // run is the program without its process.
 func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
-	health := len(args) > 0 && args[0] == "health"
-	if health {
+	check := len(args) > 0 && args[0] == "health"
+	if check {
 		args = args[1:]
 	}
 	flags := flag.NewFlagSet("docker-shim", flag.ContinueOnError)
@@ -48,7 +49,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	listen := flags.String("listen", "/run/codeforge/shim/docker.sock", "unix socket to answer on")
 	engine := flags.String("engine", client.DefaultDockerHost, "address of the Docker engine")
 	stay := new(time.Duration)
-	if health {
+	if check {
 		stay = flags.Duration("linger", 0, "keep checking for this long")
 	}
 	if err := flags.Parse(args); err != nil {
@@ -57,17 +58,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if health {
+	if check {
 		return checkHealth(ctx, *listen, *stay)
 	}
 	log := logline.New(stderr, getenv("LOG_FORMAT"), nil).With(logline.Tag("shim"))
 	s, err := shim.New(shim.Config{Engine: *engine, Spec: shim.Sandbox(), Log: log})
 	if err != nil {
-		return err
+		return health.CannotStart(err)
 	}
 	l, err := unixsocket.Listen(ctx, *listen, socketMode)
 	if err != nil {
-		return err
+		return health.CannotStart(err)
 	}
 	log.Info("ready", "listen", *listen, "engine", *engine)
 	return s.Serve(ctx, l)

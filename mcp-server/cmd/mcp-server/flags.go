@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/dockerexec"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 )
@@ -22,6 +23,7 @@ type flags struct {
 	control  string
 	skills   string
 	socket   string
+	journal  string
 	ownerUID int
 }
 
@@ -36,7 +38,9 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, or docker:SOCKET of docker-shim")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
-	set.StringVar(&f.socket, "socket", "", "unix socket that serves the endpoint to its owner, without a token")
+	set.StringVar(&f.socket, "socket", "",
+		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
+	set.StringVar(&f.journal, "journal", "", "folder to record exchanges in; without it, none are recorded")
 	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -91,4 +95,12 @@ func checkHealth(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	return health.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.Health(ctx, *listen) })
+}
+
+// checkSettings is `mcp-server settings`.
+func checkSettings(getenv func(string) string) error {
+	if _, err := settings.Parse(getenv); err != nil {
+		return fmt.Errorf("settings (.env and the environment):\n%w", err)
+	}
+	return nil
 }

@@ -1,8 +1,11 @@
 // Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, on addresses and a unix socket.
 //
 //	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM --control SOCKET --skills DIR
-//	           [--also-listen ADDR] [--socket SOCKET] [--owner-uid N]
+//	           [--also-listen ADDR] [--socket SOCKET] [--journal DIR] [--owner-uid N]
 //	mcp-server health --listen ADDR [--linger TIME]
+//	mcp-server settings
+//
+// settings checks the settings of all parts and ends: in Docker, before any of them starts.
 //
 // Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it
 // runs in a container whose port is published on the host's loopback address only.
@@ -16,6 +19,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/internal/health"
 )
 
 // The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call, so on a heap of a few
@@ -31,11 +36,13 @@ func main() {
 	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stderr)
-	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-server:", err)
+		health.Hold(ctx, err)
+		stop()
 		os.Exit(1)
 	}
+	stop()
 }
 
 // run is the whole program but for the process: signals, environment and exit code.
@@ -43,13 +50,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if len(args) > 0 && args[0] == "health" {
 		return checkHealth(ctx, args[1:], stderr)
 	}
+	if len(args) == 1 && args[0] == "settings" {
+		return checkSettings(getenv)
+	}
 	f, err := parseFlags(args, stderr)
 	if err != nil {
 		return err
 	}
 	d, err := newDaemon(ctx, f, getenv, stderr)
 	if err != nil {
-		return err
+		return health.CannotStart(err)
 	}
 	return d.serve(ctx)
 }

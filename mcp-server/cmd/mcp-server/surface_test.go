@@ -63,7 +63,25 @@ func TestResultShape(t *testing.T) {
 		{"a failure with a long stdout keeps stderr whole", long, "err", runapi.Exit{Code: 1}, nil, true, "err\n" + long[:664] + "\n[... 503 characters left out ...]\n" + long[1500-333:] +
 			"|Output was cut: 503 of 1503 characters were left out. Print less: filter, count, or select fields in code."},
 		{"Deno refuses a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag`, runapi.Exit{Code: 1}, nil, true,
-			`error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag|evil.example.com belongs to no configured API, so code cannot reach it. list_apis shows the hosts that are open; the user can add it to the domains of an API in apis/.`},
+			"NotCapable: Requires net access to \"EVIL.example.com:443\"\n|evil.example.com is in no API. list_apis shows the open hosts; the user can add others."},
+		{"a slip in a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "api.strpe.com:443", run again with the --allow-net flag` + "\nawait fetch(\"https://api.strpe.com\")\n      ^\n    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at file:///code/main.ts:1:7\n", runapi.Exit{Code: 1}, nil, true,
+			"NotCapable: Requires net access to \"api.strpe.com:443\"\n    at file:///code/main.ts:1:7\n|api.strpe.com is in no API. Did you mean api.stripe.com? list_apis shows the open hosts; the user can add others."},
+		{"another port", `Requires net access to "api.stripe.com:8443"`, "", runapi.Exit{}, nil, false, `Requires net access to "api.stripe.com:8443"|api.stripe.com is reachable on its usual ports only: write its URL without a port.`},
+		{"out of memory", "out", "\n<--- Last few GCs --->\n\n[2:0x5] Scavenge\n\n#\n# Fatal JavaScript out of memory\n", runapi.Exit{Code: 133, Reason: runapi.OOM, Detail: "Too much memory."}, nil, true, "out|Too much memory."},
+		{"require", "", "error: Uncaught (in promise) ReferenceError: require is not defined\nrequire(\"fs\")\n^\n    at file:///code/main.ts:1:1\n\n    info: Deno supports CommonJS modules in \x1b[4m.cjs\x1b[24m files\n", runapi.Exit{Code: 1}, nil, true,
+			"ReferenceError: require is not defined\n    at file:///code/main.ts:1:1\n|There is no CommonJS: write import fs from \"node:fs\"."},
+		{"a program", "", "error: Uncaught (in promise) NotFound: Failed to spawn 'ls': entity not found", runapi.Exit{Code: 1}, nil, true, "NotFound: Failed to spawn 'ls': entity not found\n|Environment variables, processes and native code are not available to code."},
+		{"a package", "", "error: Import \"lodash\" not a dependency\n  hint: If you want to use the npm package, try running `deno add npm:lodash`\n    at file:///code/main.ts:1:23\n", runapi.Exit{Code: 1}, nil, true,
+			"Import \"lodash\" not a dependency\n    at file:///code/main.ts:1:23\n|Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills."},
+		{"a file beside the script", "", "error: Module not found \"file:///code/lib.ts\".\n    at file:///code/main.ts:1:19\n", runapi.Exit{Code: 1}, nil, true,
+			"Module not found \"file:///code/lib.ts\".\n    at file:///code/main.ts:1:19\n|Only this module is sent. Put the code of others into it, or write them to /skills/<name>.ts first and import them from there."},
+		{"a slip in a skill", "", "error: Module not found \"file:///skills/page-thru.ts\".\n", runapi.Exit{Code: 1}, nil, true, "Module not found \"file:///skills/page-thru.ts\".\n|There is no skill \"page-thru\". Did you mean \"page-through\"?"},
+		{"a broken skill", "", "error: SyntaxError: Expression expected\n  |\n1 | export const a = ;\n  |                  ~\n    at file:///skills/broken.ts:1:18\n", runapi.Exit{Code: 1}, nil, true,
+			"SyntaxError: Expression expected\n  |\n1 | export const a = ;\n  |                  ~\n    at file:///skills/broken.ts:1:18\n|The skill broken does not load: correct it with update_skill."},
+		{"a large file", "", "error: Uncaught (in promise) Error: File too large (os error 27): writefile '/tmp/x'", runapi.Exit{Code: 1}, nil, true, "Error: File too large (os error 27): writefile '/tmp/x'\n|A file may have at most 128 MiB: write several."},
+		{"a list that is cut", "[\n  1,\n  ... 50 more items\n]", "", runapi.Exit{}, nil, false, "[\n  1,\n  ... 50 more items\n]|console.log shortens long lists and deep objects: print JSON.stringify(x) to see all."},
+		{"a hint about a request", "403", "", runapi.Exit{}, []controlapi.Hint{{Text: "One.", Method: "GET", Host: "a.test"}, {Text: "One.", Method: "PUT", Host: "a.test"}}, false, "403|GET a.test: One."},
+		{"a hint that code has printed", `{"error":"x","hint":"Say \"one\"."}`, "", runapi.Exit{}, []controlapi.Hint{{Text: `Say "one".`, Method: "GET", Host: "a.test"}}, false, `{"error":"x","hint":"Say \"one\"."}`},
 		{"Deno refuses an address", `Requires net access to "169.254.169.254:80"`, "", runapi.Exit{}, nil, false, `Requires net access to "169.254.169.254:80"|The sandbox reaches hosts by name only, and only those of configured APIs.`},
 		{"Deno refuses a file", "", `NotCapable: Requires read access to "/etc/passwd"`, runapi.Exit{Code: 1}, nil, true, `NotCapable: Requires read access to "/etc/passwd"|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
 	} {
@@ -107,7 +125,7 @@ func TestArguments(t *testing.T) {
 		{"execute_code", `{"code": "1", "apis": "[\"stripe\"]"}`, []string{`apis: found the string`}},
 		{"execute_code", `[1]`, []string{"found the array [1], want an object"}},
 		{"list_apis", `{"api": "nope"}`, []string{`api: there is no active API "nope"`}},
-		{"list_apis", `{"x": 1}`, []string{`there is no argument "x"; the arguments are api`}},
+		{"list_apis", `{"x": 1}`, []string{`there is no argument "x"; the arguments are query, api, operation`}},
 		{"get_instructions", `{"x": 1}`, []string{`there is no argument "x"`}},
 		{"update_skill", `{}`, []string{"name: missing", "patch: missing", "<<<<<<< SEARCH"}},
 		{"update_skill", `{"name": "../x", "patch": "x"}`, []string{"is misplaced", "<<<<<<< SEARCH\nconst limit = 10;"}},
@@ -136,6 +154,13 @@ func TestArguments(t *testing.T) {
 	if n := len(p.sandbox.Journal()); n != 0 {
 		t.Errorf("something ran: %v", p.sandbox.Journal())
 	}
+	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "shop", Domains: []string{"api.shop.test"}}}})
+	waitFor(t, func() bool {
+		_, got := call(t, s, "execute_code", json.RawMessage(`{"code": "1", "apis": ["stripe"]}`))
+		return strings.Contains(got[0], "the active ones are shop") && strings.Contains(got[0], `Example: {"code": "console.log(1 + 1)", "apis": ["shop"]`)
+	})
+	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{stripe}})
+	waitFor(t, func() bool { _, got := call(t, s, "list_apis", nil); return strings.Contains(got[0], "stripe") })
 	for _, args := range []string{`{"code": "1", "timeout": "30"}`, `{"code": "1", "apis": "stripe"}`, `{"code": "1", "apis": null, "timeout": null}`, `{"code": "1", "apis": []}`, `{"code": "1", "timeout": 0.5}`} {
 		if res, got := call(t, s, "execute_code", json.RawMessage(args)); res.IsError {
 			t.Errorf("%s: %q", args, got)
@@ -152,7 +177,7 @@ func TestListAPIs(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	p.proxy.Types["maps"] = "export interface Place { id: string }\n"
-	p.proxy.SetCatalog(controlapi.Catalog{YOLO: true, Problems: []controlapi.Problem{{API: "x", Text: "secret text"}}, APIs: []controlapi.API{
+	p.proxy.SetCatalog(controlapi.Catalog{YOLO: true, Problems: []controlapi.Problem{{API: "x", Text: "secret text"}, {API: "y", Text: "secret text", Warning: true}}, APIs: []controlapi.API{
 		stripe,
 		{Name: "maps", Domains: []string{"*.maps.example.com"}, Credentials: []controlapi.Token{{Name: "MAPS_KEY", In: []string{"query:key"}}}, AllowedMethods: []string{"GET"}, HasTypes: true, Stale: true},
 	}})
@@ -165,7 +190,7 @@ func TestListAPIs(t *testing.T) {
 	if !strings.Contains(got[1], "interface Place") || !strings.Contains(got[2], "YOLO_MODE is on") || !strings.Contains(got[3], "1 mistakes") || strings.Contains(strings.Join(got, ""), "secret text") {
 		t.Errorf("%q", got[1:])
 	}
-	p.proxy.SetCatalog(controlapi.Catalog{})
+	p.proxy.SetCatalog(controlapi.Catalog{Problems: []controlapi.Problem{{API: "y", Text: "x", Warning: true}}})
 	waitFor(t, func() bool { _, got = call(t, s, "list_apis", nil); return got[0] == "[]" })
 	if len(got) != 2 || !strings.Contains(got[1], "No API is configured") {
 		t.Errorf("%q", got)
@@ -184,11 +209,19 @@ func TestInstructions(t *testing.T) {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], "YOLO_MODE is on")
 	})
-	for _, want := range []string{"33 s per run, up to 44", "read-only here", "STRIPE_AUTH_TOKEN", "About 40000 characters"} {
+	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "not checked", "- page-through: Page through", "No API is configured yet"} {
 		if !strings.Contains(got[0], want) {
 			t.Errorf("no %q in %s", want, got[0])
 		}
 	}
+	if strings.Contains(strings.ToLower(got[0]), "stripe") {
+		t.Errorf("the guide has an example with an API that does not exist: %s", got[0])
+	}
+	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{stripe}})
+	waitFor(t, func() bool {
+		_, got = call(t, s, "get_instructions", nil)
+		return strings.Contains(got[0], `"apis": ["stripe"]`) && strings.Contains(got[0], `fetch("https://api.stripe.com/`) && strings.Contains(got[0], "Bearer STRIPE_AUTH_TOKEN")
+	})
 	if res, got := call(t, s, "delete_skill", map[string]any{"name": "page-through"}); !res.IsError || !strings.Contains(got[0], "read-only") {
 		t.Errorf("%q", got)
 	}
@@ -318,5 +351,52 @@ func TestProgress(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("no progress was told")
+	}
+}
+
+// TestRemarksOnSkills: a result says which files are no skills, and which skills do not load or have no description. They
+// are not run for that.
+func TestRemarksOnSkills(t *testing.T) {
+	t.Parallel()
+	p := start(t, 1, nil)
+	p.sandbox.SetScript(peertest.Deno(t, p.sandbox, p.skills))
+	s := p.connect(t, nil)
+	write := func(name, source string) string {
+		t.Helper()
+		code := fmt.Sprintf("await Deno.writeTextFile(%q, %q)", "/skills/"+name, source)
+		_, got := call(t, s, "execute_code", map[string]any{"code": code})
+		return strings.Join(got[1:], "|")
+	}
+	const described = "// @description Works\n"
+	for _, row := range []struct{ name, source, want string }{
+		{"my skill.ts", "x", `"my skill.ts" in /skills is no skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
+		{"notes.md", "x", `"notes.md" in /skills is no skill: its name ends neither in .ts nor in .py.`},
+		{"broken.ts", described + "export const a = ;", "The skill broken does not load: SyntaxError: Expression expected"},
+		{"lost.ts", described + "import { x } from './nowhere.ts'; export const a = x;", `The skill lost does not load: Module not found "file:///`},
+		{"stranger.ts", described + "import { x } from '/skills/page-through.ts'; export const a = x;", "The skill stranger does not load: "},
+		{"mute.ts", "export const a = 1;", "The skill mute has no @description in its first comment"},
+	} {
+		if got := write(row.name, row.source); !strings.Contains(got, row.want) {
+			t.Errorf("%s: got %q, want %q", row.name, got, row.want)
+		}
+	}
+	for name, source := range map[string]string{
+		"fine.ts":  described + "export const a: number = 'no number'; // types are not checked",
+		"noisy.ts": described + "console.log(JSON.stringify({name: 'noisy', reason: 'it ran'})); throw new Error('it ran')",
+	} {
+		if got := write(name, source); !strings.HasSuffix(got, "(new).") {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+	if got := write("fine.ts", described+"export const a = ;"); !strings.Contains(got, "The skill fine does not load") {
+		t.Errorf("a changed skill: got %q", got)
+	}
+	_, got := call(t, s, "update_skill", map[string]any{"name": "fine", "patch": "<<<<<<< SEARCH\nexport const a = ;\n=======\nexport const b = ;\n>>>>>>> REPLACE"})
+	if !strings.Contains(got[0], "was updated") || !strings.Contains(got[0], "The skill fine does not load: SyntaxError: Expression expected") {
+		t.Errorf("update_skill: got %q", got)
+	}
+	_, got = call(t, s, "execute_code", map[string]any{"code": "console.log(1)"})
+	if len(got) != 1 {
+		t.Errorf("what was there before is said again: %q", got)
 	}
 }

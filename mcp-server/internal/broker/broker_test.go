@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
@@ -137,7 +139,7 @@ type world struct {
 // hostile is a server of the catalog that runs testdata/hostile.
 func hostile(t *testing.T, name string, change func(*controlapi.Server), faults ...string) controlapi.API {
 	t.Helper()
-	s := &controlapi.Server{Command: append([]string{peertest.Hostile(t)}, faults...), TimeoutMS: 20_000, ConnectTimeoutMS: 8000, State: "shared"}
+	s := &controlapi.Server{Command: append([]string{peertest.Hostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
 	if change != nil {
 		change(s)
 	}
@@ -176,7 +178,7 @@ func newWorld(t *testing.T, slots int, apis ...controlapi.API) *world {
 			t.Errorf("%d slots are still taken", n)
 		}
 		w.launcher.mu.Unlock()
-		for range 100 {
+		for end := time.Now().Add(testkit.Patience); time.Now().Before(end); {
 			if runtime.NumGoroutine() <= before+2 {
 				return
 			}
@@ -246,6 +248,33 @@ func (w *world) call(path, body string) answer {
 	return w.send(w.t.Context(), "s1-r1", http.MethodPost, path, body, 0)
 }
 
+// meeting is a directory where a test meets the calls of a hostile server's tools meet, never and block.
+type meeting struct {
+	t    *testing.T
+	dir  string
+	call string // the arguments of such a call. meet answers "met"
+}
+
+func newMeeting(t *testing.T) *meeting {
+	dir := t.TempDir()
+	return &meeting{t: t, dir: dir, call: fmt.Sprintf(`{"text":"met","dir":%q}`, dir)}
+}
+
+// await waits until the server has so many calls.
+func (m *meeting) await(n int) {
+	m.t.Helper()
+	testkit.WaitFor(m.t, func() bool {
+		files, err := os.ReadDir(m.dir)
+		return err == nil && len(files) == n
+	})
+}
+
+// end lets meet answer.
+func (m *meeting) end() {
+	m.t.Helper()
+	testkit.Must(m.t, os.WriteFile(filepath.Join(m.dir, "go"), nil, 0o600))
+}
+
 func TestCall(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil, "banner"))
 	for range 3 {
@@ -259,10 +288,10 @@ func TestCall(t *testing.T) {
 	}
 	list := w.send(t.Context(), "s1-r1", http.MethodGet, "/a", "", 0)
 	var tools struct{ Tools []struct{ Name string } }
-	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 18 {
+	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 19 {
 		t.Errorf("%s %v", list.body, err)
 	}
-	if known, ok := w.broker.Tools("a"); !ok || len(known) != 18 {
+	if known, ok := w.broker.Tools("a"); !ok || len(known) != 19 {
 		t.Errorf("%v %v", known, ok)
 	}
 	if got := w.send(t.Context(), "s1-r1", http.MethodGet, "/a/$resources", "", 0); !bytes.Contains(got.body, []byte(`"resources":[]`)) {
@@ -290,7 +319,7 @@ func TestRefusals(t *testing.T) {
 		{"s1-r1", "/a/echo", `{}`, 422, badArguments, "text: missing; want string"},
 		{"s1-r1", "/a/echo", `{"text":1}`, 422, badArguments, "text: found integer, want string"},
 		{"s1-r1", "/a/echo", `[]`, 422, badArguments, "one object"},
-		{"s1-r1", "/a/echo", `{"text"`, 422, badArguments, "echo({text: string, ms?: number})"},
+		{"s1-r1", "/a/echo", `{"text"`, 422, badArguments, "echo({text: string, dir?: string, ms?: number})"},
 		{"s1-r1", "/a/echo", strings.Repeat("[", 600), 422, badArguments, "too deep"},
 		{"s1-r1", "/a/error", `{"text":""}`, 502, serverError, "the tool says no"},
 		{"s1-r1", "/b/echo", `{"text":""}`, 403, exclusive, "a"},
@@ -345,13 +374,15 @@ func TestQueue(t *testing.T) {
 	if took := time.Since(began); took < 600*time.Millisecond {
 		t.Errorf("six calls of 200 ms, two at a time, took %v", took)
 	}
+	m := newMeeting(t)
 	for range 2 {
-		all.Go(func() { w.call("/a/slow", `{"text":"x","ms":800}`) })
+		all.Go(func() { w.call("/a/meet", m.call) })
 	}
-	time.Sleep(100 * time.Millisecond)
+	m.await(2)
 	got := w.send(t.Context(), "s1-r1", http.MethodPost, "/a/echo", `{"text":"x"}`, 200*time.Millisecond)
 	if got.Code != timedOut || !got.Retryable {
 		t.Errorf("%s", got.body)
 	}
+	m.end()
 	all.Wait()
 }

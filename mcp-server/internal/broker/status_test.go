@@ -36,8 +36,10 @@ func TestStates(t *testing.T) {
 		t.Errorf("after calls:\n%s", got)
 	}
 	done := make(chan answer)
-	go func() { done <- w.call("/a/slow", `{"text":"x","ms":500}`) }()
+	m := newMeeting(t)
+	go func() { done <- w.call("/a/meet", m.call) }()
 	testkit.WaitFor(t, func() bool { return w.broker.States()[0].Calls == 1 })
+	m.end()
 	<-done
 	if s := w.broker.States()[0]; s.Calls != 0 || s.State != serverstate.Running {
 		t.Errorf("after the call: %+v", s)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestStorm: a thousand calls of eight servers by eight runs at once, while servers are killed at random. Each answer is
@@ -40,7 +42,7 @@ func TestStorm(t *testing.T) {
 				text := fmt.Sprintf("%s run%d call%d", server, run, n)
 				tool := []string{"echo", "slow", "read", "twice", "other-id"}[rand.IntN(5)]
 				got := w.send(t.Context(), fmt.Sprintf("s%d-r%d", run, run), http.MethodPost, "/"+server+"/"+tool,
-					fmt.Sprintf(`{"text":%q,"ms":%d}`, text, rand.IntN(20)), 10*time.Second)
+					fmt.Sprintf(`{"text":%q,"ms":%d}`, text, rand.IntN(20)), testkit.Patience)
 				switch {
 				case got.status == http.StatusOK && got.text() == text:
 					right.Add(1)

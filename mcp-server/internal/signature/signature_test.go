@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -77,12 +78,12 @@ func TestHostileSchemas(t *testing.T) {
 		"many members":           `{"enum":[` + strings.Repeat(`"x",`, 1<<16) + `"y"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			tool := Tool{Name: "x", Description: "D.", InputSchema: []byte(schema)}
-			line := tool.Line()
-			if took := time.Since(start); took > 2*time.Second || len(line) > MaxLength+MaxDescription {
-				t.Errorf("%d bytes after %v: %.200s", len(line), took, line)
-			}
+			growth.Bounded(t, "its line", 2*time.Second, func() {
+				tool := Tool{Name: "x", Description: "D.", InputSchema: []byte(schema)}
+				if line := tool.Line(); len(line) > MaxLength+MaxDescription {
+					t.Errorf("%d bytes: %.200s", len(line), line)
+				}
+			})
 		})
 	}
 }
@@ -173,12 +174,10 @@ func TestHostileCost(t *testing.T) {
 		"long references": `{"$defs":{"a":{"type":"object","properties":{"x":{"$ref":"#` + strings.Repeat("/$defs", 30000) +
 			`"}}}},"anyOf":` + refs("a", 12) + `}`,
 	} {
-		began := time.Now()
-		tool := Tool{Name: "x", InputSchema: json.RawMessage(schema)}
-		tool.Line()
-		tool.ShortLine()
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("%s: %v", name, took)
-		}
+		growth.Bounded(t, name, 2*time.Second, func() {
+			tool := Tool{Name: "x", InputSchema: json.RawMessage(schema)}
+			tool.Line()
+			tool.ShortLine()
+		})
 	}
 }

@@ -3,7 +3,9 @@ package skill
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -11,49 +13,73 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
-// Snapshot is the state of all skills at one moment, to find out later what changed.
-type Snapshot map[string]Skill
+// Snapshot is the state of the directory at one moment, to find out later what changed. The zero Snapshot is empty.
+type Snapshot struct {
+	skills map[string]Skill
+	strays map[string]string // what is no skill, and why
+}
 
 // Snapshot takes one. It opens no file.
 func (s *Store) Snapshot() Snapshot {
 	l, err := s.scan()
 	if err != nil {
-		return nil
+		return Snapshot{}
 	}
-	snap := make(Snapshot, len(l.Skills))
+	snap := Snapshot{skills: make(map[string]Skill, len(l.Skills)), strays: l.strays}
 	for _, k := range l.Skills {
-		snap[k.Name] = k
+		snap.skills[k.Name] = k
 	}
 	return snap
 }
 
+// Names lists the skills, sorted.
+func (now Snapshot) Names() []string { return slices.Sorted(maps.Keys(now.skills)) }
+
 // Change says what happened to one skill.
 type Change struct{ Name, What string }
+
+// What can happen to a skill.
+const (
+	New     = "new"
+	Altered = "changed"
+	Deleted = "deleted"
+)
 
 // Since lists what has changed since an earlier snapshot, sorted by name.
 func (now Snapshot) Since(before Snapshot) []Change {
 	var out []Change
-	for name, k := range now {
-		old, was := before[name]
+	for name, k := range now.skills {
+		old, was := before.skills[name]
 		switch {
 		case !was:
-			out = append(out, Change{name, "new"})
+			out = append(out, Change{name, New})
 		case old.inode != k.inode || old.Size != k.Size || !old.Modified.Equal(k.Modified):
-			out = append(out, Change{name, "changed"})
+			out = append(out, Change{name, Altered})
 		}
 	}
-	for name := range before {
-		if _, is := now[name]; !is {
-			out = append(out, Change{name, "deleted"})
+	for name := range before.skills {
+		if _, is := now.skills[name]; !is {
+			out = append(out, Change{name, Deleted})
 		}
 	}
-	slices.SortFunc(out, func(a, b Change) int {
-		if a.Name < b.Name {
-			return -1
+	return sorted(out)
+}
+
+// Strays lists what has come into the directory since an earlier snapshot and is no skill, sorted by name. What is why.
+// Code chose the names.
+func (now Snapshot) Strays(before Snapshot) []Change {
+	var out []Change
+	for name, why := range now.strays {
+		if before.strays[name] != why {
+			out = append(out, Change{name, why})
 		}
-		return 1
-	})
-	return out
+	}
+	return sorted(out)
+}
+
+func sorted(list []Change) []Change {
+	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }
 
 const (

@@ -1,4 +1,5 @@
-// Package skill stores skills: TypeScript modules in one directory, which code sees as /skills/<name>.ts.
+// Package skill stores skills: modules in one directory, which code sees as /skills/<name>.ts, or those in Python as
+// /skills/<name>.py. The name of the latter ends in .py everywhere.
 //
 // Threat: sandboxed code writes to the directory. A name, a link, a size, a number of files or a description may be an
 // attack on this process or on the model. So everything is opened through os.Root, only regular files with one link and
@@ -33,8 +34,9 @@ const (
 	maxEntries = 2000
 	// headSize is how much of a file is read for its description.
 	headSize = 8 << 10
-	// extension of a skill's file.
+	// The extensions of skills' files. That of Python belongs to the name.
 	extension = ".ts"
+	python    = ".py"
 )
 
 // The errors that callers distinguish.
@@ -60,6 +62,8 @@ type Listing struct {
 	Skills []Skill
 	// Skipped counts what is not a skill, by reason.
 	Skipped map[string]int
+	// strays say of each file that is not a skill, by its name, what keeps it from being one.
+	strays map[string]string
 }
 
 // Store is the skills of one directory. It is safe for concurrent use, even while code changes the directory.
@@ -84,9 +88,22 @@ func (s *Store) Close() error { return s.root.Close() }
 // ReadOnly reports whether changes are refused.
 func (s *Store) ReadOnly() bool { return s.readOnly }
 
+// IsPython reports whether a skill of that name is written in Python.
+func IsPython(name string) bool { return strings.HasSuffix(name, python) }
+
+// File is the name of a skill's file.
+func File(name string) string {
+	if IsPython(name) {
+		return name
+	}
+	return name + extension
+}
+
 // ValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, of which the first is a
-// letter or digit.
-func ValidName(name string) bool {
+// letter or digit, and .py after them if it is written in Python.
+func ValidName(name string) bool { return validBase(strings.TrimSuffix(name, python)) }
+
+func validBase(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false
 	}
@@ -102,7 +119,7 @@ func ValidName(name string) bool {
 }
 
 func notAName(name string) error {
-	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64)", ErrName, name)
+	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64, and .py for Python)", ErrName, name)
 }
 
 // List lists the skills with their descriptions.
@@ -132,7 +149,7 @@ func (s *Store) Names() []string {
 
 // scan lists the skills without opening any.
 func (s *Store) scan() (Listing, error) {
-	l := Listing{Skipped: map[string]int{}}
+	l := Listing{Skipped: map[string]int{}, strays: map[string]string{}}
 	dir, err := s.root.Open(".")
 	if err != nil {
 		return l, fmt.Errorf("reading the skills directory: %w", err)
@@ -146,12 +163,20 @@ func (s *Store) scan() (Listing, error) {
 		l.Skipped["too many files"]++
 	}
 	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), extension)
-		if strings.HasPrefix(e.Name(), ".") || !is {
-			continue // our own unfinished writes, and files that are not modules
+		base, is := strings.CutSuffix(e.Name(), extension)
+		name := base
+		if IsPython(e.Name()) {
+			base, name, is = strings.TrimSuffix(e.Name(), python), e.Name(), true
 		}
-		if !ValidName(name) {
+		switch {
+		case strings.HasPrefix(e.Name(), "."): // our own unfinished writes
+			continue
+		case !is: // notes and data beside the skills
+			l.strays[e.Name()] = "its name ends neither in " + extension + " nor in " + python
+			continue
+		case !validBase(base):
 			l.Skipped["not a skill name"]++
+			l.strays[e.Name()] = "want at most 64 letters, digits, - and _ before " + extension + " or " + python
 			continue
 		}
 		info, err := s.root.Lstat(e.Name())
@@ -160,6 +185,7 @@ func (s *Store) scan() (Listing, error) {
 		}
 		if reason := refuse(info); reason != "" {
 			l.Skipped[reason]++
+			l.strays[e.Name()] = reason
 			continue
 		}
 		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inode(info)})
@@ -167,6 +193,9 @@ func (s *Store) scan() (Listing, error) {
 	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
 	if len(l.Skills) > MaxCount {
 		l.Skipped["too many skills"] += len(l.Skills) - MaxCount
+		for _, k := range l.Skills[MaxCount:] {
+			l.strays[k.Name+extension] = fmt.Sprintf("there are more than %d", MaxCount)
+		}
 		l.Skills = l.Skills[:MaxCount]
 	}
 	return l, nil
@@ -209,7 +238,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)
 	}
-	before, err := s.root.Lstat(name + extension)
+	before, err := s.root.Lstat(File(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
@@ -222,7 +251,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if reason := refuse(before); reason != "" {
 		return nil, nil, fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, reason)
 	}
-	f, err := s.openFile(name + extension)
+	f, err := s.openFile(File(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, ErrChanged
 	}
@@ -291,7 +320,7 @@ func (s *Store) read(name string) (Skill, string, error) {
 	}
 	source := strings.ToValidUTF8(string(data), "\uFFFD")
 	return Skill{
-		Name: name, Description: Describe(source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info),
+		Name: name, Description: describe(name, source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info),
 	}, source, nil
 }
 
@@ -306,5 +335,5 @@ func (s *Store) describe(name string) string {
 	if err != nil {
 		return ""
 	}
-	return Describe(strings.ToValidUTF8(string(head), "\uFFFD"))
+	return describe(name, strings.ToValidUTF8(string(head), "\uFFFD"))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,19 +15,22 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// The keys of _meta under which a result has the run's receipt and its runapi.Exit, for programs. A model does not see
-// them.
+// The keys of _meta under which a result has the run's receipt, its runapi.Exit and the notes in words for a person, for
+// programs. A model does not see them.
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
+	notesKey   = "codeforge/notes"
 )
 
 const (
@@ -40,15 +44,42 @@ const (
 	leastTimeout = time.Millisecond
 )
 
-const executeExample = `{"code": "console.log(1 + 1)", "apis": ["stripe"], "timeout": 60}`
+// executeExample is a call of execute_code, with an API that exists.
+func executeExample(cat controlapi.Catalog) string {
+	apis := ""
+	if name := exampleAPI(cat).Name; name != "" {
+		apis = fmt.Sprintf(`"apis": [%q], `, name)
+	}
+	return `{"code": "console.log(1 + 1)", ` + apis + `"timeout": 60}`
+}
+
+// exampleAPI is an API that examples name: one with a credential if there is one.
+func exampleAPI(cat controlapi.Catalog) controlapi.API {
+	var first controlapi.API
+	for _, a := range cat.APIs {
+		switch {
+		case a.Server != nil || len(a.Domains) == 0:
+		case len(a.Credentials) > 0:
+			return a
+		case first.Name == "":
+			first = a
+		}
+	}
+	return first
+}
 
 func (s *Surface) addExecute() {
+	language := ""
+	if s.languages().Version != "" {
+		language = `
+"language":{"enum":["typescript","python"],"description":"Default typescript"},`
+	}
 	schema := fmt.Sprintf(`{"type":"object","required":["code"],"additionalProperties":false,"properties":{
-"code":{"type":"string","description":"One TypeScript module; console.log what you need"},
+"code":{"type":"string","description":"One TypeScript module; console.log what you need"},%s
 "apis":{"type":"array","maxItems":%d,"items":{"type":"string"},
 "description":"APIs the code uses; narrows the run to them"},
 "timeout":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"Seconds, default %d"}}}`,
-		maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
+		language, maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
 		Title:       "Run TypeScript",
@@ -78,13 +109,16 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 		report.Printed(e.Stdout)
 	})
 	report.Stop()
-	changes := s.cfg.Skills.Snapshot().Since(before)
+	after := s.cfg.Skills.Snapshot()
+	changes := after.Since(before)
 	if len(changes) > 0 {
 		s.shelf.refresh() // so that requests after this result find the skills it names
 	}
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
-		changes: changes, catalog: s.cfg.Catalog.Catalog(), apis: r.APIs,
+		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
+		code: r.Code, isPython: r.Python, python: s.languages(),
+		remarks: append(strays(after, before), s.remarks(ctx, r, changes)...),
 	})
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
@@ -95,10 +129,10 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 // executeArguments reads the arguments of execute_code.
 func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
 	a := argument.Read(raw, argument.Spec{
-		Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample,
+		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language"}, Example: executeExample(s.cfg.Catalog.Catalog()),
 		MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
 	})
-	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true)}
+	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true), Python: s.language(a)}
 	if n := len(r.Code); n > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}
@@ -106,7 +140,7 @@ func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (ex
 	want := fmt.Sprintf("a number of seconds above 0, at most %.0f", most)
 	seconds := a.Number("timeout", want, most, s.cfg.TimeoutDefault.Seconds())
 	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
-	if raw := a.Texts("apis", `an array of names from list_apis, e.g. ["stripe"]`, maxNamed); raw != nil {
+	if raw := a.Texts("apis", "an array of names from list_apis", maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)
 	}
 	return r, a.Err()
@@ -177,6 +211,9 @@ func caller(req *mcp.CallToolRequest) string {
 	if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil {
 		name = p.ClientInfo.Name
 	}
+	if req.Extra == nil { // a client in this process
+		return name
+	}
 	return req.Extra.Header.Get(CallerHeader) + " " + name
 }
 
@@ -198,23 +235,23 @@ func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progres
 }
 
 // explain is the only function that tells a model why a run has no exit. The cause is logged.
-func explain(err error, o execution.Outcome) string {
+func explain(err error, o execution.Outcome) voice.Text {
 	var busy *queue.BusyError
 	switch {
 	case errors.As(err, &busy) && busy.Waited == 0:
-		return fmt.Sprintf("Busy: all slots are taken and %d runs are already waiting. Nothing was run. "+
-			"Try again in a moment, with fewer calls at once.", busy.Waiting)
+		return voice.Say("Busy: all slots are taken and %N runs are already waiting. Nothing was run. "+
+			"Try again in a moment, with fewer calls at once.", "%N", strconv.Itoa(busy.Waiting))
 	case errors.As(err, &busy):
-		return fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
-			"Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting)
+		return voice.Say(fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
+			"Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
 	case errors.Is(err, context.Canceled):
-		return "Cancelled: the run was stopped before it ended."
+		return voice.Say("Cancelled: the run was stopped before it ended.")
 	case errors.Is(err, runapi.ErrInterrupted):
-		return "The connection to the sandbox broke during the run. " +
-			"The code may have run partly: check before you run it again."
+		return voice.Say("The connection to the sandbox broke during the run. " +
+			"The code may have run partly: check before you run it again.")
 	}
-	return "The sandbox is not available. Nothing was run. Try again in a few seconds; " +
-		"if that does not help, tell the user to check the server's log for run " + o.Run + "."
+	return voice.Say("The sandbox is not available. Nothing was run. Try again in a few seconds; if that does not help, "+
+		"{tell the user to |}check the server's log for run %RUN.", "%RUN", o.Run)
 }
 
 // logSkip logs what was skipped in the skills directory.

@@ -3,7 +3,9 @@ package tools
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -44,20 +48,27 @@ func (s *servers) Learn(ctx context.Context, server string) ([]signature.Tool, e
 // ask starts a surface with these servers and returns a caller of its tools.
 func ask(t *testing.T, s Servers, apis ...controlapi.API) func(tool string, args map[string]any) string {
 	t.Helper()
-	proxy, sandbox := peertest.NewProxy(t, apis...), peertest.NewSandbox(t, 1)
+	return askOf(t, s, nil, apis...)
+}
+
+// askOf is ask with operations.jsonl by API.
+func askOf(t *testing.T, s Servers, operations map[string]string, apis ...controlapi.API) func(string, map[string]any) string {
+	t.Helper()
+	proxy, sandbox := peertest.NewProxy(t), peertest.NewSandbox(t, 1)
+	maps.Copy(proxy.Operations, operations)
+	proxy.SetCatalog(controlapi.Catalog{APIs: apis})
 	control, runs := controlapi.NewClient(proxy.Socket), runapi.NewClient(runapi.ClientConfig{Dial: sandbox.Dial})
 	log := logline.New(t.Output(), "text", nil)
 	skills, err := skill.Open(t.TempDir(), false)
 	testkit.Must(t, err)
-	watcher := published.New(published.Config{Control: control, Sandbox: runs, Log: log})
+	library := apidoc.NewLibrary(control, log)
+	watcher := published.New(published.Config{Control: control, Sandbox: runs, Log: log, Changed: library.Follow})
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		watcher.Run(ctx)
-	}()
+	var parts sync.WaitGroup
+	parts.Go(func() { watcher.Run(ctx) })
+	parts.Go(func() { library.Run(ctx) })
 	surface := New(Config{
-		Catalog: watcher, Control: control, Skills: skills, Servers: s, Log: log, OutputLimit: 1000,
+		Catalog: watcher, Control: control, Skills: skills, Servers: s, Library: library, Log: log, OutputLimit: 1000,
 		TimeoutDefault: time.Second, TimeoutMax: time.Second,
 	})
 	ours, theirs := mcp.NewInMemoryTransports()
@@ -69,7 +80,7 @@ func ask(t *testing.T, s Servers, apis ...controlapi.API) func(tool string, args
 		_ = session.Close()
 		_ = server.Wait()
 		cancel()
-		<-done
+		parts.Wait()
 		control.Close()
 		_ = runs.Close()
 		_ = skills.Close()
@@ -149,9 +160,33 @@ func TestNoMCPHint(t *testing.T) {
 		{`McpError: git.log: Requires write access to "/packages/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {
-		if got := strings.Join(denoHints(c.printed, c.catalog), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got := toModel(refusals(c.printed, rendering{catalog: c.catalog})); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.printed, got)
 		}
+	}
+}
+
+// TestPortHints: a host that the catalog has at another port is not one that it does not have.
+func TestPortHints(t *testing.T) {
+	cat := controlapi.Catalog{APIs: []controlapi.API{
+		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &controlapi.Server{}}, {Name: "web", Domains: []string{"api.example.com"}},
+	}}
+	for _, c := range []struct{ printed, want string }{
+		{`Requires net access to "es.lan:9201", run again`, "es.lan is not open at this port. The open hosts are: es.lan:9200. The user can add the port to \"domains\" in apis/<name>/config.json."},
+		{`Requires net access to "ES.lan:443"`, "es.lan is not open at this port. The open hosts are: es.lan:9200."},
+		{`Requires net access to "a.home.lan:80"`, "a.home.lan is not open at this port. The open hosts are: *.home.lan:3000."},
+		{`Requires net access to "es.lam:9200"`, "es.lam is in no API. Did you mean es.lan:9200?"},
+		{`Requires net access to "api.example.co:443"`, "Did you mean api.example.com?"},
+		{`Requires net access to "127.0.0.1:9200"`, "The sandbox reaches hosts by name only"},
+		{`McpError: es.q: Requires net access to "es.lan:9201"`, "The server es wants to reach es.lan:9201, which is not in its domains."},
+	} {
+		got := refusals(c.printed, rendering{catalog: cat})
+		if len(got) != 1 || !strings.Contains(got[0].Model, c.want) {
+			t.Errorf("%s: %q, want %q", c.printed, got, c.want)
+		}
+	}
+	if got := refusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, rendering{catalog: cat}); len(got) != 1 {
+		t.Errorf("said %d times: %q", len(got), got)
 	}
 }
 
@@ -161,4 +196,13 @@ func TestNoServers(t *testing.T) {
 	if got := call("list_apis", nil) + call("get_instructions", nil); strings.Contains(got, "mcp") || strings.Contains(got, "MCP") {
 		t.Error(got)
 	}
+}
+
+// toModel is what hints say to a model.
+func toModel(hints []voice.Text) string {
+	var lines []string
+	for _, h := range hints {
+		lines = append(lines, h.Model)
+	}
+	return strings.Join(lines, "\n")
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -30,6 +32,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/ports"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -45,35 +48,22 @@ type daemon struct {
 	entrance *entrance.Entrance
 	resolver *resolver.Resolver
 	control  *control.Control
+	ports    *ports.Ports
 	ready    atomic.Bool
 }
 
 // serve runs the proxy until ctx ends.
 func serve(ctx context.Context, o options, getenv func(string) string, stderr io.Writer) error {
-	set, err := settings.Parse(getenv)
+	d, l, err := open(ctx, o, getenv, stderr)
 	if err != nil {
-		return err
-	}
-	in, mode, err := sockets(o, getenv)
-	if err != nil {
-		return err
-	}
-	d, err := assemble(o, set, in, getenv, stderr)
-	if err != nil {
-		return err
-	}
-	l, err := unixsocket.Listen(ctx, o.control, mode)
-	if err != nil {
-		return err
-	}
-	if err := secure(); err != nil {
-		return err
+		return health.CannotStart(err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.control.Serve(ctx, l) })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
 	g.Go(func() error { d.reloader.Watch(ctx); return nil })
+	g.Go(func() error { d.ports.Run(ctx); return nil })
 	d.ready.Store(true)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "ready", logline.Tag("proxy"), slog.String("mode", o.mode))
 	err = g.Wait()
@@ -81,11 +71,32 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	return err
 }
 
+// open does everything that can fail before the proxy serves. l is the control socket.
+func open(
+	ctx context.Context, o options, getenv func(string) string, stderr io.Writer,
+) (d *daemon, l net.Listener, err error) {
+	set, err := settings.Parse(getenv)
+	if err != nil {
+		return nil, nil, err
+	}
+	in, mode, err := sockets(o, getenv)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d, err = assemble(o, set, in, getenv, stderr); err != nil {
+		return nil, nil, err
+	}
+	if l, err = unixsocket.Listen(ctx, o.control, mode); err != nil {
+		return nil, nil, err
+	}
+	return d, l, secure()
+}
+
 // assemble builds the parts and loads the catalog.
 func assemble(
 	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
 ) (*daemon, error) {
-	pool, err := newPool(set)
+	pool, err := newPool(set, o.endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +112,7 @@ func assemble(
 	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean})
 	var handler *egress.Egress
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Changed: func(c reload.Change) {
+		d.ports.Set(c.Now.Rules.Catalog.Ports())
 		handler.Cut(c)
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
 	}}
@@ -122,6 +134,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
+	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
 		Known:   func(h catalog.Host) bool { return d.reloader.Current().Rules.Known(h) },
 		Allow:   in.asker,
@@ -155,8 +168,8 @@ func (d *daemon) problem() error {
 }
 
 // newPool makes the pool from the settings for upstreams.
-func newPool(set settings.Settings) (*upstream.Pool, error) {
-	conf := upstream.Config{Proxy: set.UpstreamProxy}
+func newPool(set settings.Settings, endpoint uint16) (*upstream.Pool, error) {
+	conf := upstream.Config{Proxy: set.UpstreamProxy, Endpoint: endpoint}
 	if set.UpstreamCAFile != "" {
 		var err error
 		if conf.CAs, err = os.ReadFile(set.UpstreamCAFile); err != nil {

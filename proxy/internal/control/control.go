@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -54,7 +55,10 @@ type Control struct {
 func New(c Config) *Control {
 	s := &Control{conf: c, mux: http.NewServeMux()}
 	s.mux.HandleFunc("GET /v1/catalog", s.catalog)
-	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.types)
+	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.document(func(a *catalog.API) *catalog.Document { return a.Types }))
+	s.mux.HandleFunc("GET /v1/catalog/{api}/operations",
+		s.document(func(a *catalog.API) *catalog.Document { return a.OperationsFile }))
+	s.mux.HandleFunc("GET /v1/inspection", s.inspection)
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
@@ -95,14 +99,25 @@ func (s *Control) catalog(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, s.conf.Current().Public)
 }
 
-func (s *Control) types(w http.ResponseWriter, r *http.Request) {
-	a := s.conf.Current().Rules.Catalog.API(r.PathValue("api"))
-	if a == nil || !a.Active || a.Types == "" {
-		fail(w, http.StatusNotFound, "no such API, or it has no types")
-		return
+func (s *Control) inspection(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.conf.Current().Inspection())
+}
+
+// document answers with a file of an active API.
+func (s *Control) document(of func(*catalog.API) *catalog.Document) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		a := s.conf.Current().Rules.Catalog.API(r.PathValue("api"))
+		if a == nil || !a.Active || of(a) == nil {
+			fail(w, http.StatusNotFound, "no such API, or it has no such file")
+			return
+		}
+		d := of(a)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.FormatInt(d.Size(), 10))
+		text := d.Open()
+		defer text.Close()
+		_, _ = io.Copy(w, text) // the reader has gone
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, a.Types) //nolint:gosec // plain text for mcp-server, never a page
 }
 
 func (s *Control) register(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,20 @@ import (
 
 const canary = "sk_live_51canary0123456789"
 
+const operations = `{"format":1,"server":"https://demo.test","operations":1,"types":0}
+{"m":"GET","p":"/v1/things"}
+`
+
+// read is the text of an answer.
+func read(body io.ReadCloser, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	return string(text), err
+}
+
 // newControl is a control API over a catalog of three APIs, one inactive and one an MCP server.
 func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	t.Helper()
@@ -40,8 +55,10 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "types.d.ts"), []byte("type X = 1"), 0o600); err != nil {
-			t.Fatal(err)
+		for file, text := range map[string]string{"types.d.ts": "type X = 1", "operations.jsonl": operations} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	server := filepath.Join(apis, "server")
@@ -95,11 +112,17 @@ func TestClient(t *testing.T) {
 	if diff := cmp.Diff(&want, cat.APIs[1].Server); diff != "" {
 		t.Error(diff)
 	}
-	if text, err := c.Types(ctx, "demo"); err != nil || text != "type X = 1" {
+	if text, err := read(c.Types(ctx, "demo")); err != nil || text != "type X = 1" {
 		t.Errorf("types: %q, %v", text, err)
 	}
+	if text, err := read(c.Operations(ctx, "demo")); err != nil || text != operations || len(cat.APIs[0].Operations) != 64 {
+		t.Errorf("operations: %q, %v, digest %q", text, err, cat.APIs[0].Operations)
+	}
 	for _, name := range []string{"off", "nothing", "../demo", "demo/config.json"} {
-		if text, err := c.Types(ctx, name); !errors.Is(err, controlapi.ErrNotFound) {
+		if text, err := read(c.Operations(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
+			t.Errorf("operations of %q: %q, %v", name, text, err)
+		}
+		if text, err := read(c.Types(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
 			t.Errorf("types of %q: %q, %v", name, text, err)
 		}
 	}
@@ -135,6 +158,43 @@ func TestClient(t *testing.T) {
 }
 
 // A subscription misses nothing that is published after it began.
+// TestInspection: whoever runs CodeForge sees inactive APIs and every mistake, and no credential.
+func TestInspection(t *testing.T) {
+	apis := t.TempDir()
+	for name, text := range map[string]string{
+		"demo":   `{"description": "d", "domains": ["demo.test"], "credentials": {"DEMO_TOKEN": {"value": "` + canary + `", "in": ["query:key"]}}, "allowed_methods": ["GET"]}`,
+		"off":    `{"description": "d", "domains": ["off.test"], "credentials": {"OFF_TOKEN": "` + canary + `2"}, "active": false}`,
+		"broken": `{"description": "d", "domains": ["broken.test"], "credential": {"BROKEN_TOKEN": "` + canary + `3"}}`,
+	} {
+		if err := os.Mkdir(filepath.Join(apis, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(apis, name, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := logline.New(io.Discard, "text", nil)
+	r := reload.New(reload.Config{Dir: apis})
+	r.Start(log)
+	s := New(Config{Book: lease.NewBook(lease.Config{}), Journal: receipt.NewJournal(receipt.Config{Log: log}), Current: r.Current})
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/inspection", nil))
+	text := w.Body.String()
+	var got controlapi.Inspection
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.APIs) != 2 || got.APIs[0].Name != "demo" || !got.APIs[0].Active || got.APIs[0].Credentials[0].In[0] != "query:key" || got.APIs[1].Name != "off" || got.APIs[1].Active {
+		t.Errorf("%s", text)
+	}
+	if len(got.Problems) != 1 || got.Problems[0].Severity != "error" || got.Problems[0].API != "broken" || got.Problems[0].File != "apis/broken/config.json" || !strings.Contains(got.Problems[0].Text, "credential") {
+		t.Errorf("%s", text)
+	}
+	if strings.Contains(text, canary) {
+		t.Errorf("it holds a credential: %s", text)
+	}
+}
+
 func TestSubscribe(t *testing.T) {
 	control, journal := newControl(t)
 	c := serve(t, control)

@@ -25,6 +25,9 @@ type RefusedError struct {
 	Addr netip.Addr
 	// Why is what the address is.
 	Why string
+	// Private is the address, alone, as a range that allow_private may list. It is not valid for an address that no
+	// configuration opens.
+	Private netip.Prefix
 }
 
 // Error implements error.
@@ -75,6 +78,9 @@ var (
 type Guard struct {
 	// AllowPrivate are the private ranges that are open.
 	AllowPrivate []netip.Prefix
+	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, which code must not reach: it runs code. 0: it is
+	// not on this machine.
+	Endpoint uint16
 }
 
 // Check returns nil if the address may be dialled.
@@ -87,20 +93,35 @@ func (g Guard) Check(a netip.Addr) error {
 	case disarm.Off("dialguard"):
 		return nil
 	case in(never, inner):
-		return &RefusedError{a, "is a special address"}
+		return &RefusedError{Addr: a, Why: "is a special address"}
 	case own(inner):
-		return &RefusedError{a, "belongs to this machine"}
+		return &RefusedError{Addr: a, Why: "belongs to this machine"}
 	case in(private, inner):
 		if in(g.AllowPrivate, inner) {
 			return nil
 		}
-		return &RefusedError{a, "is a private address"}
+		return &RefusedError{a, "is a private address", netip.PrefixFrom(inner, inner.BitLen())}
 	case inner.Is4():
 		return nil
 	case global6.Contains(inner) && !in(never6, inner):
 		return nil
 	}
-	return &RefusedError{a, "is not a public address"}
+	return &RefusedError{Addr: a, Why: "is not a public address"}
+}
+
+// CheckPort returns nil if the address may be dialled at the port.
+func (g Guard) CheckPort(to netip.AddrPort) error {
+	if err := g.Check(to.Addr()); err != nil {
+		return err
+	}
+	inner, err := unwrap(to.Addr())
+	if err != nil {
+		return err
+	}
+	if inner.IsLoopback() && to.Port() == g.Endpoint && g.Endpoint != 0 && !disarm.Off("dialguard") {
+		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's own endpoint at this port"}
+	}
+	return nil
 }
 
 // Control has the signature of net.Dialer.Control: it checks the address of the socket about to connect.
@@ -114,7 +135,7 @@ func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q is not an address", ErrRefused, address)
 	}
-	return g.Check(ap.Addr())
+	return g.CheckPort(ap)
 }
 
 // unwrap extracts an IPv4 address from the IPv6 forms that contain one.

@@ -93,6 +93,7 @@ type exchange struct {
 	w      *responseWriter
 	began  time.Time
 	note   receipt.Note
+	host   catalog.Host // the zero Host until parse knows it
 
 	verdict        policy.Verdict
 	compression    compression
@@ -233,7 +234,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	}
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	x.setHeaders(out)
-	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.note.Host); err != nil {
+	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.host.Name()); err != nil {
 		x.fail(err)
 		return
 	}
@@ -269,6 +270,9 @@ func (x *exchange) finish(p any) {
 	x.sum()
 	abort := x.judge(p)
 	n := &x.note
+	if unsent(n.Exchange) {
+		n.Swapped = nil
+	}
 	n.Status = x.w.status
 	n.Milliseconds = float64(time.Since(x.began)) / float64(time.Millisecond)
 	x.conf.Journal.Record(*n)
@@ -280,6 +284,15 @@ func (x *exchange) finish(p any) {
 		x.conn.Reset()
 	}
 	panic(http.ErrAbortHandler)
+}
+
+// unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
+func unsent(e controlapi.Exchange) bool {
+	switch e.Code {
+	case upstream.CodeResolve, upstream.CodeAddress, upstream.CodeConnect, upstream.CodeTLS:
+		return true
+	}
+	return e.Outcome == controlapi.OutcomeDenied && e.BytesUp == 0
 }
 
 // judge sets the outcome and reports whether the client must see an abort.

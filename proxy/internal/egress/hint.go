@@ -1,12 +1,13 @@
 package egress
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -14,14 +15,14 @@ import (
 
 // hints say why token names were seen and not swapped. A header's or field's name is left out: it may be the sandbox's
 // text.
-func (s swapReport) hints(host string, snap *reload.Snapshot) []controlapi.Hint {
+func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot) []controlapi.Hint {
 	if s.Report == nil {
 		return nil
 	}
 	return hints(s.Swapped(), s.Seen(), host, snap)
 }
 
-func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapshot) []controlapi.Hint {
+func hints(swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot) []controlapi.Hint {
 	swapped := map[string]bool{}
 	for _, w := range swaps {
 		swapped[w.Name] = true
@@ -39,11 +40,39 @@ func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapsho
 		if api == nil {
 			continue
 		}
-		text := seen.Name + " was not swapped. " + strings.NewReplacer(
-			"%API", api.Name, "%IN", surfaces(cred), "%HOSTS", hosts(api), "%PLACE", place(seen.Where)).Replace(why(seen.Code))
-		out = append(out, controlapi.Hint{Code: "not_swapped_" + seen.Code, Text: text, Host: host})
+		text := voice.Say("%NAME was not swapped. "+why(seen.Code), "%NAME", seen.Name,
+			"%API", api.Name, "%IN", surfaces(cred), "%HOSTS", hosts(api), "%PLACE", place(seen.Where))
+		out = append(out, hintOf("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
+}
+
+// hintOf makes a hint.
+func hintOf(code, host string, text voice.Text) controlapi.Hint {
+	h := controlapi.Hint{Code: code, Text: text.Model, Host: host}
+	if text.Person != text.Model {
+		h.Person = text.Person
+	}
+	return h
+}
+
+// about names the request in the hints on it that do not name its host, unless its method is the sandbox's own text.
+func (x *exchange) about() {
+	n := &x.note
+	switch n.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete:
+	default:
+		return
+	}
+	if x.host.IsZero() || catalog.Own(x.host) {
+		return
+	}
+	for i := range n.Hints {
+		if h := &n.Hints[i]; h.Host == n.Host && !strings.Contains(h.Text, n.Host) {
+			h.Method = n.Method
+		}
+	}
 }
 
 // rejected says what an upstream's 401 or 403 most likely means. Its own words often repeat the token name, which is
@@ -53,7 +82,6 @@ func (x *exchange) rejected() []controlapi.Hint {
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
 	}
-	hint := controlapi.Hint{Code: "credential_rejected", Host: n.Host}
 	var names []string
 	for _, s := range n.Swapped {
 		if !slices.Contains(names, s.Name) {
@@ -62,43 +90,42 @@ func (x *exchange) rejected() []controlapi.Hint {
 	}
 	switch {
 	case len(names) > 0:
-		hint.Text = fmt.Sprintf("%s answered %d. The credential of %s was put in, so it is probably wrong or expired, or "+
-			"lacks rights: only the user can change that.", n.Host, x.w.status, strings.Join(names, ", "))
+		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %NAMES was put "+
+			"in, so it is probably wrong or expired, or lacks rights{: only the user can change that|}.",
+			"%STATUS", strconv.Itoa(x.w.status), "%NAMES", strings.Join(names, ", ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
-		hint.Text = x.unauthenticated()
+		return x.unauthenticated()
 	}
-	if hint.Text == "" {
-		return nil
-	}
-	return []controlapi.Hint{hint}
+	return nil
 }
 
-// unauthenticated is the sentence for a 401 to a request without any token name, if its APIs have credentials.
-func (x *exchange) unauthenticated() string {
+// codeRejected is the code of hints on an upstream's 401 or 403.
+const codeRejected = "credential_rejected"
+
+// unauthenticated is the hint for a 401 to a request without any token name, if its APIs have credentials.
+func (x *exchange) unauthenticated() []controlapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0]
-			return fmt.Sprintf("%s answered 401, and the request had no token name. The API %s has %s, for: %s.",
-				x.note.Host, a.Name, c.Name, surfaces(c))
+			return []controlapi.Hint{hintOf(codeRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
+				"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", surfaces(c)))}
 		}
 	}
-	return ""
+	return nil
 }
 
 // unknown is the hint for a word that stands where a credential goes and looks like a token name, but is none. The word
 // is the sandbox's text and is not repeated.
-func unknown(host string, c *catalog.Catalog) controlapi.Hint {
+func unknown(host catalog.Host, c *catalog.Catalog) controlapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
-	if h, err := catalog.ParseHost(host); err == nil {
-		for _, a := range c.Match(h) {
-			var names []string
-			for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
-				names = append(names, cr.Name)
-			}
-			text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
+	for _, a := range c.Match(host) {
+		var names []string
+		for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
+			names = append(names, cr.Name)
 		}
+		text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
 	}
-	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host}
+	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
 }
 
 // place is the surface that the user could declare for where a name was seen.
@@ -113,7 +140,8 @@ func place(where string) string {
 func why(code string) string {
 	switch code {
 	case swap.CodeUndeclared:
-		return "The API %API declares it for: %IN. Write it there; or the user can add %PLACE to its \"in\"."
+		return "The API %API declares it for: %IN. Write it there; or {the user can |}add %PLACE to its \"in\"{| in " +
+			"apis/%API/config.json}."
 	case swap.CodeSink:
 		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
 	case swap.CodeInside:
@@ -121,7 +149,8 @@ func why(code string) string {
 	case swap.CodeRepeated:
 		return "It is swapped once per place in a request."
 	case swap.CodeInsecure:
-		return "The request was plain http; use https. The user can allow plain http for the API %API."
+		return "The request was plain http; use https. {The user can allow plain http for the API %API|To allow plain http, " +
+			"set \"allow_http\" in apis/%API/config.json}."
 	case swap.CodeOther:
 		return "It belongs to the API %API, which is not the host's or not one of this run's; its hosts are: %HOSTS."
 	}

@@ -8,12 +8,12 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -58,6 +58,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	}
 	x.w.flush = resp.ContentLength < 0
 	x.w.bulk = whole && x.w.flush
+	x.note.Type = mediaType(resp.Header)
 	x.debugResponse(resp)
 	if resp.Body == nil || resp.Body == http.NoBody {
 		x.whole = true
@@ -65,6 +66,16 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	}
 	resp.Body = &watched{ReadCloser: resp.Body, x: x}
 	return resp
+}
+
+// mediaType is the type of a response, if it is one that an exchange tells.
+func mediaType(h http.Header) string {
+	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	t = strings.ToLower(strings.TrimSpace(t))
+	if !slices.Contains(controlapi.MediaTypes(), t) {
+		return ""
+	}
+	return t
 }
 
 // sent lists the token names that were swapped so far.
@@ -113,7 +124,7 @@ func (x *exchange) failureResponse(err error) *http.Response {
 // noteFailure records why there is no response and returns what the client is told: the one place that maps errors to
 // answers.
 func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
-	host, _ := catalog.ParseHost(x.note.Host)
+	host := x.host
 	x.note.Cause = err
 	x.cut = context.Cause(x.ctx)
 	var v policy.Verdict
@@ -142,9 +153,14 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 		case errors.Is(err, errCompressed):
 			code = upstream.CodeCompressed
 		}
-		v = policy.Verdict{Status: upstream.Status(code), Refusal: upstream.Failure(code, x.note.Host)}
+		failure := upstream.Failure{Code: code, Host: x.note.Host, Cause: err}
+		if len(x.verdict.APIs) > 0 {
+			failure.API = x.verdict.APIs[0].Name
+		}
+		v = policy.Verdict{Status: upstream.Status(code), Refusal: failure.Refusal()}
 		if x.lease.Kind() == policy.KindInstall {
 			v.Refusal.Hint = installHint(code, err, v.Refusal.Hint)
+			v.Refusal.Person = v.Refusal.Hint
 		}
 	}
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code

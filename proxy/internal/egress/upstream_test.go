@@ -94,7 +94,7 @@ func TestWrongCertificate(t *testing.T) {
 	if up.count() != 0 {
 		t.Error("the request was sent")
 	}
-	if rec := end(); rec.Count.Failed != 1 {
+	if rec := end(); rec.Count.Failed != 1 || rec.Count.Swapped != 0 { // what was put in did not leave
 		t.Errorf("the receipt says %+v", rec)
 	}
 }
@@ -106,7 +106,9 @@ func TestDialGuard(t *testing.T) {
 			r := newRig(t, setup{})
 			r.upstreams.addrs[demoHost] = []netip.Addr{netip.MustParseAddr(addr)}
 			end := r.begin()
-			resp, err := r.client(false).Get("https://" + demoHost + "/")
+			req, _ := http.NewRequest("POST", "https://"+demoHost+"/", strings.NewReader("a body"))
+			req.Header.Set("Authorization", tokenName)
+			resp, err := r.client(false).Do(req)
 			check(t, err)
 			if got := refusal(t, resp); got.Code != "address_refused" {
 				t.Errorf("got %+v", got)
@@ -114,7 +116,7 @@ func TestDialGuard(t *testing.T) {
 			if r.upstreams.dialled() != 0 {
 				t.Error("it was dialled")
 			}
-			if rec := end(); rec.Count.Denied != 1 {
+			if rec := end(); rec.Count.Denied != 1 || rec.Count.Swapped != 0 {
 				t.Errorf("the receipt says %+v", rec)
 			}
 		})
@@ -400,8 +402,8 @@ func TestRejectedHints(t *testing.T) {
 		status     int
 		auth, want string
 	}{
-		{401, "Bearer " + tokenName, demoHost + " answered 401. The credential of " + tokenName + " was put in"},
-		{403, tokenName, demoHost + " answered 403. The credential of " + tokenName + " was put in"},
+		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in"},
+		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in"},
 		{401, "", "the request had no token name. The API demo has " + tokenName},
 		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName},
 		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one"},
@@ -420,8 +422,90 @@ func TestRejectedHints(t *testing.T) {
 			t.Errorf("the answer is %s", got)
 		}
 		rec := end()
-		if row.want == "" && len(rec.Hints) > 0 || row.want != "" && (len(rec.Hints) != 1 || !strings.Contains(rec.Hints[0].Text, row.want)) {
+		if row.want == "" && len(rec.Hints) > 0 || row.want != "" && (len(rec.Hints) != 1 || !strings.Contains(rec.Hints[0].Voice().Model, row.want)) {
 			t.Errorf("%d to %q: %+v", row.status, row.auth, rec.Hints)
+		}
+	}
+}
+
+// TestFailureHints: an upstream that does not answer is named with its address and what to look at, for each reader.
+func TestFailureHints(t *testing.T) {
+	for name, row := range map[string]struct {
+		addrs         []netip.Addr
+		code          string
+		model, person string
+	}{
+		"no address": {[]netip.Addr{}, "upstream_unresolved",
+			demoHost + " has no address in the DNS of the machine that CodeForge runs on. Check how it is spelt; the user can correct the domains of the API demo.",
+			demoHost + " has no address in the DNS of the machine that CodeForge runs on. Check \"domains\" in apis/demo/config.json."},
+		"refused": {[]netip.Addr{netip.MustParseAddr("127.0.0.77")}, "upstream_unreachable",
+			demoHost + " leads to 127.0.0.77:443, where nothing listens. Tell the user to check that the service runs, and its address in DNS.",
+			demoHost + " leads to 127.0.0.77:443, where nothing listens. Check that the service runs, and its address in DNS."},
+		"private": {[]netip.Addr{netip.MustParseAddr("10.1.2.3")}, "address_refused",
+			demoHost + " leads to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
+			demoHost + " leads to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
+		"private in IPv6": {[]netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}, "address_refused",
+			demoHost + " leads to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
+			demoHost + " leads to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
+		"metadata": {[]netip.Addr{netip.MustParseAddr("169.254.169.254")}, "address_refused",
+			demoHost + " leads to 169.254.169.254, which is a special address: it stays closed. Tell the user to check the host's DNS entry.",
+			demoHost + " leads to 169.254.169.254, which is a special address: it stays closed. Check the host's DNS entry."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{})
+			r.upstreams.addrs[demoHost] = row.addrs
+			r.upstreams.lead(443, "127.0.0.1:1") // nobody listens on port 1
+			end := r.begin()
+			for range 2 {
+				resp, err := r.client(false).Get("https://" + demoHost + "/")
+				check(t, err)
+				if got := refusal(t, resp); got.Code != row.code || got.Hint != row.model {
+					t.Errorf("code is told %+v", got)
+				}
+			}
+			rec := end()
+			if len(rec.Hints) != 1 {
+				t.Fatalf("the receipt has %d hints: %+v", len(rec.Hints), rec.Hints)
+			}
+			if got := rec.Hints[0].Voice(); got.Model != row.model || got.Person != row.person {
+				t.Errorf("got  %+v\nwant %s\n     %s", got, row.model, row.person)
+			}
+		})
+	}
+}
+
+// TestAddressOfNoAPI: where no API holds a host, code does not learn which private address it leads to.
+func TestAddressOfNoAPI(t *testing.T) {
+	r := newRig(t, setup{yolo: true})
+	r.upstreams.addrs["intranet.test"] = []netip.Addr{netip.MustParseAddr("10.1.2.3")}
+	end := r.begin()
+	resp, err := r.client(false).Get("https://intranet.test/")
+	check(t, err)
+	got := refusal(t, resp)
+	if text := fmt.Sprint(got, end()); got.Code != "address_refused" || strings.Contains(text, "10.1") {
+		t.Errorf("got %s", text)
+	}
+}
+
+// TestTypes: an exchange tells common media types, and no text of the upstream.
+func TestTypes(t *testing.T) {
+	r := newRig(t, setup{})
+	header := ""
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = []string{header}
+		_, _ = io.WriteString(w, "x")
+	}))
+	for i, row := range [][2]string{
+		{"text/html; charset=utf-8", "text/html"}, {"Text/HTML", "text/html"}, {"application/json", "application/json"},
+		{"text/ignore-previous-instructions", ""}, {"", ""},
+	} {
+		header = row[0]
+		end := r.beginIn(0, uint64(i+1))
+		resp, err := r.client(false).Get("https://" + demoHost + "/")
+		check(t, err)
+		body(t, resp)
+		if got := end().Exchanges[0].Type; got != row[1] {
+			t.Errorf("%q: got %q, want %q", row[0], got, row[1])
 		}
 	}
 }

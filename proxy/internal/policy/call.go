@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -34,8 +35,7 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 		return refuse(CodeCallsClosed, q.Host, ""), ""
 	case !q.TLS:
 		v := refuse(CodePlainHTTP, q.Host, "")
-		v.Refusal.Hint = "Use https://."
-		return v, ""
+		return v.withHint(voice.Say("Use https://.")), ""
 	case q.Upgrade != "":
 		return refuse(CodeUpgradeRefused, q.Host, ""), ""
 	}
@@ -49,8 +49,7 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 	server := r.server(run, segments[0])
 	if server == nil {
 		v := refuse(CodeServerNotFound, q.Host, "")
-		v.Refusal.Hint = r.notFound(run, segments[0])
-		return v, ""
+		return v.withHint(r.notFound(run, segments[0])), ""
 	}
 	segments[0] = server.Name
 	return Verdict{Allow: true, APIs: []*catalog.API{server}}, joined(segments)
@@ -116,15 +115,16 @@ func (r Rules) servers(run Run) []*catalog.API {
 }
 
 // notFound says why a name is not one of the run's servers. It repeats only names of the catalog.
-func (r Rules) notFound(run Run, name string) string {
-	const shown = "list_apis shows which APIs are MCP servers."
+func (r Rules) notFound(run Run, name string) voice.Text {
+	const shown = shows + " which APIs are MCP servers."
 	switch a := r.Catalog.API(name); {
 	case a != nil && !a.Active:
-		return "The API " + a.Name + " is not active."
+		return voice.Say("The API %NAME is not active.", "%NAME", a.Name)
 	case a != nil && a.Server == nil:
-		return "The API " + a.Name + " is no MCP server: call its hosts with fetch()."
+		return voice.Say("The API %NAME is no MCP server: call its hosts with fetch().", "%NAME", a.Name)
 	case a != nil && !run.Includes(a.Name):
-		return "This run was narrowed to other APIs. Name " + a.Name + " in the apis of execute_code to use this server."
+		return voice.Say("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use this "+
+			"server.", "%NAME", a.Name)
 	}
 	best, distance := "", 4 // at most three edits
 	for _, a := range r.servers(run) {
@@ -133,7 +133,7 @@ func (r Rules) notFound(run Run, name string) string {
 		}
 	}
 	if best == "" {
-		return shown
+		return voice.Say(shown)
 	}
-	return "The nearest name is " + best + ". " + shown
+	return voice.Say("The nearest name is %NAME. "+shown, "%NAME", best)
 }

@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
 // run is the set of APIs a run was narrowed to; nil is all.
@@ -153,15 +154,21 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestSentences: refusals are constants that never tell the model to change a setting.
+// TestSentences: refusals are constants that never tell the model to change a setting, and speak to a person as to one.
 func TestSentences(t *testing.T) {
 	for code, s := range refusals {
 		if s.error == "" || s.hint == "" || s.status < 400 {
 			t.Errorf("%s: %+v", code, s)
 		}
+		hint := voice.Say(s.hint)
 		for _, word := range []string{"config.json", "YOLO", ".env", "you can allow", "set the"} {
-			if strings.Contains(s.hint, word) {
+			if strings.Contains(hint.Model, word) {
 				t.Errorf("%s tells the model about %q", code, word)
+			}
+		}
+		for _, word := range []string{"the user", "The user", "list_apis", "execute_code"} {
+			if strings.Contains(hint.Person, word) {
+				t.Errorf("%s tells a person about %q", code, word)
 			}
 		}
 	}

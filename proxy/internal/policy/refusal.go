@@ -2,19 +2,22 @@ package policy
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// sentence is the text of one refusal: status, what happened, and what a program can do about it. %API stands for names
-// of APIs.
+// sentence is the text of one refusal: status, what happened, and what can be done about it, as voice.Say reads it.
+// %API stands for names of APIs, %HOST for the host.
 type sentence struct {
 	status      int
 	error, hint string
 }
+
+// shows is where a reader finds what APIs have.
+const shows = "{list_apis|codeforge status} shows"
 
 // refusals are all texts that a refused request can be answered with.
 var refusals = map[string]sentence{
@@ -25,19 +28,24 @@ var refusals = map[string]sentence{
 	CodeHostMismatch: {http.StatusMisdirectedRequest, "The request's host is not the connection's host.",
 		"The Host header must be the host of the URL; open a connection per host; fetch() does that."},
 	CodeHostInvalid: {http.StatusForbidden, "The request does not name a valid host.",
-		"Use a host name of the catalog in the URL, without a port; addresses are not reachable. list_apis shows the hosts."},
+		"Use a host name of the catalog in the URL; addresses are not reachable. " + shows + " the hosts."},
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
-		"Only hosts of the catalog are reachable: list_apis shows them. The user can add an API for this host."},
+		"Only hosts of the catalog are reachable: " + shows + " them. {The user can add an API for this host|Add the host to " +
+			"\"domains\" of an API, or a new API for it}."},
+	CodePortUnknown: {http.StatusForbidden, "The host is in no API at this port.",
+		"{The user can add|Add} the port to \"domains\" of an API."},
 	CodeAPIInactive: {http.StatusForbidden, "The host's API is not active.",
-		"The host belongs to an API that is switched off or cannot be loaded. The user can activate it (\"active\"), " +
-			"and codeforge check says whether it loads."},
+		"%HOST belongs to an API that is switched off or cannot be loaded. {The user can activate|Activate} it (\"active\"); " +
+			"codeforge check says whether it loads."},
 	CodeAPINotInRun: {http.StatusForbidden, "The host's API is not one of this run's.",
-		"This run was narrowed to other APIs. Name %API in the apis of execute_code to use this host."},
+		"This run was narrowed to other APIs. Name %API in {the apis of execute_code|--apis} to use %HOST."},
 	CodePlainHTTP: {http.StatusForbidden, "The host is reachable over https only.",
-		"Use https://. The user can allow plain http for the API %API (allow_http)."},
+		"Use https://. {The user can allow plain http for the API %API (allow_http)|To allow plain http, set \"allow_http\" " +
+			"in apis/%API/config.json}."},
 	CodeMethodRestricted: {http.StatusForbidden, "The method is restricted for this API.",
-		"The API %API does not permit this method, nor an override to it. list_apis shows what it permits; " +
-			"the user can change that (restricted_methods, allowed_methods)."},
+		"The API %API does not permit this method, nor an override to it. {list_apis shows what it permits; " +
+			"the user can change that (restricted_methods, allowed_methods)|\"restricted_methods\" or \"allowed_methods\" " +
+			"in apis/%API/config.json says which it permits}."},
 	CodeMethodUnknown: {http.StatusForbidden, "The method is not a standard one.",
 		"The API %API restricts methods, so only GET, HEAD, OPTIONS, POST, PUT, PATCH and DELETE are judged; " +
 			"use one of them."},
@@ -49,9 +57,9 @@ var refusals = map[string]sentence{
 		"The body overrides the method, or is too large to be checked for an override.",
 		"The API %API restricts methods. Send no _method field, and forms of at most 1 MiB."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself.",
-		"Write the token name in place of the credential: list_apis shows the names."},
+		"Write the token name in place of the credential: " + shows + " the names."},
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
-		"A string that the user keeps out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +
+		"A string that {the user keeps|you keep} out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +
 			"Use another host."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
@@ -66,7 +74,7 @@ var refusals = map[string]sentence{
 	CodeCallsClosed: {http.StatusForbidden, "Tools of MCP servers are called by code only.",
 		"An MCP server cannot call another one."},
 	CodeServerNotFound: {http.StatusNotFound, "No MCP server of this run has this name.",
-		"list_apis shows which APIs are MCP servers."},
+		shows + " which APIs are MCP servers."},
 	CodeServerUnavailable: {http.StatusServiceUnavailable, "MCP servers cannot be reached at the moment.",
 		"The call was not made. Try again in a few seconds."},
 	CodeCallBroken: {http.StatusBadGateway, "The connection to the MCP servers broke off.",
@@ -76,7 +84,7 @@ var refusals = map[string]sentence{
 	CodeArgumentsEncoded: {http.StatusUnsupportedMediaType, "The arguments have a content encoding.",
 		"Send them as plain JSON."},
 	CodeHostNotServers: {http.StatusForbidden, "The host is not one of the server's API.",
-		"An MCP server reaches the hosts of its own API only. The user can add the host to its domains."},
+		"An MCP server reaches the hosts of its own API only. {The user can add|Add} %HOST to its domains."},
 	CodeHostOfServer: {http.StatusForbidden, "The host is that of an MCP server.",
 		"Call its tools as mcp.SERVER.TOOL({...})."},
 	CodeHostNotRegistry: {http.StatusForbidden, "The host is not the package registry.",
@@ -93,21 +101,31 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	if !ok {
 		code, s = CodeNoPolicy, refusals[CodeNoPolicy]
 	}
+	hint := voice.Say(s.hint, "%API", apis, "%HOST", h.String())
 	return Verdict{Status: s.status, Refusal: controlapi.Refusal{
-		Error: s.error, Code: code, Host: h.String(), Hint: strings.ReplaceAll(s.hint, "%API", apis),
+		Error: s.error, Code: code, Host: h.String(), Hint: hint.Model, Person: hint.Person,
 	}}
+}
+
+// withHint replaces the hint of a refusal.
+func (v Verdict) withHint(hint voice.Text) Verdict {
+	v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
+	return v
 }
 
 // Ambiguous is the verdict for a request that servers read in different ways. The reason is a constant sentence.
 func Ambiguous(reason string, h catalog.Host) Verdict {
 	v := refuse(CodeAmbiguous, h, "")
-	v.Refusal.Hint = reason + " " + v.Refusal.Hint
-	return v
+	return v.withHint(voice.Text{Model: reason + " " + v.Refusal.Hint, Person: reason + " " + v.Refusal.Person})
 }
 
 // Hint is the refusal as an entry of the receipt.
 func (v Verdict) Hint() controlapi.Hint {
-	return controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
+	h := controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
+	if v.Refusal.Person != h.Text {
+		h.Person = v.Refusal.Person
+	}
+	return h
 }
 
 // nearest returns the host pattern of an active API that a mistyped host most likely meant, or "".
@@ -118,7 +136,7 @@ func (r Rules) nearest(h catalog.Host) string {
 			continue
 		}
 		for _, p := range a.Hosts {
-			if d := typo.Distance(h.String(), p.String(), bestDistance); d < bestDistance {
+			if d := typo.Distance(h.Name(), p.Name(), bestDistance); d < bestDistance {
 				best, bestDistance = p.String(), d
 			}
 		}

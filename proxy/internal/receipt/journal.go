@@ -61,7 +61,8 @@ func (j *Journal) Record(n Note) {
 		e.Swapped[i].In = j.conf.Clean(e.Swapped[i].In)
 	}
 	for i := range n.Hints {
-		n.Hints[i].Host, n.Hints[i].Text = j.conf.Clean(n.Hints[i].Host), j.conf.Clean(n.Hints[i].Text)
+		h := &n.Hints[i]
+		h.Host, h.Text, h.Person = j.conf.Clean(h.Host), j.conf.Clean(h.Text), j.conf.Clean(h.Person)
 	}
 	if n.Recorder != nil {
 		n.Recorder.Add(e, n.Hints)

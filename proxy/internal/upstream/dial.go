@@ -19,6 +19,18 @@ var errResolve = errors.New("the name does not resolve")
 // errDial is for an address that does not answer.
 var errDial = errors.New("cannot connect")
 
+// dialError is an errDial about the address that was tried last.
+type dialError struct {
+	to    netip.AddrPort
+	cause error
+}
+
+// Error implements error.
+func (e *dialError) Error() string { return errDial.Error() + ": " + e.cause.Error() }
+
+// Unwrap makes it an errDial, and shows the cause.
+func (e *dialError) Unwrap() []error { return []error{errDial, e.cause} }
+
 // dialer is the DialContext of one transport.
 type dialer struct {
 	pool  *Pool
@@ -48,14 +60,16 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	var last netip.AddrPort
 	for i, a := range addrs {
 		var c net.Conn
-		c, err = d.connect(ctx, netip.AddrPortFrom(a, uint16(port)), len(addrs)-i)
+		last = netip.AddrPortFrom(a, uint16(port))
+		c, err = d.connect(ctx, last, len(addrs)-i)
 		if err == nil {
 			return &ahead{Conn: &sealed{Conn: c}}, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %w", errDial, err)
+	return nil, &dialError{last, err}
 }
 
 // addresses resolves a host and returns the addresses that may be dialled.
@@ -89,7 +103,7 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(share))
 		defer cancel()
 	}
-	if err := d.guard.Check(to.Addr()); err != nil {
+	if err := d.guard.CheckPort(to); err != nil {
 		return nil, err
 	}
 	if d.pool.conf.Connect != nil {

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
+	"syscall"
 
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
@@ -25,36 +28,141 @@ const (
 	CodeCompressed = "upstream_compressed"
 )
 
-// Failure is what the sandbox is told about an upstream that failed. Its texts are constants: the cause may quote the
-// upstream's bytes, and is for the operator.
-func Failure(code, host string) controlapi.Refusal {
-	r := controlapi.Refusal{Code: code, Host: host}
-	switch code {
-	case CodeResolve:
-		r.Error, r.Hint = "The host name does not resolve.", "Check the host; the user can check the proxy's DNS."
-	case CodeAddress:
-		r.Error, r.Hint = "The host resolves to an address that is not reachable from here.",
-			"Private and special addresses are closed. The user can open a private range for the API."
-	case CodeConnect:
-		r.Error, r.Hint = "The host does not accept the connection.", "Try again later."
-	case CodeTLS:
-		r.Error, r.Hint = "The host's certificate cannot be verified.",
-			"Nothing was sent. The user can give the API a certificate authority of its own (ca_file)."
-	case CodeTimeout:
-		r.Error, r.Hint = "The host did not answer in time.", "Try again later, or with a smaller request."
-	case CodeEncoding:
-		r.Error = "The response's encoding cannot be read."
-		r.Hint = "Request an identity, gzip, deflate, br or zstd response."
-	case CodeCharset:
-		r.Error, r.Hint = "The response is in a character set that cannot be read.", "Request a response in UTF-8."
-	case CodeCompressed:
-		r.Error = "The host compressed its response, although it was asked not to."
-		r.Hint = "The length of a compressed response can reveal a credential that it contains. " +
-			"If no response of the API contains one, the user can set \"compress\": true for the API."
-	default:
-		r.Code, r.Error, r.Hint = CodeBroken, "The host's response broke off or is not HTTP.", "Try again later."
+// Failure is an upstream that did not answer.
+type Failure struct {
+	Code, Host string
+	// API is the one that holds the host; empty: none does, and its addresses are not told.
+	API   string
+	Cause error
+}
+
+// Refusal is what the sandbox is told. Its texts are constants, with the host and the address that was dialled: the cause
+// may quote the upstream's bytes, and is for the operator.
+func (f Failure) Refusal() controlapi.Refusal {
+	r := controlapi.Refusal{Code: f.Code, Host: f.Host}
+	var hint string
+	r.Error, hint = f.texts()
+	if r.Error == "" {
+		r.Code, r.Error = CodeBroken, "The host's response broke off or is not HTTP."
+		hint = "The connection to %HOST ended before the whole response had come, or %HOST does not speak HTTP. Repeat a " +
+			"request that only reads; if it fails again, {tell the user|the log of its service may tell more}."
 	}
+	addr, private := "", ""
+	var dialled *dialError
+	var refused *dialguard.RefusedError
+	switch {
+	case errors.As(f.Cause, &refused):
+		addr, private = refused.Addr.Unmap().String(), refused.Private.String()
+	case errors.As(f.Cause, &dialled):
+		addr = netip.AddrPortFrom(dialled.to.Addr().Unmap(), dialled.to.Port()).String()
+	}
+	text := voice.Say(hint, "%HOST", f.Host, "%API", f.API, "%ADDR", addr, "%RANGE", private)
+	r.Hint, r.Person = text.Model, text.Person
 	return r
+}
+
+// texts are what happened and, as voice.Say reads it, what to look at. Both are empty for a Code without any.
+func (f Failure) texts() (what, hint string) {
+	switch f.Code {
+	case CodeResolve:
+		return "The host name does not resolve.", f.unresolved()
+	case CodeAddress:
+		return "The host resolves to an address that is not reachable from here.", f.refused()
+	case CodeConnect:
+		return "The host does not accept the connection.", f.unreachable()
+	case CodeTLS:
+		return "The host's certificate cannot be verified.", f.unverified()
+	case CodeTimeout:
+		return "The host did not answer in time.", f.late()
+	case CodeEncoding:
+		return "The response's encoding cannot be read.", "Request an identity, gzip, deflate, br or zstd response."
+	case CodeCharset:
+		return "The response is in a character set that cannot be read.", "Request a response in UTF-8."
+	case CodeCompressed:
+		return "The host compressed its response, although it was asked not to.",
+			"The length of a compressed response can reveal a credential that it contains. " +
+				"If no response of the API contains one, {the user can set \"compress\": true for the API|" +
+				"set \"compress\": true in apis/%API/config.json}."
+	}
+	return "", ""
+}
+
+// unresolved is the hint for a host without an address.
+func (f Failure) unresolved() string {
+	var dns *net.DNSError
+	if errors.As(f.Cause, &dns) && !dns.IsNotFound {
+		return "The name server did not answer for %HOST. {Tell the user to check|Check} the DNS of the machine that " +
+			"CodeForge runs on."
+	}
+	const there = "%HOST has no address in the DNS of the machine that CodeForge runs on. "
+	if f.API == "" {
+		return there + "Check how it is spelt."
+	}
+	return there + "{Check how it is spelt; the user can correct the domains of the API %API|Check \"domains\" in " +
+		"apis/%API/config.json}."
+}
+
+// refused is the hint for a host whose address may not be dialled.
+func (f Failure) refused() string {
+	var e *dialguard.RefusedError
+	switch {
+	case f.API == "" || !errors.As(f.Cause, &e):
+		return "Private and special addresses are closed. {The user can|You can} open a private range for an API " +
+			"(allow_private)."
+	case e.Private.IsValid():
+		return "%HOST leads to %ADDR, which " + e.Why + ". {The user can list|If that is meant, list} %RANGE in " +
+			"\"allow_private\" of {the API %API|apis/%API/config.json}."
+	}
+	return "%HOST leads to %ADDR, which " + e.Why + ": it stays closed. {Tell the user to check|Check} the host's DNS entry."
+}
+
+// unreachable is the hint for an address that does not accept a connection.
+func (f Failure) unreachable() string {
+	var e *dialError
+	switch {
+	case !errors.As(f.Cause, &e):
+		return "The proxy that requests leave through does not accept connections. {Tell the user to check|Check} " +
+			"UPSTREAM_PROXY."
+	case f.API == "":
+		return "Check the host and its port: its address does not accept connections."
+	case errors.Is(f.Cause, syscall.ECONNREFUSED):
+		return "%HOST leads to %ADDR, where nothing listens. {Tell the user to check|Check} that the service runs, and its " +
+			"address in DNS."
+	}
+	return "%HOST leads to %ADDR, which cannot be reached. {Tell the user to check|Check} the network, and the host's " +
+		"address in DNS."
+}
+
+// late is the hint for a host that took too long.
+func (f Failure) late() string {
+	var e *dialError
+	if errors.As(f.Cause, &e) && f.API != "" {
+		return "%HOST leads to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service is " +
+			"down, or a firewall is in between. {Tell the user to check|Check} that."
+	}
+	return "%HOST took the request and sent no response. Ask for less in one request, e.g. a smaller page or range of time."
+}
+
+// unverified is the hint for a certificate that is not accepted.
+func (f Failure) unverified() string {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(f.Cause, &unknown):
+		return "Nothing was sent: no known authority has signed the certificate of %HOST. {The user can name|Name} its " +
+			"authority in \"ca_file\"{ of the API| of apis/%API/config.json}, or in UPSTREAM_CA_FILE for all APIs."
+	case errors.As(f.Cause, &name):
+		return "Nothing was sent: the certificate is for other names than %HOST. {Tell the user to check|Check} the host."
+	case errors.As(f.Cause, &invalid) && invalid.Reason == x509.Expired:
+		return "Nothing was sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
+			"it, and the clock of the machine that CodeForge runs on."
+	case errors.As(f.Cause, &record):
+		return "Nothing was sent: %HOST does not speak TLS on its https port. {Tell the user to check|Check} the host."
+	}
+	return "Nothing was sent. {The user can give|Give} the API a certificate authority of its own (ca_file), if that is " +
+		"what it needs."
 }
 
 // Status is the HTTP status for a code.

@@ -14,18 +14,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// dial parses --socket and the command's other flags, and connects.
-func dial(ctx context.Context, flags *flag.FlagSet, args []string) (net.Conn, error) {
-	command := flags.Name()
+// parseSocket parses --socket and the command's other flags.
+func parseSocket(flags *flag.FlagSet, args []string) (string, error) {
 	flags.SetOutput(io.Discard)
 	socket := flags.String("socket", "", "")
 	if err := flags.Parse(args); err != nil {
-		return nil, err
+		return "", err
 	}
 	if *socket == "" || flags.NArg() > 0 {
-		return nil, fmt.Errorf("%s: want --socket SOCKET and nothing else", command)
+		return "", fmt.Errorf("%s: want --socket SOCKET and nothing else", flags.Name())
 	}
-	conn, err := endpoint.Dial(ctx, *socket)
+	return *socket, nil
+}
+
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	conn, err := endpoint.Dial(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("reaching sandboxd: %w", err)
 	}
@@ -33,7 +36,11 @@ func dial(ctx context.Context, flags *flag.FlagSet, args []string) (net.Conn, er
 }
 
 func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) error {
-	conn, err := dial(ctx, flag.NewFlagSet("attach", flag.ContinueOnError), args)
+	socket, err := parseSocket(flag.NewFlagSet("attach", flag.ContinueOnError), args)
+	if err != nil {
+		return err
+	}
+	conn, err := dial(ctx, socket)
 	if err != nil {
 		return err
 	}
@@ -48,11 +55,13 @@ func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) err
 func checkHealth(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("health", flag.ContinueOnError)
 	linger := flags.Duration("linger", 0, "")
-	conn, err := dial(ctx, flags, args)
+	socket, err := parseSocket(flags, args)
 	if err != nil {
 		return err
 	}
-	client := runapi.NewClient(runapi.ClientConfig{Dial: func(context.Context) (net.Conn, error) { return conn, nil }})
+	client := runapi.NewClient(runapi.ClientConfig{
+		Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, socket) },
+	})
 	defer client.Close()
 	var h runapi.Health
 	err = health.Check(ctx, *linger, func(ctx context.Context) error {

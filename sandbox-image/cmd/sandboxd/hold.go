@@ -59,11 +59,16 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 // checkNetwork verifies everything once. Until linger has passed it then checks the interface alone: nothing else can
 // change without a restart of this container.
 func checkNetwork(ctx context.Context, size network.Size, linger time.Duration) error {
-	if err := privilege.Check(1); err != nil {
+	verified := false
+	return health.Check(ctx, linger, func(context.Context) error {
+		if verified {
+			return network.Present()
+		}
+		err := privilege.Check(1)
+		if err == nil {
+			err = network.VerifyQuick(size)
+		}
+		verified = err == nil
 		return err
-	}
-	if err := network.VerifyQuick(size); err != nil {
-		return err
-	}
-	return health.Check(ctx, linger, func(context.Context) error { return network.Present() })
+	})
 }

@@ -40,17 +40,20 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
-	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandboxd:", err)
+		health.Hold(ctx, err)
+		stop()
 		os.Exit(1)
 	}
+	stop()
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdin, stdout, stderr *os.File) error {
@@ -66,7 +69,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 	case "health":
 		return checkHealth(ctx, args, stdout)
 	case "hold":
-		return holdNetwork(ctx, args, getenv, stderr)
+		return health.CannotStart(holdNetwork(ctx, args, getenv, stderr))
 	case "enter":
 		plan, err := enter.Parse(args)
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -12,11 +13,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
@@ -47,6 +51,8 @@ type serveFlags struct {
 	slots, warm, servers           int
 	memory, serverMemory           int64
 	skillsReadonly                 bool
+	pythons                        []string // to try, in this order
+	warmPython                     int
 }
 
 // Limits of a run that cannot be configured.
@@ -54,7 +60,6 @@ const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
 	keepFrom     = 4 << 10  // bytes of output above which it is kept in a file
 	maxProcesses = 256      // threads included
-	maxFileSize  = 128 << 20
 	maxOpenFiles = 1024
 )
 
@@ -76,6 +81,8 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.socket, "socket", "", "")
 	fs.StringVar(&f.deno, "deno", "", "")
 	fs.StringVar(&f.bwrap, "bwrap", "", "")
+	fs.Func("python", "", func(path string) error { f.pythons = append(f.pythons, path); return nil })
+	fs.IntVar(&f.warmPython, "warm-python", s.WarmPython, "")
 	fs.StringVar(&f.ca, "ca", "", "")
 	fs.StringVar(&f.runs, "runs", "", "")
 	fs.StringVar(&f.skills, "skills", "", "")
@@ -108,6 +115,9 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	}
 	if f.warm < 0 || f.warm > f.slots {
 		errs = append(errs, fmt.Errorf("--warm %d: want 0 to the number of slots, %d", f.warm, f.slots))
+	}
+	if f.warmPython < 0 || f.warmPython > f.slots {
+		errs = append(errs, fmt.Errorf("--warm-python %d: want 0 to the number of slots, %d", f.warmPython, f.slots))
 	}
 	if f.memory < 128<<20 {
 		errs = append(errs, fmt.Errorf("--memory %d: want at least %d bytes (128 MiB)", f.memory, 128<<20))
@@ -151,7 +161,13 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 }
 
 // serve runs until ctx ends.
-func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) (err error) {
+	serving := false
+	defer func() {
+		if !serving {
+			err = health.CannotStart(err)
+		}
+	}()
 	s, err := settings.Parse(getenv)
 	if err != nil {
 		return err
@@ -161,10 +177,12 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		return err
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
+	findingPython := findPython(ctx, f)
 	denoVersion, err := askDeno(ctx, f.deno)
 	if err != nil {
 		return err
 	}
+	interpreter, python := findingPython()
 	// A process that outlives its parent becomes our child, so that we can wait for it.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming the reaper of orphans: %w", err)
@@ -185,7 +203,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err != nil {
 		return err
 	}
-	j, owner, err := newJail(f, getenv)
+	j, owner, err := newJail(f, interpreter, getenv)
 	if err != nil {
 		return err
 	}
@@ -199,21 +217,33 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	defer meter.Close()
 	p := pool.New(pool.Config{
-		Slots: f.slots, Warm: f.warm, Jail: j, Generations: generations, Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
+		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Jail: j, Generations: generations, Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, Version: version.Version, Log: log,
 	})
 	if f.mode == container && !enter.CanRestrictReads() {
 		log.Warn("the kernel has no Landlock, or it is switched off: " +
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
-	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
+	var sandbox runapi.Sandbox = p
+	var trial *tried
+	if f.mode == container {
+		trial = newTried(p, f.deno, log)
+		sandbox = trial
+	}
+	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
-		"deno", denoVersion, "socket", f.socket)
+		"deno", denoVersion, "python", cmp.Or(python.Version, "none"), "socket", f.socket)
+	serving = true
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
 	if f.mode == container {
 		go func() { lost <- network.AwaitLoss(ctx) }()
+		trying, stop := context.WithCancel(ctx)
+		var tries sync.WaitGroup
+		tries.Go(func() { trial.run(trying) })
+		defer tries.Wait()
+		defer stop()
 	}
 	select {
 	case err = <-served:
@@ -243,13 +273,13 @@ func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger
 }
 
 // newJail prepares the jail of the mode, and returns with it the uid that owns the socket.
-func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
+func newJail(f serveFlags, python *python.Interpreter, getenv func(string) string) (jail.Jail, int, error) {
 	limits := jail.Limits{
-		Memory: f.memory, Processes: maxProcesses, FileSize: maxFileSize, OpenFiles: maxOpenFiles,
+		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
 	if f.mode == container {
 		j, err := jail.NewContainer(jail.ContainerConfig{
-			Slots: f.slots, Deno: f.deno, CA: f.ca, Work: f.code, Limits: limits, Servers: jailServers(f),
+			Slots: f.slots, Deno: f.deno, Python: python, CA: f.ca, Work: f.code, Limits: limits, Servers: jailServers(f),
 		})
 		if err == nil {
 			err = closeSkills(f.skills)
@@ -277,7 +307,8 @@ func newJail(f serveFlags, getenv func(string) string) (jail.Jail, int, error) {
 		}
 	}
 	j, err := jail.NewEmbedded(jail.EmbeddedConfig{
-		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, CA: f.ca, Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code,
+		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, Python: python, CA: f.ca,
+		Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code,
 		SkillsReadonly: f.skillsReadonly, Limits: limits, Servers: jailServers(f),
 	})
 	return j, dirOwner(f.socket), err
@@ -307,4 +338,42 @@ func askDeno(ctx context.Context, path string) (string, error) {
 		return "", fmt.Errorf("%s is not Deno: it says %.40q", path, out)
 	}
 	return fields[1], nil
+}
+
+// How a user adds packages, in the words that a model passes on.
+const (
+	addToEnvironment = "make a virtual environment, install them there with pip, and set PYTHON_PATH to its python3"
+	addToImage       = "name Debian's packages of them in SANDBOX_PYTHON_PACKAGES, e.g. python3-pandas, and run rebuild.sh"
+)
+
+// findPython looks for Python while the caller does something else, and returns a function that waits for what was
+// found: nil where there is none, and what clients are told.
+func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, runapi.Python) {
+	if len(f.pythons) == 0 {
+		return func() (*python.Interpreter, runapi.Python) {
+			return nil, runapi.Python{Problem: python.ErrNone.Error()}
+		}
+	}
+	type found struct {
+		interpreter python.Interpreter
+		err         error
+	}
+	done := make(chan found, 1)
+	go func() {
+		i, err := python.Find(ctx, f.pythons)
+		done <- found{i, err}
+	}()
+	return func() (*python.Interpreter, runapi.Python) {
+		r := <-done
+		if r.err != nil {
+			return nil, runapi.Python{Problem: r.err.Error()}
+		}
+		info := runapi.Python{Version: r.interpreter.Version, Add: addToEnvironment}
+		if f.mode == container {
+			info.Add, info.Packages = addToImage, python.Packages(r.interpreter.System)
+		} else if r.interpreter.Environment != "" {
+			info.Packages = python.Packages(r.interpreter.Environment)
+		}
+		return &r.interpreter, info
+	}
 }

@@ -21,7 +21,7 @@ import (
 // startTimeout is how long an interpreter may take from Start until it waits for code.
 const startTimeout = 20 * time.Second
 
-// Interpreter is one Deno process in a slot.
+// Interpreter is one process of Deno or Python in a slot.
 type Interpreter struct {
 	process jail.Process
 	gate    *os.File // write end of the pipe at which it waits until Start
@@ -35,6 +35,7 @@ type Interpreter struct {
 	cleanup sync.Once
 	before  time.Duration // processor time it had used when it got the code
 
+	python  bool
 	idle    func() bool
 	mu      sync.Mutex
 	hasCode bool // a run has been assigned, so nothing may be preloaded
@@ -60,7 +61,8 @@ func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error
 		return nil, err
 	}
 	p := &Interpreter{
-		process: process, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}), idle: idle,
+		process: process, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}),
+		python: seat.Python, idle: idle,
 	}
 	go p.awaitUp()
 	return p, nil
@@ -176,7 +178,7 @@ var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
 // send gives the interpreter its code.
 func (p *Interpreter) send(ctx context.Context, t Task) error {
-	start, err := runner.Go(t.Servers)
+	start, err := runner.Go(p.python, t.Servers)
 	if err != nil {
 		return fmt.Errorf("naming the servers: %w", err)
 	}

@@ -82,18 +82,28 @@ type library struct{ path, name string }
 func (p bwrapPlan) argv() []string {
 	a := p.box.argv(environ(denoDir, p.tz))
 	a = append(a, runtimeFiles(p.libraries, p.ca)...)
-	a = append(a, bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)...)
+	a = append(a, p.runFiles()...)
+	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
+	a = append(a, kernelFiles(denoPath)...)
+	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
+	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
+}
+
+// runFiles are the run's directories.
+func (p bwrapPlan) runFiles() []string {
+	a := bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)
 	a = append(a, bind("--ro-bind", stageRuns, RunsDir)...)
 	skills := "--bind"
 	if p.skillsReadonly {
 		skills = "--ro-bind"
 	}
 	a = append(a, bind(skills, stageSkills, SkillsDir)...)
-	a = append(a, bind("--bind", stageTmp, TmpDir)...)
-	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
-	a = append(a, kernelFiles()...)
-	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
+	return append(a, bind("--bind", stageTmp, TmpDir)...)
+}
+
+// authority shows the CA at a path.
+func (p bwrapPlan) authority(at string) []string {
+	return bind("--ro-bind", path.Join(stageCA, p.ca), at)
 }
 
 // runtimeFiles are what Deno needs: itself, its libraries, the CA and the resolver's configuration.
@@ -106,10 +116,10 @@ func runtimeFiles(libraries []library, ca string) []string {
 	return append(a, bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
 }
 
-// kernelFiles are what the sandbox sees of /proc and /dev. Deno needs no permission to import a file, so whatever can
+// kernelFiles are what the sandbox of a program sees of /proc and /dev. Deno needs no permission to import a file, so whatever can
 // be opened can be read. So there is no /proc except the one link that Deno needs, and no device that gives memory (a
 // shared mapping of /dev/zero) or access to anything else.
-func kernelFiles() []string {
+func kernelFiles(program string) []string {
 	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
 	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {
 		a = append(a, "--dev-bind-try", name, name)
@@ -117,7 +127,7 @@ func kernelFiles() []string {
 	if disarm.Off("host-files") {
 		return append(a, "--proc", "/proc")
 	}
-	return append(a, "--dir", "/proc/self", "--symlink", denoPath, "/proc/self/exe")
+	return append(a, "--dir", "/proc/self", "--symlink", program, "/proc/self/exe")
 }
 
 // capabilities is the option that drops them.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -22,6 +21,7 @@ type bwrapProcess struct {
 	jail *Embedded
 	slot slot.ID
 	dir  string // its private files; empty: none
+	code string // the path of the code
 	// processes limits how many it may have, threads included; 0: no limit.
 	processes uint64
 	outer     *os.Process
@@ -147,7 +147,7 @@ func (b *bwrapProcess) Remove() error {
 
 // WriteMain implements Process.
 func (b *bwrapProcess) WriteMain(code []byte) error {
-	return os.WriteFile(filepath.Join(b.dir, MainFile), code, 0o644)
+	return os.WriteFile(b.code, code, 0o644)
 }
 
 // infoTimeout bounds the time until bubblewrap reports process 1.

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
 // BasePrivateGroup is the private group of slot 0; slot N has this plus N. Only that group may read the slot's code and
@@ -32,7 +32,9 @@ const containerGateFD = 3
 type ContainerConfig struct {
 	Slots int
 	Deno  string
-	CA    string
+	// Python is nil where there is none.
+	Python *python.Interpreter
+	CA     string
 	// Work is the directory of private files; what it held is removed. Slots must be able to enter it.
 	Work    string
 	Limits  Limits
@@ -123,8 +125,9 @@ func asSlot(id slot.ID, command string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// prepare makes the slot's directory: code that only the slot can read, and a DENO_DIR that it can write.
-func (c *Container) prepare(id slot.ID) error {
+// prepare makes the slot's directory: code that only the slot can read, and for Deno a DENO_DIR that it can write.
+func (c *Container) prepare(seat Seat) error {
+	id := seat.Slot
 	if err := c.clear(id); err != nil {
 		return err
 	}
@@ -132,10 +135,13 @@ func (c *Container) prepare(id slot.ID) error {
 	if err := groupDir(dir, group, 0o750); err != nil {
 		return err
 	}
-	if err := groupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
-		return err
+	_, first, source := seat.files()
+	if !seat.Python {
+		if err := groupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
+			return err
+		}
 	}
-	return c.write(id, WarmFile, runner.Warm)
+	return c.write(id, first, source)
 }
 
 // groupDir makes a directory for a group, closed until it is the group's.
@@ -163,13 +169,22 @@ func (c *Container) write(id slot.ID, name string, data []byte) error {
 func (c *Container) plan(seat Seat) enter.Plan {
 	dir := c.dir(seat.Slot)
 	l := c.cfg.Limits
-	return enter.Plan{
+	p := enter.Plan{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir), Gate: containerGateFD, Dir: TmpDir,
 		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory)...),
 		Env:  environ(filepath.Join(dir, "deno"), seat.TZ),
 	}
+	if py := c.cfg.Python; seat.Python {
+		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)
+		p.Env = pythonEnviron(dir, c.cfg.CA, "", seat.TZ)
+		p.Read = append(p.Read, py.Program, py.Library, zoneDir)
+		if py.System != "" {
+			p.Read = append(p.Read, py.System)
+		}
+	}
+	return p
 }
 
 // readable lists what a slot may read in the container: Deno and what it needs, and the run's directories. Deno needs
@@ -188,13 +203,18 @@ func (c *Container) runtimeFiles() []string {
 
 // Start implements Jail.
 func (c *Container) Start(seat Seat, stdio Stdio) (Process, error) {
-	if err := c.prepare(seat.Slot); err != nil {
+	if seat.Python && c.cfg.Python == nil {
+		return nil, errNoPython
+	}
+	if err := c.prepare(seat); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", seat.Slot, err)
 	}
 	t, err := c.launch(seat.Slot, c.plan(seat), stdio)
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}
+	main, _, _ := seat.files()
+	t.writeMain = func(code []byte) error { return c.write(seat.Slot, main, code) }
 	t.remove = func() error { return c.clear(seat.Slot) }
 	go t.wait()
 	return t, nil
@@ -268,6 +288,8 @@ type containerProcess struct {
 	root   *os.Process
 	main   int
 	remove func() error // deletes its private files
+	// writeMain writes the code.
+	writeMain func(code []byte) error
 
 	done   chan struct{}
 	status Status
@@ -357,7 +379,7 @@ func (t *containerProcess) Unnamed(device uint64) int64 {
 }
 
 // WriteMain implements Process.
-func (t *containerProcess) WriteMain(code []byte) error { return t.jail.write(t.slot, MainFile, code) }
+func (t *containerProcess) WriteMain(code []byte) error { return t.writeMain(code) }
 
 // Kill implements Process. wait kills the other processes of the user.
 func (t *containerProcess) Kill() { _ = t.root.Kill() }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
 // Descriptors of "sandboxd enter", in the order in which Start passes the files. All are inherited: a descriptor that
@@ -34,6 +34,8 @@ type EmbeddedConfig struct {
 	NetNS map[slot.ID]*os.File
 	// Bwrap and Deno are the programs.
 	Bwrap, Deno string
+	// Python is nil where there is none.
+	Python *python.Interpreter
 	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; what it held is
 	// removed.
 	CA, Runs, Skills, Tmp, Work string
@@ -54,6 +56,9 @@ type Embedded struct {
 	serverFilter *os.File
 	// ownUIDs says that each slot has a uid of its own. Without root, all slots share the user's uid.
 	ownUIDs bool
+	// python collects what Python needs, when it is first used.
+	python      func() (*pythonFiles, error)
+	pythonStage *os.File // closed with the jail
 
 	mu  sync.Mutex
 	seq int
@@ -64,6 +69,7 @@ const resolvConf = "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n"
 // NewEmbedded prepares the jail.
 func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}}
+	e.python = sync.OnceValues(e.stagePythonFiles)
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
 		ns, err := proc.Namespace(os.Getpid(), kind)
 		if err != nil {
@@ -112,12 +118,18 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if e.serverFilter, err = filterFile(cfg.Servers.Limits.Forks); err != nil {
 		return nil, err
 	}
-	binds = append(binds, enter.Bind{Name: stageDeno, Source: cfg.Deno},
-		enter.Bind{Name: stageCA, Source: filepath.Dir(cfg.CA)}, enter.Bind{Name: stageWork, Source: cfg.Work},
-		enter.Bind{Name: stageRuns, Source: cfg.Runs}, enter.Bind{Name: stageSkills, Source: cfg.Skills},
-		enter.Bind{Name: stageTmp, Source: cfg.Tmp})
+	binds = append(append(binds, enter.Bind{Name: stageDeno, Source: cfg.Deno}), e.runBinds()...)
 	e.stage, err = enter.NewStage(append(binds, cfg.Servers.binds()...))
 	return e, err
+}
+
+// runBinds are the sources of bind mounts that every run needs.
+func (e *Embedded) runBinds() []enter.Bind {
+	return []enter.Bind{
+		{Name: stageCA, Source: filepath.Dir(e.cfg.CA)}, {Name: stageWork, Source: e.cfg.Work},
+		{Name: stageRuns, Source: e.cfg.Runs}, {Name: stageSkills, Source: e.cfg.Skills},
+		{Name: stageTmp, Source: e.cfg.Tmp},
+	}
 }
 
 // filterFile is an anonymous file with the encoded seccomp filter.
@@ -186,23 +198,32 @@ func (e *Embedded) shareDirs() error {
 
 // Close removes the private files.
 func (e *Embedded) Close() error {
-	return errors.Join(e.stage.Close(), e.filter.Close(), e.serverFilter.Close(), os.RemoveAll(e.cfg.Work))
+	var err error
+	if e.pythonStage != nil {
+		err = e.pythonStage.Close()
+	}
+	return errors.Join(err, e.stage.Close(), e.filter.Close(), e.serverFilter.Close(), os.RemoveAll(e.cfg.Work))
 }
 
-// codeDir makes a fresh directory for one interpreter, with warm.ts in it.
-func (e *Embedded) codeDir(id slot.ID) (string, error) {
+// codeDir makes a fresh directory for one interpreter, with what runs before the code in it.
+func (e *Embedded) codeDir(seat Seat) (string, error) {
 	e.mu.Lock()
 	e.seq++
-	dir := filepath.Join(e.cfg.Work, fmt.Sprintf("slot%d-%d", id, e.seq))
+	dir := filepath.Join(e.cfg.Work, fmt.Sprintf("slot%d-%d", seat.Slot, e.seq))
 	e.mu.Unlock()
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	return dir, os.WriteFile(filepath.Join(dir, WarmFile), runner.Warm, 0o644)
+	_, first, source := seat.files()
+	return dir, os.WriteFile(filepath.Join(dir, first), source, 0o644)
 }
 
-// plan is the identity, limits and command line of one sandbox.
-func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
+// plan is the identity, limits and command line of one sandbox. files is what Python needs; nil: this is Deno.
+func (e *Embedded) plan(seat Seat, dir string, files *pythonFiles) enter.Plan {
+	b := bwrapPlan{
+		box: e.box(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
+		skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
+	}
 	p := enter.Plan{
 		NetNS:     netnsFD,
 		MountNS:   mountFD,
@@ -210,10 +231,11 @@ func (e *Embedded) plan(seat Seat, dir string) enter.Plan {
 		OpenFiles: e.cfg.Limits.OpenFiles,
 		Keep:      []int{infoFD, gateFD, filterFD},
 		Dir:       "/",
-		Argv: bwrapPlan{
-			box: e.box(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
-			skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
-		}.argv(),
+	}
+	if files == nil {
+		p.Argv = b.argv()
+	} else {
+		p.Argv = b.pythonArgv(files)
 	}
 	e.identify(&p, seat.Slot, e.cfg.Limits)
 	return p
@@ -234,22 +256,34 @@ func (e *Embedded) identify(p *enter.Plan, id slot.ID, l Limits) {
 
 // Start implements Jail.
 func (e *Embedded) Start(seat Seat, stdio Stdio) (Process, error) {
-	dir, err := e.codeDir(seat.Slot)
+	var files *pythonFiles
+	stage := e.stage
+	if seat.Python {
+		var err error
+		if files, err = e.python(); err != nil {
+			return nil, fmt.Errorf("preparing Python: %w", err)
+		}
+		stage = files.stage
+	}
+	dir, err := e.codeDir(seat)
 	if err != nil {
 		return nil, err
 	}
-	b, err := e.launch(seat.Slot, e.plan(seat, dir), e.filter, stdio)
+	b, err := e.launch(seat.Slot, e.plan(seat, dir, files), e.filter, stage, stdio)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
 	}
-	b.dir, b.processes = dir, e.cfg.Limits.Processes
+	main, _, _ := seat.files()
+	b.dir, b.code, b.processes = dir, filepath.Join(dir, main), e.cfg.Limits.Processes
 	b.begin()
 	return b, nil
 }
 
 // launch starts bubblewrap in a slot's network namespace, by "sandboxd enter". The caller completes what it returns,
 // and calls its begin.
-func (e *Embedded) launch(id slot.ID, plan enter.Plan, filter *os.File, stdio Stdio) (*bwrapProcess, error) {
+func (e *Embedded) launch(
+	id slot.ID, plan enter.Plan, filter, stage *os.File, stdio Stdio,
+) (*bwrapProcess, error) {
 	ns, ok := e.cfg.NetNS[id]
 	if !ok {
 		return nil, fmt.Errorf("slot %d has no network namespace", id)
@@ -266,7 +300,7 @@ func (e *Embedded) launch(id slot.ID, plan enter.Plan, filter *os.File, stdio St
 	}
 	defer own.Close()
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, e.stage, stdio.Gate, own},
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
 // Paths as code sees them.
@@ -23,6 +24,9 @@ const (
 	RunsDir   = "/runs"
 	MainFile  = "main.ts"
 	WarmFile  = "warm.ts"
+	// The same of Python, which finds the second one by its name.
+	PythonMain = "main.py"
+	PythonSite = "sitecustomize.py"
 )
 
 // Limits of one interpreter.
@@ -45,6 +49,16 @@ type Seat struct {
 	// Net is the --allow-net list, already parsed; empty: no network permission.
 	Net []string
 	TZ  string
+	// Python starts Python instead of Deno.
+	Python bool
+}
+
+// files are the names of the code and of what runs before it, and the latter's source.
+func (s Seat) files() (main, first string, source []byte) {
+	if s.Python {
+		return PythonMain, PythonSite, runner.Site
+	}
+	return MainFile, WarmFile, runner.Warm
 }
 
 // Stdio are the interpreter's ends of its pipes. Gate is the pipe at which the process waits, already sandboxed, until
@@ -55,6 +69,9 @@ type Stdio struct{ In, Out, Err, Gate *os.File }
 type Jail interface {
 	// Start starts a process that waits at the gate and then, as the interpreter, for code. The caller still owns stdio.
 	Start(Seat, Stdio) (Process, error)
+	// PreparePython does what has to be done once before Python can be started in any slot, which may take a while. The
+	// error says why it cannot be started.
+	PreparePython() error
 	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and gives the program
 	// no input before Check has succeeded.
 	StartServer(Server, Stdio) (Process, error)

@@ -24,63 +24,101 @@ var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "lib
 // libraries lists the files needed to start the program: its dynamic loader, and its shared libraries with all that
 // they depend on.
 func libraries(program string) ([]library, []enter.Bind, error) {
-	f, err := elf.Open(program)
+	var l loader
+	err := l.program(program)
+	return l.libs, l.binds, err
+}
+
+// loader collects the files that a dynamic loader needs.
+type loader struct {
+	// own is a folder that is searched first, and whose libraries the sandbox has in /usr/lib; empty: none.
+	own   string
+	libs  []library
+	binds []enter.Bind
+
+	machine elf.Machine
+	seen    map[string]bool
+}
+
+// program adds a program's dynamic loader and libraries. A static program needs none.
+func (l *loader) program(path string) error {
+	f, err := elf.Open(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading %s: %w", program, err)
+		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	defer f.Close()
 	interp, err := interpreter(f)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading %s: %w", program, err)
-	}
-	var libs []library
-	var binds []enter.Bind
-	add := func(at string) error {
-		real, err := filepath.EvalSymlinks(at)
-		if err != nil {
-			return err
-		}
-		name := "lib" + strconv.Itoa(len(libs))
-		libs = append(libs, library{at, name})
-		binds = append(binds, enter.Bind{Name: name, Source: real})
-		return nil
+		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	if interp == "" {
-		return nil, nil, nil // a static program
+		return nil
 	}
-	if err := add(interp); err != nil {
-		return nil, nil, err
+	l.machine, l.seen = f.Machine, map[string]bool{filepath.Base(interp): true}
+	if err := l.add(interp, interp); err != nil {
+		return err
 	}
-	seen := map[string]bool{filepath.Base(interp): true}
-	queue, err := f.ImportedLibraries()
+	needs, err := f.ImportedLibraries()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	optional := map[string]bool{}
-	for _, n := range resolverLibraries {
-		optional[n] = true
-		queue = append(queue, n)
+	if err := l.all(needs, false); err != nil {
+		return err
 	}
+	return l.all(resolverLibraries[:], true)
+}
+
+// module adds the libraries of an extension module, as far as they are there.
+func (l *loader) module(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil //nolint:nilerr // not a library
+	}
+	defer f.Close()
+	needs, err := f.ImportedLibraries()
+	if err != nil || l.seen == nil {
+		return nil //nolint:nilerr // as above
+	}
+	return l.all(needs, true)
+}
+
+// all adds libraries with all that they depend on.
+func (l *loader) all(queue []string, optional bool) error {
 	for len(queue) > 0 {
 		name := queue[0]
 		queue = queue[1:]
-		if seen[name] {
+		if l.seen[name] {
 			continue
 		}
-		seen[name] = true
-		at, needs, err := find(name, f.Machine)
-		if errors.Is(err, fs.ErrNotExist) && optional[name] {
+		l.seen[name] = true
+		at, needs, err := l.find(name)
+		if errors.Is(err, fs.ErrNotExist) && optional {
 			continue
 		}
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		if err := add(at); err != nil {
-			return nil, nil, err
+		inside := at
+		if l.own != "" && filepath.Dir(at) == l.own {
+			inside = "/usr/lib/" + name
+		}
+		if err := l.add(at, inside); err != nil {
+			return err
 		}
 		queue = append(queue, needs...)
 	}
-	return libs, binds, nil
+	return nil
+}
+
+func (l *loader) add(at, inside string) error {
+	real, err := filepath.EvalSymlinks(at)
+	if err != nil {
+		return err
+	}
+	name := "lib" + strconv.Itoa(len(l.libs))
+	l.libs = append(l.libs, library{inside, name})
+	l.binds = append(l.binds, enter.Bind{Name: name, Source: real})
+	return nil
 }
 
 // interpreter is the path of the program's dynamic loader, empty for a static program.
@@ -98,19 +136,23 @@ func interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// find searches libraryDirs for a shared library of the program's architecture, and returns its path and dependencies.
-func find(name string, machine elf.Machine) (string, []string, error) {
+// find searches for a shared library of the program's architecture, and returns its path and dependencies.
+func (l *loader) find(name string) (string, []string, error) {
 	if strings.Contains(name, "/") {
 		return "", nil, fmt.Errorf("the interpreter needs %s: only names without a directory are supported", name)
 	}
-	for _, dir := range libraryDirs {
+	dirs := libraryDirs[:]
+	if l.own != "" {
+		dirs = append([]string{l.own}, dirs...)
+	}
+	for _, dir := range dirs {
 		at := filepath.Join(dir, name)
 		f, err := elf.Open(at)
 		if err != nil {
 			continue
 		}
 		needs, err := f.ImportedLibraries()
-		ok := f.Machine == machine
+		ok := f.Machine == l.machine
 		_ = f.Close()
 		if err == nil && ok {
 			return at, needs, nil

@@ -138,7 +138,7 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 		argv = append(argv, "--size", strconv.Itoa(HomeSize))
 	}
 	argv = append(argv, "--tmpfs", home)
-	argv = append(argv, kernelFiles()...)
+	argv = append(argv, kernelFiles(denoPath)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", home, "--")
 	limits := e.cfg.Servers.Limits
 	p := enter.Plan{
@@ -159,7 +159,7 @@ func readOnly() string {
 
 // StartServer implements Jail.
 func (e *Embedded) StartServer(s Server, stdio Stdio) (Process, error) {
-	b, err := e.launch(s.Slot, e.serverPlan(s), e.serverFilter, stdio)
+	b, err := e.launch(s.Slot, e.serverPlan(s), e.serverFilter, e.stage, stdio)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,10 @@ import (
 // with the registration at the proxy. A lease ahead starts none; where no interpreters are kept warm it would gain
 // nothing and is refused.
 func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
+	python, err := p.isPython(r.Language)
+	if err != nil {
+		return runapi.Lease{}, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.ca == "" {
@@ -23,7 +27,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if r.Server {
 		return p.acquireServer(owner)
 	}
-	s, isWarm := p.choose()
+	s, isWarm := p.choose(python)
 	if s == nil || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
 	}
@@ -31,10 +35,13 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if err != nil {
 		return runapi.Lease{}, err
 	}
-	if s.running == nil && !r.Ahead && !p.start(s) {
-		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
+	if s.warm != nil && s.warm.python != python && !r.Ahead {
+		p.discard(s) // the one that replaces it starts when it has ended
 	}
-	s.ahead = r.Ahead
+	if s.running == nil && !r.Ahead && !p.start(s, python) {
+		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
+	}
+	s.ahead, s.python = r.Ahead, python
 	p.grant(s, g, owner)
 	p.watchIdle(s)
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
@@ -47,24 +54,26 @@ func (p *Pool) grant(s *seat, g uint64, owner context.Context) {
 	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 }
 
-// choose picks a free slot. In order of preference: its interpreter is warm, is starting, is prepared, there is none,
-// or the previous one is ending. p.mu is held.
-func (p *Pool) choose() (best *seat, isWarm bool) {
-	key, rank := p.key(), 0
+// choose picks a free slot for a language. In order of preference: its interpreter is warm, is starting, is prepared,
+// there is none, the previous one is ending or must be, or one of the other language waits there. p.mu is held.
+func (p *Pool) choose(python bool) (best *seat, isWarm bool) {
+	key, rank := p.key(python), 0
 	for _, s := range p.seats {
 		if !s.vacant() {
 			continue
 		}
-		r := 4
+		r := 5
 		switch {
 		case s.ready(key):
 			return s, true
-		case s.running != nil || s.warm != nil && s.warm.key != key:
+		case s.warm != nil && s.warm.python != python && s.warm.started:
 			r = 1
-		case s.warm == nil:
+		case s.running != nil || s.warm != nil && s.warm.key != key:
 			r = 2
-		case !s.warm.started:
+		case s.warm == nil:
 			r = 3
+		case !s.warm.started:
+			r = 4
 		}
 		if r > rank {
 			best, rank = s, r
@@ -116,7 +125,7 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 		return
 	}
 	delete(p.leases, s.lease)
-	s.lease, s.ahead = 0, false
+	s.lease, s.ahead, s.python = 0, false, false
 	if s.idle != nil {
 		s.idle.Stop()
 	}
@@ -168,6 +177,9 @@ func (p *Pool) Release(g uint64) error {
 func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
 	if err := valid(r); err != nil {
 		return runapi.Exit{}, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
+	}
+	if _, err := p.isPython(r.Language); err != nil {
+		return runapi.Exit{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -291,11 +303,14 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	case s.broken != nil:
 		return nil, fmt.Errorf("%w: the slot is out of use", runapi.ErrUnready)
 	}
-	if s.warm != nil && s.warm.key != p.key() { // the permissions or the CA changed after the lease was given
+	python := r.Language == runapi.LanguagePython
+	s.python = python
+	// The permissions or the CA changed after the lease was given, or the lease was for another language.
+	if s.warm != nil && s.warm.key != p.key(python) {
 		p.discard(s)
 	}
-	if s.running == nil && !p.start(s) {
-		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.problem)
+	if s.running == nil && !p.start(s, python) {
+		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
 	}
 	return s, nil
 }
@@ -308,8 +323,8 @@ func valid(r runapi.RunRequest) error {
 	switch {
 	case !validRun(r.Run):
 		return fmt.Errorf("run %q: want 1 to 64 of a-z, 0-9 and -", r.Run)
-	case r.Language != runapi.LanguageTypeScript:
-		return fmt.Errorf("language %q: want %q", r.Language, runapi.LanguageTypeScript)
+	case r.Language != runapi.LanguageTypeScript && r.Language != runapi.LanguagePython:
+		return fmt.Errorf("language %q: want %q or %q", r.Language, runapi.LanguageTypeScript, runapi.LanguagePython)
 	case len(r.Code) > runapi.MaxCode:
 		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
 	case r.ServersSize() > runapi.MaxServers:

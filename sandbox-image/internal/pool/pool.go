@@ -29,11 +29,11 @@ import (
 
 // Config configures a Pool.
 type Config struct {
-	// Slots is the number of slots, Warm the number of interpreters that wait in free ones.
-	Slots, Warm int
-	Jail        jail.Jail
-	Generations *generation.Counter
-	Keep        *output.Keep
+	// Slots is the number of slots, Warm the number of interpreters that wait in free ones, WarmPython that of Python's.
+	Slots, Warm, WarmPython int
+	Jail                    jail.Jail
+	Generations             *generation.Counter
+	Keep                    *output.Keep
 	// CA is the file of the certificate that interpreters trust. They are replaced when it changes.
 	CA string
 	// Memory is a run's limit on memory, Output its limit on printed output, both in bytes.
@@ -43,9 +43,11 @@ type Config struct {
 	Quota *quota.Meter
 	// LeaseIdle is how long a lease may be held without a run. Zero means 30 s.
 	LeaseIdle time.Duration
-	// TZ is the interpreters' time zone. Health reports Deno and Version.
+	// TZ is the interpreters' time zone. Health reports Deno, Version and Python.
 	TZ, Deno, Version string
-	Log               *slog.Logger
+	// Python says whether code can be Python.
+	Python runapi.Python
+	Log    *slog.Logger
 }
 
 const (
@@ -73,6 +75,7 @@ type Pool struct {
 	problem error  // why the last interpreter did not start
 	backoff time.Duration
 	retryAt time.Time
+	python  pythonState
 
 	runs, warmRuns uint64
 }
@@ -81,6 +84,7 @@ type Pool struct {
 type seat struct {
 	id         slot.ID
 	lease      uint64 // 0: free, or in quarantine
+	python     bool   // the lease is for a run of Python
 	ahead      bool   // the lease is for a future run
 	quarantine bool
 	broken     error              // a process of the slot could not be killed: the slot is never used again
@@ -112,6 +116,9 @@ func New(cfg Config) *Pool {
 	p.refill()
 	p.mu.Unlock()
 	p.work.Go(p.maintain)
+	if cfg.WarmPython > 0 && cfg.Python.Version != "" {
+		p.work.Go(p.preparePython)
+	}
 	return p
 }
 
@@ -128,7 +135,7 @@ func (p *Pool) maintain() {
 			p.mu.Lock()
 			if ca != p.ca {
 				p.ca = ca
-				p.retryAt = time.Time{}
+				p.retryAt, p.python.retryAt = time.Time{}, time.Time{}
 			}
 			p.refill()
 			p.mu.Unlock()
@@ -170,7 +177,13 @@ func (p *Pool) Close() error {
 }
 
 // key identifies the permissions and CA in force. An interpreter that was prepared with another key is outdated.
-func (p *Pool) key() string { return p.set.Hash() + p.ca }
+// Python has no permissions, so only the CA counts there.
+func (p *Pool) key(python bool) string {
+	if python {
+		return "python" + p.ca
+	}
+	return p.set.Hash() + p.ca
+}
 
 // SetPermissions implements runapi.Sandbox.
 func (p *Pool) SetPermissions(r runapi.Permissions) (runapi.PermissionSet, error) {
@@ -191,7 +204,7 @@ func (p *Pool) Health() runapi.Health {
 	defer p.mu.Unlock()
 	h := runapi.Health{
 		Slots: p.cfg.Slots, Servers: p.cfg.Servers.Slots, ServersProblem: p.cfg.Servers.Problem,
-		Deno: p.cfg.Deno, Version: p.cfg.Version,
+		Deno: p.cfg.Deno, Version: p.cfg.Version, Python: p.cfg.Python,
 	}
 	usable := 0
 	for _, s := range p.seats {
@@ -232,7 +245,7 @@ func (p *Pool) Stats() runapi.Stats {
 		case s.lease != 0:
 			st.Leased++
 		}
-		if s.open() && s.ready(p.key()) {
+		if s.open() && s.warm != nil && s.ready(p.key(s.warm.python)) {
 			st.Warm++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 // warm is an interpreter without code: prepared, starting, or waiting.
 type warm struct {
 	*interp.Interpreter
+	python  bool
 	key     string // Pool.key when it was prepared
 	started bool
 }
@@ -24,16 +25,16 @@ func (p *Pool) refill() {
 	if p.closed {
 		return
 	}
-	key := p.key()
 	waiting := 0
 	for _, s := range p.seats {
-		if s.warm != nil && s.open() && (s.warm.key != key || p.ca == "") {
+		if s.warm != nil && s.open() && (s.warm.key != p.key(s.warm.python) || p.ca == "") {
 			p.discard(s)
 		}
-		if s.warm != nil && s.warm.started && s.open() {
+		if s.warm != nil && s.warm.started && !s.warm.python && s.open() {
 			waiting++
 		}
 	}
+	p.refillPython()
 	if p.ca == "" || time.Now().Before(p.retryAt) {
 		return
 	}
@@ -56,13 +57,14 @@ func (p *Pool) refill() {
 		switch {
 		case s.running != nil: // an outdated interpreter is ending here, and its replacement counts
 			waiting++
+		case s.warm != nil && s.warm.python:
 		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
-			if !p.start(s) {
+			if !p.start(s, false) {
 				return
 			}
 			waiting++
 		case s.warm == nil:
-			if !p.prepare(s) {
+			if !p.prepare(s, false) {
 				return
 			}
 		}
@@ -128,9 +130,9 @@ func (p *Pool) idle() bool {
 	return p.activeRuns() == 0
 }
 
-// start starts a seat's interpreter, preparing one first if there is none. p.mu is held.
-func (p *Pool) start(s *seat) bool {
-	if s.warm == nil && !p.prepare(s) {
+// start starts a seat's interpreter, preparing one of the language first if there is none. p.mu is held.
+func (p *Pool) start(s *seat, python bool) bool {
+	if s.warm == nil && !p.prepare(s, python) {
 		return false
 	}
 	s.warm.started = true
@@ -138,14 +140,15 @@ func (p *Pool) start(s *seat) bool {
 	return true
 }
 
-// prepare prepares an interpreter for a seat that has none. p.mu is held.
-func (p *Pool) prepare(s *seat) bool {
-	i, err := interp.Prepare(p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ}, p.idle)
+// prepare prepares an interpreter of a language for a seat that has none. p.mu is held.
+func (p *Pool) prepare(s *seat, python bool) bool {
+	i, err := interp.Prepare(
+		p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ, Python: python}, p.idle)
 	if err != nil {
-		p.failed(err)
+		p.failed(python, err)
 		return false
 	}
-	w := &warm{Interpreter: i, key: p.key()}
+	w := &warm{Interpreter: i, python: python, key: p.key(python)}
 	s.warm = w
 	p.work.Go(func() { p.monitor(s, w) })
 	return true
@@ -160,9 +163,9 @@ func (p *Pool) monitor(s *seat, w *warm) {
 	}
 	p.mu.Lock()
 	if err := w.Failure(); err == nil {
-		p.problem, p.backoff = nil, 0
+		p.succeeded(w.python)
 	} else if s.warm == w {
-		p.failed(err)
+		p.failed(w.python, err)
 	}
 	p.mu.Unlock()
 	select {
@@ -179,7 +182,12 @@ func (p *Pool) monitor(s *seat, w *warm) {
 }
 
 // failed records why an interpreter did not start, and backs off before the next try. p.mu is held.
-func (p *Pool) failed(err error) {
+func (p *Pool) failed(python bool, err error) {
+	if python { // runs of TypeScript go on
+		p.python.problem, p.python.retryAt = err, time.Now().Add(maxBackoff)
+		p.cfg.Log.Error("Python did not start", "error", err)
+		return
+	}
 	p.problem = err
 	p.backoff = min(max(2*p.backoff, 100*time.Millisecond), maxBackoff)
 	p.retryAt = time.Now().Add(p.backoff)
@@ -209,7 +217,7 @@ func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	s.running, s.cancel = nil, nil
 	close(done)
 	if !s.id.Server() && !s.open() && !s.used && s.broken == nil && !p.closed {
-		p.start(s) // the seat was leased while the previous interpreter was ending
+		p.start(s, s.python) // the seat was leased while the previous interpreter was ending
 		return
 	}
 	p.refillAfter(endPause)

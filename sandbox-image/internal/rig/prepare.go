@@ -67,6 +67,9 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 			"--state", "/var/lib/sandboxd", "--code", "/code",
 			"--packages", "/packages", "--bridge", inBridge, "--programs", "/programs"}
 	}
+	if o.Python {
+		args = append(args, "--python", w.python.Program)
+	}
 	args = append(append(args, "--slots", strconv.Itoa(o.Slots), "--warm", strconv.Itoa(o.Warm),
 		"--memory", strconv.FormatInt(o.Memory, 10),
 		"--servers", strconv.Itoa(o.Servers), "--server-memory", strconv.FormatInt(o.ServerMemory, 10)), o.Args...)
@@ -78,6 +81,9 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge, programsEnv + "=" + o.Programs}
 	if disarm.Variable(disarmEnv) {
 		cmd.Env = append(cmd.Env, disarmEnv+"="+os.Getenv(disarmEnv))
+	}
+	if o.Python {
+		cmd.Env = append(cmd.Env, pythonEnv+"="+w.python.Program+":"+w.python.Library)
 	}
 	if o.NoSys {
 		cmd.Env = append(cmd.Env, noSysEnv+"=1")

@@ -4,6 +4,7 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -50,6 +52,9 @@ type Options struct {
 	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file of
 	// its own open. Closed closes the standard streams before sandboxd starts.
 	NoSys, Closed bool
+	// Python offers the machine's Python; the test is skipped where there is none. Runs are of Python, then, unless World's
+	// Language says otherwise.
+	Python bool
 	// Args are appended to the command line of serve.
 	Args []string
 }
@@ -63,11 +68,14 @@ type World struct {
 	Hash    string // of the permission set in force
 	// Servers are those that runs may call.
 	Servers map[string][]string
+	// Language is that of the runs; empty: TypeScript.
+	Language string
 
-	mode  Mode
-	start func() (*os.Process, error)
-	log   *testkit.Buffer
-	done  chan error
+	mode   Mode
+	python python.Interpreter
+	start  func() (*os.Process, error)
+	log    *testkit.Buffer
+	done   chan error
 }
 
 var build struct {
@@ -137,6 +145,9 @@ func Start(t testing.TB, o Options) *World {
 		}
 	}
 	w := &World{mode: o.Mode, log: &testkit.Buffer{}, done: make(chan error, 1)}
+	if o.Python {
+		w.python, w.Language = testkit.Python(t), runapi.LanguagePython
+	}
 	w.prepare(t, o)
 	w.start = func() (*os.Process, error) {
 		cmd := w.command(t, o, deno)
@@ -294,7 +305,7 @@ func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
 // Try is Run for runs that may fail.
 func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
 	// Not cancelled with ctx, as in mcp-server: a lease whose response is lost keeps its slot until it expires.
-	r.Lease, err = w.Client.Acquire(context.WithoutCancel(ctx))
+	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx), w.Language)
 	if err != nil {
 		return r, err
 	}
@@ -306,7 +317,7 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	var out, errs bytes.Buffer
 	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: runapi.LanguageTypeScript, Code: code, Servers: w.Servers, Permissions: w.Hash,
+		Language: cmp.Or(w.Language, runapi.LanguageTypeScript), Code: code, Servers: w.Servers, Permissions: w.Hash,
 		TimeoutMS: timeout.Milliseconds(),
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)

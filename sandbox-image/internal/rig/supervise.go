@@ -31,6 +31,7 @@ const (
 	programsEnv  = "SANDBOX_RIG_PROGRAMS"
 	dirEnv       = "SANDBOX_RIG_DIR"
 	denoEnv      = "SANDBOX_RIG_DENO"
+	pythonEnv    = "SANDBOX_RIG_PYTHON" // the program, and the folder of its library
 	noSysEnv     = "SANDBOX_RIG_NO_SYS"
 	closedEnv    = "SANDBOX_RIG_CLOSED"
 	// disarmEnv is what package disarm reads, under its build tag.
@@ -176,6 +177,9 @@ func allLocal() error {
 	})
 }
 
+// zones are the machine's time zones.
+const zones = "/usr/share/zoneinfo"
+
 // The paths of programs in the container.
 const (
 	inDeno     = "/usr/local/bin/deno"
@@ -195,6 +199,12 @@ func containerRoot(dir, deno, sandboxd string) error {
 		{dir + "/run", "/run/sandboxd"}, {dir + "/runs", "/runs"}, {dir + "/skills", "/skills"}, {dir + "/tmp", "/tmp"},
 		{dir + "/state", "/var/lib/sandboxd"}, {dir + "/ca.pem", "/etc/codeforge/ca.pem"}, {"/dev/null", "/dev/null"},
 		{dir + "/packages", "/packages"}, {dir + "/home", "/home"},
+	}
+	if program, library, ok := strings.Cut(os.Getenv(pythonEnv), ":"); ok {
+		mounts = append(mounts, mount{program, program}, mount{library, library})
+		if _, err := os.Stat(zones); err == nil {
+			mounts = append(mounts, mount{zones, zones})
+		}
 	}
 	if bridge := os.Getenv(bridgeEnv); bridge != "" {
 		mounts = append(mounts, mount{bridge, inBridge})

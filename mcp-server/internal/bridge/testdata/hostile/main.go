@@ -26,13 +26,15 @@ type message struct {
 		Arguments struct {
 			Text string `json:"text"`
 			MS   int    `json:"ms"`
+			Dir  string `json:"dir"` // see meet
 		} `json:"arguments"`
 	} `json:"params"`
 }
 
 var (
-	out   = make(chan string, 100)
-	grown int // tools that were added
+	out       = make(chan string, 100)
+	grown     int                          // tools that were added
+	cancelled = map[string]chan struct{}{} // closed when the call with this id is cancelled
 )
 
 func is(fault string) bool { return slices.Contains(os.Args[1:], fault) }
@@ -111,7 +113,12 @@ func handle(m message) {
 		list(m)
 	case "tools/call":
 		call(m)
-	case "notifications/initialized", "notifications/cancelled":
+	case "notifications/cancelled":
+		if c := cancelled[string(m.Params.RequestID)]; c != nil {
+			close(c)
+			delete(cancelled, string(m.Params.RequestID))
+		}
+	case "notifications/initialized":
 	default:
 		if m.ID != nil {
 			fail(m.ID, -32601, "Method not found")
@@ -120,7 +127,7 @@ func handle(m message) {
 }
 
 func list(m message) {
-	const tool = `{"name":%q,"description":"A tool","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"ms":{"type":"integer"}},"required":["text"]},"annotations":{"readOnlyHint":%v}}`
+	const tool = `{"name":%q,"description":"A tool","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"ms":{"type":"integer"},"dir":{"type":"string"}},"required":["text"]},"annotations":{"readOnlyHint":%v}}`
 	switch {
 	case is("endless-pages"):
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t"+m.Params.Cursor, false)+`],"nextCursor":"`+m.Params.Cursor+`x"}`)
@@ -128,7 +135,7 @@ func list(m message) {
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t", false)+`],"nextCursor":"x"}`)
 	default:
 		var tools []string
-		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow"} {
+		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow", "meet"} {
 			tools = append(tools, fmt.Sprintf(tool, name, name == "read" || name == "die-once"))
 		}
 		for n := range grown {
@@ -150,9 +157,28 @@ func call(m message) {
 			answer(m.ID, result)
 		}()
 	case "block": // the whole server
+		arrived(m)
 		time.Sleep(time.Duration(m.Params.Arguments.MS) * time.Millisecond)
 		answer(m.ID, result)
 	case "never":
+		arrived(m)
+	case "meet": // a test: answers when the file go is in its directory, or the call is cancelled
+		c := make(chan struct{})
+		cancelled[string(m.ID)] = c
+		arrived(m)
+		go func() {
+			for {
+				select {
+				case <-c:
+				case <-time.After(5 * time.Millisecond):
+					if _, err := os.Stat(filepath.Join(m.Params.Arguments.Dir, "go")); m.Params.Arguments.Dir == "" || err != nil {
+						continue
+					}
+				}
+				answer(m.ID, result)
+				return
+			}
+		}()
 	case "die":
 		os.Exit(5)
 	case "half":
@@ -204,6 +230,13 @@ func call(m message) {
 		answer(m.ID, result)
 	default:
 		fail(m.ID, -32602, "Unknown tool: "+m.Params.Name)
+	}
+}
+
+// arrived makes a file in the directory that a call names, which a test waits for.
+func arrived(m message) {
+	if dir := m.Params.Arguments.Dir; dir != "" {
+		_, _ = os.CreateTemp(dir, "arrived")
 	}
 }
 

@@ -1,0 +1,257 @@
+package catalog
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+)
+
+const (
+	// maxDocument is the largest types.d.ts or operations.jsonl, in bytes; maxDocuments bounds those of all APIs together.
+	maxDocument  = operation.MaxFile
+	maxDocuments = 256 << 20
+	// racy is how much older than its reading a file must be for its time to tell whether it was changed since.
+	racy = 2 * time.Second
+)
+
+// errDocuments is for a file with which types.d.ts and operations.jsonl of all APIs would be too large.
+var errDocuments = fmt.Errorf("a file in apis/, whose types.d.ts and operations.jsonl together exceed %d MiB",
+	maxDocuments>>20)
+
+// Document is a file of an API that a model may read and that may be large: types.d.ts or operations.jsonl. It holds
+// what was checked, compressed: what changes on disk afterwards reaches nobody unchecked. The nil Document is none.
+type Document struct {
+	size   int64
+	sum    [sha256.Size]byte
+	packed []byte
+	// info is the file's at the time of reading. Settled means that a change since would show in it.
+	info    fs.FileInfo
+	settled bool
+}
+
+// Size is the length of the text in bytes.
+func (d *Document) Size() int64 {
+	if d == nil {
+		return 0
+	}
+	return d.size
+}
+
+// Digest is the SHA-256 of the text in hexadecimal, or empty for no document.
+func (d *Document) Digest() string {
+	if d == nil {
+		return ""
+	}
+	return hex.EncodeToString(d.sum[:])
+}
+
+// Open reads the text from its beginning. The nil Document is empty.
+func (d *Document) Open() io.ReadCloser {
+	if d == nil {
+		return io.NopCloser(strings.NewReader(""))
+	}
+	return flate.NewReader(bytes.NewReader(d.packed))
+}
+
+// unchanged reports whether the document is what a file holds, as far as its metadata says.
+func (d *Document) unchanged(now fs.FileInfo) bool {
+	return d != nil && d.settled && os.SameFile(d.info, now) &&
+		d.info.Size() == now.Size() && d.info.ModTime().Equal(now.ModTime())
+}
+
+// document reads a file of the API's folder, which is optional. read checks its content and must read all of it. A file
+// that did not change since old was read is not read again.
+func (v *validator) document(name, want string, old *Document, read func(io.Reader) error) *Document {
+	d, err := v.readDocument(v.api+"/"+name, old, read)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return d
+	}
+	v.add(Problem{API: v.api, File: "apis/" + v.api + "/" + name, Found: reason(err), Want: want})
+	return nil
+}
+
+func (v *validator) readDocument(path string, old *Document, read func(io.Reader) error) (*Document, error) {
+	info, err := v.root.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errNotRegular
+	case info.Size() > maxDocument:
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, maxDocument)
+	case info.Size() > v.budget.documents:
+		return nil, errDocuments
+	}
+	v.budget.documents -= info.Size()
+	if old.unchanged(info) {
+		return old, nil
+	}
+	f, err := v.root.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return newDocument(io.LimitReader(f, maxDocument+1), info, read)
+}
+
+// newDocument reads a text, checks that it is UTF-8 without NUL, and lets check read it.
+func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*Document, error) {
+	d := &Document{info: info, settled: time.Since(info.ModTime()) > racy}
+	var packed bytes.Buffer
+	pack, err := flate.NewWriter(&packed, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	sum, count := sha256.New(), &counter{}
+	text := io.TeeReader(&textReader{r: r}, io.MultiWriter(sum, pack, count))
+	if err := check(text); err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(io.Discard, text); err != nil {
+		return nil, err
+	}
+	if count.n > maxDocument {
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, maxDocument)
+	}
+	if err := pack.Close(); err != nil {
+		return nil, err
+	}
+	if count.n == 0 {
+		return nil, nil //nolint:nilnil // an empty file is no document
+	}
+	d.size, d.packed = count.n, bytes.Clone(packed.Bytes())
+	sum.Sum(d.sum[:0])
+	return d, nil
+}
+
+type counter struct{ n int64 }
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// errNotText is for bytes that are not UTF-8, or NUL.
+var errNotText = errors.New("bytes that are not text")
+
+// textReader passes text on, and fails at the first byte that is not.
+type textReader struct {
+	r    io.Reader
+	held int // bytes at the end of what was read that may begin a character
+	tail [utf8.UTFMax]byte
+}
+
+// Read implements io.Reader.
+func (t *textReader) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	chunk := append(t.tail[:t.held:t.held], p[:n]...)
+	t.held = 0
+	if err == nil {
+		for i := len(chunk) - 1; i >= 0 && i >= len(chunk)-utf8.UTFMax; i-- {
+			if utf8.RuneStart(chunk[i]) {
+				if !utf8.FullRune(chunk[i:]) {
+					t.held = copy(t.tail[:], chunk[i:])
+				}
+				break
+			}
+		}
+	}
+	if whole := chunk[:len(chunk)-t.held]; !utf8.Valid(whole) || bytes.IndexByte(whole, 0) >= 0 {
+		return 0, errNotText
+	}
+	return n, err
+}
+
+// whole is a check that accepts every text.
+func whole(io.Reader) error { return nil }
+
+// documents reads types.d.ts and operations.jsonl. old is the version of the API in force, or nil.
+func (v *validator) documents(a, old *API) {
+	if old == nil {
+		old = &API{}
+	}
+	a.Types = v.document("types.d.ts", fmt.Sprintf("UTF-8 text of at most %d bytes", maxDocument), old.Types, whole)
+	const want = "the file that codeforge api add --openapi writes; codeforge api update writes it again"
+	a.OperationsFile = v.document(operation.FileName, want, old.OperationsFile, checkOperations)
+	if o := a.Operations; a.OperationsFile != nil && o != nil && o.SHA256 != "" && o.SHA256 != a.OperationsFile.Digest() {
+		v.add(Problem{API: v.api, File: "apis/" + v.api + "/" + operation.FileName,
+			Found: "another digest than operations.sha256", Want: want})
+	}
+}
+
+// checkOperations reads operations.jsonl to its end.
+func checkOperations(r io.Reader) error {
+	lines, err := operation.NewReader(r)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := lines.Next(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// disclosedIn notes the credentials that the API's documents contain: as they are on disk, and where JSON escapes
+// characters, as they are read.
+func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, found, want string)) {
+	for i, d := range []*Document{a.Types, a.OperationsFile} {
+		name := []string{"types.d.ts", operation.FileName}[i]
+		raw, read := x.values.search(), x.values.search()
+		found := func(word int) {
+			for _, i := range x.byValue[x.all[word].Value.Reveal()] {
+				note(i, name, "", "", "")
+			}
+		}
+		text := d.Open()
+		lines, at := bufio.NewReaderSize(text, operation.MaxLine+1), int32(0)
+		for {
+			line, err := lines.ReadSlice('\n')
+			at = next(raw, at, line, found)
+			if d == a.OperationsFile && bytes.IndexByte(line, '\\') >= 0 {
+				var v any
+				if json.Unmarshal(line, &v) == nil {
+					scanStrings(v, func(s string) { read.scan(s, found) })
+				}
+			}
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+				break
+			}
+		}
+		_ = text.Close() // reading from memory
+	}
+}
+
+// scanStrings calls scan for each string in a value of JSON.
+func scanStrings(v any, scan func(string)) {
+	switch v := v.(type) {
+	case string:
+		scan(v)
+	case []any:
+		for _, e := range v {
+			scanStrings(e, scan)
+		}
+	case map[string]any:
+		for k, e := range v {
+			scan(k)
+			scanStrings(e, scan)
+		}
+	}
+}

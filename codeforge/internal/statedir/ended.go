@@ -1,0 +1,54 @@
+package statedir
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// endedFile is where the last end is kept that nobody asked for.
+const endedFile = "ended.json"
+
+// Ended is how a supervisor, or a part of it, came to an end that nobody asked for.
+type Ended struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+	// Next is when everything is started again. Zero: it is not.
+	Next time.Time `json:"next,omitzero"`
+}
+
+// String is a sentence without a full stop.
+func (e Ended) String() string {
+	text := fmt.Sprintf("it ended by itself at %s: %s", e.At.Local().Format("2006-01-02 15:04:05 MST"), e.Reason)
+	if !e.Next.IsZero() {
+		text += ". It is started again at " + e.Next.Local().Format("15:04:05")
+	}
+	return text
+}
+
+// WriteEnded keeps how it ended.
+func (d Dir) WriteEnded(e Ended) error { return d.write(endedFile, e) }
+
+// ForgetEnded is for a start, and for an end that was asked for.
+func (d Dir) ForgetEnded() { _ = os.Remove(d.Join(endedFile)) }
+
+// Ended is how the last supervisor ended, unless somebody asked for it. A supervisor that is killed cannot say so, but it
+// leaves up.json.
+func (d Dir) Ended() (Ended, bool) {
+	var e Ended
+	if data, err := os.ReadFile(d.Join(endedFile)); err == nil && json.Unmarshal(data, &e) == nil {
+		return e, true
+	}
+	var up Up
+	data, err := os.ReadFile(d.Join(upFile))
+	if _, held := d.Holder(); held || err != nil || json.Unmarshal(data, &up) != nil {
+		return e, false
+	}
+	e.At = up.Started
+	if info, err := os.Stat(d.Join("log", "codeforge.log")); err == nil && info.ModTime().After(e.At) {
+		e.At = info.ModTime()
+	}
+	e.Reason = fmt.Sprintf("process %d was killed, or the machine was stopped; this is the time of its last log line", up.PID)
+	return e, true
+}

@@ -1,0 +1,73 @@
+package docker
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWrongSetting: nothing starts with a setting that is wrong, and the log of the service named settings says which.
+func TestWrongSetting(t *testing.T) {
+	out, err := stack.ComposeWith(t.Context(), []string{"TIMEOUT_DEFAULT=soon"}, "run", "--rm", "--no-deps", "settings")
+	if err == nil || !strings.Contains(out, `TIMEOUT_DEFAULT: "soon"; want seconds`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := stack.Compose(t.Context(), "run", "--rm", "--no-deps", "settings"); err != nil {
+		t.Errorf("the stack's own settings: %v: %s", err, out)
+	}
+	// Compose does not start a service before those it depends on.
+	for _, service := range services {
+		if state := docker(t, "inspect", "-f", `{{index .Config.Labels "com.docker.compose.depends_on"}}`, stack.Container(service)); !strings.Contains(state, "settings:service_completed_successfully") {
+			if !strings.Contains(state, "proxy:service_healthy") { // which depends on it
+				t.Errorf("%s starts before the settings are checked: it depends on %q", service, state)
+			}
+		}
+	}
+}
+
+// TestCannotStart: a container whose daemon cannot start becomes unhealthy, so that `docker compose up --wait` fails, and
+// its healthcheck says why.
+func TestCannotStart(t *testing.T) {
+	t.Cleanup(func() {
+		if out, err := stack.Compose(context.Background(), "up", "-d", "--wait", "--wait-timeout", "120"); err != nil {
+			t.Error(err, out)
+		}
+	})
+	const up = "up -d --no-build --no-deps --wait --wait-timeout 120 proxy"
+	broken := []string{"UPSTREAM_CA_FILE=" + filepath.Join(root, "README.md")}
+	if out, err := stack.ComposeWith(t.Context(), broken, strings.Fields(up)...); err == nil {
+		t.Errorf("docker compose up --wait succeeds:\n%s", out)
+	}
+	said := docker(t, "inspect", "-f", "{{.State.Health.Status}}{{range .State.Health.Log}} {{.Output}}{{end}}", stack.Container("proxy"))
+	if !strings.HasPrefix(said, "unhealthy") || !strings.Contains(said, "cannot start: UPSTREAM_CA_FILE: the file contains no certificate") {
+		t.Errorf("the engine says %q", said)
+	}
+	missing := []string{"UPSTREAM_CA_FILE=" + filepath.Join(apis, "lost.pem")}
+	if out, err := stack.ComposeWith(t.Context(), missing, strings.Fields(up)...); err == nil || !strings.Contains(out, filepath.Join(apis, "lost.pem")) {
+		t.Errorf("a path that is not there: %v\n%s", err, out)
+	}
+}
+
+// TestBrokenResolver: when code cannot resolve names, the sandbox is not ready, and says why.
+func TestBrokenResolver(t *testing.T) {
+	t.Cleanup(func() {
+		stack.With()
+		if out, err := stack.Compose(context.Background(), "up", "-d", "--wait", "--wait-timeout", "120"); err != nil {
+			t.Error(err, out)
+		}
+	})
+	stack.With("e2e/docker-compose.resolver.yml")
+	if out, err := stack.Compose(t.Context(), "up", "-d", "--no-build", "--no-deps", "sandbox"); err != nil {
+		t.Fatal(err, out)
+	}
+	for began := time.Now(); !strings.Contains(stack.Logs(), "code cannot resolve the name of a host"); time.Sleep(300 * time.Millisecond) {
+		if time.Since(began) > healTime {
+			t.Fatal("the sandbox does not say that its resolver is broken")
+		}
+	}
+	if state := docker(t, "inspect", "-f", "{{.State.Health.Status}}", stack.Container("sandbox")); state == "healthy" {
+		t.Error("the sandbox is healthy without a resolver")
+	}
+}

@@ -1,0 +1,49 @@
+package health
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// problemName names the file in memory in which process 1 keeps the reason. Containers have a read-only root and no
+// common place for files, and this one is gone when the process is.
+const problemName = "codeforge-problem"
+
+// maxProblem bounds the reason, in bytes. Engines keep 4 KiB of what a healthcheck prints.
+const maxProblem = 4 << 10
+
+// publish keeps a reason where Problem finds it, until withdraw.
+func publish(reason string) (withdraw func(), err error) {
+	fd, err := unix.MemfdCreate(problemName, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), problemName)
+	if _, err := f.WriteString(reason[:min(len(reason), maxProblem)]); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// Problem is why the daemon that is process 1 of this container could not start. It is empty if the daemon did start, or
+// if this is no container of CodeForge.
+func Problem() string { return problem("1") }
+
+// problem is the reason that a process has published.
+func problem(pid string) string {
+	dir := filepath.Join("/proc", pid, "fd")
+	fds, _ := os.ReadDir(dir)
+	for _, fd := range fds {
+		path := filepath.Join(dir, fd.Name())
+		if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, "/memfd:"+problemName+" ") {
+			continue
+		}
+		text, _ := os.ReadFile(path)
+		return strings.ToValidUTF8(string(text[:min(len(text), maxProblem)]), "?")
+	}
+	return ""
+}

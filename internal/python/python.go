@@ -1,0 +1,140 @@
+// Package python finds an interpreter of Python, and what it consists of: the program, its standard library, and the
+// packages of a virtual environment.
+package python
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// oldest is the first version that runs code here: Python 3.11.
+const oldest = 11
+
+// Interpreter is an installed CPython.
+type Interpreter struct {
+	// Program is the executable, without symbolic links.
+	Program string
+	// Version is e.g. "3.11.2".
+	Version string
+	// Prefix is the folder below which Library is, e.g. /usr.
+	Prefix string
+	// Library is the folder of the standard library, e.g. /usr/lib/python3.11.
+	Library string
+	// Environment is the folder of the packages of a virtual environment; empty: this is none.
+	Environment string
+	// System is the folder of the packages that belong to the machine; empty: there is none.
+	System string
+}
+
+// ErrNone means that the machine has no Python that can run code here.
+var ErrNone = errors.New("there is no Python 3.11 or newer")
+
+// system are the places of the machine's own interpreter. A python3 that stands before them in PATH is often a script
+// that chooses one.
+var system = []string{"/usr/bin/python3", "/usr/local/bin/python3"}
+
+// Candidates lists the interpreters to try, the first one first. A setting (PYTHON_PATH) names the only one.
+func Candidates(setting string) []string {
+	if setting != "" {
+		return []string{setting}
+	}
+	list := slices.Clone(system)
+	if path, err := exec.LookPath("python3"); err == nil {
+		list = append(list, path)
+	}
+	return slices.DeleteFunc(list, func(path string) bool {
+		info, err := os.Stat(path)
+		return err != nil || !info.Mode().IsRegular()
+	})
+}
+
+// Find is the first candidate that can run code here. The error is an ErrNone that says why the others cannot.
+func Find(ctx context.Context, candidates []string) (Interpreter, error) {
+	var errs []string
+	for _, path := range candidates {
+		i, err := Inspect(ctx, path)
+		if err == nil {
+			return i, nil
+		}
+		errs = append(errs, err.Error())
+	}
+	if len(errs) == 0 {
+		return Interpreter{}, ErrNone
+	}
+	return Interpreter{}, fmt.Errorf("%w: %s", ErrNone, strings.Join(errs, "; "))
+}
+
+// probe prints one line for each fact. The program's own answer to where its library is holds for every distribution.
+const probe = `import sys, sysconfig
+print(sys.implementation.name)
+print("%d.%d.%d" % sys.version_info[:3])
+print(sys._base_executable)
+print(sys.base_prefix)
+print(sysconfig.get_path("stdlib"))
+print(sysconfig.get_path("purelib") if sys.prefix != sys.base_prefix else "")
+print(next((p for p in reversed(sys.path) if p.endswith("-packages")), ""))`
+
+// Inspect asks an interpreter what it is.
+func Inspect(ctx context.Context, path string) (Interpreter, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "-I", "-B", "-c", probe)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LANG=C.UTF-8"}
+	cmd.Dir = "/"
+	out, err := cmd.Output()
+	if err != nil {
+		return Interpreter{}, fmt.Errorf("%s does not run: %w", path, err)
+	}
+	f := strings.Split(string(out), "\n")
+	if len(f) < 8 {
+		return Interpreter{}, fmt.Errorf("%s is not Python: it says %.40q", path, out)
+	}
+	i := Interpreter{Version: f[1], Prefix: f[3], Library: f[4], Environment: f[5], System: f[6]}
+	if f[0] != "cpython" {
+		return i, fmt.Errorf("%s is %.20q; want CPython", path, f[0])
+	}
+	if !recent(i.Version) {
+		return i, fmt.Errorf("%s is Python %.20q; want 3.%d or newer", path, i.Version, oldest)
+	}
+	if i.Program, err = filepath.EvalSymlinks(f[2]); err != nil {
+		return i, fmt.Errorf("looking for the program of %s: %w", path, err)
+	}
+	if rel, err := filepath.Rel(i.Prefix, i.Library); err != nil || strings.HasPrefix(rel, "..") {
+		return i, fmt.Errorf("%s has its library at %s, which is not below %s", path, i.Library, i.Prefix)
+	}
+	return i, nil
+}
+
+func recent(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	return err == nil && major == "3" && n >= oldest
+}
+
+// Packages lists the names of the distributions installed in a folder of packages, sorted.
+func Packages(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		for _, suffix := range []string{".dist-info", ".egg-info"} {
+			if base, ok := strings.CutSuffix(e.Name(), suffix); ok {
+				name, _, _ := strings.Cut(base, "-")
+				names = append(names, strings.ToLower(name))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

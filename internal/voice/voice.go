@@ -1,0 +1,29 @@
+// Package voice words one sentence for its two readers: a model, and a person at a command line.
+//
+// A template marks where the words differ as {for a model|for a person}. Braces without a bar are text.
+package voice
+
+import "strings"
+
+// Text is a sentence for each reader.
+type Text struct{ Model, Person string }
+
+// Say makes a Text from a template. What values holds, pairs of a placeholder and its value, is put in afterwards, and is
+// never read as a template.
+func Say(template string, values ...string) Text {
+	model, person := &strings.Builder{}, &strings.Builder{}
+	for rest := template; rest != ""; {
+		before, after, _ := strings.Cut(rest, "{")
+		one, other, differ := strings.Cut(after, "|")
+		other, next, closed := strings.Cut(other, "}")
+		if !differ || !closed || strings.ContainsAny(one, "{}") {
+			before = rest[:len(rest)-len(after)] // up to the brace, and with it
+			one, other, next = "", "", after
+		}
+		model.WriteString(before + one)
+		person.WriteString(before + other)
+		rest = next
+	}
+	in := strings.NewReplacer(values...)
+	return Text{in.Replace(model.String()), in.Replace(person.String())}
+}

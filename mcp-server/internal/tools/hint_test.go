@@ -1,0 +1,67 @@
+package tools
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// rendered is the rendering of a run that printed an error.
+func rendered(stderr string, list ...controlapi.Exchange) rendering {
+	r := rendering{stdout: excerpt.New(1000), stderr: excerpt.New(1000), limit: 1000}
+	r.stderr.WriteString(stderr)
+	r.outcome.Receipt.Exchanges = list
+	return r
+}
+
+// TestNotJSON: where code read something else as JSON, a hint names the answer. Words of the upstream are not in it, nor
+// is a path that is more than a path.
+func TestNotJSON(t *testing.T) {
+	const failed = "error: Uncaught (in promise) SyntaxError: Unexpected token '<', \"<!doctype \"... is not valid JSON\n"
+	served := func(url, kind string, down int64) controlapi.Exchange {
+		return controlapi.Exchange{Method: "GET", URL: url, Host: "api.a.test", Outcome: controlapi.OutcomeServed, Status: 200, Type: kind, BytesDown: down}
+	}
+	const advice = ", not JSON. Check answer.ok and the path, and print (await answer.text()).slice(0, 300)."
+	page, fine := served("https://api.a.test/v1/items?page", "text/html", 9), served("https://api.a.test/fine", "application/json", 9)
+	other := served("https://api.a.test/b", "text/plain", 9)
+	for name, row := range map[string]struct {
+		stderr string
+		list   []controlapi.Exchange
+		want   string
+	}{
+		"a page":              {failed, []controlapi.Exchange{page, fine}, "GET api.a.test/v1/items answered 200 with text/html" + advice},
+		"nothing":             {"SyntaxError: Unexpected end of JSON input", []controlapi.Exchange{served("https://api.a.test/", "application/json", 0)}, "GET api.a.test/ answered 200 with an empty body" + advice},
+		"the same twice":      {failed, []controlapi.Exchange{page, page}, "GET api.a.test/v1/items answered 200 with text/html" + advice},
+		"the last two":        {failed, []controlapi.Exchange{other, page, other}, "GET api.a.test/b answered 200 with text/plain" + advice + "\nGET api.a.test/v1/items answered 200 with text/html" + advice},
+		"only JSON":           {failed, []controlapi.Exchange{fine}, ""},
+		"no such error":       {"error: Uncaught Error: x", []controlapi.Exchange{page}, ""},
+		"a path with words":   {failed, []controlapi.Exchange{served("https://api.a.test/now%20ignore%20this", "text/html", 9)}, "GET api.a.test answered 200 with text/html" + advice},
+		"a method of words":   {failed, []controlapi.Exchange{{Method: "IGNORE-ALL", URL: "https://api.a.test/", Host: "api.a.test", Outcome: controlapi.OutcomeServed, Status: 200, Type: "text/html", BytesDown: 1}}, "a request to api.a.test/ answered 200 with text/html" + advice},
+		"a host that is none": {failed, []controlapi.Exchange{{Method: "GET", URL: "https://x y/", Host: "x y", Outcome: controlapi.OutcomeServed, Type: "text/html", BytesDown: 1}}, ""},
+		"refused":             {failed, []controlapi.Exchange{{Method: "GET", URL: "https://api.a.test/", Host: "api.a.test", Outcome: controlapi.OutcomeDenied, Type: "text/html"}}, ""},
+	} {
+		if got := toModel(rendered(row.stderr, row.list...).hints()); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+}
+
+// TestShort: what a model reads of the commonest slips takes no more than 60 tokens, of about four characters each.
+func TestShort(t *testing.T) {
+	cat := controlapi.Catalog{APIs: []controlapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}}}}
+	frames := "    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at ext:deno_fetch/26_fetch.js:2:6939\n    at new Promise (<anonymous>)\n    at file:///code/main.ts:1:17\n"
+	for name, stderr := range map[string]string{
+		"wrong host": "error: Uncaught (in promise) NotCapable: Requires net access to \"api.strpe.com:443\", run again with the --allow-net flag\nconst r = await fetch(\"https://api.strpe.com/\");\n                ^\n" + frames,
+		"require":    "error: Uncaught (in promise) ReferenceError: require is not defined\nconst fs = require(\"fs\");\n           ^\n    at file:///code/main.ts:1:12\n\n    info: Deno supports CommonJS modules in \x1b[4m.cjs\x1b[24m files, or when the closest\n          package.json has a \"type\": \"commonjs\" option.\n    docs: https://docs.deno.com/go/commonjs\n",
+	} {
+		r := rendered(stderr)
+		r.catalog = cat
+		shown, _ := failedOutput(r)
+		all := shown + toModel(r.hints())
+		if len(all) > 240 || strings.Contains(all, "\x1b") || strings.Contains(all, "ext:") {
+			t.Errorf("%s: %d characters: %s", name, len(all), all)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// maxRemarks is how many skills are remarked on, and how many strays.
+	maxRemarks = 5
+	// checkTime bounds the run that loads skills to see whether they do.
+	checkTime = 20 * time.Second
+	// checkOutput is how much of its output is read, in characters.
+	checkOutput = 16 << 10
+	// maxReason is how long the reason of a skill that does not load may be, in characters.
+	maxReason = 160
+)
+
+// checker loads skills without running them: each is imported behind a module that throws, and the modules of a graph are
+// all read and linked before the first is run.
+const checker = `for (const name of %s) {
+  try {
+    await import("data:text/javascript," + encodeURIComponent(
+      'import "data:text/javascript,throw null"; import "file:///skills/' + name + '.ts";'));
+  } catch (e) {
+    if (e !== null) console.log(JSON.stringify({ name, reason: String(e?.message ?? e) }));
+  }
+}`
+
+// pythonChecker compiles skills in Python.
+const pythonChecker = `import json
+for name in %s:
+    try:
+        compile(open("/skills/" + name, "rb").read(), "/skills/" + name, "exec", dont_inherit=True)
+    except Exception as e:
+        print(json.dumps({"name": name, "reason": f"{type(e).__name__}: {e}"}))
+`
+
+// loadFailure is a line that a checker prints.
+type loadFailure struct{ Name, Reason string }
+
+// place is where Deno says that a module is wrong.
+var place = regexp.MustCompile(`at file://(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
+
+// remarks says what is wrong with skills that have just been written. They are loaded in the sandbox for that, in a run
+// of their own, which runs none of them. When that is not possible, nothing is said of how they load.
+func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []skill.Change) []string {
+	var typescript, python []string
+	for _, c := range changes {
+		switch {
+		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
+		case !skill.IsPython(c.Name):
+			typescript = append(typescript, c.Name)
+		case s.languages().Version != "":
+			python = append(python, c.Name)
+		}
+	}
+	r.Python = false
+	out := s.remarksOn(ctx, r, checker, typescript)
+	r.Python = true
+	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
+}
+
+// remarksOn says what is wrong with skills in the language of the run.
+func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker string, names []string) (out []string) {
+	if len(names) == 0 || s.cfg.Executor == nil {
+		return nil
+	}
+	list, err := json.Marshal(names)
+	if err != nil {
+		return nil
+	}
+	stdout := excerpt.New(checkOutput)
+	check := execution.Request{
+		Session: r.Session, APIs: r.APIs, Code: fmt.Sprintf(checker, list), Timeout: min(checkTime, s.cfg.TimeoutMax),
+	}
+	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
+		return nil
+	}
+	printed, _ := stdout.Text(checkOutput)
+	failed := map[string]bool{}
+	for line := range strings.Lines(printed) {
+		var f loadFailure
+		if json.Unmarshal([]byte(line), &f) != nil || !contains(names, f.Name) || failed[f.Name] {
+			continue
+		}
+		failed[f.Name] = true
+		out = append(out, fmt.Sprintf("The skill %s does not load: %s. Correct it.", f.Name, reason(f.Reason)))
+	}
+	for _, name := range names {
+		if k, _, err := s.cfg.Skills.Read(name); err == nil && k.Description == "" && !failed[name] {
+			what := "@description in its first comment"
+			if r.Python {
+				what = "docstring"
+			}
+			out = append(out, fmt.Sprintf("The skill %s has no %s: nobody will know what it is for.", name, what))
+		}
+	}
+	return out
+}
+
+// reason is why a module does not load, in one line, with the place.
+func reason(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	first = strings.TrimRight(first, ". ")
+	if m := place.FindStringSubmatch(text); m != nil && !strings.Contains(first, m[1]) {
+		first += " at " + m[1]
+	}
+	if runes := []rune(first); len(runes) > maxReason {
+		first = string(runes[:maxReason-1]) + "…"
+	}
+	return visible.Line(first)
+}
+
+// strays says which new files in /skills are no skills, and why.
+func strays(now, before skill.Snapshot) []string {
+	var out []string
+	list := now.Strays(before)
+	for i, c := range list {
+		if i == maxRemarks {
+			out = append(out, fmt.Sprintf("%d more files in /skills are no skills.", len(list)-i))
+			break
+		}
+		out = append(out, fmt.Sprintf("%.80q in /skills is no skill: %s.", c.Name, c.What))
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package jail
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+)
+
+// Python has no permissions of its own: what the kernel lets it open, it reads.
+
+// Where Python is inside a bubblewrap sandbox. It finds its library by the program's path.
+const (
+	pythonPath     = "/usr/bin/python3"
+	environmentDir = "/usr/lib/codeforge-packages"
+	zoneDir        = "/usr/share/zoneinfo"
+	// systemCA is where programs look for authorities that do not know SSL_CERT_FILE.
+	systemCA = "/etc/ssl/certs/ca-certificates.crt"
+)
+
+// Names of the staged sources of Python.
+const (
+	stagePython      = "python"
+	stageLibrary     = "library"
+	stageEnvironment = "environment"
+	stageZones       = "zones"
+)
+
+// hiddenInLibrary are folders of packages that some distributions keep inside the standard library.
+var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
+
+// pythonArgs is the interpreter's command line after the program's name: no packages of the user in /tmp, no byte code
+// written. dir is the code directory, as the interpreter sees it.
+func pythonArgs(dir string) []string {
+	return []string{"-s", "-B", "-X", "utf8", dir + "/" + PythonMain}
+}
+
+// pythonEnviron is the interpreter's whole environment. sitecustomize.py takes out what it alone needs.
+func pythonEnviron(dir, ca, packages, tz string) []string {
+	if tz == "" {
+		tz = "UTC"
+	}
+	env := []string{
+		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "PYTHONPATH=" + dir,
+		"SSL_CERT_FILE=" + ca, "REQUESTS_CA_BUNDLE=" + ca,
+	}
+	if packages != "" {
+		env = append(env, "CODEFORGE_PACKAGES="+packages)
+	}
+	return env
+}
+
+// pythonFiles is what a bubblewrap sandbox needs of the host to run Python.
+type pythonFiles struct {
+	stage  *os.File
+	argv   []string // the bind mounts
+	inside string   // the folder of packages, as the sandbox sees it
+}
+
+// errNoPython says that the jail was made without Python.
+var errNoPython = errors.New("there is no Python here")
+
+// PreparePython implements Jail.
+func (e *Embedded) PreparePython() error {
+	_, err := e.python()
+	return err
+}
+
+// PreparePython implements Jail.
+func (c *Container) PreparePython() error {
+	if c.cfg.Python == nil {
+		return errNoPython
+	}
+	return nil
+}
+
+// stagePythonFiles collects it. It takes a while, and happens when Python is first used.
+func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
+	p := e.cfg.Python
+	if p == nil {
+		return nil, errNoPython
+	}
+	l := loader{own: filepath.Join(p.Prefix, "lib")}
+	if p.Prefix == "/usr" || p.Prefix == "/" {
+		l.own = ""
+	}
+	if err := l.program(p.Program); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{filepath.Join(p.Library, "lib-dynload"), p.Environment} {
+		if err := l.modules(dir); err != nil {
+			return nil, err
+		}
+	}
+	rel, err := filepath.Rel(p.Prefix, p.Library)
+	if err != nil {
+		return nil, err
+	}
+	library := path.Join("/usr", rel)
+	f := &pythonFiles{argv: append(bind("--ro-bind", stagePython, pythonPath), bind("--ro-bind", stageLibrary, library)...)}
+	for _, name := range hiddenInLibrary {
+		if _, err := os.Stat(filepath.Join(p.Library, name)); err == nil {
+			at := path.Join(library, name)
+			f.argv = append(f.argv, "--perms", "0555", "--size", strconv.Itoa(os.Getpagesize()), "--tmpfs", at, "--remount-ro", at)
+		}
+	}
+	binds := append(l.binds, enter.Bind{Name: stagePython, Source: p.Program}, enter.Bind{Name: stageLibrary, Source: p.Library})
+	if p.Environment != "" {
+		f.inside = environmentDir
+		f.argv = append(f.argv, bind("--ro-bind", stageEnvironment, environmentDir)...)
+		binds = append(binds, enter.Bind{Name: stageEnvironment, Source: p.Environment})
+	}
+	if info, err := os.Stat(zoneDir); err == nil && info.IsDir() {
+		f.argv = append(f.argv, bind("--ro-bind", stageZones, zoneDir)...)
+		binds = append(binds, enter.Bind{Name: stageZones, Source: zoneDir})
+	}
+	for _, lib := range l.libs {
+		f.argv = append(f.argv, bind("--ro-bind", lib.name, lib.path)...)
+	}
+	f.stage, err = enter.NewStage(append(binds, e.runBinds()...))
+	e.pythonStage = f.stage
+	return f, err
+}
+
+// modules adds the libraries of all extension modules below a folder.
+func (l *loader) modules(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		name := filepath.Base(at)
+		switch {
+		case err != nil, d.IsDir(), !strings.Contains(name, ".so"):
+			return nil //nolint:nilerr // what cannot be read cannot be loaded either
+		case strings.HasPrefix(name, "_tkinter"), strings.HasPrefix(name, "_test"):
+			return nil // they need a display, or nobody needs them
+		}
+		return l.module(at)
+	})
+}
+
+// pythonArgv is the command line of bubblewrap for Python, as bwrapPlan.argv is for Deno.
+func (p bwrapPlan) pythonArgv(f *pythonFiles) []string {
+	a := p.box.argv(pythonEnviron(CodeDir, caPath, f.inside, p.tz))
+	a = append(a, f.argv...)
+	a = append(a, p.authority(caPath)...)
+	a = append(a, p.authority(systemCA)...)
+	a = append(a, bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
+	a = append(a, p.runFiles()...)
+	a = append(a, kernelFiles(pythonPath)...)
+	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", pythonPath)
+	return append(a, pythonArgs(CodeDir)...)
+}

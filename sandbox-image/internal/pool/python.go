@@ -1,0 +1,142 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// pythonHour is how long an interpreter of Python is kept warm after a run of Python.
+const pythonHour = time.Hour
+
+// pythonState is what the pool knows of Python, which costs nothing until it is used.
+type pythonState struct {
+	prepared bool      // jail.PreparePython has succeeded
+	until    time.Time // one interpreter is kept warm until then
+	problem  error     // why the last one did not start
+	retryAt  time.Time
+}
+
+// isPython reports whether the language is Python. If it is, it makes sure that the jail can start it.
+func (p *Pool) isPython(language string) (bool, error) {
+	if language != runapi.LanguagePython {
+		return false, nil
+	}
+	if p.cfg.Python.Version == "" {
+		return false, fmt.Errorf("%w: no Python: %s", runapi.ErrBadRequest, p.cfg.Python.Problem)
+	}
+	if err := p.cfg.Jail.PreparePython(); err != nil {
+		return false, fmt.Errorf("%w: preparing Python: %w", runapi.ErrUnready, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.python.prepared = true
+	// A warm one must not take the place of one of Deno's.
+	if p.cfg.Slots > p.cfg.Warm {
+		p.python.until = time.Now().Add(pythonHour)
+	}
+	return true, nil
+}
+
+// preparePython prepares the jail for interpreters that are kept warm from the start.
+func (p *Pool) preparePython() {
+	err := p.cfg.Jail.PreparePython()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.failed(true, err)
+		return
+	}
+	p.python.prepared = true
+	p.refill()
+}
+
+// warmPython is how many interpreters of Python are to wait now. p.mu is held.
+func (p *Pool) warmPython() int {
+	switch {
+	case !p.python.prepared || p.ca == "" || time.Now().Before(p.python.retryAt):
+		return 0
+	case time.Now().Before(p.python.until):
+		return max(1, p.cfg.WarmPython)
+	}
+	return p.cfg.WarmPython
+}
+
+// refillPython starts or ends waiting interpreters of Python, which never take a slot from those of Deno that are kept
+// warm. p.mu is held.
+func (p *Pool) refillPython() {
+	if !p.python.prepared {
+		return
+	}
+	want, waiting, free := p.warmPython(), 0, 0
+	for _, s := range p.seats {
+		if s.warm != nil && s.warm.python && s.open() {
+			if waiting == want {
+				p.discard(s)
+				continue
+			}
+			waiting++
+		} else if s.vacant() {
+			free++
+		}
+	}
+	for waiting < want && free > p.cfg.Warm {
+		s := p.seatForPython()
+		switch {
+		case s == nil || s.running != nil: // refill is called when what runs there has ended
+			return
+		case s.warm != nil:
+			p.discard(s)
+			return
+		case !p.start(s, true):
+			return
+		}
+		free--
+		waiting++
+	}
+}
+
+// seatForPython is a free slot without an interpreter, else one in which the last one is ending, else one in which one is
+// only prepared. p.mu is held.
+func (p *Pool) seatForPython() (best *seat) {
+	rank := 0
+	for _, s := range p.seats {
+		r := 0
+		switch {
+		case !s.vacant():
+		case s.running != nil:
+			r = 2
+		case s.warm == nil:
+			r = 3
+		case !s.warm.started:
+			r = 1
+		}
+		if r > rank {
+			best, rank = s, r
+		}
+	}
+	return best
+}
+
+// why is the reason for which an interpreter of a language did not start. p.mu is held.
+func (p *Pool) why(python bool) error {
+	err := p.problem
+	if python {
+		err = p.python.problem
+	}
+	if err == nil {
+		return errors.New("the interpreter does not start")
+	}
+	return err
+}
+
+// succeeded records that an interpreter has started. p.mu is held.
+func (p *Pool) succeeded(python bool) {
+	if python {
+		p.python.problem = nil
+		return
+	}
+	p.problem, p.backoff = nil, 0
+}

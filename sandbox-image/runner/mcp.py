@@ -1,0 +1,351 @@
+# The builtins of a run whose APIs include MCP servers: mcp, parallel, stash and McpError. `servers` holds the names of those
+# servers with the names of their tools as far as they are known. Code could replace all of it: what a run may call is
+# decided by the proxy.
+
+import base64
+import http.client
+import json
+import os
+import re
+import select
+import ssl
+import threading
+import uuid
+from urllib.parse import quote
+
+HOST = "mcp.codeforge.internal"
+
+
+class McpError(Exception):
+    """A call that failed. `text` and `structured` are the tool's own words; `code`, `retryable` and `hint` say what to do."""
+
+    def __init__(self, message, server="", tool="", code="", retryable=False, hint="", text=None, structured=None):
+        super().__init__(message)
+        self.server, self.tool, self.code, self.retryable = server, tool, code, retryable
+        self.hint, self.text, self.structured = hint, text, structured
+
+
+McpError.__module__ = "builtins"
+
+_local = threading.local()
+
+
+class _Cancelled(Exception):
+    """The task that waited for a call was cancelled."""
+
+
+class _Wait:
+    """The connection of a call under way, which a cancelled task closes."""
+
+    def __init__(self):
+        self.lock, self.connection, self.over = threading.Lock(), None, False
+
+    def use(self, connection):
+        with self.lock:
+            if self.over:
+                raise _Cancelled()
+            self.connection = connection
+
+    def cancel(self):
+        with self.lock:
+            self.over = True
+            if self.connection is not None and self.connection.sock is not None:
+                try:
+                    self.connection.sock.shutdown(2)
+                except OSError:
+                    pass
+
+
+def _connection():
+    """A connection of this thread. An idle one that can be read has been closed."""
+    c = getattr(_local, "connection", None)
+    if c is not None and c.sock is not None and not select.select([c.sock], [], [], 0)[0]:
+        return c
+    if c is not None:
+        c.close()
+    c = _local.connection = http.client.HTTPSConnection(HOST, context=ssl.create_default_context())
+    return c
+
+
+class _Call:
+    """One request, known by its server and tool."""
+
+    def __init__(self, server, tool, timeout=None, wait=None):
+        self.server, self.tool, self.timeout, self.wait = server, tool, timeout, wait
+
+    def failure(self, why, code, hint="", **about):
+        where = f"{self.server}.{self.tool}"
+        message = why if why.startswith(where) else f"{where}: {why}"
+        if hint:
+            message += (" " if message[-1:] in ".!?" else ". ") + hint
+        return McpError(message, self.server, self.tool, code, hint=hint, **about)
+
+    def send(self, method, path, value=None):
+        headers, body = {}, None
+        if self.timeout is not None:
+            headers["Codeforge-Timeout-Ms"] = str(int(self.timeout * 1000))
+        if method == "POST":
+            headers["Content-Type"] = "application/json"
+            try:
+                body = json.dumps(value, allow_nan=False).encode()
+            except (TypeError, ValueError) as e:
+                raise self.failure(f"the arguments cannot be written as JSON: {e}", "bad_arguments") from None
+        target = "/" + "/".join(self.segment(p) for p in path)
+        c = _connection()
+        try:
+            if self.wait is not None:
+                self.wait.use(c)
+            c.request(method, target, body, headers)
+            response = c.getresponse()
+            data = response.read()
+        except (OSError, http.client.HTTPException) as e:
+            c.close()
+            raise self.failure(f"the connection broke: {e or type(e).__name__}", "connection_lost") from e
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None  # it is not CodeForge that answered
+        if response.status == 200 and isinstance(answer, dict):
+            return answer
+        about = answer if isinstance(answer, dict) else {}
+        raise self.failure(
+            str(about.get("error") or f"the answer had status {response.status}"), about.get("code") or "bad_answer",
+            hint=str(about.get("hint") or ""), retryable=about.get("retryable") is True)
+
+    def segment(self, name):
+        if name in ("", ".", ".."):
+            raise self.failure(f"{name!r} is no name", "bad_arguments")
+        return quote(name, safe="$")
+
+    def value(self, answer):
+        """What a call returns of a CallToolResult."""
+        blocks = answer.get("content")
+        blocks = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
+        text = "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
+        structured = answer.get("structuredContent")
+        if answer.get("isError"):
+            raise self.failure(
+                text or "the tool failed and did not say why", "tool_error", text=text, structured=structured)
+        if structured is not None:
+            return structured
+        if any(b.get("type") != "text" for b in blocks):
+            every = [self.block(b) for b in blocks]
+            return every[0] if len(every) == 1 else every
+        if answer.get("_schema") or not re.match(r"\s*[\[{]", text):
+            return text
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    def block(self, b):
+        """One content block: text, or a file for what is not text, or the block itself."""
+        kind = b.get("type")
+        if kind == "text":
+            return b.get("text", "")
+        if kind in ("image", "audio"):
+            return self.file(b.get("data"), b.get("mimeType"))
+        if kind == "resource":
+            return self.resource(b.get("resource"))
+        return b
+
+    def resource(self, r):
+        if not isinstance(r, dict) or r.get("blob") is None:
+            return r
+        return {"uri": r.get("uri"), **self.file(r["blob"], r.get("mimeType"))}
+
+    def file(self, data, mime):
+        mime = str(mime or "application/octet-stream")
+        found = re.match(r"\w+/(?:x-)?([a-z0-9]{1,10})\b", mime)
+        kind = found[1] if found else "bin"
+        kind = {"plain": "txt", "jpeg": "jpg", "mpeg": "mp3", "octet": "bin"}.get(kind, kind)
+        try:
+            raw = base64.b64decode(data, validate=True)
+        except (TypeError, ValueError):
+            raise self.failure(f"sent {mime} that is not base64", "server_error") from None
+        path = f"/tmp/mcp-{str(uuid.uuid4())[:13]}.{kind}"
+        with open(path, "xb") as f:
+            f.write(raw)
+        return {"path": path, "mimeType": mime, "bytes": len(raw)}
+
+
+def _arguments(call, given, named):
+    """The arguments of a tool: one dict, keywords, or both."""
+    if len(given) > 1 or given and not isinstance(given[0], dict):
+        raise call.failure("want keyword arguments, or one dict", "bad_arguments")
+    return {**(given[0] if given else {}), **named}
+
+
+class _Tool:
+    """A tool of a server: call it with keyword arguments, or with one dict."""
+
+    def __init__(self, server, name):
+        self._server, self._name = server, name
+
+    def __repr__(self):
+        return f"<tool {self._server}.{self._name}>"
+
+    def __call__(self, *given, **named):
+        return self.call(_Call(self._server, self._name), given, named)
+
+    def call(self, call, given, named):
+        try:
+            return call.value(call.send("POST", [self._server, self._name], _arguments(call, given, named)))
+        except McpError as e:
+            raise e.with_traceback(None)
+
+    def raw(self, *given, **named):
+        """The bare CallToolResult, also of a failure."""
+        call = _Call(self._server, self._name)
+        answer = call.send("POST", [self._server, self._name], _arguments(call, given, named))
+        return {k: v for k, v in answer.items() if k != "_schema"}
+
+    def within(self, seconds):
+        """The same tool with a time limit for each call."""
+        limited = _Tool(self._server, self._name)
+        limited.call = lambda call, given, named: _Tool.call(
+            limited, _Call(call.server, call.tool, seconds, call.wait), given, named)
+        return limited
+
+
+class _AioTool(_Tool):
+    """The same as a coroutine. Cancelling it cancels the call."""
+
+    async def __call__(self, *given, **named):
+        import asyncio
+
+        wait = _Wait()
+        work = asyncio.get_running_loop().run_in_executor(
+            _executor(), lambda: self.call(_Call(self._server, self._name, wait=wait), given, named))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            wait.cancel()
+            work.add_done_callback(lambda w: w.cancelled() or w.exception())  # nobody else asks for it
+            raise
+
+
+_pool = None
+
+
+def _executor():
+    global _pool
+    if _pool is None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        _pool = ThreadPoolExecutor(32, "mcp")
+    return _pool
+
+
+class _Server:
+    def __init__(self, name, tools, kind):
+        self._name, self._tools, self._kind = name, {t: kind(name, t) for t in tools}, kind
+
+    def __repr__(self):
+        names = ", ".join(self._tools)
+        return f"mcp.{self._name} {{ {names or 'its tools are not known yet'} }}"
+
+    def __dir__(self):
+        return list(self._tools)
+
+    def __getitem__(self, tool):
+        special = {"$tools": self._list, "$resources": self._resources, "$read": self._read, "$prompt": self._prompt}
+        if tool in special:
+            return special[tool]
+        return self._tools.get(tool) or self._kind(self._name, tool)
+
+    def __getattr__(self, tool):
+        if tool.startswith("__"):
+            raise AttributeError(tool)
+        if tool not in self._tools and tool.replace("_", "-") in self._tools:
+            tool = tool.replace("_", "-")
+        return self[tool]
+
+    def _list(self):
+        tools = _Call(self._name, "$tools").send("GET", [self._name])["tools"]
+        for t in tools:
+            self._tools.setdefault(t["name"], self._kind(self._name, t["name"]))
+        return tools
+
+    def _resources(self):
+        return _Call(self._name, "$resources").send("GET", [self._name, "$resources"])
+
+    def _read(self, uri):
+        call = _Call(self._name, "$read")
+        answer = call.send("POST", [self._name, "$read"], {"uri": uri})
+        return {**answer, "contents": [call.resource(r) for r in answer.get("contents") or []]}
+
+    def _prompt(self, name, arguments=None):
+        call = _Call(self._name, "$prompt")
+        answer = call.send("POST", [self._name, "$prompt"], {"name": name, "arguments": arguments or {}})
+        for m in answer.get("messages") or []:
+            if isinstance(m.get("content"), dict) and m["content"].get("type") != "text":
+                m["content"] = call.block(m["content"])
+        return answer
+
+
+class _Servers:
+    """The MCP servers of a run, by name."""
+
+    def __init__(self, kind):
+        self._kind, self._made = kind, {}
+
+    def __repr__(self):
+        parts = [f"{n}: {len(t)} tools" if t else n for n, t in servers.items()]
+        return f"mcp {{ {', '.join(parts)} }}"
+
+    def __dir__(self):
+        return list(servers)
+
+    def __getitem__(self, name):
+        if name not in self._made:
+            self._made[name] = _Server(name, servers.get(name, []), self._kind)
+        return self._made[name]
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in servers and name.replace("_", "-") in servers:
+            name = name.replace("_", "-")
+        return self[name]
+
+
+mcp = _Servers(_Tool)
+mcp.aio = _Servers(_AioTool)
+
+
+def parallel(calls, limit=8):
+    """Runs functions, at most `limit` at once. The results are in order; a call that failed has its exception there."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def settle(call):
+        try:
+            return call()
+        except Exception as e:
+            return e
+
+    calls = list(calls)
+    with ThreadPoolExecutor(max(1, min(limit, len(calls) or 1)), "parallel") as pool:
+        return list(pool.map(settle, calls))
+
+
+class _Stash:
+    """Values that later runs of the same MCP session find again, also those in TypeScript."""
+
+    def get(self, key, default=None):
+        value = _Call("stash", "get").send("POST", ["$stash", "get"], {"key": key}).get("value")
+        return default if value is None else value
+
+    def set(self, key, value, ttl=None):
+        """Keeps a value that JSON can hold, for `ttl` seconds or an hour."""
+        about = {} if ttl is None else {"ttl_ms": int(ttl * 1000)}
+        _Call("stash", "set").send("POST", ["$stash", "set"], {"key": key, "value": value, **about})
+
+    def delete(self, key):
+        _Call("stash", "delete").send("POST", ["$stash", "delete"], {"key": key})
+
+    def keys(self):
+        return _Call("stash", "keys").send("POST", ["$stash", "keys"], {})["keys"]
+
+
+stash = _Stash()

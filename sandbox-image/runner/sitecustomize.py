@@ -1,0 +1,170 @@
+"""Runs before the user's code, in an interpreter started ahead of time.
+
+Python imports this module before it opens main.py, which need not exist yet. So main.py runs exactly as `python3 main.py`
+runs it: tracebacks, exit codes and __main__ are Python's own. The orders on standard input are those of warm.ts.
+"""
+
+import os
+import sys
+
+
+def preload():
+    """Loads what nearly all code that calls an API needs, and starts OpenSSL. Nothing leaves the process."""
+    import http.client  # noqa: F401
+    import json  # noqa: F401
+    import ssl
+    import urllib.request  # noqa: F401
+
+    ssl.create_default_context()
+
+
+def await_order():
+    """Returns the line of JSON with the MCP servers and the source of mcp.py, or None for a run without servers."""
+    os.write(1, b"\0")
+    order = os.read(0, 1)
+    if order == b"l":
+        try:
+            preload()
+        except Exception:  # the code will get the error too, if it uses what is missing
+            pass
+        order = os.read(0, 1)
+    if order == b"\n":
+        return None
+    if order != b"m":
+        os._exit(0)
+    parts = []
+    while part := os.read(0, 1 << 16):
+        parts.append(part)
+    return b"".join(parts).split(b"\n", 1)
+
+
+def define_mcp(line, source):
+    """Makes mcp, parallel, stash and McpError builtins."""
+    import builtins
+    import json
+
+    space = {"__name__": "mcp.codeforge", "servers": json.loads(line)}
+    exec(compile(source, "<codeforge>", "exec", dont_inherit=True), space)
+    for name in ("mcp", "parallel", "stash", "McpError"):
+        setattr(builtins, name, space[name])
+
+
+class SkillFinder:
+    """Makes /skills/<name>.py importable as skills.<name>, with _ for -.
+
+    Byte code is never read: a file that another run has left in /skills could differ from the source that is shown.
+    """
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        package, _, name = fullname.rpartition(".")
+        if package != "skills":
+            return None
+        external = sys.modules["_frozen_importlib_external"]
+
+        class Loader(external.SourceFileLoader):
+            def get_code(self, fullname):
+                return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
+
+        for candidate in (name, name.replace("_", "-")):
+            file = "/skills/" + candidate + ".py"
+            if os.path.isfile(file):
+                spec = sys.modules["_frozen_importlib"].ModuleSpec(fullname, Loader(fullname, file), origin=file)
+                spec.has_location = True
+                return spec
+        return None
+
+
+def prepare_imports(packages):
+    own = os.path.dirname(__file__)
+    sys.path[:] = [p for p in sys.path if p != own]  # Python itself adds main.py's directory, which is the same
+    if packages:
+        sys.path.append(packages)
+    skills = type(sys)("skills")
+    skills.__path__ = []
+    sys.modules["skills"] = skills
+    sys.meta_path.append(SkillFinder)
+
+
+ALLOW_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, without importing ast
+
+
+def top_level_await(path):
+    """Returns main.py compiled as a coroutine if it is a program only with top-level await, else None."""
+    with open(path, "rb") as f:
+        source = f.read()
+    if b"await" not in source and b"async" not in source:
+        return None
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python itself compiles main.py again
+        try:
+            compile(source, path, "exec", dont_inherit=True)
+            return None
+        except (SyntaxError, ValueError):
+            pass
+        try:
+            return compile(source, path, "exec", ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        except (SyntaxError, ValueError):
+            return None  # Python itself will say what is wrong
+
+
+def run_async(code, path):
+    """Runs main.py as a coroutine, and exits as Python does at the end of a program."""
+    import asyncio
+
+    sys.path.insert(0, os.path.dirname(path))
+    main = sys.modules["__main__"].__dict__
+    main["__file__"] = path
+    main.pop("__cached__", None)
+    status = 0
+    try:
+        asyncio.run(eval(code, main))
+    except SystemExit as e:
+        status = e.code
+        if status is None:
+            status = 0
+        elif not isinstance(status, int):
+            print(status, file=sys.stderr)
+            status = 1
+    except BaseException as e:
+        trace = e.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != path:
+            trace = trace.tb_next
+        sys.excepthook(type(e), e.with_traceback(trace or e.__traceback__), trace)
+        status = 1
+    leave(status)
+
+
+def leave(status):
+    import atexit
+
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    os._exit(status & 0xFF)
+
+
+def begin():
+    packages = os.environ.pop("CODEFORGE_PACKAGES", "")
+    os.environ.pop("PYTHONPATH", None)
+    servers = await_order()
+    prepare_imports(packages)
+    # What is printed before a run reaches its time limit is kept, so it must not wait in a buffer.
+    sys.stdout.reconfigure(line_buffering=True)
+    if servers is not None:
+        define_mcp(*servers)
+    path = sys.orig_argv[-1]
+    code = top_level_await(path)
+    if code is not None:
+        run_async(code, path)
+
+
+begin()
