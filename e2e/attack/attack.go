@@ -183,13 +183,14 @@ func judge(a Attack, e *Evidence) (string, bool) {
 
 // home says at which hosts a credential may arrive.
 var home = map[string][]string{
-	"HTTPBIN": {upstream.HTTPBin, upstream.H2},
-	"OTHER":   {upstream.Other},
-	"STRICT":  {upstream.Strict},
-	"ALLOWED": {"b.wild.test"},
-	"PLAIN":   {upstream.Plain},
-	"WILD":    {upstream.Wild},
-	"SHARED":  {upstream.Shared},
+	"HTTPBIN":    {upstream.HTTPBin, upstream.H2},
+	"OTHER":      {upstream.Other},
+	"STRICT":     {upstream.Strict},
+	"ALLOWED":    {"b.wild.test"},
+	"DOCUMENTED": {"c.wild.test"},
+	"PLAIN":      {upstream.Plain},
+	"WILD":       {upstream.Wild},
+	"SHARED":     {upstream.Shared},
 	// The rebinding name leads to the upstream every other time.
 	"FORBIDDEN": {upstream.Rebind},
 }
