@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,7 +113,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
-		remarks: append(strays(after, before), s.remarks(ctx, r, changes)...),
+		remarks: slices.Concat(strays(after, before), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
