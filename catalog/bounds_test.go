@@ -51,7 +51,7 @@ func TestManyFolders(t *testing.T) {
 	if len(c.APIs()) != maxAPIs || c.APIs()[0].Name != "m0000" || c.API("m1000") != nil {
 		t.Fatalf("%d APIs, problems:\n%.500s", len(c.APIs()), problems)
 	}
-	if text := problems.String(); len(problems) != 4 || !strings.Contains(text, "1003 folders with a config.json; want at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
+	if text := problems.String(); len(problems.Errors()) != 4 || len(problems.Warnings()) != 20 || !strings.Contains(text, "1003 folders with a config.json; want at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
 		t.Errorf("problems:\n%s", text)
 	}
 	if len(c.Match(mustHost(t, "h999.example.com"))) != 1 || len(c.Match(mustHost(t, "h1000.example.com"))) != 0 {
@@ -99,6 +99,7 @@ func TestBounds(t *testing.T) {
 	}{
 		{"domains", config(`"domains":[` + repeat(1001, `,"h%d.test"`) + `]`), "domains: 1001 entries; want at most 1000"},
 		{"long hosts", config(`"domains":[` + repeat(600, `,"`+strings.Repeat(strings.Repeat("a", 60)+".", 3)+`h%d.test"`) + `]`), "600 host names in addition to"},
+		{"ports", config(`"domains":[` + repeat(33, `,"x.test:1%03d"`) + `]`), "33 ports in addition to 0 of other APIs; want at most 32"},
 		{"methods", config(`"domains":["x.test"],"restricted_methods":[` + repeat(101, `,"M%d"`) + `]`), "restricted_methods: 101 entries; want at most 100"},
 		{"ranges", config(`"domains":["x.test"],"allow_private":[` + repeat(101, `,"10.0.%d.0/24"`) + `]`), "allow_private: 101 entries; want at most 100"},
 		{"surfaces", config(`"domains":["x.test"],"credentials":{"TOKEN_X":{"value":"sk_live_12345","in":[` + repeat(101, `,"body:%d"`) + `]}}`), "in: 101 entries; want at most 100"},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Options configure Load. The zero Options are for a first load in Docker.
@@ -30,6 +32,8 @@ const (
 	// maxHosts and maxHostBytes are what the interpreter's command line has room for.
 	maxHosts     = 2000
 	maxHostBytes = 96 << 10
+	// maxPorts is how many ports besides 443 and 80 there may be: the proxy listens on each for every slot.
+	maxPorts = 32
 	// maxReported is how many mistakes are reported.
 	maxReported = 5000
 	// maxListed is how many files of a folder without config.json are listed.
@@ -41,7 +45,7 @@ const (
 func Load(dir string, o Options) (*Catalog, Problems) {
 	l := loader{
 		o: o, now: time.Now(), budget: budget{all: maxBytes, documents: maxDocuments},
-		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{},
+		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, ports: map[uint16]bool{},
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -80,6 +84,7 @@ type loader struct {
 	// hosts are the distinct host patterns of the APIs in force, hostBytes their length.
 	hosts     map[string]bool
 	hostBytes int
+	ports     map[uint16]bool // of the same APIs
 	budget    budget
 }
 
@@ -211,10 +216,14 @@ func (l *loader) api(name string) {
 	l.settle(name, a, v)
 }
 
-// fits counts an API's hosts, and refuses the API if all APIs together would have too many.
+// fits counts an API's hosts and ports, and refuses the API if all APIs together would have too many.
 func (l *loader) fits(a *API, v *validator) {
 	n, size := 0, 0
+	ports := maps.Clone(l.ports)
 	for _, h := range a.Hosts {
+		if h.Port() != 0 {
+			ports[h.Port()] = true
+		}
 		if !l.hosts[h.String()] {
 			n, size = n+1, size+len(h.String())+1
 		}
@@ -222,6 +231,11 @@ func (l *loader) fits(a *API, v *validator) {
 	if len(l.hosts)+n > maxHosts || l.hostBytes+size > maxHostBytes {
 		v.bad("domains", fmt.Sprintf("%d host names in addition to %d of other APIs", n, len(l.hosts)),
 			fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
+		return
+	}
+	if len(ports) > maxPorts {
+		v.bad("domains", fmt.Sprintf("%d ports in addition to %d of other APIs", len(ports)-len(l.ports), len(l.ports)),
+			fmt.Sprintf("at most %d in all APIs together", maxPorts))
 		return
 	}
 	if !v.failed {
@@ -236,13 +250,28 @@ func (l *loader) count(a *API) {
 			l.hosts[h.String()] = true
 			l.hostBytes += len(h.String()) + 1
 		}
+		if h.Port() != 0 {
+			l.ports[h.Port()] = true
+		}
 	}
 }
 
-// misnamed warns of a folder without config.json that has a file with a similar name.
+// misnamed warns of what is probably meant to be an API's config.json: a file beside the folders, a file with a similar
+// name, and a folder that has none. Folders with an example are templates.
 func (l *loader) misnamed(name string) {
-	if info, err := l.root.Stat(name); err != nil || !info.IsDir() {
+	info, err := l.root.Stat(name)
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 		return // opening a pipe would wait for a writer
+	}
+	warn := func(file, found, want string) {
+		l.problems = append(l.problems,
+			Problem{API: name, File: "apis/" + file, Severity: Warning, Found: found, Want: want})
+	}
+	if !info.IsDir() {
+		if api, ok := loneConfig(name); ok {
+			warn(printable(name), "not read", "apis/"+api+"/config.json")
+		}
+		return
 	}
 	dir, err := l.root.Open(name)
 	if err != nil {
@@ -250,14 +279,43 @@ func (l *loader) misnamed(name string) {
 	}
 	defer dir.Close()
 	entries, _ := dir.ReadDir(maxListed) // an error leaves fewer names to compare
+	template := len(entries) == 0
 	for _, e := range entries {
-		switch strings.ToLower(e.Name()) {
-		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt",
-			"config.yaml", "config.yml", "config.toml":
-			l.problems = append(l.problems, Problem{API: name, File: "apis/" + printable(name) + "/" + e.Name(),
-				Severity: Warning, Found: "not read", Want: "config.json"})
+		switch file := strings.ToLower(e.Name()); {
+		case strings.HasSuffix(file, ".example"):
+			template = true
+		case likeConfig(file):
+			warn(printable(name)+"/"+printable(e.Name()), "not read", "config.json")
+			template = true
 		}
 	}
+	if !template {
+		warn(printable(name), "a folder without config.json", "one in it, or the folder elsewhere")
+	}
+}
+
+// likeConfig reports whether a file's name in lower case was probably meant to be config.json.
+func likeConfig(file string) bool {
+	switch file {
+	case "config", "conf.json", "configuration.json", "config.jsonc", "config.json5", "config.json.txt", "config.yaml",
+		"config.yml", "config.toml":
+		return true
+	}
+	const slips = 3 // one more than may be
+	return typo.Distance(file, "config.json", slips) < slips
+}
+
+// loneConfig is the API that a JSON file in apis/ itself is probably meant to be.
+func loneConfig(file string) (api string, ok bool) {
+	const schema = "config.schema.json" // which comes with CodeForge
+	stem, isJSON := strings.CutSuffix(strings.ToLower(file), ".json")
+	if !isJSON || strings.ToLower(file) == schema {
+		return "", false
+	}
+	if likeConfig(strings.ToLower(file)) || folderProblem(stem) != "" {
+		stem = "<name>"
+	}
+	return stem, true
 }
 
 // settle puts a folder's new version in force, or rejects it.

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
@@ -49,6 +50,9 @@ func (r *Routes) Add(h Head, l Line) {
 	parsed, err := hostname.Parse(u.Hostname())
 	if err != nil {
 		return
+	}
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		parsed = parsed.At(uint16(port))
 	}
 	host := parsed.String()
 	at := r.hosts[host]

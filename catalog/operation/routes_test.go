@@ -17,6 +17,7 @@ func routes() *Routes {
 		r.Add(h, Line{Method: m, Path: p})
 	}
 	r.Add(h, Line{Method: "GET", Path: "/other", Server: "https://up.shop.test"})
+	r.Add(h, Line{Method: "GET", Path: "/dev", Server: "https://up.shop.test:8443"})
 	return r
 }
 
@@ -47,6 +48,9 @@ func TestRoutesAllow(t *testing.T) {
 	}
 	if !r.Allow("up.shop.test", "GET", "/other") || r.Allow("up.shop.test", "GET", "/v1/refunds") || r.Allow("api.shop.test", "GET", "/v1/other") || r.Allow("evil.test", "GET", "/v1/refunds") {
 		t.Error("an operation is allowed at another host than its own")
+	}
+	if !r.Allow("up.shop.test:8443", "GET", "/dev") || r.Allow("up.shop.test", "GET", "/dev") || r.Allow("up.shop.test:8443", "GET", "/other") {
+		t.Error("an operation is allowed at another port than its own")
 	}
 	if (*Routes)(nil).Allow("api.shop.test", "GET", "/v1/refunds") {
 		t.Error("no routes allow something")

@@ -17,18 +17,15 @@ import (
 // gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
 // redirected to a port without a listener.
 func gateway() (inputs, error) {
-	in := inputs{asker: asker}
+	in := inputs{asker: asker, seats: []*slot.ID{nil}, open: openGateway}
 	ctx := context.Background()
 	var lc net.ListenConfig
-	for _, p := range []struct {
-		port uint16
-		tls  bool
-	}{{firewall.HTTPPort, false}, {firewall.HTTPSPort, true}} {
-		l, err := lc.Listen(ctx, "tcp4", at(p.port))
+	for _, port := range []uint16{80, 443} {
+		l, err := openGateway(nil, port)
 		if err != nil {
 			return in, fmt.Errorf("gateway mode: %w", err)
 		}
-		in.listeners = append(in.listeners, entrance.Listener{TCP: l.(*net.TCPListener), TLS: p.tls})
+		in.listeners = append(in.listeners, l)
 	}
 	l, err := lc.Listen(ctx, "tcp4", at(firewall.DNSPort))
 	if err != nil {
@@ -42,6 +39,15 @@ func gateway() (inputs, error) {
 	in.packets = append(in.packets, p)
 	_, err = firewall.Install()
 	return in, err
+}
+
+// openGateway listens on a port for every slot. Below 1024 it needs net.ipv4.ip_unprivileged_port_start to be 0.
+func openGateway(_ *slot.ID, port uint16) (entrance.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", at(port))
+	if err != nil {
+		return entrance.Listener{}, err
+	}
+	return entrance.Listener{TCP: l.(*net.TCPListener), Port: port}, nil
 }
 
 // at returns the proxy's address on the sandbox's network, and no other, with a port.

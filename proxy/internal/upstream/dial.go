@@ -103,7 +103,7 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(share))
 		defer cancel()
 	}
-	if err := d.guard.Check(to.Addr()); err != nil {
+	if err := d.guard.CheckPort(to); err != nil {
 		return nil, err
 	}
 	if d.pool.conf.Connect != nil {
