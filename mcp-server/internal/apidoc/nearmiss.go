@@ -12,7 +12,7 @@ import (
 func (d *Doc) Miss(method, address string, status int) string {
 	u, err := url.Parse(address)
 	base, err2 := url.Parse(d.Head.Server)
-	if err != nil || err2 != nil || u.Host != base.Host || d.Head.GraphQL {
+	if err != nil || err2 != nil || !strings.EqualFold(u.Host, base.Host) || d.Head.GraphQL {
 		return ""
 	}
 	path, under := strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
