@@ -13,6 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
@@ -48,6 +49,7 @@ type daemon struct {
 	control  *controlapi.Client
 	queue    *queue.Queue
 	catalog  *published.Watcher
+	library  *apidoc.Library
 	broker   *broker.Broker
 	executor *execution.Executor
 	skills   *skill.Store
@@ -74,7 +76,10 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 	d.control = controlapi.NewClient(f.control)
 	d.queue = queue.New(queue.Config{Sandbox: d.sandbox})
-	d.catalog = published.New(published.Config{Control: d.control, Sandbox: d.sandbox, Log: d.log})
+	d.library = apidoc.NewLibrary(d.control, d.log)
+	d.catalog = published.New(published.Config{
+		Control: d.control, Sandbox: d.sandbox, Log: d.log, Changed: d.library.Follow,
+	})
 	m := meter.New(meter.Gauges{
 		Sessions: func() int { return d.mcp.Sessions() },
 		Calls:    func() int { return d.mcp.Calls() },
@@ -90,7 +95,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 	})
 	d.surface = tools.New(tools.Config{
-		Executor: d.executor, Servers: d.broker,
+		Executor: d.executor, Servers: d.broker, Library: d.library,
 		Catalog: d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Called: m.Called,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
@@ -145,6 +150,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { d.catalog.Run(background) })
+	parts.Go(func() { d.library.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
 	parts.Go(func() { d.serveProxy(background) })
 

@@ -125,7 +125,7 @@ func TestArguments(t *testing.T) {
 		{"execute_code", `{"code": "1", "apis": "[\"stripe\"]"}`, []string{`apis: found the string`}},
 		{"execute_code", `[1]`, []string{"found the array [1], want an object"}},
 		{"list_apis", `{"api": "nope"}`, []string{`api: there is no active API "nope"`}},
-		{"list_apis", `{"x": 1}`, []string{`there is no argument "x"; the arguments are api`}},
+		{"list_apis", `{"x": 1}`, []string{`there is no argument "x"; the arguments are query, api, operation`}},
 		{"get_instructions", `{"x": 1}`, []string{`there is no argument "x"`}},
 		{"update_skill", `{}`, []string{"name: missing", "patch: missing", "<<<<<<< SEARCH"}},
 		{"update_skill", `{"name": "../x", "patch": "x"}`, []string{"is misplaced", "<<<<<<< SEARCH\nconst limit = 10;"}},

@@ -99,7 +99,7 @@ func (b *broker) end() {
 			b.t.Errorf("the bridge ended: %v", err)
 		}
 		b.done <- nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		b.t.Error("the bridge does not end")
 	}
 }
@@ -112,7 +112,7 @@ func (b *broker) ready() *frame.Ready {
 			b.t.Fatalf("failed: %+v", f.Failed)
 		}
 		return f.Ready
-	case <-time.After(40 * time.Second):
+	case <-time.After(testkit.Patience):
 		b.t.Fatal("neither ready nor failed")
 	}
 	return nil
@@ -144,7 +144,7 @@ func (b *broker) wait(c <-chan frame.FromBridge) frame.FromBridge {
 	select {
 	case f := <-c:
 		return f
-	case <-time.After(30 * time.Second):
+	case <-time.After(testkit.Patience):
 		b.t.Fatal("no answer")
 	}
 	return frame.FromBridge{}

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
@@ -123,7 +123,7 @@ type session struct {
 func conform(url string) error {
 	in, inWrite := io.Pipe()
 	out, outWrite := io.Pipe()
-	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -131,7 +131,7 @@ func conform(url string) error {
 		outWrite.Close()
 	}()
 	s := &session{to: frame.NewWriter(inWrite), from: frame.NewReader(out)}
-	if err := s.to.Write(frame.ToBridge{Start: &frame.Start{URL: url, ConnectTimeoutMS: 20_000}}); err != nil {
+	if err := s.to.Write(frame.ToBridge{Start: &frame.Start{URL: url, ConnectTimeoutMS: 50_000}}); err != nil {
 		return err
 	}
 	err := s.scenario(os.Getenv("MCP_CONFORMANCE_SCENARIO"))

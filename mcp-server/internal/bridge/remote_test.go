@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
@@ -224,7 +225,7 @@ func TestHostileRemote(t *testing.T) {
 				if f.Failed == nil || f.Failed.Code != frame.NotConnected {
 					t.Errorf("%+v %+v", f.Ready, f.Failed)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Error("neither ready nor failed")
 			}
 		})

@@ -131,6 +131,11 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 		return &frame.Error{Code: frame.Gone, Message: "the server ended"}
 	case <-ctx.Done():
 	}
+	select { // an answer in time counts, however late it is seen here
+	case <-c.answered:
+		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
+	default:
+	}
 	if w, ok := s.(*child); ok {
 		w.wire.forget(c)
 	}

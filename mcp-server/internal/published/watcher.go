@@ -21,6 +21,8 @@ type Config struct {
 	Control *controlapi.Client
 	Sandbox *runapi.Client
 	Log     *slog.Logger
+	// Changed, if not nil, is told of every catalog before Catalog returns it. It must not wait.
+	Changed func(controlapi.Catalog)
 }
 
 // Watcher follows the catalog. Make it with New and call Run; all methods are safe for concurrent use.
@@ -139,6 +141,9 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.cfg.Changed != nil && (!w.known || w.catalog.Version != cat.Version) {
+		w.cfg.Changed(cat)
+	}
 	if !w.known {
 		close(w.ready)
 	}

@@ -32,8 +32,9 @@ const (
 		"/tmp is kept for later calls. " +
 		"Modules in /skills/<name>.ts are kept for ever: write one with an @description comment, import it by path."
 
-	listDescription = "List the APIs that code may call: hosts, token names, reference, restricted methods. " +
-		"With api: its TypeScript types or tools too."
+	listDescription = "Find out what code may call. query: the operations, tools and skills that fit, with types. " +
+		"operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
+		"Alone: every API with hosts and token names."
 
 	instructionsDescription = "How to write code for execute_code: credentials, limits, the saved skills, a worked example. " +
 		"Read once before first use."

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -30,6 +31,8 @@ type Config struct {
 	Skills   *skill.Store
 	// Servers may be nil: no tool of an MCP server is known.
 	Servers Servers
+	// Library may be nil: no operation of an API is known.
+	Library *apidoc.Library
 	Log     *slog.Logger
 	Version string
 	// Debug logs code and output.
@@ -49,6 +52,7 @@ type Surface struct {
 	cfg    Config
 	server *mcp.Server
 	shelf  *shelf
+	finder finder
 }
 
 // New makes the surface.

@@ -8,14 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 )
 
 // TestIdle: a session without an open request ends when it was idle for long; one that is listened to does not.
 func TestIdle(t *testing.T) {
-	f := serve(t, transport.Config{SessionIdle: time.Second})
-	idle, live := f.begin(t), f.begin(t)
+	f := serve(t, transport.Config{SessionIdle: 3 * time.Second})
+	live := f.begin(t)
 	_, stop := f.listenStream(t, live)
+	idle := f.begin(t)
 	left := func(n int) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); f.handler.Sessions() != n; time.Sleep(5 * time.Millisecond) {
@@ -76,7 +78,7 @@ func TestDrain(t *testing.T) {
 	for f.handler.Calls() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	f.handler.Drain(ctx)
 	done.Wait()
@@ -106,7 +108,7 @@ func TestCloseCancels(t *testing.T) {
 	_, stop := f.listenStream(t, f.begin(t))
 	defer stop()
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	f.handler.Close(ctx)
 	for range 2 {
@@ -114,7 +116,7 @@ func TestCloseCancels(t *testing.T) {
 			t.Errorf("a call was %s", how)
 		}
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > testkit.Patience/2 {
 		t.Errorf("it took %v", took)
 	}
 }

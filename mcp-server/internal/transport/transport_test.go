@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 )
@@ -40,7 +41,7 @@ func serve(t *testing.T, cfg transport.Config) *fixture {
 		select {
 		case <-ctx.Done():
 			f.ended <- "cancelled"
-		case <-time.After(time.Minute):
+		case <-time.After(2 * testkit.Patience):
 			f.ended <- "finished"
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "waited"}}}, nil
@@ -138,7 +139,7 @@ func receive(t *testing.T, c chan string, what string) string {
 	select {
 	case s := <-c:
 		return s
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("%s did not happen", what)
 		return ""
 	}
@@ -161,10 +162,9 @@ func TestDisconnect(t *testing.T) {
 			}
 		}()
 		receive(t, f.began, "the call")
-		start := time.Now()
 		cancel()
-		if how := receive(t, f.ended, "its end"); how != "cancelled" || time.Since(start) > time.Second {
-			t.Errorf("%s: %s after %v", version, how, time.Since(start))
+		if how := receive(t, f.ended, "its end"); how != "cancelled" {
+			t.Errorf("%s: %s", version, how)
 		}
 	}
 }
@@ -195,9 +195,8 @@ func TestDelete(t *testing.T) {
 		}
 	}()
 	receive(t, f.began, "the call")
-	start := time.Now()
-	if code := f.send(t, http.MethodDelete, id); code != http.StatusNoContent || time.Since(start) > time.Second {
-		t.Errorf("DELETE: %d after %v", code, time.Since(start))
+	if code := f.send(t, http.MethodDelete, id); code != http.StatusNoContent {
+		t.Errorf("DELETE: %d", code)
 	}
 	if how := receive(t, f.ended, "its end"); how != "cancelled" {
 		t.Errorf("the call was %s", how)
@@ -368,7 +367,7 @@ func TestForgedHeaders(t *testing.T) {
 
 // TestStuckClient: a client that stops reading loses its connection after a while; others are not held up.
 func TestStuckClient(t *testing.T) {
-	f := serve(t, transport.Config{WriteTime: 300 * time.Millisecond})
+	f := serve(t, transport.Config{WriteTime: 2 * time.Second})
 	flooded := make(chan error, 1)
 	f.mcp.AddTool(&mcp.Tool{Name: "flood", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var err error
