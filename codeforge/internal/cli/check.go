@@ -58,6 +58,10 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 			})
 		}
 	}
+	found = append(found, misspelt()...)
+	if e.Getenv("CODEFORGE_CONTAINER") != "1" { // which has its own paths
+		found = append(found, missing(w)...)
+	}
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
 		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
 		if e.Getenv("CODEFORGE_CONTAINER") == "1" {
@@ -74,6 +78,55 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		})
 	}
 	return found, cat
+}
+
+// misspelt warns of variables in .env that were most likely meant to be settings.
+func misspelt() []finding {
+	file, _ := settings.ReadFile(dotenvFile) // what is wrong with it, inspect has reported
+	var found []finding
+	for _, m := range settings.Misspelt(file) {
+		found = append(found, finding{
+			Severity: "warning", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
+			Text: fmt.Sprintf("%s: %s: %s; did you mean %s?", dotenvFile, m.Name, m.Found, m.Want),
+		})
+	}
+	return found
+}
+
+// missing reports files and folders that settings name and that are not there.
+func missing(w variables) []finding {
+	var found []finding
+	for _, s := range []struct {
+		name   string
+		folder bool
+		want   string
+	}{
+		{"UPSTREAM_CA_FILE", false, "the path of a PEM file"},
+		{"SANDBOX_PROGRAMS", true, "the path of a folder"},
+	} {
+		path := w.getenv(s.name)
+		if path == "" {
+			continue
+		}
+		what := ""
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, os.ErrNotExist):
+			what = "no such file or folder"
+		case err != nil:
+			what = "not readable by this user"
+		case info.IsDir() && !s.folder:
+			what = "a folder"
+		case !info.IsDir() && s.folder:
+			what = "a file"
+		default:
+			continue
+		}
+		found = append(found, finding{
+			Severity: "error", File: dotenvFile, Field: s.name, Found: what, Want: s.want,
+			Text: fmt.Sprintf("%s: %s: %q: %s; want %s", dotenvFile, s.name, path, what, s.want),
+		})
+	}
+	return found
 }
 
 func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) error {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -155,5 +157,40 @@ func TestExchangeLine(t *testing.T) {
 	x.URL, x.Code = "https://api.github.com/repos", "some_code"
 	if got, want := exchangeLine(plain, x), "served  200 POST   https://api.github.com/repos some_code  12 ms"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestInspect: check warns of what is probably a slip, and only mistakes are errors.
+func TestInspect(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		".env":                    "MCP_PROT=8090\nUPSTREAM_CA_FILE=./gone.pem\nSANDBOX_PROGRAMS=./.env\nGITHUB_TOKEN=x\n",
+		"apis/foo.json":           "{}",
+		"apis/shop/config.jsn":    "{}",
+		"apis/stripe/config.json": `{"description": "x", "domains": ["api.stripe.com"], "credentials": {"STRIPE_TOKEN": "${STRIPE_TOKEN}"}}`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &Env{}
+	found, cat := inspect(e, "apis")
+	var got []string
+	for _, f := range found {
+		got = append(got, f.Severity+": "+f.Text)
+	}
+	want := []string{
+		`warning: .env: MCP_PROT: not a setting; did you mean MCP_PORT?`,
+		`error: .env: UPSTREAM_CA_FILE: "./gone.pem": no such file or folder; want the path of a PEM file`,
+		`error: .env: SANDBOX_PROGRAMS: "./.env": a file; want the path of a folder`,
+		`warning: apis/foo.json: not read; want apis/foo/config.json`,
+		`warning: apis/shop/config.jsn: not read; want config.json`,
+		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} or {"env": "NAME"} in its place`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(cat.APIs()) != 1 {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

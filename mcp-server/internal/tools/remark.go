@@ -60,8 +60,10 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 		return nil
 	}
 	stdout := excerpt.New(checkOutput)
-	r.Code, r.Timeout, r.Started = fmt.Sprintf(checker, list), min(checkTime, s.cfg.TimeoutMax), nil
-	if _, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
+	check := execution.Request{
+		Session: r.Session, APIs: r.APIs, Code: fmt.Sprintf(checker, list), Timeout: min(checkTime, s.cfg.TimeoutMax),
+	}
+	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
 		return nil
 	}
 	printed, _ := stdout.Text(checkOutput)
