@@ -76,7 +76,7 @@ func open(
 	if err != nil {
 		return nil, nil, err
 	}
-	in, mode, err := sockets(o, getenv)
+	in, mode, err := sockets(o, set.Network, getenv)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +93,7 @@ func open(
 func assemble(
 	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
 ) (*daemon, error) {
-	pool, err := newPool(set)
+	pool, err := newPool(o.mode, set)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +163,11 @@ func (d *daemon) problem() error {
 }
 
 // newPool makes the pool from the settings for upstreams.
-func newPool(set settings.Settings) (*upstream.Pool, error) {
+func newPool(mode string, set settings.Settings) (*upstream.Pool, error) {
 	conf := upstream.Config{Proxy: set.UpstreamProxy}
+	if mode == "gateway" {
+		conf.Sandbox = set.Network.Subnet()
+	}
 	if set.UpstreamCAFile != "" {
 		var err error
 		if conf.CAs, err = os.ReadFile(set.UpstreamCAFile); err != nil {
@@ -208,7 +211,9 @@ func hangups() <-chan struct{} {
 }
 
 // asker limits who may ask the resolver, in gateway mode.
-func asker(a netip.Addr) bool { _, ok := slot.FromAddr(a); return ok }
+func asker(n slot.Network) func(netip.Addr) bool {
+	return func(a netip.Addr) bool { _, ok := n.Slot(a); return ok }
+}
 
 // The modes of the control socket: in Docker access to its volume is the boundary, and mcp-server is another user.
 const (

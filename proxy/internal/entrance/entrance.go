@@ -47,6 +47,8 @@ type Listener struct {
 	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot, and the
 	// connection's original destination must be the port that the socket serves.
 	Slot *slot.ID
+	// Network is where the slots have their addresses, if Slot is nil.
+	Network slot.Network
 }
 
 // Config holds what an Entrance needs.

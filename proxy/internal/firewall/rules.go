@@ -33,9 +33,9 @@ type Plan struct {
 	Jumps []Rule
 }
 
-// Plan4 is the set-up for IPv4. inside is the interface of the sandbox's network.
-func Plan4(inside string) Plan {
-	subnet, self := slot.Subnet.String(), slot.ProxyAddr.String()+"/32"
+// Plan4 is the set-up for IPv4. inside is the interface of the sandbox's network n.
+func Plan4(inside string, n slot.Network) Plan {
+	subnet, self, resolver := n.Subnet().String(), n.Proxy().String()+"/32", slot.SyntheticAddr.String()+"/32"
 	redirect := func(from, to int) Rule {
 		return Rule{"nat", chainRedirect, []string{"-s", subnet, "-p", "tcp", "-m", "tcp", "--dport", strconv.Itoa(from),
 			"-j", "REDIRECT", "--to-ports", strconv.Itoa(to)}}
@@ -46,7 +46,7 @@ func Plan4(inside string) Plan {
 			"--dport", strconv.Itoa(port), "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT"}}
 	}
 	dns := func(proto string) Rule {
-		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", self, "-i", inside, "-p", proto, "-m", proto,
+		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", resolver, "-i", inside, "-p", proto, "-m", proto,
 			"--dport", strconv.Itoa(DNSPort), "-j", "ACCEPT"}}
 	}
 	return Plan{
@@ -57,6 +57,7 @@ func Plan4(inside string) Plan {
 			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},
 			// Nothing else may reach the sandbox's side.
 			{"filter", chainInput, []string{"-d", subnet, "!", "-i", inside, "-j", "DROP"}},
+			{"filter", chainInput, []string{"-d", resolver, "!", "-i", inside, "-j", "DROP"}},
 			{"filter", chainForward, []string{"-j", "DROP"}},
 		},
 		Jumps: []Rule{

@@ -25,7 +25,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
 const (
@@ -47,6 +46,8 @@ const (
 type Config struct {
 	// Proxy is what every connection goes through, or nil. Only its own address is exempt from the guard.
 	Proxy *url.URL
+	// Sandbox is the network of the slots, in Docker mode: it is never dialled.
+	Sandbox netip.Prefix
 	// CAs holds further certificate authorities for every upstream, in PEM.
 	CAs []byte
 	// Resolve finds a host's addresses. Nil: the system's resolver.
@@ -218,7 +219,7 @@ func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.Cli
 		roots = roots.Clone()
 		roots.AppendCertsFromPEM(cas)
 	}
-	d := &dialer{pool: p, guard: dialguard.Guard{AllowPrivate: private}}
+	d := &dialer{pool: p, guard: p.guard(private)}
 	t := &http.Transport{
 		DialContext: d.dial,
 		TLSClientConfig: &tls.Config{
