@@ -99,6 +99,7 @@ func TestBounds(t *testing.T) {
 	}{
 		{"domains", config(`"domains":[` + repeat(1001, `,"h%d.test"`) + `]`), "domains: 1001 entries; want at most 1000"},
 		{"long hosts", config(`"domains":[` + repeat(600, `,"`+strings.Repeat(strings.Repeat("a", 60)+".", 3)+`h%d.test"`) + `]`), "600 host names in addition to"},
+		{"ports", config(`"domains":[` + repeat(33, `,"x.test:1%03d"`) + `]`), "33 ports in addition to 0 of other APIs; want at most 32"},
 		{"methods", config(`"domains":["x.test"],"restricted_methods":[` + repeat(101, `,"M%d"`) + `]`), "restricted_methods: 101 entries; want at most 100"},
 		{"ranges", config(`"domains":["x.test"],"allow_private":[` + repeat(101, `,"10.0.%d.0/24"`) + `]`), "allow_private: 101 entries; want at most 100"},
 		{"surfaces", config(`"domains":["x.test"],"credentials":{"TOKEN_X":{"value":"sk_live_12345","in":[` + repeat(101, `,"body:%d"`) + `]}}`), "in: 101 entries; want at most 100"},

@@ -22,6 +22,10 @@ type Catalog struct {
 	// closed maps the host patterns of APIs that cannot be loaded to the API's name. "*" is there while the hosts of such
 	// an API are unknown.
 	closed map[string]string
+	// named has the patterns of byPattern and closed, without their ports.
+	named map[string]bool
+	// ports are those of active APIs besides 443 and 80, sorted.
+	ports []uint16
 }
 
 // API is one folder apis/<name>/. An API whose content did not change between two loads keeps its pointer.
@@ -90,6 +94,16 @@ type Methods struct {
 	Restricted []string
 	// Allowed, when not nil, is the only set of methods that passes. Upper case, sorted.
 	Allowed []string
+}
+
+// Of is a catalog to look APIs up in by name, for a process that was told of them and loaded nothing. The APIs are sorted
+// by name. It finds none by host.
+func Of(apis []*API) *Catalog {
+	c := &Catalog{apis: apis, byName: map[string]*API{}}
+	for _, a := range apis {
+		c.byName[a.Name] = a
+	}
+	return c
 }
 
 // Version identifies the content of the catalog. It changes with everything that matters to a run.

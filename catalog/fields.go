@@ -17,7 +17,8 @@ func topFields() []fieldSpec {
 			func(d *decoder, _ *config, n *node) { d.str("$schema", n, new(string)) }},
 		{"description", "One line that tells a model what the API is for.", schema{Type: "string", MaxLength: maxDescription},
 			func(d *decoder, c *config, n *node) { d.str("description", n, &c.description) }},
-		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. Required without mcp.",
+		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. A port may follow, as in " +
+			"\"localhost:3000\"; without one it is 443 and 80. Required without mcp.",
 			schema{Type: "array", Items: &schema{Type: "string", MinLength: 1}, MinItems: 1, UniqueItems: true},
 			func(d *decoder, c *config, n *node) { c.domains = d.list("domains", n, `["api.example.com"]`) }},
 		{"credentials", "Token names and their credentials. A token name belongs to one API.", credentialsShape(),

@@ -32,6 +32,8 @@ const (
 	// maxHosts and maxHostBytes are what the interpreter's command line has room for.
 	maxHosts     = 2000
 	maxHostBytes = 96 << 10
+	// maxPorts is how many ports besides 443 and 80 there may be: the proxy listens on each for every slot.
+	maxPorts = 32
 	// maxReported is how many mistakes are reported.
 	maxReported = 5000
 	// maxListed is how many files of a folder without config.json are listed.
@@ -43,7 +45,7 @@ const (
 func Load(dir string, o Options) (*Catalog, Problems) {
 	l := loader{
 		o: o, now: time.Now(), budget: budget{all: maxBytes, documents: maxDocuments},
-		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{},
+		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, ports: map[uint16]bool{},
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -82,6 +84,7 @@ type loader struct {
 	// hosts are the distinct host patterns of the APIs in force, hostBytes their length.
 	hosts     map[string]bool
 	hostBytes int
+	ports     map[uint16]bool // of the same APIs
 	budget    budget
 }
 
@@ -213,10 +216,14 @@ func (l *loader) api(name string) {
 	l.settle(name, a, v)
 }
 
-// fits counts an API's hosts, and refuses the API if all APIs together would have too many.
+// fits counts an API's hosts and ports, and refuses the API if all APIs together would have too many.
 func (l *loader) fits(a *API, v *validator) {
 	n, size := 0, 0
+	ports := maps.Clone(l.ports)
 	for _, h := range a.Hosts {
+		if h.Port() != 0 {
+			ports[h.Port()] = true
+		}
 		if !l.hosts[h.String()] {
 			n, size = n+1, size+len(h.String())+1
 		}
@@ -224,6 +231,11 @@ func (l *loader) fits(a *API, v *validator) {
 	if len(l.hosts)+n > maxHosts || l.hostBytes+size > maxHostBytes {
 		v.bad("domains", fmt.Sprintf("%d host names in addition to %d of other APIs", n, len(l.hosts)),
 			fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
+		return
+	}
+	if len(ports) > maxPorts {
+		v.bad("domains", fmt.Sprintf("%d ports in addition to %d of other APIs", len(ports)-len(l.ports), len(l.ports)),
+			fmt.Sprintf("at most %d in all APIs together", maxPorts))
 		return
 	}
 	if !v.failed {
@@ -237,6 +249,9 @@ func (l *loader) count(a *API) {
 		if !l.hosts[h.String()] {
 			l.hosts[h.String()] = true
 			l.hostBytes += len(h.String()) + 1
+		}
+		if h.Port() != 0 {
+			l.ports[h.Port()] = true
 		}
 	}
 }

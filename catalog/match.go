@@ -1,8 +1,13 @@
 package catalog
 
-// Match lists the active APIs that hold the host, sorted by name; the list is not to be changed. An exact name beats a
-// wildcard: where an API has the exact name (an inactive one too), wildcards do not count. Empty means the host is
-// closed or in no API; see Holds.
+import (
+	"slices"
+	"strings"
+)
+
+// Match lists the active APIs that hold the host at its port, sorted by name; the list is not to be changed. An exact
+// name beats a wildcard: where an API has the exact name (an inactive one too), wildcards do not count. Empty means the
+// host is closed or in no API; see Holds.
 func (c *Catalog) Match(h Host) []*API {
 	if c == nil || h.IsZero() {
 		return nil
@@ -10,12 +15,12 @@ func (c *Catalog) Match(h Host) []*API {
 	if exact, ok := c.byPattern[h.String()]; ok {
 		return exact
 	}
-	return c.byPattern["*."+h.Parent()]
+	return c.byPattern[h.Wildcard().String()]
 }
 
-// Holds reports whether the host is, or may be, in any API: active, inactive, too broken to load, or beyond the number
-// of APIs that are read. While the hosts of a broken API are unknown, that is every host. YOLO_MODE may open only hosts
-// that are in none.
+// Holds reports whether the host is, or may be, in any API, at whatever port: active, inactive, too broken to load, or
+// beyond the number of APIs that are read. While the hosts of a broken API are unknown, that is every host. YOLO_MODE
+// may open only hosts that are in none.
 func (c *Catalog) Holds(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false
@@ -23,12 +28,35 @@ func (c *Catalog) Holds(h Host) bool {
 	if c.closed["*"] != "" {
 		return true
 	}
-	for _, pattern := range []string{h.String(), "*." + h.Parent()} {
-		if _, ok := c.byPattern[pattern]; ok || c.closed[pattern] != "" {
-			return true
-		}
+	return c.named[h.Name()] || c.named["*."+h.Parent()]
+}
+
+// Elsewhere lists the patterns by which active APIs hold the host's name at other ports, the usual ones first.
+func (c *Catalog) Elsewhere(h Host) []HostPattern {
+	if c == nil || h.IsZero() || !c.Holds(h) {
+		return nil
 	}
-	return false
+	var out []HostPattern
+	for _, port := range append([]uint16{0}, c.ports...) {
+		at := h.At(port)
+		if at == h || len(c.Match(at)) == 0 {
+			continue
+		}
+		p := at.Wildcard()
+		if _, ok := c.byPattern[at.String()]; ok {
+			p = at.Exact()
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Ports lists the ports of active APIs besides 443 and 80, in order. The list is not to be changed.
+func (c *Catalog) Ports() []uint16 {
+	if c == nil {
+		return nil
+	}
+	return c.ports
 }
 
 // API is the API of that name, inactive ones included, or nil.
@@ -53,10 +81,18 @@ func (c *Catalog) AllCredentials() []Credential {
 
 // index compiles the lookups. It is the last step of a load.
 func (c *Catalog) index() {
-	c.byName, c.byPattern = map[string]*API{}, map[string][]*API{}
+	c.byName, c.byPattern, c.named = map[string]*API{}, map[string][]*API{}, map[string]bool{}
+	for pattern := range c.closed {
+		name, _, _ := strings.Cut(pattern, ":")
+		c.named[name] = true
+	}
 	for _, a := range c.apis {
 		c.byName[a.Name] = a
 		for _, p := range a.Hosts {
+			c.named[p.Name()] = true
+			if port := p.Port(); port != 0 && a.Active {
+				c.ports = append(c.ports, port)
+			}
 			list := c.byPattern[p.String()]
 			if a.Active {
 				list = append(list, a)
@@ -64,4 +100,6 @@ func (c *Catalog) index() {
 			c.byPattern[p.String()] = list
 		}
 	}
+	slices.Sort(c.ports)
+	c.ports = slices.Compact(c.ports)
 }

@@ -56,6 +56,49 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestMatchPorts: a host with a port is held at that port alone, and one without at 443 and 80 alone.
+func TestMatchPorts(t *testing.T) {
+	c := clean(t, writeTree(t, map[string]string{
+		"dev/config.json":  `{"description": "x", "domains": ["localhost:3000", "LOCALHOST.:3001"]}`,
+		"es/config.json":   `{"description": "x", "domains": ["es.home.lan:9200"], "credentials": {"ES_TOKEN": "value-es1"}}`,
+		"web/config.json":  `{"description": "x", "domains": ["es.home.lan", "*.home.lan:3000"], "credentials": {"WEB_TOKEN": "value-web"}}`,
+		"off/config.json":  `{"description": "x", "domains": ["es.home.lan:9300", "es.home.lan:9201"], "active": false}`,
+		"both/config.json": `{"description": "x", "domains": ["es.home.lan:9200"]}`,
+	}), nil)
+	for _, row := range []struct {
+		host string
+		port uint16
+		want string
+	}{
+		{"localhost", 3000, "dev"}, {"localhost", 3001, "dev"}, {"localhost", 443, ""}, {"localhost", 80, ""}, {"localhost", 3002, ""},
+		{"es.home.lan", 9200, "both es"}, {"es.home.lan", 443, "web"}, {"es.home.lan", 80, "web"}, {"es.home.lan", 0, "web"}, {"es.home.lan", 9300, ""}, {"es.home.lan", 9201, ""},
+		{"es.home.lan", 3000, "web"}, {"a.home.lan", 3000, "web"}, {"a.home.lan", 9200, ""}, {"a.home.lan", 443, ""}, {"a.b.home.lan", 3000, ""},
+	} {
+		var got []string
+		for _, a := range c.Match(mustHost(t, row.host).At(row.port)) {
+			got = append(got, a.Name)
+		}
+		if strings.Join(got, " ") != row.want {
+			t.Errorf("%s at %d is held by %q, want %q", row.host, row.port, got, row.want)
+		}
+	}
+	if got := fmt.Sprint(c.Ports()); got != "[3000 3001 9200]" {
+		t.Errorf("ports %s, want those of active APIs", got)
+	}
+	for host, want := range map[string]string{"es.home.lan": "[es.home.lan *.home.lan:3000 es.home.lan:9200]", "localhost": "[localhost:3000 localhost:3001]", "x.home.lan": "[*.home.lan:3000]", "evil.com": "[]"} {
+		h := mustHost(t, host)
+		if got := fmt.Sprint(c.Elsewhere(h.At(1))); got != want {
+			t.Errorf("%s is at %s, want %s", host, got, want)
+		}
+		if c.Holds(h) != (want != "[]") || c.Holds(h.At(7)) != c.Holds(h) {
+			t.Errorf("%s: held %v, at another port %v", host, c.Holds(h), c.Holds(h.At(7)))
+		}
+	}
+	if got := fmt.Sprint(c.Elsewhere(mustHost(t, "es.home.lan"))); got != "[*.home.lan:3000 es.home.lan:9200]" {
+		t.Errorf("besides the usual ports es.home.lan is at %s", got)
+	}
+}
+
 func TestNilCatalog(t *testing.T) {
 	var c *catalog.Catalog
 	h := mustHost(t, "api.example.com")

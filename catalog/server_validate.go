@@ -51,7 +51,7 @@ func (v *validator) server(a *API, s *Server) {
 	}
 }
 
-// serverHost is the host of a URL, as a host pattern.
+// serverHost is the host of a URL and its port, if that is not the usual one, as a host pattern.
 func serverHost(text string) (HostPattern, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -60,6 +60,9 @@ func serverHost(text string) (HostPattern, error) {
 	h, err := ParseHost(u.Hostname())
 	if err != nil {
 		return HostPattern{}, err
+	}
+	if port := u.Port(); port != "" && port != map[string]string{"https": "443", "http": "80"}[u.Scheme] {
+		return ParseHostPattern(h.String() + ":" + port)
 	}
 	return ParseHostPattern(h.String())
 }
@@ -79,8 +82,8 @@ func (v *validator) serverURL(a *API, s *Server) {
 	case u.User != nil:
 		v.bad("mcp.url", "a URL with a user", `the token name in mcp.headers, and the credential in "credentials"`)
 		return
-	case u.Port() != "" || u.Fragment != "":
-		v.bad("mcp.url", "a URL with a port or a fragment", want)
+	case u.Fragment != "":
+		v.bad("mcp.url", "a URL with a fragment", want)
 		return
 	case u.Scheme == "http" && !a.AllowHTTP:
 		v.bad("mcp.url", "a URL of plain HTTP", `https://, or "allow_http": true`)

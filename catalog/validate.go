@@ -110,12 +110,12 @@ var errReserved = errors.New("CodeForge's own name")
 
 // Own reports whether a host is one of CodeForge's own, which no API can hold.
 func Own(h Host) bool {
-	return h.String() == ownDomain || strings.HasSuffix(h.String(), "."+ownDomain)
+	return h.Name() == ownDomain || strings.HasSuffix(h.Name(), "."+ownDomain)
 }
 
 // reserved reports whether a pattern is one for hosts of ownDomain.
 func reserved(p HostPattern) bool {
-	return p.String() == ownDomain || strings.HasSuffix(p.String(), "."+ownDomain)
+	return p.Name() == ownDomain || strings.HasSuffix(p.Name(), "."+ownDomain)
 }
 
 // found quotes what a user wrote and says what is wrong with it. Text that may contain a password or a key is not
@@ -141,11 +141,11 @@ func wantHost(s string) string {
 	if i := strings.LastIndexByte(s, '@'); i >= 0 {
 		s = s[i+1:]
 	}
-	if i := strings.LastIndexByte(s, ':'); i >= 0 {
-		s = s[:i]
-	}
-	if p, err := ParseHostPattern(s); err == nil {
-		return fmt.Sprintf("%q", p.String())
+	name, _, _ := strings.Cut(s, ":")
+	for _, s := range []string{s, name} {
+		if p, err := ParseHostPattern(s); err == nil {
+			return fmt.Sprintf("%q", p.String())
+		}
 	}
 	return want
 }

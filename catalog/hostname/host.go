@@ -7,18 +7,44 @@ package hostname
 import (
 	"errors"
 	"net/netip"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
 
-// Host is a normalised host name: lower case, IDNA to ASCII, no trailing dot, never an IP address. Two hosts are the
-// same if and only if they are ==. The zero Host is no host.
-type Host struct{ name string }
+// Host is a normalised host name, perhaps at a port: lower case, IDNA to ASCII, no trailing dot, never an IP address.
+// Two hosts are the same if and only if they are ==. The zero Host is no host.
+type Host struct {
+	name string
+	port uint16 // 0: the ports of HTTPS and HTTP
+}
 
-// String is the normalised name.
-func (h Host) String() string { return h.name }
+// String is the normalised name, with ":" and the port if there is one.
+func (h Host) String() string {
+	if h.port == 0 {
+		return h.name
+	}
+	return h.name + ":" + strconv.Itoa(int(h.port))
+}
+
+// Name is the normalised name alone.
+func (h Host) Name() string { return h.name }
+
+// Port is the host's port, or 0 for those of HTTPS and HTTP.
+func (h Host) Port() uint16 { return h.port }
+
+// At is the host of the same name at a port. 443 and 80, where a name without a port is, are 0.
+func (h Host) At(port uint16) Host {
+	if usual(port) || h.name == "" {
+		port = 0
+	}
+	return Host{h.name, port}
+}
+
+// usual reports whether a name without a port stands for the port too.
+func usual(port uint16) bool { return port == 443 || port == 80 }
 
 // IsZero reports whether this is no host.
 func (h Host) IsZero() bool { return h.name == "" }
@@ -28,6 +54,12 @@ func (h Host) Parent() string {
 	_, parent, _ := strings.Cut(h.name, ".")
 	return parent
 }
+
+// Exact is the pattern that the host alone matches.
+func (h Host) Exact() Pattern { return Pattern{h.String()} }
+
+// Wildcard is the one pattern with a wildcard that the host could match.
+func (h Host) Wildcard() Pattern { return Pattern{Host{"*." + h.Parent(), h.port}.String()} }
 
 // Lengths in bytes of the ASCII form (RFC 1035, section 2.3.4).
 const (
@@ -42,6 +74,9 @@ var (
 	errEmpty   = errors.New("empty")
 	errAddress = errors.New("an IP address")
 	errPort    = errors.New("a name with a port")
+	errNumber  = errors.New("a name with a port that is not a number from 1 to 65535")
+	errUsual   = errors.New("a name with port 443 or 80, which a name without a port stands for")
+	errDNS     = errors.New("a name with port 53, which is that of the sandbox's DNS")
 	errURL     = errors.New("a URL or a path")
 	errUser    = errors.New("a name with user information")
 	errLong    = errors.New("longer than 253 characters, or has a label longer than 63")

@@ -79,6 +79,7 @@ func TestParsePattern(t *testing.T) {
 		"*.a.example.co.uk": "*.a.example.co.uk", "*.bucket.s3.amazonaws.com": "*.bucket.s3.amazonaws.com",
 		"s3.amazonaws.com": "s3.amazonaws.com", "octocat.github.io": "octocat.github.io", "localhost": "localhost", "gitlab": "gitlab",
 		"*.corp.internal": "*.corp.internal", "*.bücher.example": "*.xn--bcher-kva.example",
+		"localhost:3000": "localhost:3000", "ES.lan.:9200": "es.lan:9200", "*.Example.com:8443": "*.example.com:8443", "a:1": "a:1", "a:65535": "a:65535",
 	}
 	for in, want := range must {
 		if got, err := ParsePattern(in); err != nil || got.String() != want {
@@ -89,11 +90,32 @@ func TestParsePattern(t *testing.T) {
 		"", "*", "*.", "*.com", "*.co.uk", "*.github.io", "*.GITHUB.io.", "*.s3.amazonaws.com", "*.herokuapp.com", "*.internal", "*.localhost",
 		"co.uk", "com.au", "*.*.example.com", "**.example.com", "*example.com", "a.*.example.com", "*.1.2.3.4", "*.127.0.0.1", "*.example.com:443",
 		"*..example.com", "*. example.com", "*.example.com/", "*." + long(253), "https://*.example.com", "*.公司.cn",
+		"example.com:443", "example.com:80", "example.com:53", "example.com:0", "example.com:00", "example.com:65536", "example.com:08443", "example.com:+1",
+		"example.com:-1", "example.com: 1", "example.com:1 ", "example.com:0x50", "example.com:8443:1", "example.com:", ":8443", "example.com:８４４３", "127.0.0.1:8443",
+		"[::1]:8443", "::1:8443", "user@example.com:8443", "example.com:8443/", "*.com:8443", "*:8443", "co.uk:8443",
 	}
 	for _, in := range mustNot {
 		if got, err := ParsePattern(in); err == nil {
 			t.Errorf("ParsePattern(%q) = %q; want it refused", in, got)
 		}
+	}
+}
+
+// TestPorts: a host at a port is another host, and one at 443 or 80 is that of the name alone.
+func TestPorts(t *testing.T) {
+	h, err := Parse("es.lan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := h.At(9200)
+	if at == h || at.String() != "es.lan:9200" || at.Name() != "es.lan" || at.Port() != 9200 || at.Parent() != "lan" || at.At(9201) == at {
+		t.Errorf("%v at 9200 is %q, name %q, port %d", h, at, at.Name(), at.Port())
+	}
+	if h.At(443) != h || h.At(80) != h || at.At(443) != h || (Host{}).At(9200) != (Host{}) {
+		t.Errorf("%q %q %q %q", h.At(443), h.At(80), at.At(443), Host{}.At(9200))
+	}
+	if at.Exact().String() != "es.lan:9200" || at.Wildcard().String() != "*.lan:9200" || at.Wildcard().Port() != 9200 || at.Wildcard().Name() != "*.lan" || h.Exact().Port() != 0 {
+		t.Errorf("patterns %q %q", at.Exact(), at.Wildcard())
 	}
 }
 
@@ -126,7 +148,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func FuzzParsePattern(f *testing.F) {
-	for _, s := range []string{"*.example.com", "*.github.io", "x", "*.*.x.com", "*.xn--bcher-kva.de"} {
+	for _, s := range []string{"*.example.com", "*.github.io", "x", "*.*.x.com", "*.xn--bcher-kva.de", "x:1", "*.x.com:65535", "x:80"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -137,11 +159,11 @@ func FuzzParsePattern(f *testing.F) {
 		if again, err := ParsePattern(p.String()); err != nil || again != p {
 			t.Fatalf("ParsePattern(%q) = %q, which parses as %q, %v", s, p, again, err)
 		}
-		suffix, wild := p.Wildcard()
+		suffix, wild := strings.CutPrefix(p.Name(), "*.")
 		if !wild {
 			return
 		}
-		if h, err := Parse("a." + suffix); err == nil && h.Parent() != suffix {
+		if h, err := Parse("a." + suffix); err == nil && h.At(p.Port()).Wildcard() != p {
 			t.Fatalf("%q does not stand for %q", p, h)
 		}
 	})

@@ -2,26 +2,41 @@ package hostname
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
 )
 
-// Pattern is an exact host name or a one-label wildcard ("*.example.com"), normalised as a Host is. The zero Pattern
-// matches no host.
+// Pattern is an exact host name or a one-label wildcard ("*.example.com"), normalised as a Host is, perhaps at a port
+// ("localhost:3000"). The zero Pattern matches no host.
 type Pattern struct{ text string }
 
 // String is the normalised pattern.
 func (p Pattern) String() string { return p.text }
 
-// Wildcard is what follows "*." in a wildcard. It is false for an exact name.
-func (p Pattern) Wildcard() (suffix string, ok bool) { return strings.CutPrefix(p.text, "*.") }
+// Name is the pattern without its port.
+func (p Pattern) Name() string {
+	name, _, _ := strings.Cut(p.text, ":")
+	return name
+}
+
+// Port is the pattern's port, or 0 for those of HTTPS and HTTP.
+func (p Pattern) Port() uint16 {
+	_, text, _ := strings.Cut(p.text, ":")
+	port, _ := strconv.ParseUint(text, 10, 16) // ParsePattern lets nothing through but no port and a valid one
+	return uint16(port)
+}
 
 // ParsePattern reads a host name, or "*." and a host name of at least two labels that is not a public suffix
-// (https://publicsuffix.org, private section included: anybody can register a name below "github.io"). Its errors show
-// no more of the input than the suffix.
+// (https://publicsuffix.org, private section included: anybody can register a name below "github.io"). ":" and a port may
+// follow, but none that a name without a port stands for. Its errors show no more of the input than the suffix.
 func ParsePattern(s string) (Pattern, error) {
-	suffix, wild := strings.CutPrefix(s, "*.")
+	name, port, err := cutPort(s)
+	if err != nil {
+		return Pattern{}, err
+	}
+	suffix, wild := strings.CutPrefix(name, "*.")
 	h, err := Parse(suffix)
 	if err != nil {
 		return Pattern{}, err
@@ -36,7 +51,30 @@ func ParsePattern(s string) (Pattern, error) {
 	case wild && len(h.name)+2 > maxHost:
 		return Pattern{}, errLong
 	case wild:
-		return Pattern{text: "*." + h.name}, nil
+		h.name = "*." + h.name
 	}
-	return Pattern{text: h.name}, nil
+	h.port = port
+	return Pattern{text: h.String()}, nil
+}
+
+// dnsPort is where the sandbox's resolver is.
+const dnsPort = 53
+
+// cutPort takes a port off the end of a pattern. It is 0 if there is none. What is no name and a port stays whole, for
+// Parse to refuse.
+func cutPort(s string) (name string, port uint16, err error) {
+	name, digits, ok := strings.Cut(s, ":")
+	if !ok || strings.ContainsAny(s, "/[]@?#") || strings.Contains(digits, ":") {
+		return s, 0, nil
+	}
+	n, err := strconv.ParseUint(digits, 10, 16)
+	switch port = uint16(n); {
+	case err != nil || n == 0 || digits[0] == '0':
+		return "", 0, errNumber
+	case usual(port):
+		return "", 0, errUsual
+	case port == dnsPort:
+		return "", 0, errDNS
+	}
+	return name, port, nil
 }

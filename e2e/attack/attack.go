@@ -181,7 +181,7 @@ func judge(a Attack, e *Evidence) (string, bool) {
 	return a.Judge(e)
 }
 
-// home says at which hosts a credential may arrive.
+// home says at which hosts a credential may arrive, as the Host header and the port of the connection say.
 var home = map[string][]string{
 	"HTTPBIN": {upstream.HTTPBin, upstream.H2},
 	"OTHER":   {upstream.Other},
@@ -190,6 +190,12 @@ var home = map[string][]string{
 	"PLAIN":   {upstream.Plain},
 	"WILD":    {upstream.Wild},
 	"SHARED":  {upstream.Shared},
+
+	"PORTS":     {upstream.Ports},
+	"DEVPORT":   {upstream.Ports + ":3000"},
+	"ALTPORT":   {upstream.Ports + ":3001"},
+	"PLAINPORT": {upstream.Ports + ":3002"},
+
 	// The rebinding name leads to the upstream every other time.
 	"FORBIDDEN": {upstream.Rebind},
 }
@@ -204,15 +210,26 @@ func misplaced(w *world.World, seen []upstream.Seen) string {
 		data := append(raw, s.Body...)
 		for name, c := range w.Canaries {
 			prefix, _, _ := strings.Cut(name, "_")
-			if contains(home[prefix], s.Host) {
+			if contains(home[prefix], s.Host) && strings.HasSuffix(s.Local, portOf(s.Host, s.Local)) {
 				continue
 			}
 			if where := c.Find(data); where != "" {
-				return fmt.Sprintf("%s to %s", where, s.Host)
+				return fmt.Sprintf("%s to %s at %s", where, s.Host, s.Local)
 			}
 		}
 	}
 	return ""
+}
+
+// portOf is the end of the address at which a request for a host arrives: its port, or 443 or 80.
+func portOf(host, local string) string {
+	if _, port, ok := strings.Cut(host, ":"); ok {
+		return ":" + port
+	}
+	if strings.HasSuffix(local, ":80") {
+		return ":80"
+	}
+	return ":443"
 }
 
 // backwards hides a credential from the search of what is logged of the code.

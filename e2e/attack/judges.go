@@ -225,6 +225,28 @@ func swapped(token string) Judge {
 	}
 }
 
+// swappedAt: the credential arrived, and nowhere but at a port of the upstream.
+func swappedAt(token, port string) Judge {
+	return func(e *Evidence) (string, bool) {
+		there, elsewhere := *e, *e
+		there.Arrived, elsewhere.Arrived = nil, nil
+		for _, s := range e.Arrived {
+			if strings.HasSuffix(s.Local, port) {
+				there.Arrived = append(there.Arrived, s)
+			} else {
+				elsewhere.Arrived = append(elsewhere.Arrived, s)
+			}
+		}
+		switch {
+		case elsewhere.got(token):
+			return "the credential arrived at another port", false
+		case !there.got(token):
+			return "the credential did not arrive: " + e.brief(), false
+		}
+		return "swapped at " + port + " alone", true
+	}
+}
+
 // both: two judges hold.
 func both(a, b Judge) Judge {
 	return func(e *Evidence) (string, bool) {

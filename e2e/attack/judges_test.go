@@ -184,7 +184,7 @@ func TestHostsExist(t *testing.T) {
 	named := regexp.MustCompile(`(?:https?|wss?)://(?:[a-z.]+@)?([a-z][a-zA-Z0-9.-]*[a-z])(?::\d+)?[/"]`)
 	known := slices.Concat(nowhere, upstream.ForbiddenNames(), []string{
 		upstream.HTTPBin, upstream.Other, upstream.Strict, upstream.Plain, upstream.H2, upstream.Wild, upstream.Shared, upstream.Evil, upstream.EvilH2,
-		upstream.BadCA, upstream.Wrong, upstream.Expired, upstream.Rebind, controlapi.ServersHost,
+		upstream.BadCA, upstream.Wrong, upstream.Expired, upstream.Rebind, upstream.Ports, controlapi.ServersHost,
 	})
 	names := map[string]bool{}
 	for _, a := range Suite() {

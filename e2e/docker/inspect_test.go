@@ -183,6 +183,7 @@ func TestEdges(t *testing.T) {
 		"ca-private proxy rw",
 		"ca-public proxy rw",
 		"ca-public sandbox ro",
+		"journal mcp-server rw",
 		"packages sandbox rw",
 		"programs sandbox ro",
 		"run-control mcp-server rw",

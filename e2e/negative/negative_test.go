@@ -49,7 +49,8 @@ type group struct {
 func groups() []group {
 	return []group{
 		{controls: []control{
-			{defence: "host-agreement", attacks: []string{"second request on the connection names another API", ":authority of another API over HTTP/2"}},
+			{defence: "host-agreement", attacks: []string{"second request on the connection names another API", ":authority of another API over HTTP/2", "SNI of httpbin.test, Host of ports.test:3000, on a connection to 3000"}},
+			{defence: "host-port", attacks: []string{"DEVPORT_TOKEN at https://ports.test", "DEVPORT_TOKEN at https://ports.test:3001", "a port of ports.test at a host without one"}},
 			{defence: "override", attacks: []string{"override header X-HTTP-Method-Override", "_method in the query", "overrides in the query", "overrides in a header"}},
 			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form", "overrides in JSON", "overrides in a form with parts", "overrides in gzip", "overrides in gzip that a second Content-Encoding names"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},

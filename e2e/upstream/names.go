@@ -18,7 +18,14 @@ const (
 	Expired  = "expired.test"   // shows an expired certificate
 	GitHub   = "api.github.com" // what the README's first API calls, at a public address; answers /user/repos alone
 	Registry = "registry.test"  // an npm registry
+	Ports    = "ports.test"     // of several APIs, each at a port of its own; see OtherTLS and OtherHTTP
 	Rebind   = "rebind.test"    // resolves to the upstream, then to a forbidden address, in turn
+)
+
+// The ports besides 443 and 80 at which the upstream answers: over TLS, and without.
+var (
+	OtherTLS  = []string{":3000", ":3001"}
+	OtherHTTP = []string{":3002"}
 )
 
 // forbidden are names that resolve to addresses no proxy may dial.
@@ -83,7 +90,7 @@ func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 		return []netip.Addr{a.Public}, true
 	}
 	switch name {
-	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, "b.wild.test", "x.y.wild.test", "wild.test":
+	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, Ports, "b.wild.test", "x.y.wild.test", "wild.test":
 		return []netip.Addr{a.Private}, true
 	case Evil, EvilH2, GitHub, "xn--bcher-kva.evil.test":
 		return []netip.Addr{a.Public}, true

@@ -28,7 +28,7 @@ func in(c *canary.Canary, surfaces ...string) map[string]any {
 var tokens = []string{
 	"HTTPBIN_TOKEN", "HTTPBIN_HARD", "HTTPBIN_QUERY", "HTTPBIN_ANYQUERY", "HTTPBIN_BODY", "HTTPBIN_ANYBODY", "HTTPBIN_PATH", "HTTPBIN_NAMED",
 	"OTHER_TOKEN", "STRICT_TOKEN", "ALLOWED_TOKEN", "PLAIN_TOKEN", "WILD_TOKEN", "SHARED_A_TOKEN", "SHARED_B_TOKEN", "CERTS_TOKEN",
-	"FORBIDDEN_TOKEN", "OFF_TOKEN",
+	"FORBIDDEN_TOKEN", "OFF_TOKEN", "PORTS_TOKEN", "DEVPORT_TOKEN", "ALTPORT_TOKEN", "PLAINPORT_TOKEN",
 }
 
 // Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat
@@ -100,6 +100,20 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 			"credentials": map[string]any{"FORBIDDEN_TOKEN": c["FORBIDDEN_TOKEN"].Value()},
 			// These ranges include the network of the proxy and slots, and a metadata service, which must stay closed.
 			"allow_private": []string{private, "10.64.0.0/11", "fd00:ec0::/28"},
+		})},
+		{Name: "ports", Config: own(map[string]any{
+			"description": "at 443 and 80", "domains": []string{upstream.Ports}, "credentials": map[string]any{"PORTS_TOKEN": c["PORTS_TOKEN"].Value()},
+		})},
+		{Name: "ports-dev", Config: own(map[string]any{
+			"description": "at 3000", "domains": []string{upstream.Ports + ":3000"}, "credentials": map[string]any{"DEVPORT_TOKEN": c["DEVPORT_TOKEN"].Value()},
+			"restricted_methods": []string{"DELETE"},
+		})},
+		{Name: "ports-alt", Config: own(map[string]any{
+			"description": "at 3001", "domains": []string{upstream.Ports + ":3001"}, "credentials": map[string]any{"ALTPORT_TOKEN": c["ALTPORT_TOKEN"].Value()},
+		})},
+		{Name: "ports-plain", Config: own(map[string]any{
+			"description": "at 3002, over plain HTTP", "domains": []string{upstream.Ports + ":3002"}, "allow_http": true,
+			"credentials": map[string]any{"PLAINPORT_TOKEN": c["PLAINPORT_TOKEN"].Value()},
 		})},
 		{Name: "off", Config: own(map[string]any{
 			"description": "switched off", "domains": []string{"off.test"}, "credentials": map[string]any{"OFF_TOKEN": c["OFF_TOKEN"].Value()},

@@ -314,20 +314,29 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 }
 
 // startUpstream starts the upstream in this process, with a registry of the packages in a folder, if there is one.
-func startUpstream(at upstream.Addresses, known map[string]string, packages string) (*upstream.Server, *testca.CA, error) {
+func startUpstream(addrs upstream.Addresses, known map[string]string, packages string) (*upstream.Server, *testca.CA, error) {
 	ca, err := testca.New("CodeForge e2e upstream")
 	if err != nil {
 		return nil, nil, err
 	}
-	private, public := at.Private.String(), at.Public.String()
+	private, public := addrs.Private.String(), addrs.Public.String()
 	s, err := upstream.Start(upstream.Config{
-		CA: ca, Addresses: at, Known: known, Registry: packages, Listen: listenBeyond,
+		CA: ca, Addresses: addrs, Known: known, Registry: packages, Listen: listenBeyond,
 		// Loopback is a trap: no request of a sandbox may arrive there.
-		TLS:  []string{private + ":443", public + ":443", "127.0.0.1:443", "[::1]:443"},
-		HTTP: []string{private + ":80", public + ":80", "127.0.0.1:80", "[::1]:80"},
+		TLS:  append([]string{private + ":443", public + ":443", "127.0.0.1:443", "[::1]:443"}, at(private, upstream.OtherTLS)...),
+		HTTP: append([]string{private + ":80", public + ":80", "127.0.0.1:80", "[::1]:80"}, at(private, upstream.OtherHTTP)...),
 		DNS:  []string{"127.0.0.1:53"},
 	})
 	return s, ca, err
+}
+
+// at puts an address in front of ports.
+func at(address string, ports []string) []string {
+	var out []string
+	for _, port := range ports {
+		out = append(out, address+port)
+	}
+	return out
 }
 
 // Binary is the path of one of CodeForge's programs, readable by every user.

@@ -61,20 +61,30 @@ func (id ID) UID() int { return BaseUID + int(id) }
 // Kind says what an inherited file is for.
 type Kind string
 
-// The kinds of inherited files, as they stand in LISTEN_FDNAMES behind "slotN-".
+// The kinds of inherited files, as they stand in LISTEN_FDNAMES, those of a slot behind "slotN-".
 const (
 	HTTP   Kind = "http"    // TCP listener on port 80 inside the slot's network namespace
 	HTTPS  Kind = "https"   // TCP listener on port 443
 	DNSUDP Kind = "dns-udp" // UDP socket on port 53
 	DNSTCP Kind = "dns-tcp" // TCP listener on port 53
 	NetNS  Kind = "netns"   // the network namespace itself, for sandboxd
+	// Ports is of no slot: the socket at which the proxy asks for listeners on further ports (internal/slotport).
+	Ports Kind = "ports"
 )
 
 // FileName is the name of an inherited file in LISTEN_FDNAMES, e.g. "slot3-https".
-func FileName(id ID, k Kind) string { return fmt.Sprintf("slot%d-%s", int(id), k) }
+func FileName(id ID, k Kind) string {
+	if k == Ports {
+		return string(k)
+	}
+	return fmt.Sprintf("slot%d-%s", int(id), k)
+}
 
 // ParseFileName is the inverse of FileName. It accepts only what FileName makes.
 func ParseFileName(name string) (ID, Kind, error) {
+	if name == string(Ports) {
+		return 0, Ports, nil
+	}
 	rest, ok := strings.CutPrefix(name, "slot")
 	num, kind, ok2 := strings.Cut(rest, "-")
 	n, err := strconv.Atoi(num)

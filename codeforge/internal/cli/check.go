@@ -6,11 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // finding is one mistake or warning.
@@ -63,11 +67,11 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		found = append(found, missing(w)...)
 	}
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
-		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
-		if e.Getenv("CODEFORGE_CONTAINER") == "1" {
-			text = fmt.Sprintf("%s: not visible inside this container, only the proxy has it; codeforge status shows "+
-				"the active APIs, docker compose logs proxy shows what is wrong", apis)
+		if e.inContainer() {
+			more, cat := inspectProxy(e)
+			return append(found, more...), cat
 		}
+		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
 		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
 	}
 	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
@@ -127,6 +131,69 @@ func missing(w variables) []finding {
 		})
 	}
 	return found
+}
+
+// inspectProxy asks the proxy, the only container that sees apis/, for what it loaded and what is wrong with it.
+func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
+	defer cancel()
+	failed := func(err error) ([]finding, *catalog.Catalog) {
+		return []finding{{Severity: "error", File: "apis", Text: err.Error()}}, nil
+	}
+	c := server.Config{Socket: operatorapi.ContainerSocket}
+	op, _, _, err := server.Operator(ctx, c)
+	if err != nil {
+		return failed(err)
+	}
+	got, err := op.Inspection(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	var found []finding
+	for _, p := range got.Problems {
+		found = append(found, finding{
+			Severity: p.Severity, File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.Text,
+		})
+	}
+	var apis []*catalog.API
+	for _, a := range got.APIs {
+		api, err := inspectedAPI(a)
+		if err != nil {
+			return failed(err)
+		}
+		apis = append(apis, api)
+	}
+	return found, catalog.Of(apis)
+}
+
+// inspectTime is how long the proxy may take to answer.
+const inspectTime = 10 * time.Second
+
+// inspectedAPI is an API without the values of its credentials.
+func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
+	out := &catalog.API{
+		Name: a.Name, Description: a.Description, Reference: a.Reference, Active: a.Active, AllowHTTP: a.AllowHTTP,
+		Methods: catalog.Methods{Restricted: a.RestrictedMethods, Allowed: a.AllowedMethods},
+	}
+	for _, d := range a.Domains {
+		h, err := catalog.ParseHostPattern(d)
+		if err != nil {
+			return nil, fmt.Errorf("reading the proxy's answer: %w", err)
+		}
+		out.Hosts = append(out.Hosts, h)
+	}
+	for _, t := range a.Credentials {
+		c := catalog.Credential{Name: t.Name}
+		for _, in := range t.In {
+			s, err := catalog.ParseSurface(in)
+			if err != nil {
+				return nil, fmt.Errorf("reading the proxy's answer: %w", err)
+			}
+			c.Surfaces = append(c.Surfaces, s)
+		}
+		out.Credentials = append(out.Credentials, c)
+	}
+	return out, nil
 }
 
 func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) error {

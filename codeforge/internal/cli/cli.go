@@ -41,6 +41,8 @@ type Env struct {
 	Stdin   *os.File
 	Stdout  *terminal.Stream
 	Stderr  *terminal.Stream
+
+	home string // see setHome; empty: the working directory
 }
 
 // Getenv is the value of a variable of Environ, or empty.
@@ -76,7 +78,7 @@ func commands() []command {
 	return []command{
 		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), runCommand(),
 		stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), doctorCommand(), versionCommand(),
-		superviseCommand(), probeCommand(),
+		superviseCommand(), probeCommand(), relayCommand(),
 	}
 }
 
@@ -169,6 +171,16 @@ func (c command) run(ctx context.Context, e *Env, args []string) error {
 		}
 		rest, args = append(rest, left[0]), left[1:]
 	}
+	if err := e.setHome(); err != nil {
+		return err
+	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for _, name := range []string{"apis", "state"} {
+		if f := fs.Lookup(name); f != nil && !given[name] && f.DefValue != "" {
+			_ = f.Value.Set(e.inHome(f.DefValue)) // a string
+		}
+	}
 	return do(ctx, e, rest)
 }
 
@@ -222,17 +234,20 @@ type variables struct {
 	values  map[string]string
 }
 
-// dotenvFile is the file of settings in the working directory.
+// dotenvFile is the file of settings, see Env.inHome.
 const dotenvFile = ".env"
 
 // readVariables reads the environment and .env, which need not exist.
 func readVariables(e *Env) (variables, error) {
-	file, err := settings.ReadFile(dotenvFile)
+	file, err := settings.ReadFile(e.inHome(dotenvFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return variables{}, fmt.Errorf("reading %s: %w", dotenvFile, err)
 	}
 	v := variables{values: map[string]string{}}
 	for name, value := range file {
+		if namesFile(name) && value != "" && !filepath.IsAbs(value) {
+			value = e.inHome(value)
+		}
 		v.values[name] = value
 	}
 	for _, kv := range e.Environ {
@@ -250,6 +265,11 @@ func readVariables(e *Env) (variables, error) {
 		v.environ = append(v.environ, name+"="+value)
 	}
 	return v, nil
+}
+
+// namesFile reports whether a setting is a path, which .env may write as it is seen from its own folder.
+func namesFile(name string) bool {
+	return strings.HasSuffix(name, "_FILE") || name == "SANDBOX_PROGRAMS" || name == "DENO_PATH"
 }
 
 func (v variables) getenv(name string) string { return v.values[name] }

@@ -41,7 +41,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 
 				if err != nil {
 					return err
 				}
-				c := doctor.Config{State: dir, APIs: *apis, Dotenv: dotenvFile, Bin: *bin, Offline: *offline}
+				c := doctor.Config{State: dir, APIs: *apis, Dotenv: e.inHome(dotenvFile), Bin: *bin, Offline: *offline}
 				w, err := readVariables(e)
 				if err == nil {
 					c.Settings, err = settings.Parse(w.getenv)

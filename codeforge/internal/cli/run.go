@@ -92,7 +92,7 @@ func execute(
 	}
 	defer s.Close()
 	if s.Place.State == nil {
-		p.say("running at " + s.Place.URL)
+		p.say("running at " + s.Place.Name())
 	}
 	r, err := s.Execute(ctx, code, apis, timeout.Seconds())
 	return r, err

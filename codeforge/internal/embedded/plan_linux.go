@@ -45,6 +45,7 @@ func proxyArgs(p plan, v view.View) []string {
 		"--ca-private", p.State + "/ca-private",
 		"--ca-public", v.Path("ca"),
 		"--control", v.Path("run", statedir.ControlSocket),
+		"--endpoint", strconv.Itoa(p.Port),
 	}
 }
 

@@ -10,18 +10,20 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/daemon"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/journal"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
+	"github.com/codeforge-mcp/codeforge/internal/journal"
+	"github.com/codeforge-mcp/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slotport"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"golang.org/x/sys/unix"
@@ -133,7 +135,13 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 	if err != nil {
 		return status{}, reexec.Explain(err)
 	}
+	ask, err := answerPorts(slots, s.log)
+	if err != nil {
+		return status{}, err
+	}
+	defer ask.Close()
 	proxyFiles, sandboxFiles := slotnet.Files(slots)
+	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
 	proxyEnv, sandboxEnv, serverEnv := environments(environ)
 	steps := []struct {
 		daemon daemon.Config
@@ -153,11 +161,32 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 			return status{}, err
 		}
 	}
-	// The daemons have their own copies; these would keep the namespaces alive.
 	for _, sl := range slots {
-		sl.Close()
+		sl.CloseSockets()
 	}
 	return s.ready(ctx)
+}
+
+// answerPorts opens further ports in the namespaces of slots for whoever holds the returned socket. It keeps the
+// namespaces, until the supervisor ends.
+func answerPorts(slots []slotnet.Slot, log io.Writer) (*os.File, error) {
+	ask, answer, err := slotport.Pair()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		err := slotport.Answer(answer, func(id slot.ID, port uint16) (*os.File, error) {
+			i := slices.IndexFunc(slots, func(s slotnet.Slot) bool { return s.ID == id })
+			if i < 0 {
+				return nil, errors.New("there is no such slot")
+			}
+			return slots[i].Listen(port)
+		})
+		if err != nil {
+			fmt.Fprintf(log, "codeforge: %v\n", err)
+		}
+	}()
+	return ask, nil
 }
 
 func (s *supervisor) launch(c daemon.Config) (*daemon.Daemon, error) {
@@ -291,7 +320,7 @@ func (s *supervisor) record(ctx context.Context) <-chan struct{} {
 		defer close(done)
 		c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 		defer c.Close()
-		if err := journal.Record(ctx, s.plan.State, c); err != nil {
+		if err := journal.Record(ctx, filepath.Join(s.plan.State, "log"), c); err != nil {
 			fmt.Fprintf(s.log, "codeforge: %v\n", err)
 		}
 	}()

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/vishvananda/netlink"
@@ -111,18 +112,19 @@ func setUp() error {
 
 // open opens one listener in the calling thread's namespace.
 func open(kind slot.Kind) (*os.File, error) {
-	var lc net.ListenConfig
-	ctx := context.Background()
 	if kind == slot.DNSUDP {
-		c, err := lc.ListenPacket(ctx, "udp4", ":53")
+		c, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", ":53")
 		if err != nil {
 			return nil, err
 		}
 		defer c.Close()
 		return c.(*net.UDPConn).File()
 	}
-	port := map[slot.Kind]string{slot.HTTP: ":80", slot.HTTPS: ":443", slot.DNSTCP: ":53"}[kind]
-	l, err := lc.Listen(ctx, "tcp4", port)
+	return listen(map[slot.Kind]string{slot.HTTP: ":80", slot.HTTPS: ":443", slot.DNSTCP: ":53"}[kind])
+}
+
+func listen(address string) (*os.File, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", address)
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +137,33 @@ func (s Slot) Close() {
 	if s.NetNS != nil {
 		_ = s.NetNS.Close()
 	}
+	s.CloseSockets()
+}
+
+// CloseSockets closes the listeners, of which the proxy has its own copies.
+func (s Slot) CloseSockets() {
 	for _, f := range s.Sockets {
 		_ = f.Close()
 	}
+}
+
+// Listen opens a further listener in the namespace, on a port of every address.
+func (s Slot) Listen(port uint16) (*os.File, error) {
+	type result struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // as in Make
+		var r result
+		if r.err = netns.Set(netns.NsHandle(s.NetNS.Fd())); r.err == nil {
+			r.file, r.err = listen(":" + strconv.Itoa(int(port)))
+		}
+		done <- r
+	}()
+	r := <-done
+	return r.file, r.err
 }
 
 // Files are the files that the two daemons inherit, with their names in LISTEN_FDNAMES: sockets for the proxy,

@@ -1,6 +1,8 @@
 package slotnet
 
 import (
+	"errors"
+	"net"
 	"os"
 	"runtime"
 	"testing"
@@ -40,4 +42,36 @@ func TestRoute(t *testing.T) {
 		}
 	}
 	t.Errorf("no route for every address: %v", routes)
+}
+
+// TestListen: a further listener is reached from within its slot, at every address, and from no other slot.
+func TestListen(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testkit.Skip(t, "needs root for a network namespace")
+	}
+	slots, err := Make(slot.IDs(2, 0))
+	testkit.Must(t, err)
+	defer slots[0].Close()
+	defer slots[1].Close()
+	f, err := slots[1].Listen(3000)
+	testkit.Must(t, err)
+	defer f.Close()
+	l, err := net.FileListener(f)
+	testkit.Must(t, err)
+	defer l.Close()
+	if _, err := slots[1].Listen(3000); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("a second listener: %v", err)
+	}
+	runtime.LockOSThread() // as above
+	for i, want := range []error{unix.ECONNREFUSED, nil} {
+		testkit.Must(t, netns.Set(netns.NsHandle(slots[i].NetNS.Fd())))
+		for _, addr := range [][4]byte{{198, 18, 0, 1}, {127, 0, 0, 1}, {1, 2, 3, 4}} {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			testkit.Must(t, err)
+			if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 3000, Addr: addr}); !errors.Is(err, want) {
+				t.Errorf("slot %d to %v: %v, want %v", i, addr, err, want)
+			}
+			_ = unix.Close(fd)
+		}
+	}
 }

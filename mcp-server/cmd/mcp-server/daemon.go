@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
@@ -19,11 +20,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
@@ -108,15 +111,22 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.Meter) error {
 	var err error
 	d.endpoint, err = endpoint.Open(ctx, endpoint.Config{
-		Listen:      d.flags.listen,
-		Socket:      d.flags.socket,
-		Guard:       guard.New(guard.Config{AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken}),
-		HasToken:    !d.settings.MCPAuthToken.Empty(),
-		Container:   getenv("CODEFORGE_CONTAINER") == "1",
-		UIDs:        []int{d.flags.ownerUID, 0},
-		MCP:         d.mcp,
-		Ready:       d.ready,
-		Servers:     d.broker.States,
+		Listen:    d.flags.listen,
+		Socket:    d.flags.socket,
+		Guard:     guard.New(guard.Config{AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken}),
+		HasToken:  !d.settings.MCPAuthToken.Empty(),
+		Container: getenv("CODEFORGE_CONTAINER") == "1",
+		UIDs:      []int{d.flags.ownerUID, 0},
+		MCP:       d.mcp,
+		Ready:     d.ready,
+		Servers:   d.broker.States,
+		Operator: operator.Handler(operator.Config{
+			About: operatorapi.About{
+				Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort,
+				Token: !d.settings.MCPAuthToken.Empty(),
+			},
+			Control: d.control, Journal: d.flags.journal, Stop: ctx.Done(),
+		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,
 		Log:         d.log,
@@ -153,6 +163,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.library.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
 	parts.Go(func() { d.serveProxy(background) })
+	if d.flags.journal != "" {
+		parts.Go(func() { d.record(background) })
+	}
 
 	ended := make(chan error, 1)
 	parts.Go(func() { ended <- d.endpoint.Serve() })
@@ -202,6 +215,14 @@ func (d *daemon) serveProxy(ctx context.Context) {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// record writes what the proxy does to the journal, until ctx ends. Without it runs work, so an error is only logged.
+func (d *daemon) record(ctx context.Context) {
+	if err := journal.Record(ctx, d.flags.journal, d.control); err != nil {
+		d.log.Error("exchanges are not recorded, codeforge logs will show none", logline.Tag("mcp"),
+			slog.String("error", err.Error()))
 	}
 }
 

@@ -103,8 +103,19 @@ func (p *Proxy) SetCatalog(c controlapi.Catalog) {
 	p.version++
 	c.Version = "v" + strconv.Itoa(p.version)
 	p.catalog = c
+	p.publish(controlapi.Event{Catalog: c.Version})
+}
+
+// Publish sends an event to every subscriber there is.
+func (p *Proxy) Publish(e controlapi.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.publish(e)
+}
+
+func (p *Proxy) publish(e controlapi.Event) {
 	for s := range p.subscribers {
-		s <- controlapi.Event{Catalog: c.Version}
+		s <- e
 	}
 }
 

@@ -83,7 +83,7 @@ func (r rendering) notJSON(printed string) []voice.Text {
 		case x.Type != "" && x.Type != "application/json":
 			what = x.Type
 		}
-		host, err := hostname.Parse(x.Host)
+		host, err := hostname.ParsePattern(x.Host)
 		if what == "" || err != nil {
 			continue
 		}
@@ -172,33 +172,51 @@ func hostRefusals(printed string, cat controlapi.Catalog) []voice.Text {
 			continue
 		}
 		seen[name] = true
-		if i := strings.LastIndexByte(name, ':'); i >= 0 {
-			name = name[:i]
-		}
-		host, err := hostname.Parse(name)
-		switch {
+		host, err := hostAt(name)
+		switch at := elsewhere(host, cat); {
 		case err != nil:
 			out = append(out, voice.Say("The sandbox reaches hosts by name only, and only those of configured APIs."))
-		case known(host, cat):
-			out = append(out, voice.Say("%HOST is reachable on its usual ports only: write its URL without a port.",
-				"%HOST", host.String()))
+		case at != "":
+			t := voice.Say("%HOST is not open at this port. The open hosts are: %AT. {The user can add|Add} the port to "+
+				"\"domains\" in apis/<name>/config.json.", "%HOST", host.Name(), "%AT", at)
+			if !slices.Contains(out, t) {
+				out = append(out, t)
+			}
 		default:
 			out = append(out, voice.Say("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
 				"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
-				"%HOST", host.String(), "%NEAR", suggest(host.String(), cat)))
+				"%HOST", host.Name(), "%NEAR", suggest(host.Name(), cat)))
 		}
 	}
 	return out
 }
 
-// known reports whether an API has a host.
-func known(h hostname.Host, cat controlapi.Catalog) bool {
-	return slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool {
-		return slices.ContainsFunc(a.Domains, func(domain string) bool {
-			rest, wild := strings.CutPrefix(domain, "*")
-			return domain == h.String() || wild && strings.HasSuffix(h.String(), rest)
-		})
-	})
+// hostAt reads a host with its port, as Deno names it.
+func hostAt(text string) (hostname.Host, error) {
+	name, digits, _ := strings.Cut(text, ":")
+	host, err := hostname.Parse(name)
+	port, bad := strconv.ParseUint(digits, 10, 16)
+	if bad != nil {
+		port = 0
+	}
+	return host.At(uint16(port)), err
+}
+
+// maxElsewhere is how many domains a hint names.
+const maxElsewhere = 4
+
+// elsewhere lists the domains that have a host, at whatever port; empty if none has.
+func elsewhere(h hostname.Host, cat controlapi.Catalog) string {
+	var at []string
+	for _, a := range cat.APIs {
+		for _, d := range a.Domains {
+			name, _, _ := strings.Cut(d, ":")
+			if (name == h.Name() || name == h.Wildcard().Name()) && len(at) < maxElsewhere && !slices.Contains(at, d) {
+				at = append(at, d)
+			}
+		}
+	}
+	return strings.Join(at, ", ")
 }
 
 // moduleRefusals are the hints for modules that are not there: files of the caller's, and skills.
@@ -244,11 +262,15 @@ func (r rendering) explained(stderr string) bool {
 // suggest names the known host that a misspelt one resembles most, or returns an empty string.
 func suggest(host string, cat controlapi.Catalog) string {
 	var known []string
+	domain := map[string]string{}
 	for _, a := range cat.APIs {
-		known = append(known, a.Domains...)
+		for _, d := range a.Domains {
+			name, _, _ := strings.Cut(d, ":")
+			known, domain[name] = append(known, name), d
+		}
 	}
 	if near := typo.Nearest(host, 3, known); near != "" {
-		return " Did you mean " + near + "?"
+		return " Did you mean " + domain[near] + "?"
 	}
 	return ""
 }
@@ -270,8 +292,7 @@ var serverWants = regexp.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires n
 // itself, and returns hints for them.
 func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []voice.Text) {
 	for _, m := range serverWants.FindAllStringSubmatch(printed, maxHints) {
-		host, _, _ := strings.Cut(m[2], ":")
-		name, err := hostname.Parse(host)
+		name, err := hostAt(m[2])
 		if err != nil || !hasServer(cat, m[1]) {
 			continue
 		}

@@ -166,6 +166,30 @@ func TestNoMCPHint(t *testing.T) {
 	}
 }
 
+// TestPortHints: a host that the catalog has at another port is not one that it does not have.
+func TestPortHints(t *testing.T) {
+	cat := controlapi.Catalog{APIs: []controlapi.API{
+		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &controlapi.Server{}}, {Name: "web", Domains: []string{"api.example.com"}},
+	}}
+	for _, c := range []struct{ printed, want string }{
+		{`Requires net access to "es.lan:9201", run again`, "es.lan is not open at this port. The open hosts are: es.lan:9200. The user can add the port to \"domains\" in apis/<name>/config.json."},
+		{`Requires net access to "ES.lan:443"`, "es.lan is not open at this port. The open hosts are: es.lan:9200."},
+		{`Requires net access to "a.home.lan:80"`, "a.home.lan is not open at this port. The open hosts are: *.home.lan:3000."},
+		{`Requires net access to "es.lam:9200"`, "es.lam is in no API. Did you mean es.lan:9200?"},
+		{`Requires net access to "api.example.co:443"`, "Did you mean api.example.com?"},
+		{`Requires net access to "127.0.0.1:9200"`, "The sandbox reaches hosts by name only"},
+		{`McpError: es.q: Requires net access to "es.lan:9201"`, "The server es wants to reach es.lan:9201, which is not in its domains."},
+	} {
+		got := refusals(c.printed, rendering{catalog: cat})
+		if len(got) != 1 || !strings.Contains(got[0].Model, c.want) {
+			t.Errorf("%s: %q, want %q", c.printed, got, c.want)
+		}
+	}
+	if got := refusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, rendering{catalog: cat}); len(got) != 1 {
+		t.Errorf("said %d times: %q", len(got), got)
+	}
+}
+
 // Where there is no server, nothing is said of any.
 func TestNoServers(t *testing.T) {
 	call := ask(t, nil, controlapi.API{Name: "stripe", Domains: []string{"api.stripe.com"}})

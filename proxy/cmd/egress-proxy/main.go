@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -58,6 +59,7 @@ type options struct {
 	private, public string
 	control         string
 	profile         bool
+	endpoint        uint16
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -70,9 +72,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
 	fs.StringVar(&o.control, "control", "", "unix `socket` of the control API")
 	fs.BoolVar(&o.profile, "profile", false, "serve /debug/pprof on the control socket")
+	endpoint := fs.Uint("endpoint", 0, "`port` of CodeForge's own MCP endpoint on loopback, which no API may reach")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
+	if *endpoint > math.MaxUint16 {
+		return o, fmt.Errorf("--endpoint %d: want a port", *endpoint)
+	}
+	o.endpoint = uint16(*endpoint)
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}

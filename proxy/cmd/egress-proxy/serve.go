@@ -32,6 +32,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/ports"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -47,6 +48,7 @@ type daemon struct {
 	entrance *entrance.Entrance
 	resolver *resolver.Resolver
 	control  *control.Control
+	ports    *ports.Ports
 	ready    atomic.Bool
 }
 
@@ -61,6 +63,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
 	g.Go(func() error { d.reloader.Watch(ctx); return nil })
+	g.Go(func() error { d.ports.Run(ctx); return nil })
 	d.ready.Store(true)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "ready", logline.Tag("proxy"), slog.String("mode", o.mode))
 	err = g.Wait()
@@ -93,7 +96,7 @@ func open(
 func assemble(
 	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
 ) (*daemon, error) {
-	pool, err := newPool(o.mode, set)
+	pool, err := newPool(o, set)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +112,7 @@ func assemble(
 	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean})
 	var handler *egress.Egress
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Changed: func(c reload.Change) {
+		d.ports.Set(c.Now.Rules.Catalog.Ports())
 		handler.Cut(c)
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
 	}}
@@ -130,6 +134,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
+	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
 		Known:   func(h catalog.Host) bool { return d.reloader.Current().Rules.Known(h) },
 		Allow:   in.asker,
@@ -163,9 +168,9 @@ func (d *daemon) problem() error {
 }
 
 // newPool makes the pool from the settings for upstreams.
-func newPool(mode string, set settings.Settings) (*upstream.Pool, error) {
-	conf := upstream.Config{Proxy: set.UpstreamProxy}
-	if mode == "gateway" {
+func newPool(o options, set settings.Settings) (*upstream.Pool, error) {
+	conf := upstream.Config{Proxy: set.UpstreamProxy, Endpoint: o.endpoint}
+	if o.mode == "gateway" {
 		conf.Sandbox = set.Network.Subnet()
 	}
 	if set.UpstreamCAFile != "" {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slotport"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 )
 
@@ -17,6 +18,8 @@ type inputs struct {
 	packets   []net.PacketConn
 	streams   []net.Listener
 	asker     func(netip.Addr) bool // who may ask the resolver; nil: everyone who reaches it
+	seats     []*slot.ID            // where further ports are opened, see ports.Config
+	open      func(*slot.ID, uint16) (entrance.Listener, error)
 }
 
 // sockets opens or inherits the sockets, and returns the mode of the control socket.
@@ -44,6 +47,11 @@ func inherit(files []slot.File) (inputs, error) {
 	if len(in.listeners) == 0 {
 		return in, errors.New("embedded mode: no listener was inherited (LISTEN_FDS, LISTEN_FDNAMES)")
 	}
+	if in.open == nil {
+		in.open = func(*slot.ID, uint16) (entrance.Listener, error) {
+			return entrance.Listener{}, errors.New("nobody to ask for it was inherited")
+		}
+	}
 	return in, nil
 }
 
@@ -61,7 +69,21 @@ func (in *inputs) add(f slot.File) error {
 			return errors.New("not a TCP listener")
 		}
 		id := f.Slot
-		in.listeners = append(in.listeners, entrance.Listener{TCP: tcp, TLS: f.Kind == slot.HTTPS, Slot: &id})
+		port := uint16(80)
+		if f.Kind == slot.HTTPS {
+			port = 443
+			in.seats = append(in.seats, &id)
+		}
+		in.listeners = append(in.listeners, entrance.Listener{TCP: tcp, Port: port, Slot: &id})
+	case slot.Ports:
+		asker, err := slotport.NewAsker(f.File)
+		if err != nil {
+			return err
+		}
+		in.open = func(seat *slot.ID, port uint16) (entrance.Listener, error) {
+			tcp, err := asker.Listen(*seat, port)
+			return entrance.Listener{TCP: tcp, Port: port, Slot: seat}, err
+		}
 	case slot.DNSTCP:
 		l, err := net.FileListener(f.File)
 		if err != nil {

@@ -79,6 +79,9 @@ type Guard struct {
 	AllowPrivate []netip.Prefix
 	// Sandbox is the network of the slots, in Docker mode. No configuration opens it.
 	Sandbox netip.Prefix
+	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, which code must not reach: it runs code. 0: it is
+	// not on this machine.
+	Endpoint uint16
 }
 
 // Check returns nil if the address may be dialled.
@@ -107,6 +110,21 @@ func (g Guard) Check(a netip.Addr) error {
 	return &RefusedError{Addr: a, Why: "is not a public address"}
 }
 
+// CheckPort returns nil if the address may be dialled at the port.
+func (g Guard) CheckPort(to netip.AddrPort) error {
+	if err := g.Check(to.Addr()); err != nil {
+		return err
+	}
+	inner, err := unwrap(to.Addr())
+	if err != nil {
+		return err
+	}
+	if inner.IsLoopback() && to.Port() == g.Endpoint && g.Endpoint != 0 && !disarm.Off("dialguard") {
+		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's own endpoint at this port"}
+	}
+	return nil
+}
+
 // Control has the signature of net.Dialer.Control: it checks the address of the socket about to connect.
 func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	switch network {
@@ -118,7 +136,7 @@ func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q is not an address", ErrRefused, address)
 	}
-	return g.Check(ap.Addr())
+	return g.CheckPort(ap)
 }
 
 // unwrap extracts an IPv4 address from the IPv6 forms that contain one.

@@ -139,6 +139,26 @@ func TestSandbox(t *testing.T) {
 }
 
 // TestControl: the check holds on the socket about to connect, whoever dials.
+// TestEndpoint: the port of CodeForge's own endpoint is closed on loopback, in every spelling, whatever is allowed.
+func TestEndpoint(t *testing.T) {
+	g := Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, Endpoint: 8080}
+	for addr, open := range map[string]bool{
+		"127.0.0.1:8080": false, "127.9.9.9:8080": false, "[::1]:8080": false, "[::ffff:127.0.0.1]:8080": false, "[64:ff9b::7f00:1]:8080": false,
+		"127.0.0.1:8081": true, "[::1]:80": true, "8.8.8.8:8080": true, "10.0.0.1:8081": false,
+	} {
+		to := netip.MustParseAddrPort(addr)
+		if err := g.CheckPort(to); (err == nil) != open || err != nil && !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if err := g.Control("tcp4", addr, nil); (err == nil) != open {
+			t.Errorf("%s on a socket: %v", addr, err)
+		}
+	}
+	if err := (Guard{AllowPrivate: g.AllowPrivate}).CheckPort(netip.MustParseAddrPort("127.0.0.1:8080")); err != nil {
+		t.Errorf("where the endpoint is elsewhere: %v", err)
+	}
+}
+
 func TestControl(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

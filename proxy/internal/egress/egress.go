@@ -93,6 +93,7 @@ type exchange struct {
 	w      *responseWriter
 	began  time.Time
 	note   receipt.Note
+	host   catalog.Host // the zero Host until parse knows it
 
 	verdict        policy.Verdict
 	compression    compression
@@ -233,7 +234,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	}
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	x.setHeaders(out)
-	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.note.Host); err != nil {
+	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.host.Name()); err != nil {
 		x.fail(err)
 		return
 	}

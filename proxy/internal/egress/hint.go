@@ -15,14 +15,14 @@ import (
 
 // hints say why token names were seen and not swapped. A header's or field's name is left out: it may be the sandbox's
 // text.
-func (s swapReport) hints(host string, snap *reload.Snapshot) []controlapi.Hint {
+func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot) []controlapi.Hint {
 	if s.Report == nil {
 		return nil
 	}
 	return hints(s.Swapped(), s.Seen(), host, snap)
 }
 
-func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapshot) []controlapi.Hint {
+func hints(swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot) []controlapi.Hint {
 	swapped := map[string]bool{}
 	for _, w := range swaps {
 		swapped[w.Name] = true
@@ -42,7 +42,7 @@ func hints(swaps []swap.Swap, all []swap.Seen, host string, snap *reload.Snapsho
 		}
 		text := voice.Say("%NAME was not swapped. "+why(seen.Code), "%NAME", seen.Name,
 			"%API", api.Name, "%IN", surfaces(cred), "%HOSTS", hosts(api), "%PLACE", place(seen.Where))
-		out = append(out, hintOf("not_swapped_"+seen.Code, host, text))
+		out = append(out, hintOf("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
 }
@@ -65,7 +65,7 @@ func (x *exchange) about() {
 	default:
 		return
 	}
-	if host, err := catalog.ParseHost(n.Host); err != nil || catalog.Own(host) {
+	if x.host.IsZero() || catalog.Own(x.host) {
 		return
 	}
 	for i := range n.Hints {
@@ -116,18 +116,16 @@ func (x *exchange) unauthenticated() []controlapi.Hint {
 
 // unknown is the hint for a word that stands where a credential goes and looks like a token name, but is none. The word
 // is the sandbox's text and is not repeated.
-func unknown(host string, c *catalog.Catalog) controlapi.Hint {
+func unknown(host catalog.Host, c *catalog.Catalog) controlapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
-	if h, err := catalog.ParseHost(host); err == nil {
-		for _, a := range c.Match(h) {
-			var names []string
-			for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
-				names = append(names, cr.Name)
-			}
-			text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
+	for _, a := range c.Match(host) {
+		var names []string
+		for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
+			names = append(names, cr.Name)
 		}
+		text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
 	}
-	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host}
+	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
 }
 
 // place is the surface that the user could declare for where a name was seen.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -38,8 +39,8 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 		x.refuse(policy.Refuse(policy.CodeBadRequest, x.conn.Host(), nil), bad)
 		return policy.Request{}, false
 	}
-	host, code := x.host(r)
-	x.note.Host = host.String()
+	host, code := x.agreed(r)
+	x.host, x.note.Host = host, host.String()
 	if code != "" {
 		x.describe(r)
 		x.refuse(policy.Refuse(code, host, nil), nil)
@@ -58,26 +59,25 @@ func methods(r *http.Request) []string {
 	return out
 }
 
-// host is the host that the handshake and the request agree on.
-func (x *exchange) host(r *http.Request) (catalog.Host, string) {
-	port := ":443"
-	if x.insecure {
-		port = ":80"
-	}
+// agreed is the host that the handshake, the request and the port of the connection agree on.
+func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
+	at := x.conn.Port()
 	// HTTP/2 has :authority; a Host next to it must say the same.
 	if extra := r.Header["Host"]; len(extra) > 1 || len(extra) == 1 && extra[0] != r.Host {
 		return x.conn.Host(), policy.CodeHostMismatch
 	}
 	delete(r.Header, "Host")
-	named := strings.TrimSuffix(r.Host, port)
-	if x.conn.TLS() && named == x.conn.Host().String() {
+	named, ported := strings.CutSuffix(r.Host, ":"+strconv.Itoa(int(at)))
+	if x.conn.TLS() && named == x.conn.Host().Name() && (ported || x.conn.Host().Port() == 0) {
 		return x.conn.Host(), ""
 	}
 	host, err := catalog.ParseHost(named)
+	host = host.At(at)
 	switch {
 	case err != nil:
 		return x.conn.Host(), policy.CodeHostInvalid
-	case x.conn.TLS() && host != x.conn.Host() && !disarm.Off("host-agreement"):
+	case !ported && host.Port() != 0 && !disarm.Off("host-agreement"),
+		x.conn.TLS() && host != x.conn.Host() && !disarm.Off("host-agreement"):
 		return x.conn.Host(), policy.CodeHostMismatch
 	}
 	return host, ""
@@ -249,7 +249,7 @@ func isGRPC(kind string) bool {
 func (x *exchange) sum() {
 	n := &x.note
 	n.Swapped = x.swapped.swaps()
-	n.Hints = append(n.Hints, x.swapped.hints(n.Host, x.snap)...)
+	n.Hints = append(n.Hints, x.swapped.hints(x.host, x.snap)...)
 	if x.redacted != nil {
 		n.Redacted = x.redacted.Count()
 	}
@@ -265,7 +265,7 @@ func (x *exchange) sum() {
 		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted
 		n.BytesUp, n.BytesDown = n.BytesUp+up, n.BytesDown+down
 		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
-		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), n.Host, x.snap)...)
+		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap)...)
 	}
 	n.Hints = append(n.Hints, x.rejected()...)
 	x.about()

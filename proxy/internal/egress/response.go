@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -125,7 +124,7 @@ func (x *exchange) failureResponse(err error) *http.Response {
 // noteFailure records why there is no response and returns what the client is told: the one place that maps errors to
 // answers.
 func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
-	host, _ := catalog.ParseHost(x.note.Host)
+	host := x.host
 	x.note.Cause = err
 	x.cut = context.Cause(x.ctx)
 	var v policy.Verdict

@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -62,7 +63,11 @@ type rig struct {
 	broker    *broker.Broker
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
+	ports     map[string]string  // slot 0's listeners for further ports, by port
 }
+
+// further are the ports that slot 0 has listeners for besides 443 and 80, whatever the catalog says.
+var further = []uint16{3000, 3001}
 
 // setup configures a rig. The zero setup has one API for demoHost.
 type setup struct {
@@ -126,15 +131,23 @@ func (r *rig) serve(log *slog.Logger) {
 	r.https, r.http = map[slot.ID]string{}, map[slot.ID]string{}
 	for _, id := range []slot.ID{0, 1, serverSlot} {
 		for _, over := range []bool{true, false} {
+			port := map[bool]uint16{true: 443, false: 80}[over]
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
 			check(r.t, err)
-			listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), TLS: over, Slot: &id})
+			listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), Port: port, Slot: &id})
 			if over {
 				r.https[id] = l.Addr().String()
 			} else {
 				r.http[id] = l.Addr().String()
 			}
 		}
+	}
+	r.ports = map[string]string{}
+	for _, port := range further {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		check(r.t, err)
+		listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), Port: port, Slot: new(slot.ID)})
+		r.ports[strconv.Itoa(int(port))] = l.Addr().String()
 	}
 	ent, err := entrance.New(entrance.Config{
 		Listeners: listeners, Attach: r.book.Attach, GetCertificate: r.authority.GetCertificate, Handler: r.handler,
@@ -197,6 +210,8 @@ func (r *rig) clientIn(id slot.ID, h2 bool) *http.Client {
 			to := r.https[id]
 			if port == "80" {
 				to = r.http[id]
+			} else if at := r.ports[port]; at != "" {
+				to = at
 			}
 			return (&net.Dialer{}).DialContext(ctx, "tcp", to)
 		},

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
@@ -24,12 +23,11 @@ var errHandshake = errors.New("the upstream's answer to the WebSocket handshake 
 
 // websocket does the handshake with the upstream and, only after a valid 101, relays messages.
 func (x *exchange) websocket(out *http.Request) {
-	host, _ := catalog.ParseHost(x.note.Host)
 	key := out.Header.Get("Sec-Websocket-Key")
 	raw, err := base64.StdEncoding.DecodeString(key)
 	standard := err == nil && len(raw) == 16 && out.Header.Get("Sec-Websocket-Version") == "13"
 	if !standard || !x.conn.HTTP1() || out.ContentLength != 0 {
-		x.refuse(policy.Refuse(policy.CodeUpgradeRefused, host, nil), nil)
+		x.refuse(policy.Refuse(policy.CodeUpgradeRefused, x.host, nil), nil)
 		return
 	}
 	wsrelay.Offer(out.Header)

@@ -26,7 +26,7 @@ func newAcceptor(l Listener, admit func(Listener, net.Conn)) *acceptor {
 	return &acceptor{listener: l, admit: admit, done: make(chan struct{})}
 }
 
-// run accepts until stop is called.
+// run accepts until stop is called, and then returns nil.
 func (a *acceptor) run() error {
 	defer close(a.done)
 	for {
@@ -37,6 +37,9 @@ func (a *acceptor) run() error {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			a.pass()
 		case errors.Is(err, net.ErrClosed):
+			if a.isStopped() {
+				return nil
+			}
 			return err
 		default: // out of descriptors, or a connection that was reset in the queue
 			time.Sleep(20 * time.Millisecond)
@@ -107,6 +110,12 @@ func (a *acceptor) queued() []net.Conn {
 		}
 	})
 	return out
+}
+
+func (a *acceptor) isStopped() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stopped
 }
 
 // stop closes the listener and waits for run to return.

@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -23,6 +20,8 @@ import (
 type Conn struct {
 	net.Conn // the TCP connection
 	lease    *lease.Lease
+	port     uint16
+	first    []byte // what decide has read
 	tls      bool
 	host     catalog.Host
 	strict   *strict.Conn // nil for HTTP/2
@@ -40,8 +39,46 @@ func (c *Conn) Lease() *lease.Lease { return c.lease }
 // TLS reports whether the connection is over TLS.
 func (c *Conn) TLS() bool { return c.tls }
 
-// Host returns the host that the client named in the handshake; the zero Host without TLS.
+// Port returns the port that the client connected to.
+func (c *Conn) Port() uint16 { return c.port }
+
+// Host returns the host that the client named in the handshake, at the port; the zero Host without TLS.
 func (c *Conn) Host() catalog.Host { return c.host }
+
+// The ports at which the protocol is known.
+const (
+	portHTTPS = 443
+	portHTTP  = 80
+)
+
+// handshake is the type of the record that a TLS connection begins with (RFC 8446, section 5.1). No request begins so.
+const handshake = 0x16
+
+// decide determines whether the client speaks TLS. It is false if the client says nothing in time.
+func (c *Conn) decide(patience time.Duration) bool {
+	if c.port == portHTTPS || c.port == portHTTP {
+		c.tls = c.port == portHTTPS
+		return true
+	}
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(c.Conn, first); err != nil {
+		return false
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	c.first, c.tls = first, first[0] == handshake
+	return true
+}
+
+// Read implements io.Reader.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(c.first) == 0 || len(p) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.first)
+	c.first = c.first[n:]
+	return n, nil
+}
 
 // HTTP1 reports whether the client speaks HTTP/1. Only HTTP/1 can be upgraded to WebSocket.
 func (c *Conn) HTTP1() bool { return c.strict != nil }
@@ -118,11 +155,8 @@ func FromContext(ctx context.Context) *Conn {
 	return c
 }
 
-// The reasons why a connection has no slot.
-var (
-	errNoSlot      = errors.New("the source address belongs to no slot")
-	errDestination = errors.New("the connection was made to a port other than this socket's")
-)
+// errNoSlot is why a connection has no slot.
+var errNoSlot = errors.New("the source address belongs to no slot")
 
 // identify finds the slot of a connection.
 func identify(l Listener, c net.Conn) (slot.ID, error) {
@@ -137,46 +171,5 @@ func identify(l Listener, c net.Conn) (slot.ID, error) {
 	if !ok {
 		return 0, errNoSlot
 	}
-	to, err := originalDestination(c)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errDestination, err)
-	}
-	want := uint16(80)
-	if l.TLS {
-		want = 443
-	}
-	if to.Port() != want {
-		return 0, errDestination
-	}
 	return id, nil
-}
-
-// originalDestination returns what the client connected to, before the kernel redirected it (SO_ORIGINAL_DST,
-// include/uapi/linux/netfilter_ipv4.h).
-func originalDestination(c net.Conn) (netip.AddrPort, error) {
-	sc, ok := c.(syscall.Conn)
-	if !ok {
-		return netip.AddrPort{}, errors.New("not a socket")
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	var out netip.AddrPort
-	var inner error
-	err = raw.Control(func(fd uintptr) {
-		// struct sockaddr_in has the size of the first 16 bytes of struct ipv6_mreq.
-		m, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
-		if err != nil {
-			inner = err
-			return
-		}
-		b := m.Multiaddr
-		port := uint16(b[2])<<8 | uint16(b[3])
-		out = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), port)
-	})
-	if err == nil {
-		err = inner
-	}
-	return out, err
 }

@@ -16,6 +16,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,10 +43,10 @@ const (
 // Listener is one socket that the sandbox can reach.
 type Listener struct {
 	TCP *net.TCPListener
-	// TLS means that the socket serves port 443; otherwise it serves port 80.
-	TLS bool
-	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot, and the
-	// connection's original destination must be the port that the socket serves.
+	// Port is the port that clients connect to. At 443 they speak TLS, at 80 they do not, and at others their first byte
+	// tells.
+	Port uint16
+	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot.
 	Slot *slot.ID
 	// Network is where the slots have their addresses, if Slot is nil.
 	Network slot.Network
@@ -73,14 +74,27 @@ type Patience struct{ Handshake, Head, Idle time.Duration }
 
 // Entrance serves the sandbox's connections. Make one with New.
 type Entrance struct {
-	conf      Config
-	tls       *tls.Config
-	server    *http.Server
-	handoff   *handoff
+	conf    Config
+	tls     *tls.Config
+	server  *http.Server
+	handoff *handoff
+	limits  [slot.Total]*rate.Limiter
+	conns   sync.WaitGroup
+	failed  chan error // what ends Serve
+
+	mu        sync.Mutex
 	acceptors []*acceptor
-	limits    [slot.Total]*rate.Limiter
-	conns     sync.WaitGroup
+	state     serving
 }
+
+// serving is what an Entrance does with listeners.
+type serving byte
+
+const (
+	notYet serving = iota // it keeps them for Serve
+	now
+	over // it closes them
+)
 
 // New makes an entrance; Serve starts it.
 func New(c Config) (*Entrance, error) {
@@ -89,7 +103,7 @@ func New(c Config) (*Entrance, error) {
 	}
 	p := &c.Patience
 	p.Handshake, p.Head, p.Idle = cmp.Or(p.Handshake, handshakeTime), cmp.Or(p.Head, headTime), cmp.Or(p.Idle, idleTime)
-	e := &Entrance{conf: c, handoff: newHandoff()}
+	e := &Entrance{conf: c, handoff: newHandoff(), failed: make(chan error, 1)}
 	e.tls = &tls.Config{
 		MinVersion:                  tls.VersionTLS12,
 		NextProtos:                  []string{"h2", "http/1.1"},
@@ -116,28 +130,85 @@ func New(c Config) (*Entrance, error) {
 		e.limits[i] = rate.NewLimiter(acceptRate, acceptBurst)
 	}
 	for _, l := range c.Listeners {
-		if l.TCP == nil || l.Slot != nil && !l.Slot.Valid() {
-			return nil, errors.New("entrance: a listener has no socket, or a slot that does not exist")
+		if _, err := e.Add(l); err != nil {
+			return nil, err
 		}
-		e.acceptors = append(e.acceptors, newAcceptor(l, e.admit))
 	}
 	return e, nil
 }
 
+// Add accepts from a further listener, which belongs to the entrance from now on. The returned function closes it;
+// connections that it accepted stay.
+func (e *Entrance) Add(l Listener) (remove func(), err error) {
+	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.Valid() {
+		return nil, errors.New("entrance: a listener has no socket, no port, or a slot that does not exist")
+	}
+	a := newAcceptor(l, e.admit)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.state {
+	case over:
+		_ = l.TCP.Close()
+		return func() {}, nil
+	case now:
+		e.start(a)
+	}
+	e.acceptors = append(e.acceptors, a)
+	return func() { e.remove(a) }, nil
+}
+
+// start runs an acceptor. The caller holds mu.
+func (e *Entrance) start(a *acceptor) {
+	go func() {
+		if err := a.run(); err != nil {
+			e.fail(err)
+		}
+	}()
+}
+
+func (e *Entrance) fail(err error) {
+	select {
+	case e.failed <- err:
+	default: // another one has ended Serve already
+	}
+}
+
+func (e *Entrance) remove(a *acceptor) {
+	e.mu.Lock()
+	e.acceptors = slices.DeleteFunc(e.acceptors, func(x *acceptor) bool { return x == a })
+	running := e.state != notYet
+	e.mu.Unlock()
+	if !running {
+		_ = a.listener.TCP.Close()
+		return
+	}
+	a.stop()
+}
+
+// turn changes the state and returns the acceptors there are.
+func (e *Entrance) turn(to serving) []*acceptor {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.state = to
+	if to == now {
+		for _, a := range e.acceptors {
+			e.start(a)
+		}
+	}
+	return slices.Clone(e.acceptors)
+}
+
 // Serve accepts until ctx ends; then it closes every connection and returns nil.
 func (e *Entrance) Serve(ctx context.Context) error {
-	errs := make(chan error, len(e.acceptors)+1)
-	go func() { errs <- e.server.Serve(e.handoff) }()
-	for _, a := range e.acceptors {
-		go func() { errs <- a.run() }()
-	}
+	go func() { e.fail(e.server.Serve(e.handoff)) }()
+	e.turn(now)
 	var first error
 	select {
 	case <-ctx.Done():
-	case first = <-errs:
+	case first = <-e.failed:
 		first = fmt.Errorf("accepting connections: %w", first)
 	}
-	for _, a := range e.acceptors {
+	for _, a := range e.turn(over) {
 		a.stop()
 	}
 	_ = e.server.Close()
@@ -153,11 +224,13 @@ func (e *Entrance) Serve(ctx context.Context) error {
 // later run.
 func (e *Entrance) Drain(id slot.ID) {
 	var wait []<-chan struct{}
+	e.mu.Lock()
 	for _, a := range e.acceptors {
 		if a.listener.Slot == nil || *a.listener.Slot == id {
 			wait = append(wait, a.barrier())
 		}
 	}
+	e.mu.Unlock()
 	for _, w := range wait {
 		<-w
 	}
@@ -172,7 +245,7 @@ func (e *Entrance) admit(l Listener, tcp net.Conn) {
 		_ = tcp.Close()
 		return
 	}
-	c := &Conn{Conn: tcp, tls: l.TLS}
+	c := &Conn{Conn: tcp, port: l.Port}
 	c.lease, err = e.conf.Attach(id, (*reset)(c))
 	if err != nil {
 		e.conf.Refused(c.lease, slotName(id), err)
@@ -192,6 +265,10 @@ func (e *Entrance) open(c *Conn) {
 		_ = c.Close()
 		return
 	}
+	if !c.decide(e.conf.Patience.Handshake) {
+		_ = c.Close()
+		return
+	}
 	if !c.tls {
 		c.strict = strict.New(c)
 		e.handoff.give(c.strict)
@@ -207,6 +284,7 @@ func (e *Entrance) open(c *Conn) {
 		if c.host, err = catalog.ParseHost(state.ServerName); err != nil {
 			err = fmt.Errorf("%w: %w", authority.ErrNoHost, err)
 		}
+		c.host = c.host.At(c.port)
 	}
 	if err != nil {
 		e.conf.Refused(c.lease, slotName(c.lease.Slot), &HandshakeError{err})

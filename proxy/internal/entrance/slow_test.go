@@ -50,9 +50,10 @@ func newDoor(t *testing.T) *door {
 	for n := range d.https {
 		id := slot.ID(n)
 		for _, over := range []bool{true, false} {
+			port := map[bool]uint16{true: 443, false: 80}[over]
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
 			testkit.Must(t, err)
-			listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), TLS: over, Slot: &id})
+			listeners = append(listeners, entrance.Listener{TCP: l.(*net.TCPListener), Port: port, Slot: &id})
 			if over {
 				d.https[n] = l.Addr().String()
 			} else {

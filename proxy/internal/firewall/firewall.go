@@ -1,7 +1,8 @@
 // Package firewall makes the proxy's container the gateway of the sandbox's network.
 //
-// Contract: connections to any address on 80 and 443 arrive at the proxy, DNS is answered on 53, and nothing else of
-// this container, nor anything behind it, can be reached from the sandbox. Install is idempotent: it reads what is
+// Contract: TCP connections to any address arrive at the same port of the proxy's address on the sandbox's network,
+// where the proxy listens at the ports of the catalog and no others; DNS is answered on 53; and nothing else of this
+// container, nor anything behind it, can be reached from the sandbox. Install is idempotent: it reads what is
 // there, changes it, and verifies the result.
 package firewall
 

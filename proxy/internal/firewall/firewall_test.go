@@ -1,17 +1,23 @@
 package firewall
 
 import (
+	"errors"
 	"flag"
+	"io"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -108,10 +114,8 @@ func TestInstall(t *testing.T) {
 		t.Errorf("routes into the sandbox's network: %v", routes)
 	}
 	nat, filter := rules(t, "nat"), rules(t, "filter")
-	for _, want := range []string{"--dport 443 -j REDIRECT --to-ports 8443", "--dport 80 -j REDIRECT --to-ports 8080"} {
-		if !strings.Contains(nat, want) {
-			t.Errorf("nat has no %q:\n%s", want, nat)
-		}
+	if want := "! --dport 53 -j REDIRECT"; !strings.Contains(nat, want) {
+		t.Errorf("nat has no %q:\n%s", want, nat)
 	}
 	_, err = Install(slot.Network{})
 	testkit.Must(t, err)
@@ -134,6 +138,78 @@ func TestInstall(t *testing.T) {
 	if !strings.HasPrefix(got[first:], "-A INPUT -j "+chainInput) || strings.Count(got, chainInput+" ") != strings.Count(filter, chainInput+" ") {
 		t.Errorf("Install did not put the rules right:\n%s", got)
 	}
+}
+
+// TestOpenPorts: from the sandbox's network, a connection to whatever address reaches the listener that the proxy's own
+// address has at that port. Where there is none it is refused, whatever listens at other addresses of the container.
+func TestOpenPorts(t *testing.T) {
+	inNamespace(t, true)
+	proxy, err := netns.Get()
+	testkit.Must(t, err)
+	defer proxy.Close()
+	inside, err := netns.New()
+	testkit.Must(t, err)
+	defer inside.Close()
+	testkit.Must(t, netns.Set(proxy))
+	peer, err := netlink.LinkByName("in0p")
+	testkit.Must(t, err)
+	testkit.Must(t, netlink.LinkSetNsFd(peer, int(inside)))
+	testkit.Must(t, netns.Set(inside))
+	link, err := netlink.LinkByName("in0p")
+	testkit.Must(t, err)
+	addr, err := netlink.ParseAddr("10.77.0.100/24")
+	testkit.Must(t, err)
+	testkit.Must(t, netlink.AddrAdd(link, addr))
+	testkit.Must(t, netlink.LinkSetUp(link))
+	testkit.Must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IP(slot.Network{}.Proxy().AsSlice())}))
+	testkit.Must(t, netns.Set(proxy))
+	_, err = Install(slot.Network{})
+	testkit.Must(t, err)
+	lo, err := netlink.LinkByName("lo")
+	testkit.Must(t, err)
+	testkit.Must(t, netlink.LinkSetUp(lo))
+	for _, at := range []string{"10.77.0.2:443", "10.77.0.2:3000", "10.77.0.2:8080", "192.168.77.2:22", "192.168.77.2:3001", "127.0.0.1:3002"} {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", at)
+		testkit.Must(t, err)
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, at)
+				_ = c.Close()
+			}
+		}()
+	}
+	testkit.Must(t, netns.Set(inside))
+	for remote, want := range map[string]string{
+		"198.18.0.1:443": "10.77.0.2:443", "1.2.3.4:3000": "10.77.0.2:3000", "10.77.0.2:3000": "10.77.0.2:3000", "198.18.0.1:8080": "10.77.0.2:8080",
+		"192.168.77.2:3000": "10.77.0.2:3000", "192.168.77.2:443": "10.77.0.2:443",
+		"198.18.0.1:22": "", "192.168.77.2:22": "", "192.168.77.2:3001": "", "198.18.0.1:3001": "", "198.18.0.1:3002": "", "10.77.0.2:8443": "", "1.1.1.1:9999": "",
+	} {
+		got, err := ask(remote)
+		if got != want || want == "" && !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%s: reached %q, %v; want %q", remote, got, err, want)
+		}
+	}
+}
+
+// ask connects from the calling thread's namespace and returns what the other end says.
+func ask(remote string) (string, error) {
+	to := netip.MustParseAddrPort(remote)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+		return "", err
+	}
+	text := make([]byte, 100)
+	n, err := unix.Read(fd, text)
+	return string(text[:max(n, 0)]), err
 }
 
 // TestRefusesToStart: without a way out, the proxy does not start.

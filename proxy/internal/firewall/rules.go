@@ -6,12 +6,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// The ports that connections to 80 and 443 are redirected to.
-const (
-	HTTPPort  = 8080
-	HTTPSPort = 8443
-	DNSPort   = 53
-)
+// DNSPort is where the proxy answers DNS, at its own address alone.
+const DNSPort = 53
 
 // The chains that belong to this package. They are flushed and filled at every start.
 const (
@@ -36,23 +32,19 @@ type Plan struct {
 // Plan4 is the set-up for IPv4. inside is the interface of the sandbox's network n.
 func Plan4(inside string, n slot.Network) Plan {
 	subnet, self, resolver := n.Subnet().String(), n.Proxy().String()+"/32", slot.SyntheticAddr.String()+"/32"
-	redirect := func(from, to int) Rule {
-		return Rule{"nat", chainRedirect, []string{"-s", subnet, "-p", "tcp", "-m", "tcp", "--dport", strconv.Itoa(from),
-			"-j", "REDIRECT", "--to-ports", strconv.Itoa(to)}}
-	}
-	redirected := func(port int) Rule {
-		// Only what was redirected: a direct connection to this port was not made to 80 or 443.
-		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", self, "-i", inside, "-p", "tcp", "-m", "tcp",
-			"--dport", strconv.Itoa(port), "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT"}}
-	}
+	port := strconv.Itoa(DNSPort)
 	dns := func(proto string) Rule {
 		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", resolver, "-i", inside, "-p", proto, "-m", proto,
-			"--dport", strconv.Itoa(DNSPort), "-j", "ACCEPT"}}
+			"--dport", port, "-j", "ACCEPT"}}
 	}
 	return Plan{
 		Rules: []Rule{
-			redirect(80, HTTPPort), redirect(443, HTTPSPort),
-			redirected(HTTPPort), redirected(HTTPSPort), dns("udp"), dns("tcp"),
+			// To the same port of the proxy's own address. Which ports are open follows the catalog: the proxy listens there
+			// at those, and without a capability. The kernel refuses connections to the others.
+			{"nat", chainRedirect, []string{"-s", subnet, "-p", "tcp", "-m", "tcp", "!", "--dport", port, "-j", "REDIRECT"}},
+			{"filter", chainInput, []string{"-s", subnet, "-d", self, "-i", inside, "-p", "tcp", "-m", "tcp",
+				"!", "--dport", port, "-j", "ACCEPT"}},
+			dns("udp"), dns("tcp"),
 			// Everything else from the sandbox, including traffic to the address on the other network.
 			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},
 			// Nothing else may reach the sandbox's side.

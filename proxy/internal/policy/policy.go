@@ -7,6 +7,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
@@ -21,6 +22,7 @@ const (
 	CodeHostMismatch     = "host_mismatch"
 	CodeHostInvalid      = "host_invalid"
 	CodeHostUnknown      = "host_unknown"
+	CodePortUnknown      = "port_unknown"
 	CodeAPIInactive      = "api_inactive"
 	CodeAPINotInRun      = "api_not_in_run"
 	CodePlainHTTP        = "plain_http"
@@ -51,6 +53,7 @@ const (
 
 // Request is what policy judges.
 type Request struct {
+	// Host is the host at the port that the connection was made to.
 	Host catalog.Host
 	// TLS says that the request came in, and would leave, over TLS.
 	TLS bool
@@ -92,7 +95,7 @@ type Verdict struct {
 
 // Decide judges a request.
 func (r Rules) Decide(run Run, q Request) Verdict {
-	holders := r.Catalog.Match(q.Host)
+	holders := r.holders(q.Host)
 	if run.Kind() == KindInstall {
 		return r.install(q, holders)
 	}
@@ -136,6 +139,18 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 	return Verdict{Allow: true, APIs: mine}
 }
 
+// holders are the active APIs that hold a host at its port.
+func (r Rules) holders(h catalog.Host) []*catalog.API {
+	list := r.Catalog.Match(h)
+	if disarm.Off("host-port") {
+		list = slices.Clone(list)
+		for _, p := range r.Catalog.Elsewhere(h) {
+			list = append(list, r.Catalog.Match(h.At(p.Port()))...)
+		}
+	}
+	return list
+}
+
 // reachable are the APIs that open a host to who asks. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
@@ -152,9 +167,16 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 		return refuse(CodeHostInvalid, h, ""), false
 	case holders > 0:
 		return Verdict{}, true
+	}
+	if at := r.Catalog.Elsewhere(h); len(at) > 0 {
+		v := refuse(CodePortUnknown, h, "")
+		has := "The catalog has " + patterns(at) + ". "
+		return v.withHint(voice.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
+	}
+	switch {
 	case r.Catalog.Holds(h):
 		return refuse(CodeAPIInactive, h, ""), false
-	case r.YOLO:
+	case r.YOLO && h.Port() == 0:
 		return Verdict{}, true
 	}
 	v := refuse(CodeHostUnknown, h, "")
@@ -165,15 +187,29 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	return v, false
 }
 
-// Known reports whether a host may have an address in the sandbox.
+// Known reports whether a host, of which no port is known yet, may have an address in the sandbox.
 func (r Rules) Known(h catalog.Host) bool {
-	if len(r.Catalog.Match(h)) > 0 || h.String() == controlapi.ServersHost || r.isRegistry(h) {
+	if len(r.Catalog.Match(h)) > 0 || len(r.Catalog.Elsewhere(h)) > 0 || h.String() == controlapi.ServersHost ||
+		r.isRegistry(h) {
 		return true
 	}
 	if catalog.Own(h) {
 		return false
 	}
 	return r.YOLO && !r.Catalog.Holds(h)
+}
+
+// patterns lists the first few patterns for a sentence.
+func patterns(list []catalog.HostPattern) string {
+	var out []string
+	for _, p := range list[:min(len(list), 4)] {
+		text := p.String()
+		if p.Port() == 0 {
+			text += " at the usual ports"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
 }
 
 func names(apis []*catalog.API) string {

@@ -28,10 +28,12 @@ var refusals = map[string]sentence{
 	CodeHostMismatch: {http.StatusMisdirectedRequest, "The request's host is not the connection's host.",
 		"The Host header must be the host of the URL; open a connection per host; fetch() does that."},
 	CodeHostInvalid: {http.StatusForbidden, "The request does not name a valid host.",
-		"Use a host name of the catalog in the URL, without a port; addresses are not reachable. " + shows + " the hosts."},
+		"Use a host name of the catalog in the URL; addresses are not reachable. " + shows + " the hosts."},
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
 		"Only hosts of the catalog are reachable: " + shows + " them. {The user can add an API for this host|Add the host to " +
 			"\"domains\" of an API, or a new API for it}."},
+	CodePortUnknown: {http.StatusForbidden, "The host is in no API at this port.",
+		"{The user can add|Add} the port to \"domains\" of an API."},
 	CodeAPIInactive: {http.StatusForbidden, "The host's API is not active.",
 		"%HOST belongs to an API that is switched off or cannot be loaded. {The user can activate|Activate} it (\"active\"); " +
 			"codeforge check says whether it loads."},
@@ -134,7 +136,7 @@ func (r Rules) nearest(h catalog.Host) string {
 			continue
 		}
 		for _, p := range a.Hosts {
-			if d := typo.Distance(h.String(), p.String(), bestDistance); d < bestDistance {
+			if d := typo.Distance(h.Name(), p.Name(), bestDistance); d < bestDistance {
 				best, bestDistance = p.String(), d
 			}
 		}

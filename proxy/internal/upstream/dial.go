@@ -103,7 +103,7 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(share))
 		defer cancel()
 	}
-	if err := d.guard.Check(to.Addr()); err != nil {
+	if err := d.guard.CheckPort(to); err != nil {
 		return nil, err
 	}
 	if d.pool.conf.Connect != nil {
@@ -137,5 +137,5 @@ func proxyAddr(u *url.URL) string {
 
 // guard says which addresses may be dialled for APIs with these private ranges.
 func (p *Pool) guard(private []netip.Prefix) dialguard.Guard {
-	return dialguard.Guard{AllowPrivate: private, Sandbox: p.conf.Sandbox}
+	return dialguard.Guard{AllowPrivate: private, Sandbox: p.conf.Sandbox, Endpoint: p.conf.Endpoint}
 }

@@ -59,7 +59,7 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 	}
 	resp, err := p.send(k, req, w)
 	if refusesHTTP2(err) {
-		p.learn(req.URL.Hostname(), 0)
+		p.learn(req.URL.Host, 0)
 		if !w.HTTP2 && body.retry() {
 			return p.send(either, req, w)
 		}
@@ -76,7 +76,10 @@ func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
 	resp, err := p.transport(w, k).RoundTrip(req)
 	var reset http2.StreamError
 	if errors.As(err, &reset) && reset.Code == http2.ErrCodeHTTP11Required {
-		p.learn(req.URL.Hostname(), wants1)
+		p.learn(req.URL.Host, wants1)
+	}
+	if err == nil && k == either && resp.ProtoMajor == 2 {
+		p.learn(req.URL.Host, speaks2)
 	}
 	if err == nil && resp.ProtoMajor == 2 && hasBody(req) {
 		// While it waits for more of a body, Go's HTTP/2 does not notice that the request is cancelled.
@@ -104,7 +107,7 @@ func (p *Pool) route(req *http.Request, w Want) kind {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch p.speaks[req.URL.Hostname()] {
+	switch p.speaks[req.URL.Host] {
 	case speaks2:
 		if shares {
 			return shared2
@@ -115,15 +118,10 @@ func (p *Pool) route(req *http.Request, w Want) kind {
 	return either
 }
 
-// agreed is called after every TLS handshake: it records which hosts speak HTTP/2, and refuses a connection that would
-// be an HTTP/1 one shared by owners.
-func (p *Pool) agreed(k kind, s tls.ConnectionState) error {
-	h2 := s.NegotiatedProtocol == "h2"
-	switch {
-	case k == shared2 && !h2:
+// agreed is called after every TLS handshake: it refuses a connection that would be an HTTP/1 one shared by owners.
+func agreed(k kind, s tls.ConnectionState) error {
+	if k == shared2 && s.NegotiatedProtocol != "h2" {
 		return errNotHTTP2
-	case k == either && h2:
-		p.learn(s.ServerName, speaks2)
 	}
 	return nil
 }

@@ -46,6 +46,8 @@ const (
 type Config struct {
 	// Proxy is what every connection goes through, or nil. Only its own address is exempt from the guard.
 	Proxy *url.URL
+	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, see dialguard.Guard.
+	Endpoint uint16
 	// Sandbox is the network of the slots, in Docker mode: it is never dialled.
 	Sandbox netip.Prefix
 	// CAs holds further certificate authorities for every upstream, in PEM.
@@ -67,7 +69,7 @@ type Pool struct {
 	order    []string
 	owned    map[Owner]map[string]*http.Transport // by appendKey
 	sessions map[string]tls.ClientSessionCache    // by appendKey
-	speaks   map[string]protocol                  // by host
+	speaks   map[string]protocol                  // by host, with its port if it has one
 }
 
 // New makes a pool.
@@ -224,7 +226,7 @@ func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.Cli
 		DialContext: d.dial,
 		TLSClientConfig: &tls.Config{
 			RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
-			VerifyConnection:   func(s tls.ConnectionState) error { return p.agreed(k, s) },
+			VerifyConnection:   func(s tls.ConnectionState) error { return agreed(k, s) },
 			InsecureSkipVerify: disarm.Off("upstream-tls"), //nolint:gosec // false in what is shipped
 		},
 		TLSHandshakeTimeout:    handshakeTime,

@@ -67,7 +67,7 @@ func rules(n Size, dev string) []rule {
 	out := func(spec ...string) { list = append(list, rule{chainOut, spec}) }
 
 	// Responses from any address: a connection that the proxy redirected is answered from its original destination.
-	in("-i", dev, "-p", "tcp", "-m", "multiport", "--sports", "80,443,53", "!", "--syn", "-j", "ACCEPT")
+	in("-i", dev, "-p", "tcp", "!", "--syn", "-j", "ACCEPT")
 	in("-i", dev, "-s", resolver, "-p", "udp", "-m", "udp", "--sport", "53", "-j", "ACCEPT")
 	in("-i", dev, "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-j", "ACCEPT")
 	// The replies that REJECT below makes.
@@ -77,7 +77,8 @@ func rules(n Size, dev string) []rule {
 	for _, s := range n.seats() {
 		from := []string{"-o", dev, "-s", s.addr.String(), "-m", "owner", "--uid-owner", strconv.Itoa(int(s.uid))}
 		with := func(more ...string) []string { return append(append([]string{}, from...), more...) }
-		out(with("-p", "tcp", "-m", "multiport", "--dports", "80,443", "-j", "ACCEPT")...)
+		// To whatever port: the proxy's firewall keeps the connection at the proxy, where only the catalog's ports are open.
+		out(with("-p", "tcp", "-m", "tcp", "!", "--dport", "53", "-j", "ACCEPT")...)
 		out(with("-d", resolver, "-p", "tcp", "-m", "tcp", "--dport", "53", "-j", "ACCEPT")...)
 		out(with("-d", resolver, "-p", "udp", "-m", "udp", "--dport", "53", "-j", "ACCEPT")...)
 	}
@@ -85,8 +86,7 @@ func rules(n Size, dev string) []rule {
 	out("-m", "owner", "--uid-owner", slots, "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset")
 	out("-m", "owner", "--uid-owner", slots, "-j", "REJECT", "--reject-with", "icmp-port-unreachable")
 	// Last packets of connections whose process has ended have no owner. They cannot open a connection.
-	out("-o", dev, "-p", "tcp", "-m", "multiport", "--dports", "80,443,53", "!", "--syn", "-m", "owner", "!",
-		"--socket-exists", "-j", "ACCEPT")
+	out("-o", dev, "-p", "tcp", "!", "--syn", "-m", "owner", "!", "--socket-exists", "-j", "ACCEPT")
 	out("-o", "lo", "-p", "tcp", "--tcp-flags", "RST", "RST", "-m", "owner", "!", "--socket-exists", "-j", "ACCEPT")
 	out("-o", "lo", "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-m", "owner", "!", "--socket-exists", "-j", "ACCEPT")
 	return list

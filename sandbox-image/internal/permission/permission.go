@@ -21,7 +21,8 @@ const maxHosts = 2000
 // Set is an immutable, sorted set of hosts. The zero Set allows none.
 type Set struct{ hosts []string }
 
-// Parse checks and sorts a list of host names ("api.example.com", "*.example.com"). The list ["*"] allows all.
+// Parse checks and sorts a list of host names ("api.example.com", "*.example.com", "localhost:3000"). The list ["*"]
+// allows all.
 func Parse(list []string) (Set, error) {
 	if len(list) > maxHosts {
 		return Set{}, fmt.Errorf("allow_net: %d hosts, want at most %d", len(list), maxHosts)
@@ -33,8 +34,8 @@ func Parse(list []string) (Set, error) {
 		if h == All {
 			return Set{hosts: []string{All}}, nil
 		}
-		if !normalised(strings.TrimPrefix(h, "*.")) {
-			return Set{}, fmt.Errorf("allow_net: %q: want a lower-case host name, or one behind \"*.\"", h)
+		if !normalised(h) {
+			return Set{}, fmt.Errorf("allow_net: %q: want a lower-case host name, or one behind \"*.\", perhaps with a port", h)
 		}
 	}
 	return Set{hosts: hosts}, nil
@@ -49,8 +50,8 @@ func (s Set) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// normalised reports whether h is a host name as the catalog writes one.
+// normalised reports whether h is a pattern of host names as the catalog writes one.
 func normalised(h string) bool {
-	host, err := hostname.Parse(h)
-	return err == nil && host.String() == h
+	p, err := hostname.ParsePattern(h)
+	return err == nil && p.String() == h
 }

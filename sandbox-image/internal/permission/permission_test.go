@@ -10,7 +10,7 @@ func TestParse(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"", ""}, {"api.example.com", "api.example.com"}, {"b.example,a.example", "a.example,b.example"},
 		{"a.example,a.example", "a.example"}, {"*.a.example", "*.a.example"}, {"a.example,*", "*"}, {"_x.a-b.example", "_x.a-b.example"},
-		{"xn--bcher-kva.example", "xn--bcher-kva.example"}, {"localhost", "localhost"}, {"1a.example", "1a.example"},
+		{"xn--bcher-kva.example", "xn--bcher-kva.example"}, {"localhost", "localhost"}, {"1a.example", "1a.example"}, {"localhost:3000,*.a.example:8443,localhost", "*.a.example:8443,localhost,localhost:3000"},
 	} {
 		var list []string
 		if c.in != "" {
@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", " ", "a.example ", "A.example", "a..example", ".a.example", "a.example.", "a,b", "a.example:443", "u@a.example", "http://a.example",
+		"", " ", "a.example ", "A.example", "a..example", ".a.example", "a.example.", "a,b", "a.example:443", "a.example:0", "a.example:08443", "a.example:8443:1", ":8443", "u@a.example", "http://a.example",
 		"a/b", "a\nb", "a\x00b", "--allow-run", "-a.example", "a-.example", "*", "127.0.0.1", "1.2.3", "0x7f.1", "[::1]", "::1", "*.", "*.*.a",
 		"a.*.b", "**.a", "bücher.example", "a%2eb", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 127) + "example", "=", "a b",
 	} {

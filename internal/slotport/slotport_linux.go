@@ -1,0 +1,157 @@
+// Package slotport opens listeners in the network namespaces of slots while embedded mode runs.
+//
+// The ports that code can reach follow the catalog, which the proxy reads and which changes. Only the supervisor may
+// enter the namespaces of slots. So the proxy asks it for a listener on one port of one slot, over a socket that it
+// inherited, and gets a descriptor. Contract: nobody else has an end of that socket; a request can do nothing but listen.
+package slotport
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+// maxMessage is more than any request and answer has.
+const maxMessage = 512
+
+// Pair makes the two ends: one to ask at, which a child inherits, and one to answer from.
+func Pair() (ask, answer *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the socket for further ports: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), string(slot.Ports)), os.NewFile(uintptr(fds[1]), "port requests"), nil
+}
+
+// Asker is the end that asks. Make one with NewAsker. It is safe for concurrent use.
+type Asker struct {
+	mu   sync.Mutex
+	conn *net.UnixConn
+}
+
+// NewAsker takes over a file of Pair.
+func NewAsker(f *os.File) (*Asker, error) {
+	conn, err := take(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Asker{conn: conn}, nil
+}
+
+// take makes a connection of a file, which it closes.
+func take(f *os.File) (*net.UnixConn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("taking over the socket for further ports: %w", err)
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, errors.New("taking over the socket for further ports: not a unix socket")
+	}
+	return conn, nil
+}
+
+// Listen asks for a listener on a port of a slot.
+func (a *Asker) Listen(id slot.ID, port uint16) (*net.TCPListener, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, err := fmt.Fprintf(a.conn, "%d %d", int(id), port); err != nil {
+		return nil, fmt.Errorf("asking for port %d of slot %d: %w", port, id, err)
+	}
+	text, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := a.conn.ReadMsgUnix(text, oob)
+	if err == nil && n == 0 {
+		err = errors.New("no answer")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for port %d of slot %d: %w", port, id, err)
+	}
+	f, err := descriptor(oob[:oobn])
+	if err != nil || f == nil {
+		return nil, fmt.Errorf("port %d of slot %d: %s", port, id, text[:n])
+	}
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("port %d of slot %d: %w", port, id, err)
+	}
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		_ = l.Close()
+		return nil, fmt.Errorf("port %d of slot %d: not a TCP listener", port, id)
+	}
+	return tcp, nil
+}
+
+// descriptor is the one file in a control message, or nil.
+func descriptor(oob []byte) (*os.File, error) {
+	list, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	fds, err := unix.ParseUnixRights(&list[0])
+	if err != nil || len(fds) == 0 {
+		return nil, err
+	}
+	unix.CloseOnExec(fds[0])
+	return os.NewFile(uintptr(fds[0]), "listener"), nil
+}
+
+// Answer answers requests until the other end is closed. open listens on a port of a slot.
+func Answer(f *os.File, open func(slot.ID, uint16) (*os.File, error)) error {
+	conn, err := take(f)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	buf := make([]byte, maxMessage)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil || n == 0 {
+			return nil // the proxy has ended, and with it the supervisor does
+		}
+		if err := answer(conn, string(buf[:n]), open); err != nil {
+			return err
+		}
+	}
+}
+
+func answer(conn *net.UnixConn, request string, open func(slot.ID, uint16) (*os.File, error)) error {
+	id, port, err := parse(request)
+	var f *os.File
+	if err == nil {
+		f, err = open(id, port)
+	}
+	if err != nil {
+		text := err.Error()
+		_, err = conn.Write([]byte(text[:min(len(text), maxMessage)]))
+	} else {
+		_, _, err = conn.WriteMsgUnix([]byte("ok"), unix.UnixRights(int(f.Fd())), nil)
+		_ = f.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("answering the proxy: %w", err)
+	}
+	return nil
+}
+
+// parse reads "SLOT PORT".
+func parse(request string) (slot.ID, uint16, error) {
+	first, second, _ := strings.Cut(request, " ")
+	n, err := strconv.Atoi(first)
+	port, err2 := strconv.ParseUint(second, 10, 16)
+	if id := slot.ID(n); err == nil && err2 == nil && id.Valid() && port > 0 {
+		return id, uint16(port), nil
+	}
+	return 0, 0, errors.New("not a slot and a port")
+}
