@@ -40,9 +40,7 @@ func TestPythonLimits(t *testing.T) {
 			{"ignores signals", "import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except OSError: pass\nprint('so far')\nwhile True: signal.pause()\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
 			{"list bomb", "a = []\nwhile True: a.append(bytearray(10 << 20))\n", 30 * time.Second, runapi.OOM, ""},
 			{"ctypes bomb", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nwhile True: ctypes.memset(libc.malloc(ctypes.c_size_t(1 << 22)), 1, 1 << 22)\n", 30 * time.Second, runapi.OOM, ""},
-			{"output flood", "while True: print('a' * 65536)\n", 60 * time.Second, runapi.OutputLimit, "aaaa"},
 			{"fork storm", "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.001)\n", 700 * time.Millisecond, runapi.Timeout, ""},
-			{"file flood", "import os\nos.mkdir('/tmp/many')\ni = 0\nwhile True:\n    i += 1\n    try: open('/tmp/many/%d' % i, 'w').write('x')\n    except OSError: pass\n", 60 * time.Second, runapi.OutputLimit, ""},
 		} {
 			t.Run(h.name, func(t *testing.T) {
 				r := w.Run(t, h.code, h.timeout)
