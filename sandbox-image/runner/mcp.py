@@ -41,6 +41,8 @@ class _Wait:
         self.lock, self.connection, self.over = threading.Lock(), None, False
 
     def use(self, connection):
+        if connection.sock is None:
+            connection.connect()  # cancel needs a socket
         with self.lock:
             if self.over:
                 raise _Cancelled()

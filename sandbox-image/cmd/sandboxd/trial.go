@@ -89,6 +89,10 @@ func (t *tried) try(ctx context.Context) error {
 		return fmt.Errorf("trying whether code can resolve names: %w", err)
 	}
 	defer func() { _ = t.Release(lease.Generation) }()
+	// While it starts, the slot's interpreter must be the only process of the slot's user.
+	if err := t.AwaitUp(ctx, lease.Generation); err != nil {
+		return fmt.Errorf("trying whether code can resolve names: %w", err)
+	}
 	return resolve(ctx, t.deno, &syscall.Credential{Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID})
 }
 

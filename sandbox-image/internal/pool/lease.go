@@ -173,6 +173,24 @@ func (p *Pool) Release(g uint64) error {
 	return nil
 }
 
+// AwaitUp waits until the interpreter in the slot of a lease is up, or has failed to start.
+func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
+	p.mu.Lock()
+	s := p.leases[g]
+	if s == nil || s.warm == nil {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+	}
+	w := s.warm
+	p.mu.Unlock()
+	select {
+	case <-w.Up():
+		return w.Failure()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Run implements runapi.Sandbox.
 func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
 	if err := valid(r); err != nil {

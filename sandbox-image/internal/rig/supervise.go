@@ -241,6 +241,17 @@ func containerRoot(dir, deno, sandboxd string) error {
 	if err := unix.Mount("proc", root+"/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
+	// sandboxd is ready when code can resolve a name.
+	for name, text := range map[string]string{
+		"hosts": "127.0.0.1 mcp.codeforge.internal\n", "nsswitch.conf": "hosts: files dns\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if lo, err := netlink.LinkByName("lo"); err != nil || netlink.LinkSetUp(lo) != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
 	if err := unix.Chroot(root); err != nil {
 		return err
 	}

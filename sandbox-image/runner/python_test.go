@@ -1,0 +1,86 @@
+package runner
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// pythonRun runs code in Python as sandboxd does, with the servers' requests going to b.
+func pythonRun(t *testing.T, b *broker, code string) string {
+	t.Helper()
+	dir := t.TempDir()
+	const connect = `http.client.HTTPSConnection(HOST, context=ssl.create_default_context())`
+	source, first, _ := strings.Cut(string(mcpPython), connect)
+	if first == "" {
+		t.Fatal("mcp.py does not connect as expected")
+	}
+	source += "http.client.HTTPConnection(" + `"` + strings.TrimPrefix(b.URL, "http://") + `")` + first
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "sitecustomize.py"), Site, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(code), 0o600))
+	cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", "-X", "utf8", filepath.Join(dir, "main.py"))
+	cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
+	cmd.Stdin = strings.NewReader("m" + `{"s":["text","dash-ed"],"t":[]}` + "\n" + source)
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimPrefix(string(out), "\x00")
+	if err != nil {
+		text += err.Error()
+	}
+	return text
+}
+
+// The functions of MCP servers give in Python what they give in TypeScript.
+func TestPythonServers(t *testing.T) {
+	for _, row := range []struct{ name, code, want, asked string }{
+		{"text", "print(repr(mcp.s.text()))", `'plain\nlines'`, "POST /s/text {}"},
+		{"keywords", "print(mcp.s.json(owner='o', n=[1, None]))", "{'a': [1]}", `POST /s/json {"owner": "o", "n": [1, null]}`},
+		{"a dict", "print(mcp.s.json({'from': 'x'}, to='y'))", "{'a': [1]}", `POST /s/json {"from": "x", "to": "y"}`},
+		{"number", "print(repr(mcp.s.number()))", "'42'", ""},
+		{"broken", "print(repr(mcp.s.broken()))", `'{"a":'`, ""},
+		{"typed", "print(repr(mcp.s.typed()))", `'{"a":1}'`, ""},
+		{"structured", "print(mcp.s.structured())", "{'a': 1}", ""},
+		{"a name with a dash", "print(mcp.s.dash_ed(), mcp.s['dash-ed']())", "dashed dashed", "POST /s/dash-ed {}"},
+		{"odd name", "print(mcp.s['a/b?c#d']())", "odd", ""},
+		{"no name", "try: mcp.s['..']()\nexcept McpError as e: print(e.code)", "bad_arguments", ""},
+		{"positional", "try: mcp.s.text(1)\nexcept McpError as e: print(e)", "s.text: want keyword arguments, or one dict", ""},
+		{"not JSON", "try: mcp.s.text(x=object())\nexcept McpError as e: print(e.code)", "bad_arguments", ""},
+		{"image", "r = mcp.s.image()\nprint(r['mimeType'], r['bytes'], open(r['path'], 'rb').read())\n__import__('os').remove(r['path'])", "image/png 3 b'PNG'", ""},
+		{"no base64", "try: mcp.s['no-base64']()\nexcept McpError as e: print(e.code)", "server_error", ""},
+		{"failed", "try: mcp.s.failed()\nexcept McpError as e: print(e, '|', e.code, e.text, e.structured, e.retryable)", "s.failed: no such issue | tool_error no such issue {'status': 404} False", ""},
+		{"refused", "try: mcp.s.refused()\nexcept McpError as e: print(e, '|', e.hint)", "s.refused: title is missing: want string. create_issue({title: string}) | create_issue({title: string})", ""},
+		{"busy", "try: mcp.s.busy()\nexcept McpError as e: print(e.retryable, e.code)", "True server_unavailable", ""},
+		{"page", "try: mcp.s.page()\nexcept McpError as e: print(e.code)", "bad_answer", ""},
+		{"raw", "print(mcp.s.typed.raw())", "{'content': [{'type': 'text', 'text': '{\"a\":1}'}]}", ""},
+		{"time limit", "print(mcp.s.text.within(1.5)()[:5])", "plain", "POST /s/text {} timeout 1500"},
+		{"tools", "print([t['name'] for t in mcp.s['$tools']()], dir(mcp.s))", "['text', 'new-tool', 'then'] ['dash-ed', 'new-tool', 'text', 'then']", "GET /s"},
+		{"read", "r = mcp.s['$read']('a:b')\nprint(r['contents'][0]['text'], r['contents'][1]['bytes'])\n__import__('os').remove(r['contents'][1]['path'])", "t 3", `POST /s/$read {"uri": "a:b"}`},
+		{"stash", "stash.set('k', {'n': 1}, ttl=2)\nprint(stash.get('k'), stash.keys())", "{'n': 1} ['k']", `POST /$stash/set {"key": "k", "value": {"n": 1}, "ttl_ms": 2000}`},
+		{"parallel", "print(parallel([mcp.s.text, lambda: mcp.s.failed()], limit=2)[1].code, parallel([]))", "tool_error []", ""},
+		{"asyncio", "import asyncio\nasync def main():\n    print(await asyncio.gather(mcp.aio.s.json(), mcp.aio.s.number()))\nasyncio.run(main())", "[{'a': [1]}, '42']", ""},
+		{"top-level await", "print(await mcp.aio.s.json())", "{'a': [1]}", ""},
+		{"cancelled", "import asyncio\ntask = asyncio.ensure_future(mcp.aio.s.wait())\ntry: await mcp.aio.s.arrived()\nexcept McpError: pass\ntask.cancel()\ntry: await task\nexcept asyncio.CancelledError: print('cancelled')", "cancelled", ""},
+		{"printed", "print(mcp, mcp.s)", "mcp { s: 2 tools, t } mcp.s { text, dash-ed }", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBroker(t)
+			if row.name == "cancelled" {
+				gone := make(chan struct{})
+				go func() { <-b.gone; close(gone) }()
+				defer func() { <-gone }()
+			}
+			if got := pythonRun(t, b, row.code+"\n"); got != row.want+"\n" {
+				t.Errorf("got %s, want %s", got, row.want)
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if row.asked != "" && !slices.Contains(b.asked, row.asked) {
+				t.Errorf("asked %q, want %q", b.asked, row.asked)
+			}
+		})
+	}
+}
