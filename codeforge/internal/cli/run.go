@@ -22,8 +22,8 @@ func runCommand() command {
 		name: "run", usage: "run FILE.ts [--apis a,b] [--receipt]", summary: "run a script as a model would, through MCP",
 		details: `
 FILE.ts may be - for standard input. What FILE.ts imports as "./lib.ts" is taken along, if it is a module below the
-script's folder or the working directory. The script's output goes to standard output, or to standard error if the script
-failed; notes and the receipt go to standard error.
+script's folder or the working directory. The script's output goes to standard output, or to standard error if the
+script failed; notes and the receipt go to standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
