@@ -30,7 +30,7 @@ func slips(name string) int { return min(3, len(name)/4) }
 
 // aliases are names that people write instead of a setting's.
 func aliases() map[string]string {
-	return map[string]string{
+	return map[string]string{ //nolint:gosec // names of settings
 		"PORT": "MCP_PORT", "AUTH_TOKEN": "MCP_AUTH_TOKEN", "MCP_TOKEN": "MCP_AUTH_TOKEN",
 		"ALLOWED_HOSTS": "MCP_ALLOWED_HOSTS", "YOLO": "YOLO_MODE", "DEBUG": "DEBUG_MODE",
 		"SLOTS": "SANDBOX_SLOTS", "MEMORY": "SANDBOX_MEMORY", "WARM": "SANDBOX_WARM",
