@@ -214,6 +214,11 @@ func api(restricted, allowed []string, host string, surfaces ...catalog.Surface)
 	}
 }
 
+func plain(a *catalog.API) *catalog.API {
+	a.AllowHTTP = true
+	return a
+}
+
 // TestProbe: api test sends a request that changes nothing, with the token where it may be swapped.
 func TestProbe(t *testing.T) {
 	header := catalog.Surface{Kind: catalog.SurfaceHeader}
@@ -223,6 +228,8 @@ func TestProbe(t *testing.T) {
 		method, url, header, value string
 	}{
 		{"header", api(nil, nil, "a.example", header), "GET", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
+		{"a port", api(nil, nil, "a.example:8443", header), "GET", "https://a.example:8443/v1", "Authorization", "Bearer X_TOKEN"},
+		{"a port, plain", plain(api(nil, nil, "localhost:3000", header)), "GET", "http://localhost:3000/v1", "Authorization", "Bearer X_TOKEN"},
 		{"GET restricted", api([]string{"GET"}, nil, "a.example", header), "HEAD", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
 		{"OPTIONS only", api(nil, []string{"OPTIONS", "POST"}, "a.example"), "OPTIONS", "https://a.example/v1", "", ""},
 		{"named header", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceHeader, Field: "X-Api-Key"}), "GET", "https://a.example/v1", "X-Api-Key", "X_TOKEN"},

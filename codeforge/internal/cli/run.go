@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/bundle"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -20,12 +21,13 @@ import (
 
 func runCommand() command {
 	return command{
-		name: "run", usage: "run FILE.ts [ARG...] [--apis a,b] [--receipt]",
+		name: "run", usage: "run FILE.ts|.py [ARG...] [--apis a,b] [--receipt]",
 		summary: "run a script as a model would, through MCP",
 		details: `
-FILE.ts may be - for standard input; -e CODE takes its place. What follows is Deno.args for the script, flags of its own
-behind --. The script's output goes to standard output, or to standard error if the script failed; notes and the receipt
-go to standard error.
+FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. What a
+script in TypeScript imports as "./lib.ts" is taken along, if it is a module below the script's folder or the working
+directory. What follows FILE is Deno.args for a script in TypeScript, flags of its own behind --. The script's output goes
+to standard output, or to standard error if the script failed; notes and the receipt go to standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
@@ -35,31 +37,40 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 			code := fs.String("e", "", "run `CODE` instead of a file")
 			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
+			language := fs.String("language", "", "language `L` of the script, typescript or python (default: what its name says)")
 			fs.Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 			asJSON := jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
-				text := *code
-				if text == "" {
+				script := bundle.Script{Code: *code}
+				if script.Code == "" {
 					if len(args) == 0 {
-						return usageError("run takes one FILE.ts (or - for standard input), or -e CODE")
+						return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
+					}
+					if *language == "" && strings.HasSuffix(args[0], ".py") {
+						*language = runapi.LanguagePython
 					}
 					var err error
-					if text, err = readScript(e, args[0]); err != nil {
+					if script, err = readScript(e, args[0], *language); err != nil {
 						return &exitError{ExitNotRun, err}
 					}
 					args = args[1:]
 				}
-				text = withArguments(text, args)
+				if *language == runapi.LanguagePython && len(args) > 0 {
+					return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
+				}
 				c, err := t.config(e)
 				if err != nil {
 					return &exitError{ExitNotRun, err}
 				}
-				r, err := execute(ctx, e, c, text, list(*apis), time.Duration(timeout))
+				r, err := execute(ctx, e, c, *language, withArguments(script.Code, args), list(*apis), time.Duration(timeout))
 				if ctx.Err() != nil {
 					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 				}
 				if err != nil {
 					return &exitError{ExitNotRun, err}
+				}
+				if r.Failed {
+					r.Output = script.Originals(r.Output)
 				}
 				return showResult(e, r, *receipt, *asJSON)
 			}
@@ -99,24 +110,27 @@ func withArguments(code string, args []string) string {
 	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
 }
 
-func readScript(e *Env, name string) (string, error) {
+func readScript(e *Env, name, language string) (bundle.Script, error) {
 	var in io.Reader = e.Stdin
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the file the user names
 		if err != nil {
-			return "", fmt.Errorf("reading the script: %w", err)
+			return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
 	if err != nil {
-		return "", fmt.Errorf("reading the script: %w", err)
+		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 	}
 	if len(code) > runapi.MaxCode {
-		return "", fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
+		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
 	}
-	return string(code), nil
+	if name == "-" || language == runapi.LanguagePython {
+		return bundle.Script{Code: string(code)}, nil
+	}
+	return bundle.Read(name, string(code))
 }
 
 // list splits a comma-separated flag.
@@ -125,7 +139,7 @@ func list(s string) []string {
 }
 
 func execute(
-	ctx context.Context, e *Env, c server.Config, code string, apis []string, timeout time.Duration,
+	ctx context.Context, e *Env, c server.Config, language, code string, apis []string, timeout time.Duration,
 ) (server.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
@@ -137,7 +151,7 @@ func execute(
 	if s.Place.State == nil {
 		p.say("running at " + s.Place.Name())
 	}
-	r, err := s.Execute(ctx, code, apis, timeout.Seconds())
+	r, err := s.ExecuteIn(ctx, language, code, apis, timeout.Seconds())
 	return r, err
 }
 

@@ -22,7 +22,7 @@ func skillsCommand() command {
   skills list              lists the skills of the running CodeForge
   skills show NAME         prints a skill's TypeScript
   skills rm NAME...        deletes skills, once you confirm
-  skills export DIR        copies every skill to DIR/NAME.ts; existing files are kept unless --force is given
+  skills export DIR        copies every skill to a file of its name in DIR; existing files are kept unless --force is given
 
 Models write skills: read one before you run it elsewhere.
 
@@ -135,13 +135,13 @@ func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, fo
 	for _, k := range all {
 		text, err := s.Source(ctx, k.Name)
 		if err == nil {
-			err = writeIn(root, k.Name+".ts", text, flags)
+			err = writeIn(root, k.File(), text, flags)
 		}
 		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.Name+".ts", dir)
+			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.File(), dir)
 		}
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.Line(k.Name+".ts"))
+			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.Line(k.File()))
 		}
 		errs = append(errs, err)
 	}
