@@ -30,7 +30,7 @@ const (
 // steps are the README's sh blocks by their first line. A block that is not here fails the walk.
 var steps = map[string]string{
 	"git clone https://github.com/codeforge-mcp/codeforge":                nowhere, // the walk clones this tree
-	"docker compose up -d --build":                                        docker,
+	"docker compose up -d --build --wait":                                 docker,
 	"make up":                                                             embedded,
 	"cp apis/github/config.json.example apis/github/config.json":          anywhere,
 	"cat >repos.ts <<'END'":                                               anywhere,
