@@ -94,7 +94,8 @@ func (t *tried) try(ctx context.Context) error {
 
 // resolve runs the code as a user.
 func resolve(ctx context.Context, deno string, user *syscall.Credential) error {
-	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode) //nolint:gosec // our Deno
+	//nolint:gosec // our Deno, and our code
+	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode)
 	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent", "DENO_DIR=/nonexistent/deno"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
