@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
@@ -52,12 +53,23 @@ type API struct {
 	Server *Server
 	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
 	Operations *Operations
+	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).
+	Only *operation.Routes
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.
 	LoadedAt time.Time
 
 	digest digest
+}
+
+// Scheme is how to reach one of the API's hosts if nothing else is known: "http" where the API allows it at a port of its
+// own, which is rarely that of TLS, and else "https".
+func (a *API) Scheme(h HostPattern) string {
+	if a.AllowHTTP && h.Port() != 0 {
+		return "http"
+	}
+	return "https"
 }
 
 // Credential is one token name with its value and the surfaces on which it may be swapped.
