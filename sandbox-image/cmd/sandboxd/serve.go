@@ -228,7 +228,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	var sandbox runapi.Sandbox = p
 	var trial *tried
 	if f.mode == container {
-		trial = newTried(p, f.deno, log)
+		trial = newTried(p, f, log)
 		sandbox = trial
 	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Accept: endpoint.Peers(0, owner), Log: log})
