@@ -1,5 +1,5 @@
 // Package journal is the record of what the proxy did, log/exchanges.ndjson in the state directory: one
-// controlapi.Event per line, exchanges as they end and the receipt of every run. The supervisor writes it from the
+// controlapi.Event per line, exchanges as they end, the receipt of every run, and what its calls made MCP servers send. The supervisor writes it from the
 // proxy's event stream; codeforge logs and codeforge receipt read it. Like the events, it holds no credential and no
 // redacted string.
 package journal
@@ -53,7 +53,7 @@ func Record(ctx context.Context, state string, client *controlapi.Client) error 
 }
 
 func write(w io.Writer, e controlapi.Event) {
-	if e.Exchange == nil && e.Receipt == nil {
+	if e.Exchange == nil && e.Receipt == nil && e.Caused == nil {
 		return
 	}
 	if line, err := json.Marshal(e); err == nil {
@@ -149,11 +149,13 @@ func rotated(f *os.File, path string) bool {
 	return err == nil && !os.SameFile(now, then)
 }
 
-// Receipt is the receipt of a run, by its id or a prefix of it; empty means the last run. While the run is under way,
+// Receipt is the receipt of a run, by its id or a prefix of it; empty means the last run. What its calls made MCP servers
+// send stands below the calls. While the run is under way,
 // or when its receipt is no longer kept, it is assembled from the exchanges. The bool says whether there is one.
 func Receipt(state, run string) (controlapi.Receipt, bool, error) {
 	var whole *controlapi.Receipt
 	var parts controlapi.Receipt
+	caused := map[string][]controlapi.Caused{} // by run
 	err := Read(state, func(e controlapi.Event) {
 		switch {
 		case e.Receipt != nil && matches(e.Receipt.Run, run):
@@ -164,17 +166,21 @@ func Receipt(state, run string) (controlapi.Receipt, bool, error) {
 			}
 			parts.Exchanges = append(parts.Exchanges, *e.Exchange)
 			parts.Count.Add(*e.Exchange)
+		case e.Caused != nil && matches(e.Caused.Run, run):
+			caused[e.Caused.Run] = append(caused[e.Caused.Run], *e.Caused)
 		}
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return controlapi.Receipt{}, false, err
-	case whole != nil: // even if exchanges of a later run follow it
-		return *whole, true, nil
 	}
-	return parts, parts.Run != "", nil
+	found := &parts
+	if whole != nil { // even if exchanges of a later run follow it
+		found = whole
+	}
+	found.AddCaused(caused[found.Run])
+	return *found, found.Run != "", nil
 }
 
 func matches(have, want string) bool {
-	return want == "" || len(have) >= len(want) && have[:len(want)] == want
+	return want == "" && controlapi.OfRun(have) || want != "" && len(have) >= len(want) && have[:len(want)] == want
 }
