@@ -17,10 +17,10 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno up down test e2e attack bench fuzz lint clean
+.PHONY: help build binaries deno cli up down test e2e attack bench fuzz lint clean uninstall
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: binaries deno ## build every binary into bin/, and fetch Deno into .tools/
 
@@ -30,6 +30,10 @@ binaries:
 
 deno:
 	@make/deno.sh $(DENO)
+
+cli: ## build codeforge alone into bin/, for any system with Go: it finds CodeForge in Docker, and needs nothing else
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./$(codeforge_DIR)
 
 up: ## start CodeForge: in Docker if an engine is running, else embedded (MODE=docker|embedded forces one)
 	@MAKE='$(MAKE)' make/up.sh
@@ -57,3 +61,6 @@ lint: ## run golangci-lint, gofmt, go mod tidy and shellcheck
 
 clean: ## remove the output of build and bench; state and skills are kept
 	rm -rf $(BIN) .tools bench/out
+
+uninstall: ## list everything that CodeForge has put on this machine, ask, and remove it (YES=1: do not ask)
+	@make/uninstall.sh

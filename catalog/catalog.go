@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
@@ -52,6 +53,8 @@ type API struct {
 	Server *Server
 	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
 	Operations *Operations
+	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).
+	Only *operation.Routes
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.
@@ -103,6 +106,16 @@ type Methods struct {
 	Restricted []string
 	// Allowed, when not nil, is the only set of methods that passes. Upper case, sorted.
 	Allowed []string
+}
+
+// Of is a catalog to look APIs up in by name, for a process that was told of them and loaded nothing. The APIs are sorted
+// by name. It finds none by host.
+func Of(apis []*API) *Catalog {
+	c := &Catalog{apis: apis, byName: map[string]*API{}}
+	for _, a := range apis {
+		c.byName[a.Name] = a
+	}
+	return c
 }
 
 // Version identifies the content of the catalog. It changes with everything that matters to a run.

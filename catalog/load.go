@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Options configure Load. The zero Options are for a first load in Docker.
@@ -254,10 +256,22 @@ func (l *loader) count(a *API) {
 	}
 }
 
-// misnamed warns of a folder without config.json that has a file with a similar name.
+// misnamed warns of what is probably meant to be an API's config.json: a file beside the folders, a file with a similar
+// name, and a folder that has none. Folders with an example are templates.
 func (l *loader) misnamed(name string) {
-	if info, err := l.root.Stat(name); err != nil || !info.IsDir() {
+	info, err := l.root.Stat(name)
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 		return // opening a pipe would wait for a writer
+	}
+	warn := func(file, found, want string) {
+		l.problems = append(l.problems,
+			Problem{API: name, File: "apis/" + file, Severity: Warning, Found: found, Want: want})
+	}
+	if !info.IsDir() {
+		if api, ok := loneConfig(name); ok {
+			warn(printable(name), "not read", "apis/"+api+"/config.json")
+		}
+		return
 	}
 	dir, err := l.root.Open(name)
 	if err != nil {
@@ -265,14 +279,43 @@ func (l *loader) misnamed(name string) {
 	}
 	defer dir.Close()
 	entries, _ := dir.ReadDir(maxListed) // an error leaves fewer names to compare
+	template := len(entries) == 0
 	for _, e := range entries {
-		switch strings.ToLower(e.Name()) {
-		case "config.json", "config", "config.jsonc", "config.json5", "config.json.txt",
-			"config.yaml", "config.yml", "config.toml":
-			l.problems = append(l.problems, Problem{API: name, File: "apis/" + printable(name) + "/" + e.Name(),
-				Severity: Warning, Found: "not read", Want: "config.json"})
+		switch file := strings.ToLower(e.Name()); {
+		case strings.HasSuffix(file, ".example"):
+			template = true
+		case likeConfig(file):
+			warn(printable(name)+"/"+printable(e.Name()), "not read", "config.json")
+			template = true
 		}
 	}
+	if !template {
+		warn(printable(name), "a folder without config.json", "one in it, or the folder elsewhere")
+	}
+}
+
+// likeConfig reports whether a file's name in lower case was probably meant to be config.json.
+func likeConfig(file string) bool {
+	switch file {
+	case "config", "conf.json", "configuration.json", "config.jsonc", "config.json5", "config.json.txt", "config.yaml",
+		"config.yml", "config.toml":
+		return true
+	}
+	const slips = 3 // one more than may be
+	return typo.Distance(file, "config.json", slips) < slips
+}
+
+// loneConfig is the API that a JSON file in apis/ itself is probably meant to be.
+func loneConfig(file string) (api string, ok bool) {
+	const schema = "config.schema.json" // which comes with CodeForge
+	stem, isJSON := strings.CutSuffix(strings.ToLower(file), ".json")
+	if !isJSON || strings.ToLower(file) == schema {
+		return "", false
+	}
+	if likeConfig(strings.ToLower(file)) || folderProblem(stem) != "" {
+		stem = "<name>"
+	}
+	return stem, true
 }
 
 // settle puts a folder's new version in force, or rejects it.

@@ -251,15 +251,22 @@ func (v *validator) credential(raw rawCredential) Credential {
 	if !ok {
 		return c
 	}
+	isReference := raw.value != nil && reference.MatchString(text)
 	if problem, want := valueProblem(text); problem != "" {
+		if isReference {
+			problem, want = foundReference, wantReference
+		}
 		v.bad(raw.path(), problem, want)
 		return c
+	}
+	if isReference {
+		v.warn(raw.path(), foundReference, wantReference)
 	}
 	if text == raw.name {
 		v.bad(raw.path(), "the token name itself", "the credential")
 		return c
 	}
-	if w := placeholder(text); w != "" {
+	if w := placeholder(text); w != "" && !isReference {
 		v.warn(raw.path(), w, "the credential itself")
 	}
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -38,6 +39,16 @@ func valueProblem(s string) (found, want string) {
 	}
 	return "", ""
 }
+
+// reference matches a variable in place of a credential: a shell's, Windows', a template's, a program's.
+var reference = regexp.MustCompile(
+	`^(?:\$\{[A-Za-z_]\w*(?::?[-?][^}]*)?\}|\$[A-Z_][A-Z0-9_]*|%[A-Za-z_]\w*%|\$?\{\{.*\}\}|(?:process\.env\.|\$?env:)\w+)$`)
+
+// The mistake of a credential that is a reference.
+const (
+	foundReference = "the name of a variable, which nothing replaces here"
+	wantReference  = `the credential itself, or {"file": "..."} or {"env": "NAME"} in its place`
+)
 
 // placeholder says why a credential looks like a placeholder, or is empty.
 func placeholder(s string) string {

@@ -287,6 +287,9 @@ func (s *Stack) Processes(ctx context.Context, service string) ([]string, error)
 	return list[1:], nil // behind the heading
 }
 
+// Environ is the environment in which docker compose finds this stack.
+func (s *Stack) Environ() []string { return slices.Clone(s.env) }
+
 // Container is the name of a service's container.
 func (s *Stack) Container(service string) string {
 	if service == "sandbox" {

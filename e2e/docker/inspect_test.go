@@ -105,8 +105,11 @@ func TestLeastPrivilege(t *testing.T) {
 			if diff := cmp.Diff(want[service], facts(c)); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			if h.Privileged || !h.ReadonlyRootfs || h.PublishAllPorts || len(h.Devices) > 0 || len(h.ExtraHosts) > 0 {
+			if h.Privileged || !h.ReadonlyRootfs || h.PublishAllPorts || len(h.Devices) > 0 {
 				t.Errorf("privileged, writable or more: %+v", h)
+			}
+			if hosts := fmt.Sprint(h.ExtraHosts...); (hosts != "") != (service == "proxy") || service == "proxy" && hosts != "host.docker.internal:host-gateway" {
+				t.Errorf("extra hosts: %q", hosts)
 			}
 			if !slices.Equal(h.CapDrop, []string{"ALL"}) {
 				t.Errorf("drops %v", h.CapDrop)
@@ -180,6 +183,7 @@ func TestEdges(t *testing.T) {
 		"ca-private proxy rw",
 		"ca-public proxy rw",
 		"ca-public sandbox ro",
+		"journal mcp-server rw",
 		"packages sandbox rw",
 		"programs sandbox ro",
 		"run-control mcp-server rw",

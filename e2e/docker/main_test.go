@@ -77,7 +77,7 @@ func passes() []pass {
 	return []pass{
 		{"everything", "", overDownUp + "|" + engine},
 		{"down and up", overDownUp, ""},
-		{"after down and up", "", overDownUp + "|" + engine + "|^Test(Restart|CrashDuringRun|Pairs|LateNetwork|NoSocket|ContainerMemory|FullVolume|NoEgressWithoutProxy|Doctor|NoSecret|WrongSetting|CannotStart)$"},
+		{"after down and up", "", overDownUp + "|" + engine + "|^Test(Restart|CrashDuringRun|Pairs|LateNetwork|NoSocket|ContainerMemory|FullVolume|NoEgressWithoutProxy|Doctor|NoSecret|WrongSetting|CannotStart|BrokenResolver)$"},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestWrongSetting: nothing starts with a setting that is wrong, and the log of the service named settings says which.
@@ -46,5 +47,27 @@ func TestCannotStart(t *testing.T) {
 	missing := []string{"UPSTREAM_CA_FILE=" + filepath.Join(apis, "lost.pem")}
 	if out, err := stack.ComposeWith(t.Context(), missing, strings.Fields(up)...); err == nil || !strings.Contains(out, filepath.Join(apis, "lost.pem")) {
 		t.Errorf("a path that is not there: %v\n%s", err, out)
+	}
+}
+
+// TestBrokenResolver: when code cannot resolve names, the sandbox is not ready, and says why.
+func TestBrokenResolver(t *testing.T) {
+	t.Cleanup(func() {
+		stack.With()
+		if out, err := stack.Compose(context.Background(), "up", "-d", "--wait", "--wait-timeout", "120"); err != nil {
+			t.Error(err, out)
+		}
+	})
+	stack.With("e2e/docker-compose.resolver.yml")
+	if out, err := stack.Compose(t.Context(), "up", "-d", "--no-build", "--no-deps", "sandbox"); err != nil {
+		t.Fatal(err, out)
+	}
+	for began := time.Now(); !strings.Contains(stack.Logs(), "code cannot resolve the name of a host"); time.Sleep(300 * time.Millisecond) {
+		if time.Since(began) > healTime {
+			t.Fatal("the sandbox does not say that its resolver is broken")
+		}
+	}
+	if state := docker(t, "inspect", "-f", "{{.State.Health.Status}}", stack.Container("sandbox")); state == "healthy" {
+		t.Error("the sandbox is healthy without a resolver")
 	}
 }

@@ -87,8 +87,7 @@ const (
 "version "*) echo 28.0 ;;
 "ps "*) echo 0123456789ab ;;
 "compose ps"*) echo 0123456789ab ;;
-"inspect "*Ports*) echo 8080 ;;
-"inspect "*) echo /codeforge-mcp-server-1 ;;
+"compose exec -T mcp-server codeforge connect") echo "this is how clients connect" ;;
 esac`
 	empty   = `case "$*" in "version "*) echo 28.0 ;; esac`
 	stopped = `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`
@@ -101,7 +100,7 @@ func TestMacOS(t *testing.T) {
 		says                         []string
 		calls                        string
 	}{
-		{"up", "Darwin", running, "make/up.sh", 0, []string{"docker mode", "[  0 s] Building", "claude mcp add --transport http codeforge http://localhost:8080/mcp"}, "docker compose up -d --no-build --remove-orphans --wait"},
+		{"up", "Darwin", running, "make/up.sh", 0, []string{"docker mode", " s] Building", "this is how clients connect"}, "docker compose up -d --no-build --remove-orphans --wait"},
 		{"up without an engine", "Darwin", stopped, "make/up.sh", 1, []string{"Cannot connect to the Docker daemon", "Start Docker"}, ""},
 		{"up without docker", "Darwin", "", "make/up.sh", 1, []string{"docker is not installed", "Start Docker"}, ""},
 		{"rebuild without an engine", "Darwin", stopped, "rebuild.sh", 1, []string{"Cannot connect to the Docker daemon", "Docker Desktop"}, ""},
@@ -137,6 +136,65 @@ func TestMacOS(t *testing.T) {
 				t.Logf("it printed\n%s", out)
 			}
 		})
+	}
+}
+
+// TestUninstall: everything is listed before it is removed, and the user's own files stay.
+func TestUninstall(t *testing.T) {
+	const docker = `case "$1 $2" in
+"version --format") echo 28.0 ;;
+"compose config") echo "name: codeforge" ;;
+"ps -aq") echo c1; echo c2 ;;
+"volume ls") echo codeforge_skills; echo codeforge_run-sandbox ;;
+"network ls") echo n1 ;;
+"images -q") echo i2; echo i1; echo i1 ;;
+esac`
+	folders := []string{".codeforge/skills", "bin", ".tools", "bench/out", "apis/shop"}
+	m := newMachine(t, "Darwin", docker)
+	for _, folder := range folders {
+		testkit.Must(t, os.MkdirAll(filepath.Join(m.dir, folder), 0o755))
+	}
+	left := func() string {
+		var names []string
+		for _, folder := range folders {
+			if _, err := os.Stat(filepath.Join(m.dir, folder)); err == nil {
+				names = append(names, folder)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	const listed = "  folders      .codeforge bin .tools bench/out\n  containers   2\n  volumes      codeforge_skills codeforge_run-sandbox\n" +
+		"  networks     1\n  images       2\n"
+	out, code, calls := m.run("make/uninstall.sh")
+	if code != 1 || !strings.Contains(out, listed) || !strings.Contains(out, "Nothing was removed: set YES=1") {
+		t.Errorf("without an answer: exit %d\n%s", code, out)
+	}
+	if strings.Contains(calls, " rm") || left() != strings.Join(folders, " ") {
+		t.Errorf("it removed something without asking; left: %s\n%s", left(), calls)
+	}
+	out, code, calls = m.run("make/uninstall.sh", "YES=1")
+	if code != 0 || !strings.Contains(out, listed) || !strings.Contains(out, "docker builder prune") || !strings.Contains(out, "npm cache clean") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	for _, want := range []string{"docker rm -f c1 c2\n", "docker volume rm codeforge_skills codeforge_run-sandbox\n", "docker network rm n1\n", "docker rmi -f i1 i2\n"} {
+		if !strings.Contains(calls, want) {
+			t.Errorf("docker was not called with %s%s", want, calls)
+		}
+	}
+	if left() != "apis/shop" {
+		t.Errorf("left: %s", left())
+	}
+}
+
+// TestUninstallElsewhere: a stack of the same name that was started in another folder is left alone.
+func TestUninstallElsewhere(t *testing.T) {
+	m := newMachine(t, "Darwin", `case "$*" in
+"version "*) echo 28.0 ;;
+"ps "*working_dir*) ;;
+"ps "*) echo c1 ;;
+esac`)
+	if out, code, calls := m.run("make/uninstall.sh", "YES=1"); code != 1 || !strings.Contains(out, "another folder") || strings.Contains(calls, " rm") {
+		t.Errorf("exit %d\n%s%s", code, out, calls)
 	}
 }
 

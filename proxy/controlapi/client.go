@@ -65,6 +65,12 @@ func (c *Client) document(ctx context.Context, api, name string) (io.ReadCloser,
 	return resp.Body, nil
 }
 
+// Inspection fetches what is in apis/, and what is wrong with it.
+func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
+	var out Inspection
+	return out, c.call(ctx, http.MethodGet, "/v1/inspection", nil, &out)
+}
+
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
 func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
 	return c.call(ctx, http.MethodPut, "/v1/slots/"+strconv.Itoa(int(id)), r, nil)

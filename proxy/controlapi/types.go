@@ -4,6 +4,7 @@
 //	GET    /v1/catalog                     -> Catalog
 //	GET    /v1/catalog/{api}/types         -> text of types.d.ts | 404
 //	GET    /v1/catalog/{api}/operations    -> text of operations.jsonl | 404
+//	GET    /v1/inspection                  -> Inspection
 //	PUT    /v1/slots/{n}                   <- Registration -> 204 | 409 generation is not greater
 //	DELETE /v1/slots/{n}?generation=G      -> Receipt | 409 generation is not the registered one
 //	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one;
@@ -98,6 +99,30 @@ type Problem struct {
 	Text string `json:"text"`
 	// Warning means that it keeps nothing from loading.
 	Warning bool `json:"warning,omitempty"`
+}
+
+// Inspection is apis/ as it was loaded last, for whoever runs CodeForge: with inactive APIs, and all that is wrong. It
+// holds no credential.
+type Inspection struct {
+	APIs     []InspectedAPI     `json:"apis"`
+	Problems []InspectedProblem `json:"problems"`
+}
+
+// InspectedAPI is an API, active or not.
+type InspectedAPI struct {
+	API
+	Active bool `json:"active"`
+}
+
+// InspectedProblem is a mistake or a warning, in parts: see catalog.Problem.
+type InspectedProblem struct {
+	Severity string `json:"severity"` // "error" or "warning"
+	API      string `json:"api,omitempty"`
+	File     string `json:"file"`
+	Field    string `json:"field,omitempty"`
+	Found    string `json:"found,omitempty"`
+	Want     string `json:"want,omitempty"`
+	Text     string `json:"text"`
 }
 
 // Registration is the body of PUT /v1/slots/{n}: a run begins in the slot.

@@ -57,7 +57,7 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := execute(ctx, e, c, p.script(), []string{name}, 0)
+	r, err := execute(ctx, e, c, "", p.script(), []string{name}, 0)
 	if err != nil {
 		return err
 	}

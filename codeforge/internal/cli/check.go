@@ -6,11 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // finding is one mistake or warning.
@@ -58,12 +62,16 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 			})
 		}
 	}
+	found = append(found, misspelt(e)...)
+	if !e.inContainer() { // which has its own paths
+		found = append(found, missing(w)...)
+	}
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
-		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
-		if e.Getenv("CODEFORGE_CONTAINER") == "1" {
-			text = fmt.Sprintf("%s: not visible inside this container, only the proxy has it; codeforge status shows "+
-				"the active APIs, docker compose logs proxy shows what is wrong", apis)
+		if e.inContainer() {
+			more, cat := inspectProxy(e)
+			return append(found, more...), cat
 		}
+		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
 		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
 	}
 	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
@@ -74,6 +82,118 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		})
 	}
 	return found, cat
+}
+
+// misspelt warns of variables in .env that were most likely meant to be settings.
+func misspelt(e *Env) []finding {
+	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // what is wrong with it, inspect has reported
+	var found []finding
+	for _, m := range settings.Misspelt(file) {
+		found = append(found, finding{
+			Severity: "warning", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
+			Text: fmt.Sprintf("%s: %s: %s; did you mean %s?", dotenvFile, m.Name, m.Found, m.Want),
+		})
+	}
+	return found
+}
+
+// missing reports files and folders that settings name and that are not there.
+func missing(w variables) []finding {
+	var found []finding
+	for _, s := range []struct {
+		name   string
+		folder bool
+		want   string
+	}{
+		{"UPSTREAM_CA_FILE", false, "the path of a PEM file"},
+		{"SANDBOX_PROGRAMS", true, "the path of a folder"},
+	} {
+		path := w.getenv(s.name)
+		if path == "" {
+			continue
+		}
+		what := ""
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, os.ErrNotExist):
+			what = "no such file or folder"
+		case err != nil:
+			what = "not readable by this user"
+		case info.IsDir() && !s.folder:
+			what = "a folder"
+		case !info.IsDir() && s.folder:
+			what = "a file"
+		default:
+			continue
+		}
+		found = append(found, finding{
+			Severity: "error", File: dotenvFile, Field: s.name, Found: what, Want: s.want,
+			Text: fmt.Sprintf("%s: %s: %q: %s; want %s", dotenvFile, s.name, path, what, s.want),
+		})
+	}
+	return found
+}
+
+// inspectProxy asks the proxy, the only container that sees apis/, for what it loaded and what is wrong with it.
+func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
+	defer cancel()
+	failed := func(err error) ([]finding, *catalog.Catalog) {
+		return []finding{{Severity: "error", File: "apis", Text: err.Error()}}, nil
+	}
+	c := server.Config{Socket: operatorapi.ContainerSocket}
+	op, _, _, err := server.Operator(ctx, c)
+	if err != nil {
+		return failed(err)
+	}
+	got, err := op.Inspection(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	var found []finding
+	for _, p := range got.Problems {
+		found = append(found, finding{
+			Severity: p.Severity, File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.Text,
+		})
+	}
+	var apis []*catalog.API
+	for _, a := range got.APIs {
+		api, err := inspectedAPI(a)
+		if err != nil {
+			return failed(err)
+		}
+		apis = append(apis, api)
+	}
+	return found, catalog.Of(apis)
+}
+
+// inspectTime is how long the proxy may take to answer.
+const inspectTime = 10 * time.Second
+
+// inspectedAPI is an API without the values of its credentials.
+func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
+	out := &catalog.API{
+		Name: a.Name, Description: a.Description, Reference: a.Reference, Active: a.Active, AllowHTTP: a.AllowHTTP,
+		Methods: catalog.Methods{Restricted: a.RestrictedMethods, Allowed: a.AllowedMethods},
+	}
+	for _, d := range a.Domains {
+		h, err := catalog.ParseHostPattern(d)
+		if err != nil {
+			return nil, fmt.Errorf("reading the proxy's answer: %w", err)
+		}
+		out.Hosts = append(out.Hosts, h)
+	}
+	for _, t := range a.Credentials {
+		c := catalog.Credential{Name: t.Name}
+		for _, in := range t.In {
+			s, err := catalog.ParseSurface(in)
+			if err != nil {
+				return nil, fmt.Errorf("reading the proxy's answer: %w", err)
+			}
+			c.Surfaces = append(c.Surfaces, s)
+		}
+		out.Credentials = append(out.Credentials, c)
+	}
+	return out, nil
 }
 
 func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) error {

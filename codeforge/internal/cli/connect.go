@@ -1,67 +1,80 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// tokenPlaceholder marks where the user's own token goes, which is never printed.
-const tokenPlaceholder = "<MCP_AUTH_TOKEN>" //nolint:gosec // the name of a setting
-
-// claudeCode is the command that adds the server to Claude Code.
-func claudeCode(u statedir.Up) string {
-	line := "claude mcp add --transport http codeforge " + u.Endpoint()
-	if u.Token {
-		line += ` --header "Authorization: Bearer ` + tokenPlaceholder + `"`
-	}
-	return line
+// access is how the running CodeForge is reached.
+type access struct {
+	// url is the MCP endpoint, token says that it requires one.
+	url   string
+	token bool
+	// state is the state directory in embedded mode, container mcp-server's in Docker. Both empty: started elsewhere.
+	state, container string
 }
 
-// claudeDesktop is the entry of claude_desktop_config.json.
-func claudeDesktop(u statedir.Up) string {
-	type entry struct {
-		Command string   `json:"command"`
-		Args    []string `json:"args"`
+func accessOf(u statedir.Up) access { return access{url: u.Endpoint(), token: u.Token, state: u.State} }
+
+// client is the access as clients see it.
+func (a access) client() clients.Access {
+	out := clients.Access{URL: a.url, Token: a.token}
+	switch self, err := os.Executable(); {
+	case a.container != "":
+		out.Command = []string{"docker", "exec", "-i", a.container, "codeforge", "stdio"}
+	case a.state != "" && err == nil:
+		out.Command = []string{self, "stdio", "--state", a.state}
 	}
-	e := entry{"npx", []string{"-y", "mcp-remote", u.Endpoint()}}
-	if u.Token {
-		e.Args = append(e.Args, "--header", "Authorization: Bearer "+tokenPlaceholder)
-	}
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(map[string]map[string]entry{"mcpServers": {"codeforge": e}}) // cannot fail: strings only
-	return strings.TrimSpace(b.String())
+	return out
 }
 
 // printConnect prints how clients connect to the server.
-func printConnect(e *Env, u statedir.Up) {
-	w, run := e.Stdout, e.program()+" run FILE.ts"
-	if usual, err := statedir.Find(statedir.Default); err == nil && u.State != "" && usual.Path() != u.State {
-		run += " --state " + visible.Line(u.State)
+func printConnect(e *Env, a access) {
+	w, to := e.Stdout, a.client()
+	fmt.Fprintf(w, "\n  MCP endpoint    %s\n", a.url)
+	fmt.Fprintf(w, "  Claude Code     %s\n", clients.ClaudeCode(to))
+	for _, name := range []string{"claude-desktop", "cursor", "vscode"} {
+		if c, ok := clients.Find(name); ok {
+			fmt.Fprintf(w, "  %-15s %s\n", c.Title, c.Line(to))
+		}
 	}
-	fmt.Fprintf(w, "\n  MCP endpoint    %s\n", u.Endpoint())
-	fmt.Fprintf(w, "  Claude Code     %s\n", claudeCode(u))
-	fmt.Fprintf(w, "  Claude Desktop  %s\n", claudeDesktop(u))
-	if self, err := os.Executable(); err == nil && u.State != "" {
-		fmt.Fprintf(w, "  without Node    %s stdio --state %s   (for clients that start a program)\n",
-			visible.Line(self), visible.Line(u.State))
+	if len(to.Command) > 0 {
+		words := make([]string, len(to.Command))
+		for i, word := range to.Command {
+			words[i] = visible.Line(word)
+		}
+		fmt.Fprintf(w, "  without Node    %s   (for clients that start a program)\n", strings.Join(words, " "))
 	}
-	fmt.Fprintf(w, "  try it          %s   (or - to read the script from stdin)\n", run)
+	if a.token {
+		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node needs none.\n", clients.Placeholder)
+	}
+	fmt.Fprintf(w, "  try it          %s\n", tryIt(e, a))
+}
+
+// tryIt is a command that runs a script.
+func tryIt(e *Env, a access) string {
+	if a.container != "" && e.inContainer() {
+		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.Line(a.container) + " codeforge run -"
+	}
+	run := e.program() + " run FILE.ts"
+	if usual, err := statedir.Find(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
+		run += " --state " + visible.Line(a.state)
+	}
+	return run + "   (or - to read the script from stdin)"
 }
 
 // printReady prints that everything is ready, how to connect, and what is in the catalog.
 func printReady(e *Env, r embedded.Ready) {
 	fmt.Fprintf(e.Stdout, "CodeForge %s is ready (embedded, Deno %s, %d slots).\n", r.Up.Version, r.Deno, r.Up.Slots)
-	printConnect(e, r.Up)
+	printConnect(e, accessOf(r.Up))
 	fmt.Fprintln(e.Stdout)
 	printCatalog(e.Stdout, r.Catalog, r.Up.APIs)
 	for _, w := range r.Warnings {

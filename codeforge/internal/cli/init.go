@@ -47,10 +47,11 @@ func initHere(e *Env, asJSON bool) error {
 		path, text string
 		mode       fs.FileMode
 	}
+	base := e.Getenv(homeVariable) // else the working directory, whatever is above it
 	var made, kept []string
 	for _, f := range []file{
-		{filepath.Join("apis", "example", "config.json.example"), exampleConfig, 0o644},
-		{dotenvFile, dotenvTemplate(), 0o600},
+		{filepath.Join(base, "apis", "example", "config.json.example"), exampleConfig, 0o644},
+		{filepath.Join(base, dotenvFile), dotenvTemplate(), 0o600},
 	} {
 		err := writeNew(f.path, f.text, f.mode)
 		switch {

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -21,9 +21,12 @@ type state struct {
 	Running bool   `json:"running"`
 	Dir     string `json:"state"`
 	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
-	URL     string              `json:"url,omitempty"`
-	Up      *statedir.Up        `json:"up,omitempty"`
-	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
+	URL string `json:"url,omitempty"`
+	// Container is mcp-server's in Docker, and About what it says of itself.
+	Container string              `json:"container,omitempty"`
+	About     *operatorapi.About  `json:"about,omitempty"`
+	Up        *statedir.Up        `json:"up,omitempty"`
+	Catalog   *controlapi.Catalog `json:"catalog,omitempty"`
 	// Servers are the MCP servers among the APIs.
 	Servers []serverstate.Server `json:"servers,omitempty"`
 	Problem string               `json:"problem,omitempty"`
@@ -43,7 +46,7 @@ func statusCommand() command {
 				if err != nil {
 					return err
 				}
-				s := readState(ctx, c)
+				s := readState(ctx, e, c)
 				if *asJSON {
 					err = printJSON(e.Stdout, s)
 				} else {
@@ -59,11 +62,11 @@ func statusCommand() command {
 }
 
 // readState asks the running system.
-func readState(ctx context.Context, c server.Config) state {
+func readState(ctx context.Context, e *Env, c server.Config) state {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	s := state{Dir: c.State.Path()}
-	place, err := server.Locate(c)
+	op, place, local, err := server.Operator(ctx, c)
 	switch {
 	case err != nil:
 		s.Problem = err.Error()
@@ -73,9 +76,9 @@ func readState(ctx context.Context, c server.Config) state {
 			s.Problem = err.Error()
 			return s
 		}
-		s.Running, s.URL = true, place.URL
-		if _, err := os.Stat(containerControl); err == nil {
-			s.askProxy(ctx, containerControl)
+		s.Running, s.URL, s.Container = true, place.URL, place.Container
+		if local {
+			s.askOperator(ctx, e, op)
 		}
 		s.askServers(ctx, c, place)
 		return s
@@ -86,15 +89,34 @@ func readState(ctx context.Context, c server.Config) state {
 		return s
 	}
 	s.Running, s.Up = true, &up
-	path, release, err := c.State.Socket(statedir.ControlSocket)
-	if err != nil {
-		s.Problem = err.Error()
-		return s
-	}
-	defer release()
-	s.askProxy(ctx, path)
+	s.askCatalog(ctx, op)
 	s.askServers(ctx, c, place)
 	return s
+}
+
+// askOperator asks mcp-server in Docker.
+func (s *state) askOperator(ctx context.Context, e *Env, op operatorapi.Client) {
+	about, err := op.About(ctx)
+	if err != nil {
+		s.Problem = err.Error()
+		return
+	}
+	if s.Container == "" {
+		s.Container = e.Getenv("CODEFORGE_CONTAINER_NAME")
+	}
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d/mcp", about.Port)
+	s.About = &about
+	s.askCatalog(ctx, op)
+}
+
+// askCatalog asks for the active catalog.
+func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
+	cat, err := op.Catalog(ctx)
+	if err != nil {
+		s.Problem = err.Error()
+		return
+	}
+	s.Catalog = &cat
 }
 
 // askServers asks mcp-server for the MCP servers. A failure is a problem only where there is none yet.
@@ -106,25 +128,20 @@ func (s *state) askServers(ctx context.Context, c server.Config, place server.Pl
 	s.Servers = list
 }
 
-// askProxy asks the proxy for the active catalog.
-func (s *state) askProxy(ctx context.Context, socket string) {
-	client := controlapi.NewClient(socket)
-	defer client.Close()
-	cat, err := client.Catalog(ctx)
-	if err != nil {
-		s.Problem = err.Error()
-		return
-	}
-	s.Catalog = &cat
-}
-
 func printState(e *Env, s state) {
 	if !s.Running {
 		fmt.Fprintf(e.Stdout, "%s.\n", strings.TrimSuffix(s.Problem, "."))
 		return
 	}
 	if s.Up == nil {
-		fmt.Fprintf(e.Stdout, "CodeForge answers at %s (in Docker, or started elsewhere).\n", s.URL)
+		if s.About != nil {
+			fmt.Fprintf(e.Stdout, "CodeForge %s is running in Docker (%d slots, since %s).\n",
+				visible.Line(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
+			printConnect(e, access{url: s.URL, token: s.About.Token, container: s.Container})
+			fmt.Fprintln(e.Stdout)
+		} else {
+			fmt.Fprintf(e.Stdout, "CodeForge answers at %s (started elsewhere).\n", s.URL)
+		}
 		if s.Catalog != nil {
 			printCatalog(e.Stdout, *s.Catalog, "apis")
 		}
@@ -139,7 +156,7 @@ func printState(e *Env, s state) {
 	if again := s.Up.Again; again != nil {
 		fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.Line(again.String()))
 	}
-	printConnect(e, *s.Up)
+	printConnect(e, accessOf(*s.Up))
 	fmt.Fprintln(e.Stdout)
 	if s.Catalog != nil {
 		printCatalog(e.Stdout, *s.Catalog, s.Up.APIs)

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"context"
 	"flag"
 	"fmt"
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/docker"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // target says which server a command uses.
@@ -19,8 +22,8 @@ func targetFlags(fs *flag.FlagSet) target {
 	return target{
 		flags: fs,
 		state: stateFlag(fs),
-		url: fs.String("url", "", "`URL` of the MCP endpoint (default: CODEFORGE_URL, then the CodeForge of the state "+
-			"directory, then http://127.0.0.1:MCP_PORT/mcp)"),
+		url: fs.String("url", "", "`URL` of the MCP endpoint, or docker://CONTAINER of mcp-server (default: CODEFORGE_URL, "+
+			"then the CodeForge of the state directory, then the one in Docker, then http://127.0.0.1:MCP_PORT/mcp)"),
 	}
 }
 
@@ -44,8 +47,17 @@ func (t target) config(e *Env) (server.Config, error) {
 	}
 	if t.given("state") {
 		c.Fallback = "" // an explicit choice is not replaced by another server
-	} else if c.URL == "" {
+		return c, nil
+	}
+	if c.URL == "" {
 		c.URL = w.getenv("CODEFORGE_URL")
+	}
+	if e.inContainer() {
+		c.Socket = operatorapi.ContainerSocket
+		return c, nil
+	}
+	c.Docker = func(ctx context.Context) (string, error) {
+		return docker.Find(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME"))
 	}
 	return c, nil
 }

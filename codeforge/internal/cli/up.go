@@ -74,6 +74,7 @@ func (o upOptions) config(e *Env) (embedded.Config, error) {
 	if c.Deno == "" {
 		c.Deno = w.getenv("DENO_PATH")
 	}
+	c.Python = w.getenv("PYTHON_PATH")
 	if c.Port < 0 {
 		c.Port = set.MCPPort
 	}
@@ -189,7 +190,7 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 	if r.Running != nil {
 		fmt.Fprintf(e.Stdout, "CodeForge is already running (process %d, since %s).\n",
 			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
-		printConnect(e, *r.Running)
+		printConnect(e, accessOf(*r.Running))
 		return nil
 	}
 	printReady(e, *r.Ready)

@@ -26,14 +26,14 @@ func running(ctx context.Context, c Config) []Finding {
 	up, err := c.State.Running()
 	if err != nil {
 		out := []Finding{skip("embedded mode", err.Error())}
-		place, err := server.Locate(c.Server)
+		place, err := server.Locate(ctx, c.Server)
 		if err != nil || place.URL == "" {
 			return out
 		}
 		err = server.Ready(ctx, c.Server, place)
 		switch {
 		case err == nil:
-			return append(out, ok("server", "answers at "+place.URL))
+			return append(out, ok("server", "answers at "+place.Name()))
 		case c.Container || !errors.Is(err, syscall.ECONNREFUSED):
 			return append(out, fail("server", err.Error(), "docker compose ps and docker compose logs show more"))
 		}
@@ -71,7 +71,7 @@ func port(ctx context.Context, c Config) []Finding {
 		return nil
 	}
 	if _, err := embedded.Port(ctx, c.Port); err != nil {
-		if place, locateErr := server.Locate(c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
+		if place, locateErr := server.Locate(ctx, c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
 			return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
 		}
 		return []Finding{warn("port", err.Error(), "")}

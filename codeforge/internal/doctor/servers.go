@@ -11,7 +11,7 @@ import (
 // mcpServers reports the MCP servers of a CodeForge that runs: how many there are, and each that last failed. Without a
 // running CodeForge, or without servers, there is nothing to say.
 func mcpServers(ctx context.Context, c Config) []Finding {
-	place, err := server.Locate(c.Server)
+	place, err := server.Locate(ctx, c.Server)
 	if err != nil {
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 

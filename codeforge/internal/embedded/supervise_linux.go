@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/daemon"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/journal"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
+	"github.com/codeforge-mcp/codeforge/internal/journal"
+	"github.com/codeforge-mcp/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/slotport"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -320,7 +320,7 @@ func (s *supervisor) record(ctx context.Context) <-chan struct{} {
 		defer close(done)
 		c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 		defer c.Close()
-		if err := journal.Record(ctx, s.plan.State, c); err != nil {
+		if err := journal.Record(ctx, filepath.Join(s.plan.State, "log"), c); err != nil {
 			fmt.Fprintf(s.log, "codeforge: %v\n", err)
 		}
 	}()

@@ -16,18 +16,26 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/docker"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // Config says where to look.
 type Config struct {
-	// URL is the MCP endpoint. Empty: the supervisor of State, else Fallback.
+	// URL is the MCP endpoint, or docker://CONTAINER of mcp-server. Empty: Socket, else the supervisor of State, else the
+	// container of Docker, else Fallback.
 	URL string
+	// Socket is the operator's socket in mcp-server's own container, or empty elsewhere.
+	Socket string
 	// State is the state directory of the embedded mode.
 	State statedir.Dir
+	// Docker finds mcp-server's container of a stack that the user may have started here; empty: there is none. Nil:
+	// nobody looks.
+	Docker func(context.Context) (container string, err error)
 	// Fallback is the endpoint when no supervisor runs: the one Docker publishes. Empty: State was asked for by name, and
 	// nothing else will do.
 	Fallback string
@@ -37,18 +45,42 @@ type Config struct {
 
 // Place is where the server is.
 type Place struct {
-	// State is the state directory whose run/mcp.sock leads to the server. Nil: the URL does.
+	// State is the state directory whose run/mcp.sock leads to the server. Nil: Socket, Container or the URL does.
 	State *statedir.Dir
-	URL   string
+	// Socket is the operator's socket in this container, Container the one that docker exec leads into.
+	Socket, Container string
+	URL               string
 }
+
+// Name is how a person knows the place.
+func (p Place) Name() string {
+	switch {
+	case p.State != nil:
+		return p.State.Path()
+	case p.Socket != "":
+		return "this container"
+	case p.Container != "":
+		return "the container " + p.Container
+	}
+	return p.URL
+}
+
+// Local reports whether the place is the operator's socket, which answers more than the MCP endpoint.
+func (p Place) Local() bool { return p.State != nil || p.Socket != "" || p.Container != "" }
 
 // socketURL is the endpoint's URL on a unix socket, where the host only has to be one that the server accepts.
 const socketURL = "http://localhost/mcp"
 
 // Locate decides where the server is. It does not connect.
-func Locate(c Config) (Place, error) {
+func Locate(ctx context.Context, c Config) (Place, error) {
+	if name, ok := strings.CutPrefix(c.URL, docker.Scheme); ok {
+		return Place{Container: name, URL: socketURL}, docker.CheckName(name)
+	}
 	if c.URL != "" {
 		return Place{URL: c.URL}, nil
+	}
+	if c.Socket != "" {
+		return Place{Socket: c.Socket, URL: socketURL}, nil
 	}
 	if _, err := c.State.Running(); err == nil {
 		return Place{State: &c.State, URL: socketURL}, nil
@@ -58,6 +90,11 @@ func Locate(c Config) (Place, error) {
 	// Either nothing is running, or another user's server (root's, by sudo), which accepts this user over HTTP.
 	if c.Fallback == "" {
 		return Place{}, absent(c)
+	}
+	if c.Docker != nil {
+		if name, err := c.Docker(ctx); err != nil || name != "" {
+			return Place{Container: name, URL: socketURL}, err
+		}
 	}
 	return Place{URL: c.Fallback}, nil
 }
@@ -83,18 +120,43 @@ func ended(c Config) string {
 
 // client is an HTTP client that connects to the place, with the token over HTTP.
 func (p Place) client(token secret.Value) *http.Client {
-	if p.State == nil {
+	if !p.Local() {
 		return Client(token)
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		path, release, err := p.State.Socket(statedir.MCPSocket)
+		conn, err := p.dial(ctx)
 		if err != nil {
 			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err} // nothing was sent
 		}
-		defer release()
-		return new(net.Dialer).DialContext(ctx, "unix", path)
+		return conn, nil
 	}
 	return &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: answerTimeout, DialContext: dial}}
+}
+
+// dial connects to the operator's socket.
+func (p Place) dial(ctx context.Context) (net.Conn, error) {
+	path := p.Socket
+	switch {
+	case p.Container != "":
+		return docker.Dial(ctx, p.Container)
+	case p.State != nil:
+		in, release, err := p.State.Socket(statedir.MCPSocket)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		path = in
+	}
+	return new(net.Dialer).DialContext(ctx, "unix", path)
+}
+
+// Operator is a client of the operator's API. It is not ok at a URL, where nobody serves that.
+func Operator(ctx context.Context, c Config) (client operatorapi.Client, place Place, ok bool, err error) {
+	place, err = Locate(ctx, c)
+	if err != nil || !place.Local() {
+		return client, place, false, err
+	}
+	return operatorapi.Client{HTTP: place.client(c.Token)}, place, true, nil
 }
 
 // Session is an MCP session.
@@ -112,7 +174,7 @@ type Options struct {
 
 // Connect opens a session.
 func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
-	place, err := Locate(c)
+	place, err := Locate(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +203,8 @@ func explain(err error, c Config, p Place) error {
 	var op *net.OpError
 	refused := errors.As(err, &op)
 	switch {
-	case p.State != nil:
-		return fmt.Errorf("connecting to the server in %s: %w", p.State.Path(), err)
+	case p.Local():
+		return fmt.Errorf("connecting to the server in %s: %w", p.Name(), err)
 	case errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it "+
 			"(%w)", p.URL, err)
@@ -211,7 +273,17 @@ const (
 
 // Execute runs code. Timeout is in seconds, 0 the server's default.
 func (s *Session) Execute(ctx context.Context, code string, apis []string, timeout float64) (Result, error) {
+	return s.ExecuteIn(ctx, "", code, apis, timeout)
+}
+
+// ExecuteIn is Execute for code in a language; empty: TypeScript.
+func (s *Session) ExecuteIn(
+	ctx context.Context, language, code string, apis []string, timeout float64,
+) (Result, error) {
 	args := map[string]any{"code": code}
+	if language != "" {
+		args["language"] = language
+	}
 	if len(apis) > 0 {
 		args["apis"] = apis
 	}

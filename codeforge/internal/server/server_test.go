@@ -17,13 +17,13 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	const usual, other = "http://127.0.0.1:8080/mcp", "http://127.0.0.1:9999/mcp"
-	if p, err := Locate(Config{State: dir, Fallback: usual}); err != nil || p.URL != usual || p.State != nil {
+	if p, err := Locate(t.Context(), Config{State: dir, Fallback: usual}); err != nil || p.URL != usual || p.State != nil {
 		t.Errorf("without a choice: %+v, %v", p, err)
 	}
-	if p, err := Locate(Config{State: dir, URL: other}); err != nil || p.URL != other {
+	if p, err := Locate(t.Context(), Config{State: dir, URL: other}); err != nil || p.URL != other {
 		t.Errorf("a URL: %+v, %v", p, err)
 	}
-	p, err := Locate(Config{State: dir})
+	p, err := Locate(t.Context(), Config{State: dir})
 	if !errors.Is(err, statedir.ErrNotRunning) || !strings.Contains(err.Error(), "codeforge up --state "+dir.Path()) {
 		t.Errorf("a state directory by name: %+v, %v", p, err)
 	}

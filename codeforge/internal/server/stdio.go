@@ -14,7 +14,7 @@ import (
 
 // Stdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
 func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) error {
-	place, err := Locate(c)
+	place, err := Locate(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func fetch(ctx context.Context, c Config, p Place, path string) ([]byte, error) 
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
-		err := fmt.Errorf("%s is not ready (%s): %.400q", p.URL, resp.Status, strings.TrimSpace(string(text)))
+		err := fmt.Errorf("%s is not ready (%s): %.400q", p.Name(), resp.Status, strings.TrimSpace(string(text)))
 		return nil, orStranger(ctx, c, p, err)
 	}
 	return text, err

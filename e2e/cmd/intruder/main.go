@@ -38,6 +38,9 @@ func main() {
 	case len(os.Args) > 1 && os.Args[1] == "--version":
 		fmt.Println("deno 2.9.6 (stable, release, x86_64-unknown-linux-gnu)")
 		return
+	case len(os.Args) > 1 && os.Args[1] == "eval": // sandboxd's trial of the resolver
+		fmt.Println("resolved")
+		return
 	case len(os.Args) == 2 && os.Args[1] == "sleep":
 		time.Sleep(10 * time.Minute)
 		return

@@ -10,19 +10,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
@@ -48,6 +52,7 @@ type daemon struct {
 	control  *controlapi.Client
 	queue    *queue.Queue
 	catalog  *published.Watcher
+	library  *apidoc.Library
 	broker   *broker.Broker
 	executor *execution.Executor
 	skills   *skill.Store
@@ -74,7 +79,11 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 	d.control = controlapi.NewClient(f.control)
 	d.queue = queue.New(queue.Config{Sandbox: d.sandbox})
-	d.catalog = published.New(published.Config{Control: d.control, Sandbox: d.sandbox, Log: d.log})
+	d.library = apidoc.NewLibrary(d.control, d.log)
+	d.catalog = published.New(published.Config{
+		Control: d.control, Sandbox: d.sandbox, Log: d.log, Changed: d.library.Follow,
+		Python: func(p runapi.Python) { d.surface.OfferPython(p) },
+	})
 	m := meter.New(meter.Gauges{
 		Sessions: func() int { return d.mcp.Sessions() },
 		Calls:    func() int { return d.mcp.Calls() },
@@ -90,7 +99,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 	})
 	d.surface = tools.New(tools.Config{
-		Executor: d.executor, Servers: d.broker,
+		Executor: d.executor, Servers: d.broker, Library: d.library,
 		Catalog: d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Called: m.Called,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
@@ -103,15 +112,22 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.Meter) error {
 	var err error
 	d.endpoint, err = endpoint.Open(ctx, endpoint.Config{
-		Listen:      d.flags.listen,
-		Socket:      d.flags.socket,
-		Guard:       guard.New(guard.Config{AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken}),
-		HasToken:    !d.settings.MCPAuthToken.Empty(),
-		Container:   getenv("CODEFORGE_CONTAINER") == "1",
-		UIDs:        []int{d.flags.ownerUID, 0},
-		MCP:         d.mcp,
-		Ready:       d.ready,
-		Servers:     d.broker.States,
+		Listen:    d.flags.listen,
+		Socket:    d.flags.socket,
+		Guard:     guard.New(guard.Config{AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken}),
+		HasToken:  !d.settings.MCPAuthToken.Empty(),
+		Container: getenv("CODEFORGE_CONTAINER") == "1",
+		UIDs:      []int{d.flags.ownerUID, 0},
+		MCP:       d.mcp,
+		Ready:     d.ready,
+		Servers:   d.broker.States,
+		Operator: operator.Handler(operator.Config{
+			About: operatorapi.About{
+				Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort,
+				Token: !d.settings.MCPAuthToken.Empty(),
+			},
+			Control: d.control, Journal: d.flags.journal, Stop: ctx.Done(),
+		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,
 		Log:         d.log,
@@ -145,8 +161,12 @@ func (d *daemon) serve(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { d.catalog.Run(background) })
+	parts.Go(func() { d.library.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
 	parts.Go(func() { d.serveProxy(background) })
+	if d.flags.journal != "" {
+		parts.Go(func() { d.record(background) })
+	}
 
 	ended := make(chan error, 1)
 	parts.Go(func() { ended <- d.endpoint.Serve() })
@@ -196,6 +216,14 @@ func (d *daemon) serveProxy(ctx context.Context) {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// record writes what the proxy does to the journal, until ctx ends. Without it runs work, so an error is only logged.
+func (d *daemon) record(ctx context.Context) {
+	if err := journal.Record(ctx, d.flags.journal, d.control); err != nil {
+		d.log.Error("exchanges are not recorded, codeforge logs will show none", logline.Tag("mcp"),
+			slog.String("error", err.Error()))
 	}
 }
 

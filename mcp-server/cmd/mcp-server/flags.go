@@ -23,6 +23,7 @@ type flags struct {
 	control  string
 	skills   string
 	socket   string
+	journal  string
 	ownerUID int
 }
 
@@ -37,7 +38,9 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, or docker:SOCKET of docker-shim")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
-	set.StringVar(&f.socket, "socket", "", "unix socket that serves the endpoint to its owner, without a token")
+	set.StringVar(&f.socket, "socket", "",
+		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
+	set.StringVar(&f.journal, "journal", "", "folder to record exchanges in; without it, none are recorded")
 	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err

@@ -169,7 +169,7 @@ func TestExecuteCodeInDeno(t *testing.T) {
 	}
 
 	res, got = call(t, s, "execute_code", map[string]any{"code": "await fetch('https://example.org/x')"})
-	if !res.IsError || len(got) != 2 || !strings.Contains(got[1], "example.org belongs to no configured API") {
+	if !res.IsError || len(got) != 2 || !strings.Contains(got[1], "example.org is in no API") {
 		t.Errorf("net refusal: error %v, blocks %q", res.IsError, got)
 	}
 	if n := p.sandbox.Left(); n != 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // Config configures an Endpoint.
@@ -46,6 +47,8 @@ type Config struct {
 	Ready func(context.Context) error
 	// Servers are the MCP servers, for GET /servers. Nil: there is no such path.
 	Servers func() []serverstate.Server
+	// Operator serves operatorapi.Prefix, on the socket alone. Nil: nothing does.
+	Operator http.Handler
 	// Metrics are mcp-server's. MoreMetrics returns those of another daemon as text, and may be nil.
 	Metrics     *prometheus.Registry
 	MoreMetrics func(context.Context) (string, error)
@@ -81,19 +84,19 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 		}
 		e.socket = netutil.LimitListener(l, maxConnections)
 	}
-	e.server = e.serverOf(cfg.Guard.Bearer)
-	e.local = e.serverOf(func(next http.Handler) http.Handler { return next })
+	e.server = serverOf(cfg, e.routes(cfg.Guard.Bearer))
+	e.local = serverOf(cfg, e.localRoutes())
 	return e, nil
 }
 
-// serverOf makes a server. token guards the paths that reveal something.
-func (e *Endpoint) serverOf(token func(http.Handler) http.Handler) *http.Server {
+// serverOf makes a server.
+func serverOf(cfg Config, mux *http.ServeMux) *http.Server {
 	return &http.Server{
-		Handler:           e.routes(token),
+		Handler:           cfg.Guard.Local(mux),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(e.cfg.Log.With(logline.Tag("mcp")).Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(cfg.Log.With(logline.Tag("mcp")).Handler(), slog.LevelWarn),
 	}
 }
 
@@ -157,8 +160,8 @@ func (e *Endpoint) Addrs() []net.Addr {
 	return out
 }
 
-// routes maps paths to handlers. Every path requires an allowed Host, and those that reveal something the token.
-func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
+// routes maps paths to handlers. Those that reveal something require the token.
+func (e *Endpoint) routes(token func(http.Handler) http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", token(e.cfg.MCP))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -174,7 +177,16 @@ func (e *Endpoint) routes(token func(http.Handler) http.Handler) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "CodeForge: the MCP endpoint is at /mcp", http.StatusNotFound)
 	})
-	return e.cfg.Guard.Local(mux)
+	return mux
+}
+
+// localRoutes are the routes of the socket: without a token, and with those for the operator.
+func (e *Endpoint) localRoutes() *http.ServeMux {
+	mux := e.routes(func(next http.Handler) http.Handler { return next })
+	if e.cfg.Operator != nil {
+		mux.Handle(operatorapi.Prefix, e.cfg.Operator)
+	}
+	return mux
 }
 
 // ready answers 200 if runs can be served. The reason why not is logged, and is in the answer only if a token protects

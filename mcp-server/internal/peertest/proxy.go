@@ -24,8 +24,8 @@ type Proxy struct {
 	Receipt func(controlapi.Registration) controlapi.Receipt
 	// Subscribing is called before a subscription to the events begins, if set.
 	Subscribing func()
-	// Types is the text of types.d.ts by API.
-	Types map[string]string
+	// Types is the text of types.d.ts by API, and Operations that of operations.jsonl.
+	Types, Operations map[string]string
 
 	tb     testing.TB
 	server *http.Server
@@ -49,7 +49,7 @@ func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &Proxy{
-		tb: tb, Socket: filepath.Join(dir, "s"), Types: map[string]string{},
+		tb: tb, Socket: filepath.Join(dir, "s"), Types: map[string]string{}, Operations: map[string]string{},
 		registered: map[slot.ID]controlapi.Registration{}, newest: map[slot.ID]uint64{},
 		subscribers: map[chan controlapi.Event]bool{},
 	}
@@ -72,14 +72,16 @@ func (p *Proxy) Start() {
 		defer p.mu.Unlock()
 		reply(w, http.StatusOK, p.catalog)
 	})
-	mux.HandleFunc("GET /v1/catalog/{api}/types", func(w http.ResponseWriter, r *http.Request) {
-		text, ok := p.Types[r.PathValue("api")]
-		if !ok {
-			reply(w, http.StatusNotFound, problem("no types"))
-			return
-		}
-		_, _ = w.Write([]byte(text))
-	})
+	for name, texts := range map[string]map[string]string{"types": p.Types, "operations": p.Operations} {
+		mux.HandleFunc("GET /v1/catalog/{api}/"+name, func(w http.ResponseWriter, r *http.Request) {
+			text, ok := texts[r.PathValue("api")]
+			if !ok {
+				reply(w, http.StatusNotFound, problem("no such file"))
+				return
+			}
+			_, _ = w.Write([]byte(text))
+		})
+	}
 	mux.HandleFunc("PUT /v1/slots/{n}", p.register)
 	mux.HandleFunc("DELETE /v1/slots/{n}", p.unregister)
 	mux.HandleFunc("GET /v1/events", p.events)
@@ -101,8 +103,19 @@ func (p *Proxy) SetCatalog(c controlapi.Catalog) {
 	p.version++
 	c.Version = "v" + strconv.Itoa(p.version)
 	p.catalog = c
+	p.publish(controlapi.Event{Catalog: c.Version})
+}
+
+// Publish sends an event to every subscriber there is.
+func (p *Proxy) Publish(e controlapi.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.publish(e)
+}
+
+func (p *Proxy) publish(e controlapi.Event) {
 	for s := range p.subscribers {
-		s <- controlapi.Event{Catalog: c.Version}
+		s <- e
 	}
 }
 

@@ -37,7 +37,7 @@ func Clean(text string, most int) string {
 		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Mn, r) && n == 0, invisible(r):
 			continue
 		}
-		if n == most {
+		if n >= most { // a space and a character are two
 			return cut(b.String(), most-1) + "…"
 		}
 		if space {

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -43,7 +44,8 @@ func (s *Surface) addAPIs() {
 		Title:       "List APIs",
 		Description: listDescription,
 		Annotations: hints(true, false, true, false),
-		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"api":{"type":"string"}}}`),
+		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{` +
+			`"query":{"type":"string"},"api":{"type":"string"},"operation":{"type":"string"}}}`),
 	}, s.listAPIs)
 	s.addTool(&mcp.Tool{
 		Name:        "get_instructions",
@@ -70,12 +72,19 @@ func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
 
 // listAPIs answers with a JSON array in content[0], and after it only what the model must know.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	example := "{}"
+	example := `{"query": "refund a charge"}`
 	if name := exampleAPI(s.cfg.Catalog.Catalog()).Name; name != "" {
 		example += fmt.Sprintf(` or {"api": %q}`, name)
 	}
-	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "list_apis", Names: []string{"api"}, Example: example})
+	a := argument.Read(req.Params.Arguments, argument.Spec{
+		Tool: "list_apis", Names: []string{"query", "api", "operation"}, Example: example,
+	})
 	only := a.Text("api", "the name of one API as a string", false)
+	query := a.Text("query", "what to do, in a few words", false)
+	operation := a.Text("operation", `a method and path, a tool or a type, e.g. "POST /v1/refunds"`, false)
+	if query != "" && operation != "" {
+		a.Mistake("operation: found with query; want one of them")
+	}
 	cat := s.catalog(ctx)
 	list, names := []listed{}, []string{}
 	for _, api := range cat.APIs {
@@ -95,11 +104,55 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if cat.Version == "" {
 		return failure("The proxy has not answered yet. Try again in a moment."), nil
 	}
+	if query != "" || operation != "" {
+		return text(s.find(ctx, cat, only, query, operation)), nil
+	}
+	if len(list) > maxListed {
+		return text(append([]string{shortList(list)}, s.listNotes(ctx, cat, list, only)...)...), nil
+	}
 	res := text(arrayOfLines(list))
 	for _, note := range s.listNotes(ctx, cat, list, only) {
 		res.Content = append(res.Content, &mcp.TextContent{Text: note})
 	}
 	return res, nil
+}
+
+const (
+	// maxListed is how many APIs list_apis describes; of more it gives a line each, and of those beyond maxListBytes the
+	// names, up to as many bytes again.
+	maxListed    = 20
+	maxListBytes = 4 << 10
+)
+
+// shortList is a line for each of many APIs.
+func shortList(list []listed) string {
+	var b, rest strings.Builder
+	fmt.Fprintf(&b, "%d APIs. list_apis({\"query\": \"what to do\"}) finds operations, {\"api\": \"name\"} tells all of one.", len(list))
+	left := 0
+	for _, l := range list {
+		host := ""
+		if len(l.Domains) > 0 {
+			host = l.Domains[0]
+		}
+		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, signature.Clean(l.Description, 60), host, strings.Join(l.Credentials, " "))
+		switch {
+		case len(line) > 300 || b.Len()+len(line) > maxListBytes:
+			if rest.Len()+len(l.Name) > maxListBytes {
+				left++
+			} else {
+				rest.WriteString(" " + l.Name)
+			}
+		default:
+			b.WriteString(line)
+		}
+	}
+	if rest.Len() > 0 {
+		b.WriteString("\nAlso:" + rest.String())
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "\n%d more.", left)
+	}
+	return b.String()
 }
 
 // listNotes are the blocks after the array.
@@ -113,7 +166,14 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 			notes = append(notes, lines)
 		}
 	}
-	if only != "" && list[0].Types {
+	documented := false
+	if only != "" {
+		groups := s.groups(ctx, only)
+		if documented = groups != ""; documented {
+			notes = append(notes, groups)
+		}
+	}
+	if only != "" && list[0].Types && !documented {
 		notes = append(notes, s.types(ctx, only)...)
 	}
 	if cat.YOLO {
@@ -206,7 +266,7 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	}
 	cat := s.cfg.Catalog.Catalog()
 	return text(guide(guided{
-		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), skills: s.skillLines(),
+		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), skills: s.skillLines(), python: s.languages(),
 		limit: s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
 	})), nil
 }

@@ -3,7 +3,9 @@ package tools
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -45,20 +48,27 @@ func (s *servers) Learn(ctx context.Context, server string) ([]signature.Tool, e
 // ask starts a surface with these servers and returns a caller of its tools.
 func ask(t *testing.T, s Servers, apis ...controlapi.API) func(tool string, args map[string]any) string {
 	t.Helper()
-	proxy, sandbox := peertest.NewProxy(t, apis...), peertest.NewSandbox(t, 1)
+	return askOf(t, s, nil, apis...)
+}
+
+// askOf is ask with operations.jsonl by API.
+func askOf(t *testing.T, s Servers, operations map[string]string, apis ...controlapi.API) func(string, map[string]any) string {
+	t.Helper()
+	proxy, sandbox := peertest.NewProxy(t), peertest.NewSandbox(t, 1)
+	maps.Copy(proxy.Operations, operations)
+	proxy.SetCatalog(controlapi.Catalog{APIs: apis})
 	control, runs := controlapi.NewClient(proxy.Socket), runapi.NewClient(runapi.ClientConfig{Dial: sandbox.Dial})
 	log := logline.New(t.Output(), "text", nil)
 	skills, err := skill.Open(t.TempDir(), false)
 	testkit.Must(t, err)
-	watcher := published.New(published.Config{Control: control, Sandbox: runs, Log: log})
+	library := apidoc.NewLibrary(control, log)
+	watcher := published.New(published.Config{Control: control, Sandbox: runs, Log: log, Changed: library.Follow})
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		watcher.Run(ctx)
-	}()
+	var parts sync.WaitGroup
+	parts.Go(func() { watcher.Run(ctx) })
+	parts.Go(func() { library.Run(ctx) })
 	surface := New(Config{
-		Catalog: watcher, Control: control, Skills: skills, Servers: s, Log: log, OutputLimit: 1000,
+		Catalog: watcher, Control: control, Skills: skills, Servers: s, Library: library, Log: log, OutputLimit: 1000,
 		TimeoutDefault: time.Second, TimeoutMax: time.Second,
 	})
 	ours, theirs := mcp.NewInMemoryTransports()
@@ -70,7 +80,7 @@ func ask(t *testing.T, s Servers, apis ...controlapi.API) func(tool string, args
 		_ = session.Close()
 		_ = server.Wait()
 		cancel()
-		<-done
+		parts.Wait()
 		control.Close()
 		_ = runs.Close()
 		_ = skills.Close()

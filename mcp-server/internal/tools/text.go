@@ -32,8 +32,9 @@ const (
 		"/tmp is kept for later calls. " +
 		"Modules in /skills/<name>.ts are kept for ever: write one with an @description comment, import it by path."
 
-	listDescription = "List the APIs that code may call: hosts, token names, reference, restricted methods. " +
-		"With api: its TypeScript types or tools too."
+	listDescription = "Find out what code may call. query: the operations, tools and skills that fit, with types. " +
+		"operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
+		"Alone: every API with hosts and token names."
 
 	instructionsDescription = "How to write code for execute_code: credentials, limits, the saved skills, a worked example. " +
 		"Read once before first use."
@@ -65,6 +66,7 @@ type guided struct {
 	skills      string // a line each
 	limit       int
 	usual, most time.Duration
+	python      runapi.Python
 }
 
 // guide is the answer to get_instructions. Its length does not depend on the number of APIs.
@@ -112,7 +114,7 @@ independent requests with Promise.all. Save large results to /tmp and read parts
 %s
 %s
 ## Example
-%s`, reach, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, mcp, keep, g.skills,
+%s`, reach, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, mcp+pythonGuide(g.python), keep, g.skills,
 		workedExample(g.catalog))
 }
 

@@ -1,7 +1,7 @@
 // Package tools provides what MCP clients see: tools, resources, a prompt and instructions, on one mcp.Server.
 //
-// Text for the model is in content only. Tools have hand-written input schemas. The list of tools never changes, so
-// that a change of the catalog costs clients nothing. A panic in a handler is an error of that call only.
+// Text for the model is in content only. Tools have hand-written input schemas. The list of tools changes only with the
+// languages of the sandbox, so that a change of the catalog costs clients nothing. A panic in a handler is an error of that call only.
 package tools
 
 import (
@@ -9,16 +9,19 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // Config configures a Surface.
@@ -30,6 +33,8 @@ type Config struct {
 	Skills   *skill.Store
 	// Servers may be nil: no tool of an MCP server is known.
 	Servers Servers
+	// Library may be nil: no operation of an API is known.
+	Library *apidoc.Library
 	Log     *slog.Logger
 	Version string
 	// Debug logs code and output.
@@ -49,6 +54,9 @@ type Surface struct {
 	cfg    Config
 	server *mcp.Server
 	shelf  *shelf
+	finder finder
+	// python is what the sandbox says of Python; nil: it has not been asked.
+	python atomic.Pointer[runapi.Python]
 }
 
 // New makes the surface.

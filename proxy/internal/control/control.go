@@ -59,6 +59,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.document(func(a *catalog.API) *catalog.Document { return a.Types }))
 	s.mux.HandleFunc("GET /v1/catalog/{api}/operations",
 		s.document(func(a *catalog.API) *catalog.Document { return a.OperationsFile }))
+	s.mux.HandleFunc("GET /v1/inspection", s.inspection)
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
@@ -97,6 +98,10 @@ func (s *Control) Serve(ctx context.Context, l net.Listener) error {
 
 func (s *Control) catalog(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, s.conf.Current().Public)
+}
+
+func (s *Control) inspection(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.conf.Current().Inspection())
 }
 
 // document answers with a file of an active API.

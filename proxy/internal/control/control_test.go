@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -203,6 +204,43 @@ func TestClient(t *testing.T) {
 }
 
 // A subscription misses nothing that is published after it began.
+// TestInspection: whoever runs CodeForge sees inactive APIs and every mistake, and no credential.
+func TestInspection(t *testing.T) {
+	apis := t.TempDir()
+	for name, text := range map[string]string{
+		"demo":   `{"description": "d", "domains": ["demo.test"], "credentials": {"DEMO_TOKEN": {"value": "` + canary + `", "in": ["query:key"]}}, "allowed_methods": ["GET"]}`,
+		"off":    `{"description": "d", "domains": ["off.test"], "credentials": {"OFF_TOKEN": "` + canary + `2"}, "active": false}`,
+		"broken": `{"description": "d", "domains": ["broken.test"], "credential": {"BROKEN_TOKEN": "` + canary + `3"}}`,
+	} {
+		if err := os.Mkdir(filepath.Join(apis, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(apis, name, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := logline.New(io.Discard, "text", nil)
+	r := reload.New(reload.Config{Dir: apis})
+	r.Start(log)
+	s := New(Config{Book: lease.NewBook(lease.Config{}), Journal: receipt.NewJournal(receipt.Config{Log: log}), Current: r.Current})
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/inspection", nil))
+	text := w.Body.String()
+	var got controlapi.Inspection
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.APIs) != 2 || got.APIs[0].Name != "demo" || !got.APIs[0].Active || got.APIs[0].Credentials[0].In[0] != "query:key" || got.APIs[1].Name != "off" || got.APIs[1].Active {
+		t.Errorf("%s", text)
+	}
+	if len(got.Problems) != 1 || got.Problems[0].Severity != "error" || got.Problems[0].API != "broken" || got.Problems[0].File != "apis/broken/config.json" || !strings.Contains(got.Problems[0].Text, "credential") {
+		t.Errorf("%s", text)
+	}
+	if strings.Contains(text, canary) {
+		t.Errorf("it holds a credential: %s", text)
+	}
+}
+
 func TestSubscribe(t *testing.T) {
 	control, journal := newControl(t)
 	c := serve(t, control)

@@ -209,27 +209,9 @@ func holdsAll(a, b *catalog.API) bool {
 func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
 	out := controlapi.Catalog{YOLO: yolo, APIs: []controlapi.API{}}
 	for _, a := range c.APIs() {
-		if !a.Active {
-			continue
+		if a.Active {
+			out.APIs = append(out.APIs, publicAPI(a))
 		}
-		p := controlapi.API{
-			Name: a.Name, Description: a.Description, Reference: a.Reference,
-			Domains: []string{}, Credentials: []controlapi.Token{},
-			RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
-			AllowHTTP: a.AllowHTTP, HasTypes: a.Types != nil, Operations: a.OperationsFile.Digest(), Stale: a.Stale != "",
-		}
-		for _, h := range a.Hosts {
-			p.Domains = append(p.Domains, h.String())
-		}
-		for _, cr := range a.Credentials {
-			t := controlapi.Token{Name: cr.Name, In: []string{}}
-			for _, s := range cr.Surfaces {
-				t.In = append(t.In, s.String())
-			}
-			p.Credentials = append(p.Credentials, t)
-		}
-		p.Server = publicServer(a.Server)
-		out.APIs = append(out.APIs, p)
 	}
 	for _, p := range problems {
 		out.Problems = append(out.Problems, controlapi.Problem{
@@ -242,6 +224,43 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 	}
 	sum := sha256.Sum256(append(text, c.Version()...))
 	out.Version = hex.EncodeToString(sum[:8])
+	return out
+}
+
+// publicAPI is an API without credentials.
+func publicAPI(a *catalog.API) controlapi.API {
+	p := controlapi.API{
+		Name: a.Name, Description: a.Description, Reference: a.Reference,
+		Domains: []string{}, Credentials: []controlapi.Token{},
+		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
+		AllowHTTP: a.AllowHTTP, HasTypes: a.Types != nil, Operations: a.OperationsFile.Digest(), Stale: a.Stale != "",
+	}
+	for _, h := range a.Hosts {
+		p.Domains = append(p.Domains, h.String())
+	}
+	for _, cr := range a.Credentials {
+		t := controlapi.Token{Name: cr.Name, In: []string{}}
+		for _, s := range cr.Surfaces {
+			t.In = append(t.In, s.String())
+		}
+		p.Credentials = append(p.Credentials, t)
+	}
+	p.Server = publicServer(a.Server)
+	return p
+}
+
+// Inspection is what was loaded, without credentials, and what was wrong with it.
+func (s *Snapshot) Inspection() controlapi.Inspection {
+	out := controlapi.Inspection{APIs: []controlapi.InspectedAPI{}, Problems: []controlapi.InspectedProblem{}}
+	for _, a := range s.Rules.Catalog.APIs() {
+		out.APIs = append(out.APIs, controlapi.InspectedAPI{API: publicAPI(a), Active: a.Active})
+	}
+	for _, p := range s.Problems {
+		out.Problems = append(out.Problems, controlapi.InspectedProblem{
+			Severity: p.Severity.String(), API: p.API, File: p.File, Field: p.Field, Found: p.Found, Want: p.Want,
+			Text: p.String(),
+		})
+	}
 	return out
 }
 

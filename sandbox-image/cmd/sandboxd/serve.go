@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -223,7 +224,13 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		log.Warn("the kernel has no Landlock, or it is switched off: " +
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
-	server := runapi.NewServer(runapi.ServerConfig{Sandbox: p, Accept: endpoint.Peers(0, owner), Log: log})
+	var sandbox runapi.Sandbox = p
+	var trial *tried
+	if f.mode == container {
+		trial = newTried(p, f.deno, log)
+		sandbox = trial
+	}
+	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
 		"deno", denoVersion, "python", cmp.Or(python.Version, "none"), "socket", f.socket)
 	serving = true
@@ -231,7 +238,12 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
 	if f.mode == container {
-		go func() { lost <- network.AwaitLoss(ctx) }()
+		go func() { lost <- network.AwaitLoss(ctx, s.Network) }()
+		trying, stop := context.WithCancel(ctx)
+		var tries sync.WaitGroup
+		tries.Go(func() { trial.run(trying) })
+		defer tries.Wait()
+		defer stop()
 	}
 	select {
 	case err = <-served:

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+)
+
+// homeVariable names the folder with apis/, .env and the state directory.
+const homeVariable = "CODEFORGE_HOME"
+
+// findHome is the folder whose apis/, .env and .codeforge the commands use: CODEFORGE_HOME, else the nearest folder
+// from cwd upwards that is one, else cwd. Above cwd only the user's own folders count, because settings name programs
+// to run: a folder that somebody else made, in /tmp for instance, must not choose them.
+func findHome(e *Env, cwd string) (string, error) {
+	if dir := e.Getenv(homeVariable); dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return "", fmt.Errorf("%s: %q is not a folder; want the one with apis/ and .env", homeVariable, dir)
+		}
+		return filepath.Abs(dir)
+	}
+	if isHome(cwd) {
+		return cwd, nil
+	}
+	for dir := filepath.Dir(cwd); ; dir = filepath.Dir(dir) {
+		if isHome(dir) && own(e, dir) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return cwd, nil
+		}
+	}
+}
+
+// isHome reports whether a folder has a state directory, or apis/ with an API or an example of one.
+func isHome(dir string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, statedir.Default, "lock")); err == nil {
+		return true
+	}
+	for _, name := range []string{"config.json", "config.json.example"} {
+		if found, err := filepath.Glob(filepath.Join(dir, "apis", "*", name)); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// setHome finds the folder once.
+func (e *Env) setHome() error {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("the working directory: %w", err)
+	}
+	home, err := findHome(e, cwd)
+	if err == nil && home != cwd {
+		e.home = home
+	}
+	return err
+}
+
+// inHome is a path below the folder. It is relative if that is the working directory.
+func (e *Env) inHome(name string) string { return filepath.Join(e.home, name) }
+
+// homeDir is the folder itself.
+func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
+
+// inContainer reports whether this is mcp-server's container.
+func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") == "1" }

@@ -1,0 +1,16 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// own reports whether a folder is in the user's profile, where other users cannot write.
+func own(_ *Env, dir string) bool {
+	profile, err := os.UserHomeDir()
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(profile, dir)
+	return err == nil && filepath.IsLocal(rel)
+}

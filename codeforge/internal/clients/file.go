@@ -1,0 +1,72 @@
+package clients
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// maxFile bounds a client's file, in bytes.
+const maxFile = 16 << 20
+
+// Read reads a client's file. One that does not exist is empty.
+func Read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxFile)
+	}
+	return os.ReadFile(path)
+}
+
+// Write replaces a client's file, and keeps a copy of what was there under the path that it returns, empty if nothing
+// was. before is what the caller read: a file that has changed since is not replaced.
+func Write(path string, before, after []byte, now time.Time) (backup string, err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	have, err := Read(path)
+	if err != nil {
+		return "", err
+	}
+	if string(have) != string(before) {
+		return "", fmt.Errorf("%s has just been changed by another program: try again", path)
+	}
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+		backup = path + "." + now.Format("20060102-150405") + ".bak"
+		if err := writeNew(backup, have, mode); err != nil {
+			return "", fmt.Errorf("keeping a copy: %w", err)
+		}
+	} else if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	part := path + ".codeforge-part"
+	if err := writeNew(part, after, mode); err != nil {
+		return backup, err
+	}
+	if err := os.Rename(part, path); err != nil {
+		_ = os.Remove(part)
+		return backup, err
+	}
+	return backup, nil
+}
+
+// writeNew writes a file that must not exist.
+func writeNew(path string, text []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}

@@ -1,0 +1,153 @@
+package docker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// RelayCommand is the command of codeforge that runs in the container: it says Hello when it has connected, then carries
+// the connection on standard input and output.
+const (
+	RelayCommand = "relay"
+	Hello        = "codeforge-relay 1\n"
+)
+
+// helloTime is how long docker exec may take to start.
+const helloTime = 30 * time.Second
+
+// Dial connects to the operator's socket in a container.
+func Dial(ctx context.Context, name string) (net.Conn, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	// The connection outlives ctx, which bounds dialling only.
+	cmd := exec.Command("docker", "exec", "-i", name, "codeforge", RelayCommand) //nolint:noctx // see above
+	return dial(ctx, cmd)
+}
+
+// dial starts a relay and waits for its hello.
+func dial(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{in: in, out: bufio.NewReader(out), cmd: cmd}
+	cmd.Stderr = &c.said
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("docker exec: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	if line, err := c.out.ReadString('\n'); err != nil || line != Hello {
+		_ = c.Close()
+		return nil, fmt.Errorf("docker exec: %s", c.said.first())
+	}
+	return c, nil
+}
+
+// conn is a connection through a process.
+type conn struct {
+	in   io.WriteCloser
+	out  *bufio.Reader
+	cmd  *exec.Cmd
+	said text
+	end  sync.Once
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) { return c.out.Read(p) }
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) { return c.in.Write(p) }
+
+// Close ends the process. The relay in the container ends with its standard input.
+func (c *conn) Close() error {
+	err := errClosed
+	c.end.Do(func() {
+		err = c.in.Close()
+		kill := time.AfterFunc(time.Second, func() { _ = c.cmd.Process.Kill() })
+		_ = c.cmd.Wait() // it says how the process ended, which is of no interest
+		kill.Stop()
+	})
+	return err
+}
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr { return address{} }
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return address{} }
+
+// SetDeadline implements net.Conn. There are no deadlines: callers close the connection.
+func (c *conn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn, see SetDeadline.
+func (c *conn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn, see SetDeadline.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+type address struct{}
+
+func (address) Network() string { return "docker" }
+func (address) String() string  { return "docker exec" }
+
+// text keeps the beginning of what the process says on standard error.
+type text struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+const maxText = 4 << 10
+
+func (t *text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf.Write(p[:min(len(p), maxText-min(t.buf.Len(), maxText))])
+	return len(p), nil
+}
+
+// first is the first line that says something.
+func (t *text) first() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line, _, _ := strings.Cut(strings.TrimSpace(t.buf.String()), "\n")
+	if line == "" {
+		return "the relay in the container ended without a word"
+	}
+	return line
+}
+
+// Relay carries one connection to the socket at path on stdin and stdout, until either side ends it.
+func Relay(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("connecting to mcp-server: %w", err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(stdout, Hello); err != nil {
+		return err
+	}
+	ended := make(chan struct{}, 2)
+	go func() { _, _ = io.Copy(c, stdin); ended <- struct{}{} }()
+	go func() { _, _ = io.Copy(stdout, c); ended <- struct{}{} }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package docker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain is also the relay that TestDial starts.
+func TestMain(m *testing.M) {
+	switch path := os.Getenv("RELAY_TO"); path {
+	case "":
+		os.Exit(m.Run())
+	case "nowhere":
+		_, _ = os.Stderr.WriteString("\nError: No such container: x\nmore\n")
+		os.Exit(1)
+	default:
+		if Relay(context.Background(), path, os.Stdin, os.Stdout) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// TestPick: the stack of the folder is found by any path to it, and never that of another folder.
+func TestPick(t *testing.T) {
+	home, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(home, link); err != nil {
+		t.Skip(err) // Windows, without the right to make links
+	}
+	all := list([]byte("a-mcp-server-1\ta\t" + home + "\r\nb-mcp-server-1\tb\t" + t.TempDir() + "\nnot a line\n--evil\tx\t" + home + "\n"))
+	if len(all) != 2 {
+		t.Fatalf("%+v", all)
+	}
+	two := append(all, container{"c-mcp-server-1", "c", link})
+	for _, row := range []struct {
+		all                 []container
+		home, project, want string
+		err                 string
+	}{
+		{all, home, "", "a-mcp-server-1", ""},
+		{all, link, "", "a-mcp-server-1", ""},
+		{all, home, "a", "a-mcp-server-1", ""},
+		{all, home, "b", "", ""},
+		{all, filepath.Join(home, "none"), "", "", ""},
+		{two, home, "", "", "2 stacks of this folder run (a-mcp-server-1, c-mcp-server-1)"},
+		{two, home, "c", "c-mcp-server-1", ""},
+	} {
+		got, err := pick(row.all, row.home, row.project)
+		if got != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
+			t.Errorf("%+v: %q, %v", row, got, err)
+		}
+	}
+}
+
+// TestCheckName: what is passed to docker exec is a name and never an option.
+func TestCheckName(t *testing.T) {
+	for _, bad := range []string{"", "-it", "--privileged", "a b", "a/b", "a;b", strings.Repeat("x", 200)} {
+		if CheckName(bad) == nil {
+			t.Errorf("%q passed", bad)
+		}
+		if c, err := Dial(t.Context(), bad); err == nil {
+			_ = c.Close()
+			t.Errorf("dialled %q", bad)
+		}
+	}
+	if err := CheckName("codeforge-mcp-server-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// relay is the command of a relay to a socket.
+func relay(t *testing.T, to string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "RELAY_TO="+to)
+	return cmd
+}
+
+// TestDial: a connection carries bytes both ways, ends with either side, and leaves no process.
+func TestDial(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	heard := make(chan []byte, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		line, _ := bufio.NewReader(c).ReadBytes('\n')
+		_, _ = c.Write(bytes.ToUpper(line))
+		rest, _ := io.ReadAll(c)
+		heard <- append(line, rest...)
+	}()
+	cmd := relay(t, socket)
+	c, err := dial(t.Context(), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HELLO\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case text := <-heard:
+		if string(text) != "hello\n" {
+			t.Errorf("heard %q", text)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the other side did not end")
+	}
+	if cmd.ProcessState == nil {
+		t.Error("the process is left")
+	}
+}
+
+// TestDialFails: the error is what the engine says, and comes before anything was sent.
+func TestDialFails(t *testing.T) {
+	if c, err := dial(t.Context(), relay(t, "nowhere")); err == nil || !strings.HasSuffix(err.Error(), "docker exec: Error: No such container: x") {
+		t.Errorf("%v, %v", c, err)
+	}
+	if c, err := dial(t.Context(), relay(t, filepath.Join(t.TempDir(), "none"))); err == nil {
+		t.Errorf("%v", c)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if c, err := dial(ctx, relay(t, "nowhere")); err == nil {
+		t.Errorf("%v", c)
+	}
+}

@@ -1,0 +1,39 @@
+package settings
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
+)
+
+// Misspelt lists the variables of a .env file that no setting has as its name and that most likely were meant to be one,
+// sorted. Found is the name, Want the setting.
+func Misspelt(vars map[string]string) []Mistake {
+	names := Names()
+	var out []Mistake
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if near := cmp.Or(aliases()[strings.ToUpper(name)], typo.Nearest(name, slips(name), names)); near != "" {
+			out = append(out, Mistake{Name: name, Found: "not a setting", Want: near})
+		}
+	}
+	return out
+}
+
+// slips is how many slips a name may have: others than settings stand in a .env file too.
+func slips(name string) int { return min(3, len(name)/4) }
+
+// aliases are names that people write instead of a setting's.
+func aliases() map[string]string {
+	return map[string]string{
+		"PORT": "MCP_PORT", "AUTH_TOKEN": "MCP_AUTH_TOKEN", "MCP_TOKEN": "MCP_AUTH_TOKEN", "ALLOWED_HOSTS": "MCP_ALLOWED_HOSTS",
+		"YOLO": "YOLO_MODE", "DEBUG": "DEBUG_MODE", "SLOTS": "SANDBOX_SLOTS", "MEMORY": "SANDBOX_MEMORY", "WARM": "SANDBOX_WARM",
+		"TIMEOUT": "TIMEOUT_DEFAULT", "SANDBOX_TIMEOUT": "TIMEOUT_DEFAULT", "MAX_TIMEOUT": "TIMEOUT_MAX",
+		"DEFAULT_TIMEOUT": "TIMEOUT_DEFAULT", "NPM_REGISTRY": "PACKAGE_REGISTRY", "REDACT_STRINGS": "REDACTING_STRINGS",
+	}
+}

@@ -1,0 +1,296 @@
+// Package apidoc holds the operations of one API as its operations.jsonl has them: indexed for search, and compressed,
+// because a document may have tens of thousands of which a model asks for eight.
+package apidoc
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
+)
+
+// block is how much text is compressed at a time, in bytes: reading one line costs as much.
+const block = 24 << 10
+
+// Doc is the operations and types of one API. It is immutable.
+type Doc struct {
+	Name  string
+	Head  operation.Head
+	Index *search.Index // its entries are the operations, in their order
+
+	blocks [][]byte
+	lines  []position // the operations, then the types
+	keys   string     // "GET /v1/refunds", one behind the other
+	ends   []uint32   // where each ends
+	types  []string   // names, in order
+	typeAt []uint32   // the line of each
+}
+
+// position is where a line is.
+type position struct{ block, from, to uint32 }
+
+// Read reads an operations.jsonl. It refuses what operation.Reader does.
+func Read(name string, r io.Reader) (*Doc, error) {
+	lines, err := operation.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
+	}
+	d := &Doc{Name: name, Head: lines.Head()}
+	p := packer{doc: d}
+	builder := search.NewBuilder(name)
+	var keys []byte
+	type named struct {
+		name string
+		line uint32
+	}
+	var types []named
+	var typeLines []operation.Line
+	for {
+		l, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
+		}
+		if l.Type != "" { // behind the operations, in whatever order the file has them
+			typeLines = append(typeLines, l)
+			continue
+		}
+		index(builder, l)
+		keys = append(keys, l.Method+" "+l.Path...)
+		d.ends = append(d.ends, uint32(len(keys)))
+		if err := p.add(l); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range typeLines {
+		types = append(types, named{strings.Clone(l.Type), uint32(len(d.lines))})
+		if err := p.add(l); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.flush(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(types, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	for _, t := range types {
+		d.types, d.typeAt = append(d.types, t.name), append(d.typeAt, t.line)
+	}
+	d.keys, d.Index = string(keys), builder.Index()
+	d.lines, d.ends = slices.Clip(d.lines), slices.Clip(d.ends)
+	return d, nil
+}
+
+// packer compresses lines in blocks.
+type packer struct {
+	doc   *Doc
+	text  []byte
+	write *flate.Writer
+}
+
+func (p *packer) add(l operation.Line) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	from := uint32(len(p.text))
+	p.text = append(p.text, text...)
+	p.doc.lines = append(p.doc.lines, position{uint32(len(p.doc.blocks)), from, uint32(len(p.text))})
+	if len(p.text) >= block {
+		return p.flush()
+	}
+	return nil
+}
+
+func (p *packer) flush() error {
+	var out bytes.Buffer
+	var err error
+	if p.write == nil {
+		p.write, err = flate.NewWriter(&out, flate.DefaultCompression)
+	} else {
+		p.write.Reset(&out)
+	}
+	if err == nil {
+		_, err = p.write.Write(p.text)
+	}
+	if err == nil {
+		err = p.write.Close()
+	}
+	p.doc.blocks = append(p.doc.blocks, bytes.Clone(out.Bytes()))
+	p.text = p.text[:0]
+	return err
+}
+
+// Len is how many operations there are.
+func (d *Doc) Len() int { return len(d.ends) }
+
+// Key is an operation's method and path, e.g. "POST /v1/refunds".
+func (d *Doc) Key(i int) string {
+	if i == 0 {
+		return d.keys[:d.ends[0]]
+	}
+	return d.keys[d.ends[i-1]:d.ends[i]]
+}
+
+// Operation is an operation in full.
+func (d *Doc) Operation(i int) operation.Line { return d.line(d.lines[i]) }
+
+// Type is a type by its name.
+func (d *Doc) Type(name string) (operation.Line, bool) {
+	i, ok := slices.BinarySearch(d.types, name)
+	if !ok {
+		return operation.Line{}, false
+	}
+	return d.line(d.lines[d.typeAt[i]]), true
+}
+
+// line reads a line. What packer wrote can be read, so an error cannot happen, and gives an empty line.
+func (d *Doc) line(p position) operation.Line {
+	r := flate.NewReader(bytes.NewReader(d.blocks[p.block]))
+	text := make([]byte, p.to)
+	var l operation.Line
+	if _, err := io.ReadFull(r, text); err == nil {
+		_ = json.Unmarshal(text[p.from:], &l)
+	}
+	return l
+}
+
+// index adds an operation to an index: what its path ends in says most, the names in its types say least.
+func index(b *search.Builder, l operation.Line) {
+	path, last := static(l.Path)
+	b.Add(kind(l),
+		search.Field{Text: last, Weight: 2.2, Bound: 1},
+		search.Field{Text: path, Weight: 1.4, Bound: 3},
+		search.Field{Text: l.Summary, Weight: 2.4, Bound: 8},
+		search.Field{Text: l.ID, Weight: 1.4, Bound: 5},
+		search.Field{Text: strings.Join(l.Tags, " "), Weight: 0.8, Bound: 3},
+		search.Field{Text: names(l.Query), Weight: 0.25, Most: 40},
+		search.Field{Text: names(l.Body), Weight: 0.35, Most: 60},
+		search.Field{Text: references(l.Body + " " + l.Answer), Weight: 0.6, Bound: 4, Most: 20},
+	)
+}
+
+// static is the words of a path without its parameters, and those of its last segment that has any.
+func static(path string) (all, last string) {
+	for segment := range strings.SplitSeq(path, "/") {
+		var b strings.Builder
+		depth := 0
+		for _, r := range segment {
+			switch {
+			case r == '{':
+				depth++
+			case r == '}':
+				depth--
+			case depth == 0:
+				b.WriteRune(r)
+			}
+		}
+		if s := strings.TrimSuffix(b.String(), ".json"); strings.Trim(s, ".:()'") != "" {
+			all, last = all+" "+s, s
+		}
+	}
+	return all, last
+}
+
+// names are the names and literals of a type, without the names of other types.
+func names(ts string) string {
+	var b strings.Builder
+	each(ts, func(word string, reference bool) {
+		if !reference {
+			b.WriteString(word)
+			b.WriteByte(' ')
+		}
+	})
+	return b.String()
+}
+
+// references are the names of other types in a type.
+func references(ts string) string {
+	var b strings.Builder
+	each(ts, func(word string, reference bool) {
+		if reference {
+			b.WriteString(word)
+			b.WriteByte(' ')
+		}
+	})
+	return b.String()
+}
+
+// each calls f for the words of TypeScript, apart from those of the language. Names of types begin with a capital, or
+// follow on a colon.
+func each(ts string, f func(word string, reference bool)) {
+	value, quoted := true, byte(0)
+	for i := 0; i < len(ts); {
+		c := ts[i]
+		switch {
+		case quoted != 0 && c == quoted:
+			quoted = 0
+		case quoted == 0 && (c == '"' || c == '\''):
+			quoted = c
+		case quoted == 0 && (c == ':' || c == '|' || c == '&' || c == '<'):
+			value = true
+		case quoted == 0 && (c == ';' || c == '{' || c == ','):
+			value = false
+		}
+		if !letter(c) {
+			i++
+			continue
+		}
+		from := i
+		for i < len(ts) && (letter(ts[i]) || '0' <= ts[i] && ts[i] <= '9') {
+			i++
+		}
+		switch word := ts[from:i]; word {
+		case "string", "number", "boolean", "unknown", "null", "true", "false", "Record", "undefined", "never", "any",
+			"Array", "Blob":
+		default:
+			f(word, value && quoted == 0)
+		}
+	}
+}
+
+func letter(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
+}
+
+// kind is what an operation does. Where all is POST, its name says it.
+func kind(l operation.Line) search.Kind {
+	var k search.Kind
+	switch l.Method {
+	case "GET", "HEAD", "QUERY", "OPTIONS":
+		k = search.Read
+	case "POST":
+		k = search.Create
+	case "DELETE":
+		k = search.Delete
+	default:
+		k = search.Change
+	}
+	_, last := static(l.Path)
+	if l.Method == "POST" {
+		first := true
+		search.Words(last+" "+l.ID, func(w string) {
+			if verb := search.Verb(w); verb != 0 && first {
+				k, first = verb, false
+				if verb == search.Change || verb == search.Create {
+					k = search.Create | search.Change
+				}
+			}
+		})
+	}
+	if k == search.Read && !strings.HasSuffix(strings.TrimSuffix(l.Path, ".json"), "}") {
+		k |= search.Collection
+	}
+	if l.Deprecated {
+		k |= search.Deprecated
+	}
+	return k
+}

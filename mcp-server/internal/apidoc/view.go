@@ -1,0 +1,353 @@
+package apidoc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+)
+
+// How long types are in the results of a search, in characters: the nearer the top, the more.
+const (
+	longType  = 300
+	shortType = 100
+	// longMember is how long the type of one property may be in a type that is shortened.
+	longMember = 60
+)
+
+// Detail is how much a result shows.
+type Detail int
+
+// The details.
+const (
+	Plain Detail = iota // one line
+	Short               // types in brief
+	Long                // types to a few hundred characters
+)
+
+// DetailAt is what the result at a place shows, counted from 0.
+func DetailAt(place int) Detail {
+	switch {
+	case place < 2:
+		return Long
+	case place < 5:
+		return Short
+	}
+	return Plain
+}
+
+// Show is an operation as a result of a search: a line with method, path and summary, then its types.
+func (d *Doc) Show(i int, detail Detail) string {
+	l := d.Operation(i)
+	var b strings.Builder
+	b.WriteString(d.title(l))
+	if detail == Plain {
+		return b.String()
+	}
+	most := longType
+	if detail == Short {
+		most = shortType
+	}
+	if detail == Long {
+		d.part(&b, "path", l.Params, most)
+		d.part(&b, "headers", l.Headers, most)
+	}
+	d.part(&b, "query", l.Query, most)
+	if l.BodyMedia != "" {
+		d.part(&b, "body ("+l.BodyMedia+")", l.Body, most)
+	} else {
+		d.part(&b, "body", l.Body, most)
+	}
+	d.part(&b, "answers", l.Answer, most)
+	return b.String()
+}
+
+// title is the first line of an operation.
+func (d *Doc) title(l operation.Line) string {
+	line := l.Method + " " + l.Path
+	if d.Head.GraphQL {
+		line = l.ID
+	}
+	if l.Server != "" {
+		line = l.Method + " " + l.Server + l.Path
+	}
+	if l.Summary != "" {
+		line += "  " + cut(l.Summary, 120)
+	}
+	if l.Deprecated {
+		line += "  (deprecated)"
+	}
+	return line
+}
+
+// part writes one type on a line of its own. A type that is only named is followed by what it stands for.
+func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
+	if ts == "" {
+		return
+	}
+	fmt.Fprintf(b, "\n  %s %s", name, shorten(ts, most))
+	if named := strings.TrimSuffix(ts, "[]"); len(ts) < most/2 {
+		if t, ok := d.Type(named); ok {
+			b.WriteString(" " + shorten(t.TS, most-len(ts)))
+		}
+	}
+}
+
+// Header says where an API's requests go, and how they carry its tokens.
+func (d *Doc) Header(tokens []string) string {
+	line := "# " + d.Name + " " + d.Head.Server
+	for _, a := range d.Head.Auth {
+		if slices.Contains(tokens, a.Token) {
+			_, where, named := strings.Cut(a.Place, ":")
+			if !named {
+				where = a.Place
+			}
+			line += "  " + where + ": " + a.Value
+		}
+	}
+	return line
+}
+
+// maxFull and maxFullType bound what Full shows, in bytes, and one type in it.
+const (
+	maxFull     = 10 << 10
+	maxFullType = 2 << 10
+)
+
+// Full is all of an operation, with the types that it names.
+func (d *Doc) Full(i int) string {
+	l := d.Operation(i)
+	var b strings.Builder
+	b.WriteString(d.title(l))
+	body := "body"
+	if l.BodyMedia != "" {
+		body += " (" + l.BodyMedia + ")"
+	}
+	shown := map[string]bool{}
+	var queue []string
+	for _, p := range [][2]string{
+		{"path", l.Params}, {"query", l.Query}, {"query, common", d.Head.Common}, {"headers", l.Headers},
+		{body, l.Body}, {"answers", l.Answer},
+	} {
+		if p[1] != "" {
+			fmt.Fprintf(&b, "\n  %s %s", p[0], shorten(p[1], maxFullType))
+			queue = append(queue, d.named(p[1])...)
+		}
+	}
+	d.follow(&b, queue, shown)
+	return b.String()
+}
+
+// FullType is all of a type, with the types that it names.
+func (d *Doc) FullType(name string) (string, bool) {
+	t, ok := d.Type(name)
+	if !ok {
+		return "", false
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "type %s = %s", t.Type, shorten(t.TS, maxFull))
+	d.follow(&b, d.named(t.TS), map[string]bool{name: true})
+	return b.String(), true
+}
+
+// follow writes the types of a list, as long as there is room, and names those for which there is none.
+func (d *Doc) follow(b *strings.Builder, queue []string, shown map[string]bool) {
+	var left []string
+	for _, name := range queue {
+		if shown[name] {
+			continue
+		}
+		shown[name] = true
+		t, _ := d.Type(name)
+		if b.Len()+min(len(t.TS), maxFullType) > maxFull {
+			left = append(left, name)
+			continue
+		}
+		fmt.Fprintf(b, "\ntype %s = %s", name, shorten(t.TS, maxFullType))
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(b, "\nFurther types, for operation: %s", cut(strings.Join(left, ", "), 500))
+	}
+}
+
+// named are the types of this document that a type names, in their order.
+func (d *Doc) named(ts string) []string {
+	var out []string
+	each(ts, func(word string, _ bool) {
+		if _, ok := slices.BinarySearch(d.types, word); ok && !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	})
+	return out
+}
+
+// Find is the operation that a text names: its method and path, or its path alone if it has one method.
+func (d *Doc) Find(text string) (int, bool) {
+	text = strings.Join(strings.Fields(text), " ")
+	found, at := 0, 0
+	for i := range d.Len() {
+		key := d.Key(i)
+		if key == text || d.Head.GraphQL && d.Operation(i).ID == text {
+			return i, true
+		}
+		if _, path, _ := strings.Cut(key, " "); path == text {
+			found, at = found+1, i
+		}
+	}
+	return at, found == 1
+}
+
+// maxGroups bounds what Groups returns.
+const maxGroups = 80
+
+// Groups are the parts of the API, the largest first, each with how many operations it has: "refunds 5".
+func (d *Doc) Groups() []string {
+	count := map[string]int{}
+	for i := range d.Len() {
+		count[group(d.Operation(i))]++
+	}
+	var names []string
+	for n := range count {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if count[a] != count[b] {
+			return count[b] - count[a]
+		}
+		return strings.Compare(a, b)
+	})
+	out := []string{}
+	for i, n := range names {
+		if i == maxGroups {
+			out = append(out, fmt.Sprintf("%d more groups", len(names)-i))
+			break
+		}
+		out = append(out, fmt.Sprintf("%s %d", n, count[n]))
+	}
+	return out
+}
+
+// group is the first tag, or the first segment of the path that is no version.
+func group(l operation.Line) string {
+	if len(l.Tags) > 0 {
+		return cut(l.Tags[0], 40)
+	}
+	for segment := range strings.SplitSeq(strings.Trim(l.Path, "/"), "/") {
+		version := len(segment) > 1 && segment[0] == 'v' && strings.Trim(segment[1:], "0123456789.") == ""
+		if segment != "" && segment[0] != '{' && !version && segment != "api" {
+			return cut(segment, 40)
+		}
+	}
+	return "/"
+}
+
+// shorten makes a type at most about so many characters long: properties that must be given first, then as many as there
+// is room for, and how many there are more.
+func shorten(ts string, most int) string {
+	if len(ts) <= most {
+		return ts
+	}
+	list, ok := members(ts)
+	if !ok {
+		return cut(ts, most)
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return optional(a) - optional(b) })
+	var b strings.Builder
+	b.WriteString("{ ")
+	for i, m := range list {
+		if short := brief(m); len(short) < len(m) {
+			m = short
+		}
+		if b.Len()+len(m) > most && i > 0 {
+			fmt.Fprintf(&b, "…%d more ", len(list)-i)
+			break
+		}
+		b.WriteString(cut(m, most))
+		b.WriteString("; ")
+	}
+	return b.String() + "}"
+}
+
+func optional(member string) int {
+	name, _, _ := strings.Cut(member, ":")
+	if strings.HasSuffix(name, "?") {
+		return 1
+	}
+	return 0
+}
+
+// brief is a property whose type is shortened: the object of many lines becomes {…}, a long union loses its end.
+func brief(member string) string {
+	name, ts, ok := strings.Cut(member, ": ")
+	if !ok || len(ts) <= longMember {
+		return member
+	}
+	if _, ok := members(strings.TrimSuffix(ts, "[]")); ok {
+		if strings.HasSuffix(ts, "[]") {
+			return name + ": {…}[]"
+		}
+		return name + ": {…}"
+	}
+	var b strings.Builder
+	for i, part := range split(ts, '|') {
+		if i > 0 && b.Len()+len(part) > longMember {
+			return name + ": " + b.String() + " | …"
+		}
+		if i > 0 {
+			b.WriteString(" | ")
+		}
+		b.WriteString(cut(part, longMember))
+	}
+	return name + ": " + b.String()
+}
+
+// members are the properties of an object's type; false for any other type.
+func members(ts string) ([]string, bool) {
+	if !strings.HasPrefix(ts, "{") || !strings.HasSuffix(ts, "}") {
+		return nil, false
+	}
+	list := split(ts[1:len(ts)-1], ';')
+	return list, len(list) > 0
+}
+
+// split splits a type at a separator that is in no bracket and in no literal.
+func split(ts string, separator byte) []string {
+	var out []string
+	depth, from, quoted := 0, 0, false
+	for i := 0; i < len(ts); i++ {
+		switch c := ts[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '(' || c == '[' || c == '<':
+			depth++
+		case c == '}' || c == ')' || c == ']' || c == '>':
+			depth--
+		case c == separator && depth == 0:
+			if part := strings.TrimSpace(ts[from:i]); part != "" {
+				out = append(out, part)
+			}
+			from = i + 1
+		}
+	}
+	if part := strings.TrimSpace(ts[from:]); part != "" {
+		out = append(out, part)
+	}
+	return out
+}
+
+// cut shortens a text to so many bytes, at the end of a character.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	end := max(most-len("…"), 0)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strings.TrimRight(s[:end], " ") + "…"
+}

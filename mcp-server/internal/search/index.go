@@ -1,0 +1,154 @@
+package search
+
+import (
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Index is what can be found in one place, e.g. one API. Make it with a Builder; it is immutable.
+type Index struct {
+	name string
+	// named are the stems of the name: in a question they say where to look.
+	named []string
+	// terms are all stems in order, one behind the other, and ends where each ends. postings are the entries that have a
+	// term: the distance from the entry before, and how much the term counts there. offsets are where each list begins.
+	terms    string
+	ends     []uint32
+	postings []byte
+	offsets  []uint32
+	counts   []uint32
+	kinds    []Kind
+}
+
+// Kind is what an entry does, and whether it is outdated.
+type Kind uint8
+
+// The kinds. The zero Kind says nothing.
+const (
+	Read Kind = 1 << iota
+	Create
+	Change
+	Delete
+	Deprecated
+	Collection // of many things, and not of one
+)
+
+// Len is how many entries there are.
+func (x *Index) Len() int { return len(x.kinds) }
+
+// Name is the name that the Builder was made with.
+func (x *Index) Name() string { return x.name }
+
+// stem is the term of a number.
+func (x *Index) stem(i int) string {
+	if i == 0 {
+		return x.terms[:x.ends[0]]
+	}
+	return x.terms[x.ends[i-1]:x.ends[i]]
+}
+
+// find returns the number of a term.
+func (x *Index) find(stem string) (int, bool) {
+	i := sort.Search(len(x.ends), func(i int) bool { return x.stem(i) >= stem })
+	return i, i < len(x.ends) && x.stem(i) == stem
+}
+
+// Field is a text of an entry, and how much its words count. Bound is the length in words above which they count less;
+// zero is none. Most is how many words are read at most; zero is all.
+type Field struct {
+	Text   string
+	Weight float32
+	Bound  int
+	Most   int
+}
+
+// Builder makes an Index.
+type Builder struct {
+	name  string
+	kinds []Kind
+	lists map[string]*list
+	entry map[string]float32 // of one entry, reused
+}
+
+// list are the postings of a term.
+type list struct {
+	packed []byte
+	last   int
+	count  uint32
+}
+
+// NewBuilder makes a Builder of an index with this name.
+func NewBuilder(name string) *Builder {
+	return &Builder{name: name, lists: map[string]*list{}, entry: map[string]float32{}}
+}
+
+// half is the weight of a term in an entry at which it counts half as much as it can.
+const half = 1.6
+
+// Add adds an entry.
+func (b *Builder) Add(kind Kind, fields ...Field) {
+	clear(b.entry)
+	for _, f := range fields {
+		b.field(f)
+	}
+	n := len(b.kinds)
+	b.kinds = append(b.kinds, kind)
+	for stem, w := range b.entry {
+		l := b.lists[stem]
+		if l == nil {
+			l = &list{last: -1}
+			b.lists[stem] = l
+		}
+		l.packed = binary.AppendUvarint(l.packed, uint64(n-l.last))
+		l.packed = append(l.packed, byte(max(1, math.Round(float64(math.MaxUint8*w/(w+half))))))
+		l.last = n
+		l.count++
+	}
+}
+
+// field adds the words of a field to the entry. A word counts once in a field.
+func (b *Builder) field(f Field) {
+	if f.Text == "" {
+		return
+	}
+	var stems []string
+	Words(f.Text, func(word string) {
+		if s := Stem(word); f.Most == 0 || len(stems) < f.Most {
+			if !slices.Contains(stems, s) || len(stems) > 2*maxWord {
+				stems = append(stems, s)
+			}
+		}
+	})
+	w := f.Weight
+	if f.Bound > 0 && len(stems) > f.Bound {
+		w *= float32(math.Sqrt(float64(f.Bound) / float64(len(stems))))
+	}
+	for _, s := range stems {
+		b.entry[s] += w
+	}
+}
+
+// Index is everything that was added. The Builder is not used afterwards.
+func (b *Builder) Index() *Index {
+	x := &Index{name: b.name, kinds: slices.Clip(b.kinds), offsets: make([]uint32, 1, len(b.lists)+1)}
+	Words(b.name, func(word string) { x.named = append(x.named, Stem(word)) })
+	terms := make([]byte, 0, 8*len(b.lists))
+	size := 0
+	for _, l := range b.lists {
+		size += len(l.packed)
+	}
+	x.postings = make([]byte, 0, size)
+	for _, stem := range slices.Sorted(maps.Keys(b.lists)) {
+		l := b.lists[stem]
+		terms = append(terms, stem...)
+		x.ends = append(x.ends, uint32(len(terms)))
+		x.postings = append(x.postings, l.packed...)
+		x.offsets = append(x.offsets, uint32(len(x.postings)))
+		x.counts = append(x.counts, l.count)
+	}
+	x.terms, x.ends, x.counts = string(terms), slices.Clip(x.ends), slices.Clip(x.counts)
+	return x
+}

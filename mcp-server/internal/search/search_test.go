@@ -1,0 +1,152 @@
+package search
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"/v1/payment_intents/{intent}": "payment intents intent",
+		"listRepoIssues":               "list repo issues",
+		"DNSRecords HTTPServer URLs":   "dns records http server urls",
+		"load_15 2010-04-01 v2":        "load 15 04 01",
+		"the owner's café":             "the owners café",
+		"":                             "",
+		strings.Repeat("x", 40) + " y": "y",
+		"OAuth2 CronJob admin.users.setOwner\u0000\xffz": "oauth2 cron job admin users set owner z",
+	} {
+		var got []string
+		Words(text, func(w string) { got = append(got, w) })
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestStem: the forms of a word have one stem, and different words have different ones.
+func TestStem(t *testing.T) {
+	for _, forms := range []string{
+		"create creates created creating creation", "delete deleting deletion", "issue issues issued", "company companies",
+		"verify verifies verified verification", "cancel cancels canceled cancellation", "refund refunds refunded refunding",
+		"branch branches", "address addresses", "deploy deployed deploying deploys", "status", "access", "list lists listing", "configure configuration",
+	} {
+		list := strings.Fields(forms)
+		for _, f := range list {
+			if Stem(f) != Stem(list[0]) {
+				t.Errorf("%s is %q, %s is %q", f, Stem(f), list[0], Stem(list[0]))
+			}
+		}
+	}
+	for _, pair := range []string{"user use", "charge char", "bus business", "need feed", "king ring"} {
+		a, b, _ := strings.Cut(pair, " ")
+		if Stem(a) == Stem(b) {
+			t.Errorf("%s and %s are both %q", a, b, Stem(a))
+		}
+	}
+}
+
+// build makes an index of lines "KIND words".
+func build(name string, lines ...string) *Index {
+	b := NewBuilder(name)
+	for _, l := range lines {
+		kind, text, _ := strings.Cut(l, " ")
+		b.Add(map[string]Kind{"GET": Read | Collection, "ONE": Read, "POST": Create, "PUT": Change, "DELETE": Delete, "OLD": Read | Deprecated, "-": 0}[kind], Field{Text: text, Weight: 2})
+	}
+	return b.Index()
+}
+
+func TestSearch(t *testing.T) {
+	shop := build("shop", "GET refunds", "POST refunds create", "ONE refunds", "GET charges list", "POST customers create", "DELETE customers delete", "OLD charges list old")
+	music := build("music", "PUT tracks save", "GET tracks saved", "POST player queue", "DELETE playlists followers", "GET cronjobs")
+	for question, want := range map[string]string{
+		"list the refunds":        "shop 0",
+		"get a refund":            "shop 2",
+		"erase a client":          "shop 5", // neither word is there
+		"like a song":             "music 0",
+		"charegs":                 "shop 3", // misspelt
+		"cron jobs":               "music 4",
+		"cronjob":                 "music 4",
+		"all the charges":         "shop 3",
+		"saved tracks in shop":    "music 1", // the place is named, and has none
+		"new customer at SHOP":    "shop 4",
+		"stop following it":       "music 3",
+		"zzzz qqqq":               "",
+		"":                        "",
+		"the of and":              "",
+		strings.Repeat("a ", 1e4): "",
+	} {
+		hits := Search([]*Index{shop, music}, question, 8)
+		got := ""
+		if len(hits) > 0 {
+			got = fmt.Sprint(hits[0].Index.Name(), " ", hits[0].Entry)
+		}
+		if got != want {
+			t.Errorf("%.40q: %q, want %q", question, got, want)
+		}
+		for i, h := range hits {
+			if h.Share <= 0 || h.Share > 1.001 || h.Score <= 0 || i > 0 && h.Score > hits[i-1].Score {
+				t.Errorf("%.40q: %+v", question, h)
+			}
+		}
+	}
+}
+
+// TestSearchAgain: what one search leaves behind changes no other, in whatever order the indexes come.
+func TestSearchAgain(t *testing.T) {
+	a, b := build("a", "GET x y", "POST y z", "GET z"), build("b", "GET y", "DELETE z y x")
+	first := Search([]*Index{a, b}, "get y and z", 8)
+	for range 3 {
+		Search([]*Index{b}, "delete x", 1)
+		if again := Search([]*Index{a, b}, "get y and z", 8); !slices.Equal(first, again) {
+			t.Fatalf("%v, then %v", first, again)
+		}
+	}
+}
+
+// large is an index of many entries with words as often as languages have them.
+func large(entries int) *Index {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not for secrets
+	zipf := rand.NewZipf(random, 1.1, 4, 20000)
+	b := NewBuilder("large")
+	for range entries {
+		var words [12]string
+		for i := range words {
+			n := zipf.Uint64()
+			words[i] = string([]byte{byte('a' + n%26), byte('a' + n/26%26), byte('a' + n/676%26), byte('a' + n/17576)})
+		}
+		b.Add(Read, Field{Text: strings.Join(words[:4], "/"), Weight: 2, Bound: 4}, Field{Text: strings.Join(words[4:], " "), Weight: 2, Bound: 8})
+	}
+	return b.Index()
+}
+
+func BenchmarkSearch(b *testing.B) {
+	for _, n := range []int{5000, 16000} {
+		x := []*Index{large(n)}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				Search(x, "list aaaa baaa caba daaa of the eaaa", 8)
+			}
+		})
+		b.Run(fmt.Sprint(n, " misspelt"), func(b *testing.B) {
+			for b.Loop() {
+				Search(x, "list aaaaxy bxyaaa caba", 8)
+			}
+		})
+	}
+}
+
+func FuzzSearch(f *testing.F) {
+	x := []*Index{build("shop", "GET refunds", "POST refunds create"), large(50)}
+	for _, s := range []string{"refund", "shop refund", "a/b{c}", "\xff\x00", "É É", "shopshop refundscreate"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if hits := Search(x, s, 8); len(hits) > 8 {
+			t.Fatal(len(hits))
+		}
+	})
+}

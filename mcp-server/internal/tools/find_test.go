@@ -1,0 +1,152 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// shop is the operations.jsonl of a shop.
+const shop = `{"format":1,"title":"Shop","version":"2","server":"https://api.shop.test","auth":[{"token":"SHOP_TOKEN","place":"header:Authorization","value":"Bearer SHOP_TOKEN"},{"token":"OTHER_TOKEN","place":"header:X-Other","value":"OTHER_TOKEN"}],"operations":6,"types":2}
+{"m":"POST","p":"/v1/refunds","s":"Create a refund","b":"{ reason?: string; amount?: number; charge: string }","bm":"application/x-www-form-urlencoded","a":"Refund"}
+{"m":"GET","p":"/v1/refunds","s":"List all refunds","q":"{ limit?: number; starting_after?: string }","a":"{ data: Refund[] }"}
+{"m":"GET","p":"/v1/charges/{charge}","s":"Retrieve a charge","a":"Charge"}
+{"m":"GET","p":"/v1/charges","s":"List all charges","q":"{ customer?: string; limit?: number }","a":"{ data: Charge[] }"}
+{"m":"POST","p":"/v1/customers","s":"Create a customer","b":"{ email?: string }","a":"{ id: string }"}
+{"m":"DELETE","p":"/v1/customers/{customer}","s":"Delete a customer","a":"{ deleted: true }"}
+{"type":"Refund","ts":"{ id: string; amount: number; charge: string; status: \"pending\" | \"succeeded\" }"}
+{"type":"Charge","ts":"{ id: string; amount: number; refunded: boolean }"}
+`
+
+func shopAPI() controlapi.API {
+	return controlapi.API{Name: "shop", Description: "A shop", Domains: []string{"api.shop.test"}, Operations: "x",
+		Credentials: []controlapi.Token{{Name: "SHOP_TOKEN", In: []string{"header"}}}}
+}
+
+func tracker() *servers {
+	return &servers{known: map[string][]signature.Tool{"tracker": {
+		{Name: "create_issue", Description: "Create an issue. Much more.", InputSchema: json.RawMessage(`{"type":"object","required":["title"],"properties":{"title":{"type":"string"}}}`)},
+		{Name: "list_teams", Description: "List the teams"},
+	}}}
+}
+
+// TestFind: one question finds operations, tools and skills, with host, token name and types.
+func TestFind(t *testing.T) {
+	call := askOf(t, tracker(), map[string]string{"shop": shop},
+		shopAPI(), controlapi.API{Name: "tracker", Server: &controlapi.Server{}}, controlapi.API{Name: "dark", Server: &controlapi.Server{}})
+	got := call("list_apis", map[string]any{"query": "refund a charge"})
+	want := `# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN
+POST /v1/refunds  Create a refund
+  body (application/x-www-form-urlencoded) { reason?: string; amount?: number; charge: string }
+  answers Refund { id: string; amount: number; charge: string; status: "pending" | "succeeded" }`
+	if !strings.HasPrefix(got, want) || !strings.Contains(got, "Not searched, because their tools are not known yet: dark.") {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for query, want := range map[string]string{
+		"open a ticket in tracker":         "TOOL mcp.tracker.create_issue({title: string}) - Create an issue.",
+		"remove a customer":                "# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN\nDELETE /v1/customers/{customer}  Delete a customer",
+		"list the refunds":                 "# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN\nGET /v1/refunds  List all refunds",
+		"all chagres":                      "# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN\nGET /v1/charges  List all charges",
+		"which teams are there":            "TOOL mcp.tracker.list_teams() - List the teams",
+		"quantum entanglement of hamsters": "Nothing was found. Nothing",
+	} {
+		if got := call("list_apis", map[string]any{"query": query}); !strings.HasPrefix(got, want) && !(strings.HasPrefix(want, "Nothing") && strings.HasPrefix(got, "Nothing was found.")) {
+			t.Errorf("%s:\n%s", query, got)
+		}
+	}
+	if got := call("list_apis", map[string]any{"query": "create", "api": "tracker"}); strings.Contains(got, "refunds") || !strings.Contains(got, "create_issue") {
+		t.Errorf("narrowed to tracker:\n%s", got)
+	}
+}
+
+// TestOperation: an operation, a tool and a type in full; the nearest name of one that is none.
+func TestOperation(t *testing.T) {
+	call := askOf(t, tracker(), map[string]string{"shop": shop}, shopAPI(), controlapi.API{Name: "tracker", Server: &controlapi.Server{}})
+	for name, want := range map[string]string{
+		"POST /v1/refunds":     "POST /v1/refunds  Create a refund\n  body (application/x-www-form-urlencoded) { reason?: string; amount?: number; charge: string }\n  answers Refund\ntype Refund = { id: string;",
+		"/v1/charges/{charge}": "GET /v1/charges/{charge}  Retrieve a charge",
+		"Charge":               "type Charge = { id: string; amount: number; refunded: boolean }",
+		"tracker.create_issue": "TOOL mcp.tracker.create_issue({title: string}) - Create an issue.\nCreate an issue. Much more.",
+		"GET /v1/refund":       `No operation, tool or type is called "GET /v1/refund". The nearest is GET /v1/refunds.`,
+	} {
+		if got := call("list_apis", map[string]any{"operation": name}); !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	if got := call("list_apis", map[string]any{"api": "shop"}); !strings.Contains(got, "6 operations at https://api.shop.test") || !strings.Contains(got, "Groups: ") {
+		t.Errorf("api:\n%s", got)
+	}
+}
+
+// TestFindBounded: results of operations with the longest texts stay within their tokens.
+func TestFindBounded(t *testing.T) {
+	var b strings.Builder
+	member := strings.Repeat("long_property_name_in_a_row?: string; ", 200)
+	fmt.Fprintf(&b, `{"format":1,"server":"https://api.shop.test","operations":20,"types":0}`+"\n")
+	for i := range 20 {
+		fmt.Fprintf(&b, `{"m":"POST","p":"/v1/%s/refunds%d","s":"%s","b":"{ %s}","a":"{ %s}"}`+"\n",
+			strings.Repeat("a_very_long_segment_of_a_path/", 15), i, strings.Repeat("refund 退款 ", 20), member, member)
+	}
+	call := askOf(t, nil, map[string]string{"shop": b.String()}, shopAPI())
+	got := call("list_apis", map[string]any{"query": "refund"})
+	if n := tokens(got); n > 900 || !strings.Contains(got, "refunds0") {
+		t.Errorf("about %d tokens:\n%s", n, got)
+	}
+	if got := call("list_apis", map[string]any{"operation": "POST /v1/" + strings.Repeat("a_very_long_segment_of_a_path/", 15) + "/refunds3"}); len(got) > 16<<10 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// TestListBounded: however many APIs there are, list_apis stays short and names how to find what it leaves out.
+func TestListBounded(t *testing.T) {
+	var apis []controlapi.API
+	for i := range 500 {
+		apis = append(apis, controlapi.API{Name: fmt.Sprintf("api-number-%d", i), Description: strings.Repeat("words ", 30), Domains: []string{fmt.Sprintf("api%d.example.com", i)},
+			Credentials: []controlapi.Token{{Name: fmt.Sprintf("API%d_TOKEN", i)}}})
+	}
+	got := ask(t, nil, apis...)("list_apis", nil)
+	if len(got) > 9<<10 || !strings.Contains(got, "500 APIs.") || !strings.Contains(got, " more.") || !strings.Contains(got, "query") {
+		t.Errorf("%d bytes:\n%s", len(got), got)
+	}
+}
+
+// TestMisses: a run hears what its wrong requests should have been, twice at most, and nothing of right ones.
+func TestMisses(t *testing.T) {
+	proxy := peertest.NewProxy(t)
+	proxy.Operations["shop"] = shop
+	control := controlapi.NewClient(proxy.Socket)
+	defer control.Close()
+	library := apidoc.NewLibrary(control, logline.New(t.Output(), "text", nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { library.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	library.Follow(controlapi.Catalog{Version: "1", APIs: []controlapi.API{shopAPI()}})
+	library.Docs(ctx)
+	s := &Surface{cfg: Config{Library: library}}
+	exchange := func(status int, method, path string, apis ...string) controlapi.Exchange {
+		return controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: status, Method: method, URL: "https://api.shop.test" + path, APIs: apis}
+	}
+	got := s.misses(controlapi.Receipt{Exchanges: []controlapi.Exchange{
+		exchange(200, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/charges/ch_1", "shop"), exchange(404, "GET", "/v1/charge", "other"),
+		exchange(404, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/refund", "shop"), exchange(422, "POST", "/v1/refunds?x", "shop"), exchange(404, "GET", "/v1/customer", "shop"),
+	}})
+	want := []string{
+		"GET /v1/refund is no operation of shop; nearest: GET /v1/refunds.",
+		`POST /v1/refunds of shop takes other input: list_apis with "operation": "POST /v1/refunds" shows which.`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

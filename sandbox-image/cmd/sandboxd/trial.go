@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// trialTime bounds one trial, trialPause is the pause before the next one.
+	trialTime  = 20 * time.Second
+	trialPause = time.Second
+)
+
+// trialHost is a host that the proxy answers itself, whatever APIs there are: that of the tools of MCP servers.
+const trialHost = "mcp.codeforge.internal"
+
+// trialCode does what fetch() begins with: it resolves a name, as the system's configuration says. Nothing leaves: the
+// port is one that the slots' filter refuses.
+const trialCode = `try {
+  await Deno.connect({ hostname: "` + trialHost + `", port: 1 });
+} catch (e) {
+  console.log(e instanceof Deno.errors.ConnectionRefused ? "resolved" : e.message);
+}`
+
+// tried is a pool that is not ready until a trial has passed. Everything else can be in order, and code reach no host
+// nevertheless: when the container's resolv.conf cannot be read, for example.
+type tried struct {
+	*pool.Pool
+	deno string
+	log  *slog.Logger
+
+	problem atomic.Pointer[string]
+}
+
+func newTried(p *pool.Pool, deno string, log *slog.Logger) *tried {
+	t := &tried{Pool: p, deno: deno, log: log}
+	t.because("it is being tried whether code can resolve names")
+	return t
+}
+
+func (t *tried) because(text string) { t.problem.Store(&text) }
+
+// Health implements runapi.Sandbox.
+func (t *tried) Health() runapi.Health {
+	h := t.Pool.Health()
+	if p := t.problem.Load(); h.Ready && p != nil {
+		h.Ready, h.Problem = false, *p
+	}
+	return h
+}
+
+// run tries until a trial passes or ctx ends.
+func (t *tried) run(ctx context.Context) {
+	said := ""
+	for ctx.Err() == nil {
+		err := t.try(ctx)
+		if err == nil {
+			t.problem.Store(nil)
+			return
+		}
+		if text := err.Error(); text != said && ctx.Err() == nil {
+			t.because(text)
+			t.log.Warn("code cannot reach any host", "error", text)
+			said = text
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(trialPause):
+		}
+	}
+}
+
+// try runs the code as the user of a free slot, with that slot's network, but not as a run.
+func (t *tried) try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	lease, err := t.Acquire(ctx, runapi.LeaseRequest{})
+	if err != nil {
+		return fmt.Errorf("trying whether code can resolve names: %w", err)
+	}
+	defer func() { _ = t.Release(lease.Generation) }()
+	return resolve(ctx, t.deno, &syscall.Credential{Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID})
+}
+
+// resolve runs the code as a user.
+func resolve(ctx context.Context, deno string, user *syscall.Credential) error {
+	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode) //nolint:gosec // our Deno
+	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent", "DENO_DIR=/nonexistent/deno"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	out, err := cmd.CombinedOutput()
+	said := strings.TrimSpace(string(out))
+	if said == "resolved" {
+		return nil
+	}
+	if err != nil {
+		said = strings.TrimSpace(said + " (" + err.Error() + ")")
+	}
+	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the repository, "+
+		"with line feeds and no carriage returns, and does the proxy run?", said)
+}
