@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
@@ -52,6 +53,8 @@ type API struct {
 	Server *Server
 	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
 	Operations *Operations
+	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).
+	Only *operation.Routes
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.

@@ -186,25 +186,48 @@ func (v *validator) documents(a, old *API) {
 	}
 	a.Types = v.document("types.d.ts", fmt.Sprintf("UTF-8 text of at most %d bytes", maxDocument), old.Types, whole)
 	const want = "the file that codeforge api add --openapi writes; codeforge api update writes it again"
-	a.OperationsFile = v.document(operation.FileName, want, old.OperationsFile, checkOperations)
-	if o := a.Operations; a.OperationsFile != nil && o != nil && o.SHA256 != "" && o.SHA256 != a.OperationsFile.Digest() {
-		v.add(Problem{API: v.api, File: "apis/" + v.api + "/" + operation.FileName,
-			Found: "another digest than operations.sha256", Want: want})
+	o := a.Operations
+	if o == nil {
+		o = &Operations{}
+	}
+	before := old.OperationsFile
+	if o.Only {
+		a.Only = operation.NewRoutes()
+		if old.Only == nil {
+			before = nil // it must be read for its routes
+		}
+	}
+	check := func(r io.Reader) error { return checkOperations(r, a.Only) }
+	a.OperationsFile = v.document(operation.FileName, want, before, check)
+	bad := func(found string) {
+		v.add(Problem{API: v.api, File: "apis/" + v.api + "/" + operation.FileName, Found: found, Want: want})
+	}
+	switch {
+	case a.OperationsFile != nil && o.SHA256 != "" && o.SHA256 != a.OperationsFile.Digest():
+		bad("another digest than operations.sha256")
+	case a.OperationsFile == nil && o.Only && !v.failed:
+		bad("no file, though operations.only is set")
+	case a.OperationsFile != nil && o.Only && a.OperationsFile == before:
+		a.Only = old.Only
 	}
 }
 
-// checkOperations reads operations.jsonl to its end.
-func checkOperations(r io.Reader) error {
+// checkOperations reads operations.jsonl to its end. Only may be nil; else the operations are added to it.
+func checkOperations(r io.Reader, only *operation.Routes) error {
 	lines, err := operation.NewReader(r)
 	if err != nil {
 		return err
 	}
 	for {
-		if _, err := lines.Next(); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+		l, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
 			return err
+		}
+		if only != nil && l.Method != "" {
+			only.Add(lines.Head(), l)
 		}
 	}
 }

@@ -183,13 +183,14 @@ func judge(a Attack, e *Evidence) (string, bool) {
 
 // home says at which hosts a credential may arrive, as the Host header and the port of the connection say.
 var home = map[string][]string{
-	"HTTPBIN": {upstream.HTTPBin, upstream.H2},
-	"OTHER":   {upstream.Other},
-	"STRICT":  {upstream.Strict},
-	"ALLOWED": {"b.wild.test"},
-	"PLAIN":   {upstream.Plain},
-	"WILD":    {upstream.Wild},
-	"SHARED":  {upstream.Shared},
+	"HTTPBIN":    {upstream.HTTPBin, upstream.H2},
+	"OTHER":      {upstream.Other},
+	"STRICT":     {upstream.Strict},
+	"ALLOWED":    {"b.wild.test"},
+	"DOCUMENTED": {"c.wild.test"},
+	"PLAIN":      {upstream.Plain},
+	"WILD":       {upstream.Wild},
+	"SHARED":     {upstream.Shared},
 
 	"PORTS":     {upstream.Ports},
 	"DEVPORT":   {upstream.Ports + ":3000"},

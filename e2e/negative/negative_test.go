@@ -53,6 +53,7 @@ func groups() []group {
 			{defence: "host-port", attacks: []string{"DEVPORT_TOKEN at https://ports.test", "DEVPORT_TOKEN at https://ports.test:3001", "a port of ports.test at a host without one"}},
 			{defence: "override", attacks: []string{"override header X-HTTP-Method-Override", "_method in the query", "overrides in the query", "overrides in a header"}},
 			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form", "overrides in JSON", "overrides in a form with parts", "overrides in gzip", "overrides in gzip that a second Content-Encoding names"}},
+			{defence: "operations", attacks: []string{"no operation of the document: a method that the path does not have", "no operation of the document: a path that is none", "no operation of the document: escaped twice"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
 			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
 			{defence: "surface", attacks: []string{"name in chat text of a query", "name of a header credential in the path"}},

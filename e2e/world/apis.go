@@ -17,6 +17,8 @@ type API struct {
 	Config map[string]any
 	Text   string
 	Types  string
+	// Operations is operations.jsonl.
+	Operations string
 }
 
 // in is a credential with surfaces other than header.
@@ -28,7 +30,7 @@ func in(c *canary.Canary, surfaces ...string) map[string]any {
 var tokens = []string{
 	"HTTPBIN_TOKEN", "HTTPBIN_HARD", "HTTPBIN_QUERY", "HTTPBIN_ANYQUERY", "HTTPBIN_BODY", "HTTPBIN_ANYBODY", "HTTPBIN_PATH", "HTTPBIN_NAMED",
 	"OTHER_TOKEN", "STRICT_TOKEN", "ALLOWED_TOKEN", "PLAIN_TOKEN", "WILD_TOKEN", "SHARED_A_TOKEN", "SHARED_B_TOKEN", "CERTS_TOKEN",
-	"FORBIDDEN_TOKEN", "OFF_TOKEN", "PORTS_TOKEN", "DEVPORT_TOKEN", "ALTPORT_TOKEN", "PLAINPORT_TOKEN",
+	"FORBIDDEN_TOKEN", "OFF_TOKEN", "DOCUMENTED_TOKEN", "PORTS_TOKEN", "DEVPORT_TOKEN", "ALTPORT_TOKEN", "PLAINPORT_TOKEN",
 }
 
 // Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat
@@ -41,6 +43,13 @@ func Canaries() map[string]*canary.Canary {
 	out["HTTPBIN_HARD"] = canary.NewHard("HTTPBIN_HARD")
 	return out
 }
+
+// documented are the operations of the API of that name.
+const documented = `{"format":1,"server":"https://c.wild.test/anything","operations":3,"types":0}
+{"m":"GET","p":"/refunds","s":"List refunds"}
+{"m":"POST","p":"/refunds","s":"Create a refund"}
+{"m":"GET","p":"/refunds/{id}","s":"Retrieve a refund"}
+`
 
 // Standard is the set of APIs that most tests use. private is the range of the upstream's address, ca the path of its
 // certificate authority as the proxy sees it.
@@ -76,6 +85,10 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 		{Name: "allowed", Config: own(map[string]any{
 			"description": "two methods only", "domains": []string{"b.wild.test"}, "credentials": map[string]any{"ALLOWED_TOKEN": c["ALLOWED_TOKEN"].Value()},
 			"allowed_methods": []string{"GET", "HEAD"},
+		})},
+		{Name: "documented", Operations: documented, Config: own(map[string]any{
+			"description": "three operations only", "domains": []string{"c.wild.test"}, "credentials": map[string]any{"DOCUMENTED_TOKEN": c["DOCUMENTED_TOKEN"].Value()},
+			"operations": map[string]any{"only": true},
 		})},
 		{Name: "plain", Config: own(map[string]any{
 			"description": "plain HTTP", "domains": []string{upstream.Plain}, "credentials": map[string]any{"PLAIN_TOKEN": c["PLAIN_TOKEN"].Value()},
@@ -139,8 +152,11 @@ func WriteAPIs(dir string, apis []API) error {
 		if err := os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600); err != nil {
 			return err
 		}
-		if a.Types != "" {
-			if err := os.WriteFile(filepath.Join(folder, "types.d.ts"), []byte(a.Types), 0o644); err != nil { //nolint:gosec // public
+		for file, text := range map[string]string{"types.d.ts": a.Types, "operations.jsonl": a.Operations} {
+			if text == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o644); err != nil { //nolint:gosec // public
 				return err
 			}
 		}

@@ -21,7 +21,7 @@ func skillsCommand() command {
 		details: `
   skills list              lists the skills of the running CodeForge
   skills show NAME         prints a skill's TypeScript
-  skills rm NAME...        deletes skills
+  skills rm NAME...        deletes skills, once you confirm
   skills export DIR        copies every skill to a file of its name in DIR; existing files are kept unless --force is given
 
 Models write skills: read one before you run it elsewhere.
@@ -29,6 +29,7 @@ Models write skills: read one before you run it elsewhere.
 Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t, asJSON, force := targetFlags(fs), jsonFlag(fs), fs.Bool("force", false, "export: overwrite existing files")
+			yes := fs.Bool("yes", false, "rm: delete without confirmation")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) == 0 {
 					return usageError("skills: list, show, rm or export?")
@@ -36,6 +37,11 @@ Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line
 				verb, names := args[0], args[1:]
 				if err := skillsUsage(verb, names); err != nil {
 					return err
+				}
+				if verb == "rm" && !*yes {
+					if err := confirm(e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
+						return err
+					}
 				}
 				c, err := t.config(e)
 				if err != nil {

@@ -167,8 +167,8 @@ func (d *Doc) line(p position) operation.Line {
 func index(b *search.Builder, l operation.Line) {
 	path, last := static(l.Path)
 	b.Add(kind(l),
-		search.Field{Text: last, Weight: 2.2, Bound: 2},
-		search.Field{Text: path, Weight: 1.4, Bound: 4},
+		search.Field{Text: last, Weight: 2.2, Bound: 1},
+		search.Field{Text: path, Weight: 1.4, Bound: 3},
 		search.Field{Text: l.Summary, Weight: 2.4, Bound: 8},
 		search.Field{Text: l.ID, Weight: 1.4, Bound: 5},
 		search.Field{Text: strings.Join(l.Tags, " "), Weight: 0.8, Bound: 3},

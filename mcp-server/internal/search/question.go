@@ -86,7 +86,11 @@ func parse(all []*Index, text string) question {
 	}
 	lexicon := lexicon{all: all, entries: float64(entries)}
 	for i, w := range words {
-		if k := Verb(w); k != 0 && q.kind == 0 {
+		k := Verb(w)
+		if k == 0 && i == 0 && len(words) > 1 && article(words[1]) { // "refund a charge"
+			k = Create | Change
+		}
+		if q.kind == 0 {
 			q.kind = k
 		}
 		q.number(w)
@@ -107,6 +111,8 @@ func parse(all []*Index, text string) question {
 	}
 	return q
 }
+
+func article(word string) bool { return word == "a" || word == "an" || word == "the" || word == "this" }
 
 // number notes whether a word asks for many things or for one.
 func (q *question) number(w string) {

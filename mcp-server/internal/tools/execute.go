@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,7 +119,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
 		code: r.Code, isPython: r.Python, python: s.languages(),
-		remarks: append(strays(after, before), s.remarks(ctx, r, changes)...),
+		remarks: slices.Concat(strays(after, before), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))

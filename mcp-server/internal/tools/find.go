@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -336,4 +337,37 @@ func (s *Surface) groups(ctx context.Context, api string) string {
 		}
 	}
 	return ""
+}
+
+// maxMisses is how many requests that are no operation are remarked on, maxErrors how many answers are looked at.
+const (
+	maxMisses = 2
+	maxErrors = 8
+)
+
+// misses says of requests that were answered with an error what operation they should have been. It waits for nothing.
+func (s *Surface) misses(r controlapi.Receipt) []string {
+	var out []string
+	looked := 0
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, x := range r.Exchanges {
+		switch x.Status {
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
+		default:
+			continue
+		}
+		if looked++; x.Outcome != controlapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
+			continue
+		}
+		for _, d := range s.cfg.Library.Docs(now) {
+			if !slices.Contains(x.APIs, d.Name) {
+				continue
+			}
+			if miss := d.Miss(x.Method, x.URL, x.Status); miss != "" && !slices.Contains(out, miss) {
+				out = append(out, miss)
+			}
+		}
+	}
+	return out
 }

@@ -1,11 +1,17 @@
 package tools
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -111,5 +117,36 @@ func TestListBounded(t *testing.T) {
 	got := ask(t, nil, apis...)("list_apis", nil)
 	if len(got) > 9<<10 || !strings.Contains(got, "500 APIs.") || !strings.Contains(got, " more.") || !strings.Contains(got, "query") {
 		t.Errorf("%d bytes:\n%s", len(got), got)
+	}
+}
+
+// TestMisses: a run hears what its wrong requests should have been, twice at most, and nothing of right ones.
+func TestMisses(t *testing.T) {
+	proxy := peertest.NewProxy(t)
+	proxy.Operations["shop"] = shop
+	control := controlapi.NewClient(proxy.Socket)
+	defer control.Close()
+	library := apidoc.NewLibrary(control, logline.New(t.Output(), "text", nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { library.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	library.Follow(controlapi.Catalog{Version: "1", APIs: []controlapi.API{shopAPI()}})
+	library.Docs(ctx)
+	s := &Surface{cfg: Config{Library: library}}
+	exchange := func(status int, method, path string, apis ...string) controlapi.Exchange {
+		return controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: status, Method: method, URL: "https://api.shop.test" + path, APIs: apis}
+	}
+	got := s.misses(controlapi.Receipt{Exchanges: []controlapi.Exchange{
+		exchange(200, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/charges/ch_1", "shop"), exchange(404, "GET", "/v1/charge", "other"),
+		exchange(404, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/refund", "shop"), exchange(422, "POST", "/v1/refunds?x", "shop"), exchange(404, "GET", "/v1/customer", "shop"),
+	}})
+	want := []string{
+		"GET /v1/refund is no operation of shop; nearest: GET /v1/refunds.",
+		`POST /v1/refunds of shop takes other input: list_apis with "operation": "POST /v1/refunds" shows which.`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -46,7 +46,8 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 		x.refuse(policy.Refuse(code, host, nil), nil)
 		return policy.Request{}, false
 	}
-	return policy.Request{Host: host, TLS: x.conn.TLS(), Methods: methods(r), Upgrade: protocol}, true
+	return policy.Request{Host: host, TLS: x.conn.TLS(), Methods: methods(r),
+		Path: r.URL.EscapedPath(), Upgrade: protocol}, true
 }
 
 // methods returns the method of a request and the overrides in its head.
@@ -86,7 +87,7 @@ func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
 // judgeFinal decides on the request as it will leave, except for credentials: redaction may have changed names and
 // values. Where an API restricts methods, it looks for an override in the body too.
 func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
-	q.Methods = methods(out)
+	q.Methods, q.Path = methods(out), out.URL.EscapedPath()
 	holders := x.snap.Rules.Catalog.Match(q.Host)
 	if policy.Restricts(holders) && !disarm.Off("body-override") {
 		permits := func(method string) bool {

@@ -29,6 +29,7 @@ const (
 	CodeMethodRestricted = "method_restricted"
 	CodeMethodUnknown    = "method_unknown"
 	CodeMethodRefused    = "method_refused"
+	CodeOperationUnknown = "operation_unknown"
 	CodeUpgradeRefused   = "upgrade_refused"
 	CodeOverrideUnseen   = "override_unseen"
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
@@ -59,6 +60,8 @@ type Request struct {
 	TLS bool
 	// Methods are the method of the request line and every override found, in that order.
 	Methods []string
+	// Path is the path, escaped as it is sent.
+	Path string
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
 }
@@ -123,6 +126,9 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 	}
 	for _, m := range q.Methods {
 		if v, ok := checkMethod(m, q.Host, holders); !ok {
+			return v
+		}
+		if v, ok := checkOperation(m, q, holders); !ok {
 			return v
 		}
 	}

@@ -51,6 +51,9 @@ var refusals = map[string]sentence{
 			"use one of them."},
 	CodeMethodRefused: {http.StatusForbidden, "The method is never permitted.",
 		"Use GET, HEAD, OPTIONS, POST, PUT, PATCH or DELETE."},
+	CodeOperationUnknown: {http.StatusForbidden, "The request is no operation of this API.",
+		"The API %API permits the operations of its document only. {list_apis with query finds them|codeforge api search " +
+			"finds them; \"only\" in apis/%API/config.json says so}."},
 	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
 	CodeOverrideUnseen: {http.StatusForbidden,

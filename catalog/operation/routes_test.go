@@ -1,0 +1,110 @@
+package operation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func routes() *Routes {
+	r := NewRoutes()
+	h := Head{Server: "https://API.shop.test/v1"}
+	for _, key := range []string{
+		"GET /refunds", "POST /refunds", "GET /refunds/{id}", "GET /files/{id}/thumbnail.{ext}", "POST /calls/{Sid}.json", "PUT /{a}:{verb}",
+		"GET /raw/{path+}", "DELETE /x/{a}/y", "GET /x/b/z", "POST /?Action=Create", "GET /slash/",
+	} {
+		m, p, _ := strings.Cut(key, " ")
+		r.Add(h, Line{Method: m, Path: p})
+	}
+	r.Add(h, Line{Method: "GET", Path: "/other", Server: "https://up.shop.test"})
+	r.Add(h, Line{Method: "GET", Path: "/dev", Server: "https://up.shop.test:8443"})
+	return r
+}
+
+// TestRoutesAllow: what is an operation of the document passes, and nothing that a server could take for something else.
+func TestRoutesAllow(t *testing.T) {
+	r := routes()
+	for _, ok := range []string{
+		"GET /v1/refunds", "HEAD /v1/refunds", "POST /v1/refunds", "GET /v1/refunds/re_1", "GET /v1/refunds/a%20b", "GET /v1/refunds/..a", "GET /v1/refunds/a;b",
+		"GET /v1/files/1/thumbnail.png", "POST /v1/calls/CA1.json", "PUT /v1/a:b", "GET /v1/raw/a/b/c", "DELETE /v1/x/b/y", "GET /v1/x/b/z", "GET /v1/slash/",
+	} {
+		m, p, _ := strings.Cut(ok, " ")
+		if !r.Allow("api.shop.test", m, p) {
+			t.Errorf("%s is refused", ok)
+		}
+	}
+	for _, bad := range []string{
+		"DELETE /v1/refunds", "GET /v1/refund", "GET /v1/refunds/", "GET /v1/Refunds", "GET /refunds", "GET /v1/refunds/1/2", "GET v1/refunds", "GET ",
+		"GET /v1//refunds", "GET //v1/refunds", "GET /v1/refunds/..", "GET /v1/refunds/.", "GET /v1/refunds/%2e%2e", "GET /v1/refunds/%252e%252e", "GET /v1/refunds/%25252e",
+		"GET /v1/refunds/a%2fb", "GET /v1/refunds/a%2Fb", "GET /v1/refunds/a%252fb", "GET /v1/refunds/a%5cb", "GET /v1/refunds/..;x", "GET /v1/refunds/;x", "GET /v1/refunds/a%00", "GET /v1/refunds/%",
+		"GET /v1/refunds/a%0ab", "GET /v1/refunds/. .", "GET /v1/%72efunds", "GET /v1/raw/", "GET /v1/raw", "GET /v1/raw/a/../b", "GET /v1/raw/a/%2e%2e/b", "GET /v1/raw//a",
+		"POST /v1/calls/.json", "PUT /v1/:b", "PUT /v1/a:", "GET /v1/files/1/thumbnail.", "DELETE /v1/x/b/z", "POST /v1/", "POST /v1/?Action=Create", "get /v1/refunds", "OPTIONS /v1/refunds",
+		"GET /v1/" + strings.Repeat("a/", 100),
+	} {
+		m, p, _ := strings.Cut(bad, " ")
+		if r.Allow("api.shop.test", m, p) {
+			t.Errorf("%s is allowed", bad)
+		}
+	}
+	if !r.Allow("up.shop.test", "GET", "/other") || r.Allow("up.shop.test", "GET", "/v1/refunds") || r.Allow("api.shop.test", "GET", "/v1/other") || r.Allow("evil.test", "GET", "/v1/refunds") {
+		t.Error("an operation is allowed at another host than its own")
+	}
+	if !r.Allow("up.shop.test:8443", "GET", "/dev") || r.Allow("up.shop.test", "GET", "/dev") || r.Allow("up.shop.test:8443", "GET", "/other") {
+		t.Error("an operation is allowed at another port than its own")
+	}
+	if (*Routes)(nil).Allow("api.shop.test", "GET", "/v1/refunds") {
+		t.Error("no routes allow something")
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for asked, want := range map[string]string{
+		"GET /v1/refund": "GET /v1/refunds", "DELETE /v1/refunds": "GET /v1/refunds", "GET /v1/refund/re_1": "GET /v1/refunds/{id}",
+		"POST /v1/refunds/": "POST /v1/refunds", "GET /v2/nothing/of/the/kind": "", "GET /refunds": "GET /v1/refunds", "GET /v1/zebra": "", "GET /v1/refunds/1/2": "GET /v1/refunds/{id}",
+	} {
+		m, p, _ := strings.Cut(asked, " ")
+		if got := routes().Nearest(m, p); got != want {
+			t.Errorf("%s: %q, want %q", asked, got, want)
+		}
+	}
+	for _, c := range []struct {
+		template, path string
+		want           bool
+	}{
+		{"/v1/refunds", "/v1/refunds", true}, {"/v1/refunds/{id}", "/v1/refunds/1", true}, {"/v1/refunds/{id}", "/v1/refunds", false},
+		{"/a/{b}.json", "/a/x.json", true}, {"/a/{b+}", "/a/b/c", true}, {"/a", "/a/b", false},
+	} {
+		if got := Fits(c.template, c.path); got != c.want {
+			t.Errorf("%s %s: %v", c.template, c.path, got)
+		}
+	}
+}
+
+// FuzzRoutes: a path that is allowed has as many segments as an operation, however a server decodes it.
+func FuzzRoutes(f *testing.F) {
+	r := routes()
+	for _, s := range []string{"/v1/refunds/1", "/v1/raw/a/b", "/v1/refunds/%2e%2e/x", "/v1/x/..;/y", "/v1/a:b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		for _, m := range []string{"GET", "PUT", "DELETE", "POST"} {
+			if r.Allow("api.shop.test", m, path) && !strings.HasPrefix(path, "/v1/") {
+				t.Errorf("%s %q", m, path)
+			}
+		}
+		_ = r.Nearest("GET", path)
+		if strings.Contains(path, "..") && strings.Contains(path+"/", "/../") && r.Allow("api.shop.test", "GET", path) {
+			t.Error(path)
+		}
+	})
+}
+
+func BenchmarkAllow(b *testing.B) {
+	r := NewRoutes()
+	for i := range 16000 {
+		r.Add(Head{Server: "https://a.test"}, Line{Method: "GET", Path: fmt.Sprintf("/v1/a%d/{id}/b%d/{x}", i%500, i)})
+	}
+	for b.Loop() {
+		r.Allow("a.test", "GET", "/v1/a77/1/b577/zz")
+	}
+}

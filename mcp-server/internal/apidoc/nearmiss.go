@@ -1,0 +1,57 @@
+package apidoc
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+)
+
+// Miss says what the document has to say of a request that was answered with an error, or is empty. The request is given
+// by its method and its URL.
+func (d *Doc) Miss(method, address string, status int) string {
+	u, err := url.Parse(address)
+	base, err2 := url.Parse(d.Head.Server)
+	if err != nil || err2 != nil || !strings.EqualFold(u.Host, base.Host) || d.Head.GraphQL {
+		return ""
+	}
+	path, under := strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
+	if !strings.HasPrefix(path, "/") {
+		path, under = u.EscapedPath(), false
+	}
+	others := []string{}
+	for i := range d.Len() {
+		m, template, _ := strings.Cut(d.Key(i), " ")
+		if !under || !operation.Fits(template, path) {
+			continue
+		}
+		if m == method {
+			if status != 400 && status != 422 {
+				return "" // there is no such thing, and the operation is right
+			}
+			return d.Key(i) + " of " + d.Name + " takes other input: list_apis with \"operation\": \"" + d.Key(i) +
+				"\" shows which."
+		}
+		others = append(others, m)
+	}
+	asked := method + " " + shown(path)
+	if len(others) > 0 {
+		return asked + " is no operation of " + d.Name + ", but " + strings.Join(others, " and ") + " is."
+	}
+	near := operation.Nearest(method, path, d.Len(), d.Key)
+	switch {
+	case near == "":
+		return asked + " is no operation of " + d.Name + ": list_apis with query finds one."
+	case !under:
+		return asked + " is no operation of " + d.Name + "; nearest: " + near + " at " + d.Head.Server + "."
+	}
+	return asked + " is no operation of " + d.Name + "; nearest: " + near + "."
+}
+
+// shown is a path in a sentence.
+func shown(path string) string {
+	if len(path) > 120 {
+		return path[:120] + "…"
+	}
+	return path
+}
