@@ -93,6 +93,8 @@ func quote(s string) string {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
+		case r == '<': // markup, to whoever shows it as such
+			b.WriteString(`\u003c`)
 		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, visible.Plain(string(r)):
 			b.WriteRune(r)
 		case r > 0xffff:
