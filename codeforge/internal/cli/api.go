@@ -20,13 +20,14 @@ import (
 
 func apiCommand() command {
 	return command{
-		name: "api", usage: "api add|list|check|test [NAME]", summary: "add, list, check or try the APIs in apis/",
+		name: "api", usage: "api add|list|check|test|search [NAME]", summary: "add, list, check, try or search the APIs in apis/",
 		details: `
   api add NAME    writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out. The
                   credential is never a flag: it is prompted for without echo, or read as one line from standard input.
   api list        lists every API, inactive ones included
   api check NAME  looks for mistakes in one API, without starting anything
   api test NAME   makes one harmless request through the running CodeForge and explains what happened
+  api search WORDS  asks the running CodeForge which operations, tools and skills fit, as a model does
 
 Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
@@ -41,6 +42,7 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 			fs.StringVar(&o.reference, "reference", "", "add: `URL` of the API's documentation")
 			fs.StringVar(&o.description, "description", "", "add: one `LINE` that describes the API")
 			fs.StringVar(&o.path, "path", "/", "test: the `PATH` to request")
+			fs.StringVar(&o.api, "api", "", "search: in the API of this `NAME` only")
 			fs.BoolVar(&o.json, "json", false, "print JSON")
 			return o.run
 		},
@@ -51,6 +53,7 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 type apiOptions struct {
 	target                              target
 	apis, reference, description, path  string
+	api                                 string
 	domains, tokens, surfaces, restrict words
 	json                                bool
 }
@@ -68,9 +71,12 @@ func (w *words) Set(s string) error {
 
 func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 	if len(args) == 0 {
-		return usageError("api: add, list, check or test?")
+		return usageError("api: add, list, check, test or search?")
 	}
 	verb, rest := args[0], args[1:]
+	if verb == "search" && len(rest) > 0 {
+		return o.search(ctx, e, strings.Join(rest, " "))
+	}
 	want := 1
 	if verb == "list" {
 		want = 0
@@ -88,7 +94,7 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 	case "test":
 		return o.test(ctx, e, rest[0])
 	}
-	return usageError("api %q: want add, list, check or test", verb)
+	return usageError("api %q: want add, list, check, test or search", verb)
 }
 
 // add prompts for what is missing and writes the API.
