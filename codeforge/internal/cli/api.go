@@ -20,7 +20,8 @@ import (
 
 func apiCommand() command {
 	return command{
-		name: "api", usage: "api add|list|check|test|search [NAME]", summary: "add, list, check, try or search the APIs in apis/",
+		name: "api", usage: "api add|list|check|test|search [NAME]",
+		summary: "add, list, check, try or search the APIs in apis/",
 		details: `
   api add NAME    writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out. The
                   credential is never a flag: it is prompted for without echo, or read as one line from standard input.

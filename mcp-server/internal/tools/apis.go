@@ -127,7 +127,7 @@ const (
 // shortList is a line for each of many APIs.
 func shortList(list []listed) string {
 	var b, rest strings.Builder
-	fmt.Fprintf(&b, "%d APIs. list_apis({\"query\": \"what to do\"}) finds operations, {\"api\": \"name\"} tells all of one.",
+	fmt.Fprintf(&b, `%d APIs. list_apis({"query": "what to do"}) finds operations, {"api": "name"} tells all of one.`,
 		len(list))
 	left := 0
 	for _, l := range list {
