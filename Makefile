@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno up down test e2e attack bench fuzz lint clean uninstall
+.PHONY: help build binaries deno cli up down test e2e attack bench fuzz lint clean uninstall
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ binaries:
 
 deno:
 	@make/deno.sh $(DENO)
+
+cli: ## build codeforge alone into bin/, for any system with Go: it finds CodeForge in Docker, and needs nothing else
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./$(codeforge_DIR)
 
 up: ## start CodeForge: in Docker if an engine is running, else embedded (MODE=docker|embedded forces one)
 	@MAKE='$(MAKE)' make/up.sh

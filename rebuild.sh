@@ -45,20 +45,9 @@ docker compose up -d --no-build --remove-orphans --wait --wait-timeout 120 || {
 	exit 1
 }
 
-# $p and $at are variables of the template, not of the shell.
-# shellcheck disable=SC2016
-port=$(docker inspect -f '{{range $p, $at := .NetworkSettings.Ports}}{{range $at}}{{.HostPort}}{{end}}{{end}}' "$(docker compose ps -q mcp-server)")
-url=http://localhost:$port/mcp
-name=$(docker inspect -f '{{.Name}}' "$(docker compose ps -q mcp-server)")
-name=${name#/}
 step "Every service is healthy."
-cat <<END
-
-CodeForge $CODEFORGE_VERSION is ready: $url
-
-Claude Code:     claude mcp add --transport http codeforge $url
-Claude Desktop:  {"mcpServers": {"codeforge": {"command": "npx", "args": ["-y", "mcp-remote", "$url"]}}}
-  without Node:  {"mcpServers": {"codeforge": {"command": "docker", "args": ["exec", "-i", "$name", "codeforge", "stdio"]}}}
-By hand:         echo 'console.log(6 * 7)' | docker compose exec -T mcp-server codeforge run -
-Logs:            docker compose logs -f
-END
+echo
+echo "CodeForge $CODEFORGE_VERSION is ready."
+# Its own codeforge says how to connect, with the header where MCP_AUTH_TOKEN is set.
+docker compose exec -T mcp-server codeforge connect </dev/null
+echo "  logs            docker compose logs -f"

@@ -63,6 +63,15 @@ type API struct {
 	digest digest
 }
 
+// Scheme is how to reach one of the API's hosts if nothing else is known: "http" where the API allows it at a port of its
+// own, which is rarely that of TLS, and else "https".
+func (a *API) Scheme(h HostPattern) string {
+	if a.AllowHTTP && h.Port() != 0 {
+		return "http"
+	}
+	return "https"
+}
+
 // Credential is one token name with its value and the surfaces on which it may be swapped.
 type Credential struct {
 	Name     string

@@ -3,8 +3,6 @@ package catalog
 import (
 	"fmt"
 	"net/netip"
-
-	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 func prefixes(list ...string) []netip.Prefix {
@@ -34,7 +32,7 @@ func forbidden() map[string][]netip.Prefix {
 		"link-local addresses (cloud metadata)": prefixes("169.254.0.0/16", "fe80::/10"),
 		"multicast addresses":                   prefixes("224.0.0.0/4", "ff00::/8"),
 		"unspecified addresses":                 prefixes("0.0.0.0/8", "::/128"),
-		"addresses that CodeForge uses itself":  append(prefixes("198.18.0.0/15"), slot.Subnet),
+		"addresses that CodeForge uses itself":  prefixes("198.18.0.0/15"),
 		"IPv4 addresses embedded in IPv6":       prefixes("::ffff:0:0/96", "64:ff9b::/96", "2002::/16"),
 	}
 }

@@ -20,11 +20,16 @@ const (
 	MaxSummary = 300
 	MaxTag     = 80
 	MaxTags    = 10
+	MaxStyles  = 50
 	MaxType    = 128
 	maxMedia   = 128
 	maxAuth    = 20
 	maxPlace   = 160
 )
+
+// styles are the values of Line.Styles: a list as a=1,2 (comma), with "%20", "|" or a tab in between (space, pipe, tab), an
+// object or list as a[b]=1 (deep), or the value in JSON (json).
+func styles() []string { return []string{"comma", "space", "pipe", "tab", "deep", "json"} }
 
 // Methods are the methods that an operation can have.
 func Methods() []string {
@@ -69,6 +74,17 @@ func (l Line) check() error {
 			return err
 		}
 	}
+	if len(l.Styles) > MaxStyles {
+		return fmt.Errorf("%d styles; want at most %d", len(l.Styles), MaxStyles)
+	}
+	for name, style := range l.Styles {
+		if !slices.Contains(styles(), style) {
+			return fmt.Errorf("the style %s; want one of %s", visible.Quote(cut(style)), strings.Join(styles(), ", "))
+		}
+		if err := shown("parameter", name, MaxTag); err != nil {
+			return err
+		}
+	}
 	if l.Server != "" {
 		if err := server(l.Server); err != nil {
 			return err
@@ -82,7 +98,7 @@ func (l Line) check() error {
 // checkType checks a line of a type: nothing but a name and what it stands for.
 func (l Line) checkType() error {
 	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Tags == nil && l.Params == "" && l.Query == "" &&
-		l.Headers == "" && l.Body == "" && l.BodyMedia == "" && l.Answer == "" && !l.Deprecated && l.Server == ""
+		l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" && l.Answer == "" && !l.Deprecated && l.Server == ""
 	switch {
 	case !alone:
 		return errors.New("a type with fields of an operation")

@@ -47,18 +47,22 @@ type Line struct {
 	Method string `json:"m,omitempty"`
 	// Path is a template, e.g. /repos/{owner}/{repo}/issues. {path+} is several segments. A query in it is what tells
 	// operations of one path apart: /?Action=CreateUser.
-	Path       string   `json:"p,omitempty"`
-	ID         string   `json:"id,omitempty"` // operationId; not unique, and often missing
-	Summary    string   `json:"s,omitempty"`  // or the description's first sentence
-	Tags       []string `json:"t,omitempty"`  // the groups that it belongs to
-	Params     string   `json:"pp,omitempty"` // TypeScript of the path's parameters, where they are not all strings
-	Query      string   `json:"q,omitempty"`  // TypeScript, e.g. { per_page?: number; page?: number }
-	Headers    string   `json:"h,omitempty"`  // TypeScript of headers that the operation wants, without the credential's
-	Body       string   `json:"b,omitempty"`  // TypeScript of the body
-	BodyMedia  string   `json:"bm,omitempty"` // its media type; empty is application/json
-	Answer     string   `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer; empty when there is none
-	Deprecated bool     `json:"d,omitempty"`
-	Server     string   `json:"srv,omitempty"` // where it differs from the head's
+	Path    string   `json:"p,omitempty"`
+	ID      string   `json:"id,omitempty"` // operationId; not unique, and often missing
+	Summary string   `json:"s,omitempty"`  // or the description's first sentence
+	Tags    []string `json:"t,omitempty"`  // the groups that it belongs to
+	Params  string   `json:"pp,omitempty"` // TypeScript of the path's parameters, where they are not all strings
+	Query   string   `json:"q,omitempty"`  // TypeScript, e.g. { per_page?: number; page?: number }
+	// Styles says how parameters of the query are written whose values are lists or objects. Unless it names another way, a
+	// list is repeated (a=1&a=2), and the fields of an object are parameters of their own.
+	Styles       map[string]string `json:"qs,omitempty"`
+	Headers      string            `json:"h,omitempty"`  // TypeScript of headers that the operation wants, without the credential's
+	Body         string            `json:"b,omitempty"`  // TypeScript of the body
+	BodyMedia    string            `json:"bm,omitempty"` // its media type; empty is application/json
+	BodyOptional bool              `json:"bo,omitempty"` // requests without a body are fine too
+	Answer       string            `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer; empty when there is none
+	Deprecated   bool              `json:"d,omitempty"`
+	Server       string            `json:"srv,omitempty"` // where it differs from the head's
 
 	Type string `json:"type,omitempty"` // a type's name, an identifier of TypeScript
 	TS   string `json:"ts,omitempty"`   // what it stands for: the right side of `type Name = ...`

@@ -105,8 +105,11 @@ func TestLeastPrivilege(t *testing.T) {
 			if diff := cmp.Diff(want[service], facts(c)); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			if h.Privileged || !h.ReadonlyRootfs || h.PublishAllPorts || len(h.Devices) > 0 || len(h.ExtraHosts) > 0 {
+			if h.Privileged || !h.ReadonlyRootfs || h.PublishAllPorts || len(h.Devices) > 0 {
 				t.Errorf("privileged, writable or more: %+v", h)
+			}
+			if hosts := fmt.Sprint(h.ExtraHosts...); (hosts != "") != (service == "proxy") || service == "proxy" && hosts != "host.docker.internal:host-gateway" {
+				t.Errorf("extra hosts: %q", hosts)
 			}
 			if !slices.Equal(h.CapDrop, []string{"ALL"}) {
 				t.Errorf("drops %v", h.CapDrop)

@@ -87,8 +87,7 @@ const (
 "version "*) echo 28.0 ;;
 "ps "*) echo 0123456789ab ;;
 "compose ps"*) echo 0123456789ab ;;
-"inspect "*Ports*) echo 8080 ;;
-"inspect "*) echo /codeforge-mcp-server-1 ;;
+"compose exec -T mcp-server codeforge connect") echo "this is how clients connect" ;;
 esac`
 	empty   = `case "$*" in "version "*) echo 28.0 ;; esac`
 	stopped = `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`
@@ -101,7 +100,7 @@ func TestMacOS(t *testing.T) {
 		says                         []string
 		calls                        string
 	}{
-		{"up", "Darwin", running, "make/up.sh", 0, []string{"docker mode", " s] Building", "claude mcp add --transport http codeforge http://localhost:8080/mcp"}, "docker compose up -d --no-build --remove-orphans --wait"},
+		{"up", "Darwin", running, "make/up.sh", 0, []string{"docker mode", " s] Building", "this is how clients connect"}, "docker compose up -d --no-build --remove-orphans --wait"},
 		{"up without an engine", "Darwin", stopped, "make/up.sh", 1, []string{"Cannot connect to the Docker daemon", "Start Docker"}, ""},
 		{"up without docker", "Darwin", "", "make/up.sh", 1, []string{"docker is not installed", "Start Docker"}, ""},
 		{"rebuild without an engine", "Darwin", stopped, "rebuild.sh", 1, []string{"Cannot connect to the Docker daemon", "Docker Desktop"}, ""},

@@ -30,7 +30,7 @@ const (
 // steps are the README's sh blocks by their first line. A block that is not here fails the walk.
 var steps = map[string]string{
 	"git clone https://github.com/codeforge-mcp/codeforge":                nowhere, // the walk clones this tree
-	"docker compose up -d --build":                                        docker,
+	"docker compose up -d --build --wait":                                 docker,
 	"make up":                                                             embedded,
 	"cp apis/github/config.json.example apis/github/config.json":          anywhere,
 	"cat >repos.ts <<'END'":                                               anywhere,
@@ -269,6 +269,8 @@ func TestReadmeDocker(t *testing.T) {
 	w.do(t, 120, ready)
 	w.quoted(t, "docker compose exec mcp-server codeforge status")
 	says(t, w.do(t, 60, "docker compose exec -T mcp-server codeforge status"), "api.github.com", "GITHUB_AUTH_TOKEN")
+	w.quoted(t, "docker compose exec mcp-server codeforge check")
+	says(t, w.do(t, 60, "docker compose exec -T mcp-server codeforge check"), "1 active API", "0 mistakes")
 	w.quoted(t, "docker compose exec -T mcp-server codeforge run - <FILE.ts")
 	says(t, w.do(t, 60, "echo 'console.log(6 * 7)' | docker compose exec -T mcp-server codeforge run -"), "42")
 	w.quoted(t, "docker compose exec mcp-server codeforge skills list")

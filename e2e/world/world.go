@@ -259,6 +259,8 @@ type Run struct {
 	Code    string
 	APIs    []string
 	Timeout int
+	// Language is that of the code; empty: TypeScript.
+	Language string
 }
 
 // Execute runs code through the world's session.
@@ -274,6 +276,9 @@ func (w *World) Do(ctx context.Context, session *mcp.ClientSession, r Run) (Resu
 	}
 	if r.Timeout > 0 {
 		args["timeout"] = r.Timeout
+	}
+	if r.Language != "" {
+		args["language"] = r.Language
 	}
 	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "execute_code", Arguments: args})
 	if err != nil {
@@ -315,6 +320,21 @@ func (w *World) MustExecute(t testing.TB, code string, apis ...string) Result {
 	r, err := w.Execute(ctx, code, apis...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return r
+}
+
+// MustPython is MustExecute for Python. The test is skipped where the sandbox has none.
+func (w *World) MustPython(t testing.TB, code string, apis ...string) Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	r, err := w.Do(ctx, w.session, Run{Code: code, APIs: apis, Language: "python"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(r.Out, "Python is not available here") {
+		testkit.Skip(t, r.Out)
 	}
 	return r
 }

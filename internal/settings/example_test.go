@@ -2,12 +2,22 @@ package settings
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestEnvExample holds .env.example: every variable in the order of the list, each with its default, commented out or
-// not; and the file is one that ReadFile and Parse take.
+// outside are the variables behind those of the list: what Compose reads, in the order of .env.example, and the path of
+// Deno.
+const outside = "SANDBOX_MEMORY_TOTAL CODEFORGE_APIS CODEFORGE_IMAGES CODEFORGE_TAG DOCKER_SOCK DENO_PATH"
+
+// expansion is a variable in a Compose file, with its default. Those of Dockerfiles are no settings.
+var expansion = regexp.MustCompile(`\$\{([A-Z][A-Z_]*)(?::-([^}]*))?`)
+
+// TestEnvExample holds .env.example: every variable in the order of the list, then those outside of it, each with its
+// default, commented out or not; and the file is one that ReadFile and Parse take. Compose reads no other variables, and
+// has the same defaults.
 func TestEnvExample(t *testing.T) {
 	const file = "../../.env.example"
 	data, err := os.ReadFile(file)
@@ -21,6 +31,7 @@ func TestEnvExample(t *testing.T) {
 	if _, err := Parse(env(vars)); err != nil {
 		t.Error(err)
 	}
+	defaults := composeDefaults(t)
 	var order []string
 	for line := range strings.Lines(string(data)) {
 		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "#"), "=")
@@ -29,11 +40,58 @@ func TestEnvExample(t *testing.T) {
 		}
 		order = append(order, name)
 		value, _, _ = strings.Cut(value, " #")
-		if value = strings.TrimSpace(value); name != "USER_AGENT" && value != Default(name) {
-			t.Errorf("%s=%s; the default is %q", name, value, Default(name))
+		want := Default(name)
+		if !slices.Contains(Names(), name) {
+			want = defaults[name]
+		}
+		if value = strings.TrimSpace(value); name != "USER_AGENT" && value != want {
+			t.Errorf("%s=%s; the default is %q", name, value, want)
 		}
 	}
-	if got, want := strings.Join(order, " "), strings.Join(Names(), " "); got != want {
+	if got, want := strings.Join(order, " "), strings.Join(Names(), " ")+" "+outside; got != want {
 		t.Errorf(".env.example has\n%s\nwant\n%s", got, want)
+	}
+	for name, value := range defaults {
+		switch {
+		case name == "CODEFORGE_VERSION", strings.HasPrefix(name, "COMPOSE_"): // set by rebuild.sh, and by Compose
+		case !slices.Contains(order, name):
+			t.Errorf("a Compose file reads %s, which .env.example does not have", name)
+		case slices.Contains(Names(), name) && value != "" && value != Default(name) && name != "SANDBOX_PROGRAMS" && name != "UPSTREAM_CA_FILE" && !strings.HasSuffix(name, "_FILE"):
+			t.Errorf("a Compose file has %s=%s; the default is %q", name, value, Default(name))
+		}
+	}
+}
+
+// composeDefaults are the variables that the Compose files read, with their defaults.
+func composeDefaults(t *testing.T) map[string]string {
+	t.Helper()
+	defaults := map[string]string{}
+	for _, file := range []string{"../../docker-compose.yml", "../../docker-compose.nosocket.yml"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range expansion.FindAllStringSubmatch(string(data), -1) {
+			if defaults[m[1]] == "" {
+				defaults[m[1]] = m[2]
+			}
+		}
+	}
+	return defaults
+}
+
+// TestComposeChecks: the service that checks the settings in Docker gets all of them, except paths of the host, which it
+// does not see.
+func TestComposeChecks(t *testing.T) {
+	data, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, service, _ := strings.Cut(string(data), "\n  settings:\n")
+	service, _, _ = strings.Cut(service, "\n\n")
+	for _, name := range Names() {
+		if name != "SANDBOX_PROGRAMS" && name != "UPSTREAM_CA_FILE" && !strings.Contains(service, "\n      "+name+": ${"+name+":") {
+			t.Errorf("the service named settings does not get %s", name)
+		}
 	}
 }

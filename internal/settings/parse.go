@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // Error is every variable that did not parse, in the order of .env.example.
@@ -132,6 +133,15 @@ func size(t string, least int64, to *int64) string {
 		return want
 	}
 	*to = n << shift
+	return ""
+}
+
+func subnet(t string, to *slot.Network) string {
+	n, ok := slot.ParseNetwork(t)
+	if !ok {
+		return `the first three numbers of a private network that nothing else uses here, e.g. "10.78.0"`
+	}
+	*to = n
 	return ""
 }
 

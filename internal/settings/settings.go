@@ -15,6 +15,7 @@
 //	SANDBOX_MEMORY=1g          memory of one run: a number and k, m or g
 //	SANDBOX_SERVERS=8          MCP servers running at the same time, 0 to 32
 //	SANDBOX_SERVER_MEMORY=512m memory of one MCP server with all its processes
+//	SANDBOX_SUBNET=10.77.0     Docker: the first three numbers of the sandbox's network
 //	SANDBOX_PROGRAMS=          folder of programs that MCP servers may be
 //	PACKAGE_REGISTRY=          https URL of the registry that packages of MCP servers come from
 //	PACKAGE_REGISTRY_PRIVATE=  address ranges that the registry's name may lead to
@@ -58,6 +59,8 @@ type Settings struct {
 	// Servers is how many MCP servers can run at the same time, ServerMemory the limit of each in bytes.
 	Servers      int
 	ServerMemory int64
+	// Network is the sandbox's network in Docker mode.
+	Network slot.Network
 	// Programs is a folder of programs that MCP servers may be, read-only to them; empty: none.
 	Programs string
 	// Registry is where packages of MCP servers come from; nil: none can be installed. RegistryPrivate lists the ranges
@@ -132,6 +135,7 @@ func variables() []variable {
 		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return size(t, minRunMemory, &s.Memory) }},
 		{"SANDBOX_SERVERS", "8", func(s *Settings, t string) string { return integer(t, 0, slot.MaxServers, &s.Servers) }},
 		{"SANDBOX_SERVER_MEMORY", "512m", func(s *Settings, t string) string { return size(t, minServerMemory, &s.ServerMemory) }},
+		{"SANDBOX_SUBNET", slot.DefaultNetwork, func(s *Settings, t string) string { return subnet(t, &s.Network) }},
 		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string { return path(t, "the path of a folder", &s.Programs) }},
 		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return registryURL(t, &s.Registry) }},
 		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return ranges(t, &s.RegistryPrivate) }},

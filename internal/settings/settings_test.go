@@ -45,7 +45,7 @@ func fields(s Settings) any {
 // TestNames holds the list of architecture and .env.example: 27 variables, each with its default.
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_ALLOWED_HOSTS= " +
-		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= TZ=UTC LOG_FORMAT=text"
 	var got []string
 	for _, name := range Names() {
@@ -82,6 +82,7 @@ func TestValues(t *testing.T) {
 		{"SANDBOX_MEMORY", "524288k", func(s Settings) any { return s.Memory }, int64(512 << 20)},
 		{"SANDBOX_MEMORY", "134217728", func(s Settings) any { return s.Memory }, int64(128 << 20)},
 		{"SANDBOX_SERVERS", "0", func(s Settings) any { return s.Servers }, 0},
+		{"SANDBOX_SUBNET", "192.168.177", func(s Settings) any { return s.Network.Proxy().String() }, "192.168.177.2"},
 		{"SANDBOX_SERVERS", "32", func(s Settings) any { return s.Servers }, 32},
 		{"SANDBOX_SERVER_MEMORY", "1g", func(s Settings) any { return s.ServerMemory }, int64(1 << 30)},
 		{"SANDBOX_PROGRAMS", "/opt/servers", func(s Settings) any { return s.Programs }, "/opt/servers"},
@@ -143,6 +144,7 @@ func TestRefused(t *testing.T) {
 		{"SANDBOX_MEMORY", "1t", `SANDBOX_MEMORY: "1t"; want a number with k, m or g, e.g. 512m or 1g, from 128m to 1024g`},
 		{"SANDBOX_MEMORY", "b", `SANDBOX_MEMORY: "b"; want a number with k, m or g, e.g. 512m or 1g, from 128m to 1024g`},
 		{"SANDBOX_MEMORY", "9223372036854775807g", `SANDBOX_MEMORY: "9223372036854775807g"; want a number with k, m or g, e.g. 512m or 1g, from 128m to 1024g`},
+		{"SANDBOX_SUBNET", "10.78.0.0/24", `SANDBOX_SUBNET: "10.78.0.0/24"; want the first three numbers of a private network that nothing else uses here, e.g. "10.78.0"`},
 		{"SANDBOX_SERVERS", "33", `SANDBOX_SERVERS: "33"; want a whole number from 0 to 32`},
 		{"SANDBOX_SERVER_MEMORY", "1m", `SANDBOX_SERVER_MEMORY: "1m"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
 		{"SANDBOX_PROGRAMS", "a\x00b", `SANDBOX_PROGRAMS: "a\x00b"; want the path of a folder`},

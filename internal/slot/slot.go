@@ -30,13 +30,9 @@ const (
 	ServiceUID = 19998
 )
 
-// The addresses of Docker mode, and the one synthetic address the resolver answers with.
-var (
-	Subnet        = netip.MustParsePrefix("10.77.0.0/24")
-	ProxyAddr     = netip.MustParseAddr("10.77.0.2")
-	HoldAddr      = netip.MustParseAddr("10.77.0.3")
-	SyntheticAddr = netip.MustParseAddr("198.18.0.1")
-)
+// SyntheticAddr is the one address that the resolver answers with. In Docker mode the resolver is at it too, so that the
+// sandbox's resolv.conf is the same in every Network.
+var SyntheticAddr = netip.MustParseAddr("198.18.0.1")
 
 // ID is a slot's number, from 0 to Total-1.
 type ID int
@@ -61,23 +57,6 @@ func IDs(runs, servers int) []ID {
 
 // UID is the user that code in the slot runs as.
 func (id ID) UID() int { return BaseUID + int(id) }
-
-// Addr is the slot's source address in Docker mode: 10.77.0.(100+n).
-func (id ID) Addr() netip.Addr {
-	b := Subnet.Addr().As4()
-	b[3] = byte(100 + int(id))
-	return netip.AddrFrom4(b)
-}
-
-// FromAddr is the inverse of Addr. It is false for an address that belongs to no slot.
-func FromAddr(a netip.Addr) (ID, bool) {
-	a = a.Unmap()
-	if !Subnet.Contains(a) {
-		return 0, false
-	}
-	id := ID(int(a.As4()[3]) - 100)
-	return id, id.Valid()
-}
 
 // Kind says what an inherited file is for.
 type Kind string

@@ -1,40 +1,62 @@
 package slot
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 )
 
-func TestAddr(t *testing.T) {
-	seen := map[netip.Addr]bool{ProxyAddr: true, HoldAddr: true}
-	for id := ID(0); id < Total; id++ {
-		a := id.Addr()
-		if !id.Valid() || seen[a] || !Subnet.Contains(a) || id.UID() != 20000+int(id) {
-			t.Errorf("slot %d: address %v, uid %d", id, a, id.UID())
-		}
-		seen[a] = true
-		if got, ok := FromAddr(a); !ok || got != id {
-			t.Errorf("FromAddr(%v) = %d, %v", a, got, ok)
-		}
-		if got, ok := FromAddr(netip.AddrFrom16(a.As16())); !ok || got != id {
-			t.Errorf("FromAddr of the v4-mapped %v = %d, %v", a, got, ok)
-		}
+func TestNetwork(t *testing.T) {
+	other, ok := ParseNetwork("192.168.177")
+	if !ok {
+		t.Fatal("192.168.177 is no network")
 	}
-	if ID(0).Addr() != netip.MustParseAddr("10.77.0.100") || ID(99).Addr() != netip.MustParseAddr("10.77.0.199") {
-		t.Error("slot 0 and 99 are not 10.77.0.100 and .199")
+	for want, n := range map[string]Network{"10.77.0": {}, "192.168.177": other} {
+		if got := fmt.Sprint(n.Subnet(), n.Proxy(), n.Hold(), n.Addr(0), n.Addr(99), n.Addr(Total-1)); got != strings.ReplaceAll("N.0/24 N.2 N.3 N.100 N.199 N.231", "N", want) {
+			t.Errorf("%s: %s", want, got)
+		}
+		seen := map[netip.Addr]bool{n.Proxy(): true, n.Hold(): true}
+		for id := ID(0); id < Total; id++ {
+			a := n.Addr(id)
+			if !id.Valid() || seen[a] || !n.Subnet().Contains(a) || id.UID() != 20000+int(id) {
+				t.Errorf("slot %d: address %v, uid %d", id, a, id.UID())
+			}
+			seen[a] = true
+			if got, ok := n.Slot(a); !ok || got != id {
+				t.Errorf("Slot(%v) = %d, %v", a, got, ok)
+			}
+			if got, ok := n.Slot(netip.AddrFrom16(a.As16())); !ok || got != id {
+				t.Errorf("Slot of the v4-mapped %v = %d, %v", a, got, ok)
+			}
+			if got, ok := (Network{}).Slot(a); ok != (want == "10.77.0") {
+				t.Errorf("the default network has slot %d at %v", got, a)
+			}
+		}
 	}
 }
 
-func TestFromAddrRefuses(t *testing.T) {
-	for _, s := range []string{"10.77.0.0", "10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.99", "10.77.0.232", "10.77.0.255", "10.77.1.100", "10.76.0.100", "127.0.0.1", "::1", "fe80::a4d:64", "0.0.0.0"} {
-		if id, ok := FromAddr(netip.MustParseAddr(s)); ok {
-			t.Errorf("FromAddr(%s) = %d; want no slot", s, id)
+func TestParseNetwork(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10.77.0": true, "10.0.0": true, "172.16.0": true, "172.31.255": true, "192.168.1": true,
+		"": false, "10": false, "10.77": false, "10.77.0.0": false, "10.77.0.0/24": false, "10.77.256": false, "10.077.0": false,
+		" 10.77.0": false, "8.8.8": false, "127.0.0": false, "198.18.0": false, "169.254.1": false, "172.32.0": false, "fd00:": false, "::ffff:10.77.0": false,
+	} {
+		if n, ok := ParseNetwork(text); ok != want {
+			t.Errorf("%q: %v, %v", text, n.Subnet(), ok)
 		}
 	}
-	if id, ok := FromAddr(netip.Addr{}); ok {
-		t.Errorf("FromAddr of no address = %d", id)
+}
+
+func TestNoSlot(t *testing.T) {
+	for _, s := range []string{"10.77.0.0", "10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.99", "10.77.0.232", "10.77.0.255", "10.77.1.100", "10.76.0.100", "127.0.0.1", "::1", "fe80::a4d:64", "0.0.0.0"} {
+		if id, ok := (Network{}).Slot(netip.MustParseAddr(s)); ok {
+			t.Errorf("Slot(%s) = %d; want no slot", s, id)
+		}
+	}
+	if id, ok := (Network{}).Slot(netip.Addr{}); ok {
+		t.Errorf("Slot of no address = %d", id)
 	}
 	for _, id := range []ID{-1, Total, 1 << 20} {
 		if id.Valid() {

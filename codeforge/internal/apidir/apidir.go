@@ -3,6 +3,8 @@ package apidir
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
@@ -21,7 +24,19 @@ type Entry struct {
 	Domains     []string
 	Reference   string
 	Restricted  []string
+	Allowed     []string
+	AllowHTTP   bool
 	Credentials []Credential
+	// Operations is what an import makes, or nil.
+	Operations *Operations
+}
+
+// Operations are the operations of an API and where they come from.
+type Operations struct {
+	Source string
+	Only   bool
+	// File is the text of operations.jsonl.
+	File []byte
 }
 
 // Credential is a token name with its value and surfaces; no surface means the default.
@@ -68,6 +83,12 @@ func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error
 	if err := os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600); err != nil {
 		return "", nil, fmt.Errorf("writing the API: %w", err)
 	}
+	if o := e.Operations; o != nil {
+		file := filepath.Join(folder, operation.FileName)
+		if err := os.WriteFile(file, o.File, 0o644); err != nil { //nolint:gosec // nothing in it is secret
+			return "", nil, fmt.Errorf("writing the API: %w", err)
+		}
+	}
 	_, problems := catalog.Load(draft, catalog.Options{})
 	if bad := problems.Errors(); len(bad) > 0 {
 		return "", nil, &InvalidError{bad}
@@ -113,14 +134,33 @@ func (e Entry) render() ([]byte, error) {
 		creds.Write(text)
 	}
 	creds.WriteString("}")
+	credentials := creds.Bytes()
+	if len(e.Credentials) == 0 {
+		credentials = nil
+	}
+	type operations struct {
+		Source string `json:"source"`
+		SHA256 string `json:"sha256"`
+		Only   bool   `json:"only"`
+	}
+	var ops *operations
+	if o := e.Operations; o != nil {
+		ops = &operations{o.Source, Digest(o.File), o.Only}
+	}
 	config := struct {
+		Schema      string          `json:"$schema"`
 		Description string          `json:"description"`
 		Domains     []string        `json:"domains"`
 		Credentials json.RawMessage `json:"credentials,omitempty"`
 		Reference   string          `json:"reference,omitempty"`
 		Restricted  []string        `json:"restricted_methods,omitempty"`
+		Allowed     []string        `json:"allowed_methods,omitempty"`
+		AllowHTTP   bool            `json:"allow_http,omitempty"`
+		Operations  *operations     `json:"operations,omitempty"`
 		Active      bool            `json:"active"`
-	}{e.Description, e.Domains, creds.Bytes(), e.Reference, e.Restricted, true}
+	}{
+		schemaFile, e.Description, e.Domains, credentials, e.Reference, e.Restricted, e.Allowed, e.AllowHTTP, ops, true,
+	}
 	compact, err := marshal(config)
 	if err != nil {
 		return nil, err
@@ -131,6 +171,15 @@ func (e Entry) render() ([]byte, error) {
 	}
 	out.WriteByte('\n')
 	return out.Bytes(), nil
+}
+
+// schemaFile is where the JSON Schema of config.json is, for editors.
+const schemaFile = "../config.schema.json"
+
+// Digest is the digest of a file as config.json has it.
+func Digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // marshal is json.Marshal without escapes for HTML.

@@ -57,7 +57,7 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := execute(ctx, e, c, p.script(), []string{name}, 0)
+	r, err := execute(ctx, e, c, "", p.script(), []string{name}, 0)
 	if err != nil {
 		return err
 	}
@@ -86,17 +86,17 @@ func newProbe(a *catalog.API, path string) (probe, error) {
 	if p.Method == "" {
 		return p, fmt.Errorf("%s allows none of GET, HEAD and OPTIONS: there is no harmless request to try", a.Name)
 	}
-	host := ""
+	host, scheme := "", ""
 	for _, h := range a.Hosts {
 		if text := h.String(); !strings.HasPrefix(text, "*.") {
-			host = text
+			host, scheme = text, a.Scheme(h)
 			break
 		}
 	}
 	if host == "" {
 		return p, fmt.Errorf("%s has only wildcard domains: there is no host to try", a.Name)
 	}
-	p.URL = "https://" + host + "/" + strings.TrimPrefix(path, "/")
+	p.URL = scheme + "://" + host + "/" + strings.TrimPrefix(path, "/")
 	p.addToken(a.Credentials)
 	return p, nil
 }

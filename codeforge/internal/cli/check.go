@@ -62,8 +62,8 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 			})
 		}
 	}
-	found = append(found, misspelt()...)
-	if e.Getenv("CODEFORGE_CONTAINER") != "1" { // which has its own paths
+	found = append(found, misspelt(e)...)
+	if !e.inContainer() { // which has its own paths
 		found = append(found, missing(w)...)
 	}
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
@@ -85,8 +85,8 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 }
 
 // misspelt warns of variables in .env that were most likely meant to be settings.
-func misspelt() []finding {
-	file, _ := settings.ReadFile(dotenvFile) // what is wrong with it, inspect has reported
+func misspelt(e *Env) []finding {
+	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // what is wrong with it, inspect has reported
 	var found []finding
 	for _, m := range settings.Misspelt(file) {
 		found = append(found, finding{

@@ -66,7 +66,7 @@ func (e *Env) program() string {
 // command is one row of the table.
 type command struct {
 	name, usage, summary string
-	// details follows the summary in the command's help.
+	// details follows the summary in the command's help. A command with verbs lists them there: see verbs.
 	details string
 	// setup declares the flags and returns the command, which gets the arguments that are not flags.
 	setup  func(*flag.FlagSet) func(ctx context.Context, e *Env, args []string) error
@@ -76,8 +76,9 @@ type command struct {
 // commands is the table, in the order of the help.
 func commands() []command {
 	return []command{
-		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), runCommand(),
-		stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), doctorCommand(), versionCommand(),
+		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), connectCommand(),
+		runCommand(), stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), manifestCommand(), doctorCommand(),
+		versionCommand(), completionCommand(), manCommand(), completeCommand(),
 		superviseCommand(), probeCommand(), relayCommand(),
 	}
 }
@@ -134,8 +135,8 @@ func dispatch(ctx context.Context, e *Env) error {
 			printHelp(e.Stdout)
 			return nil
 		}
-		name, args = args[0], []string{"--help"}
-	case "--version":
+		name, args = args[0], append(args[1:min(2, len(args))], "--help")
+	case "--version", "-v":
 		name = "version"
 	}
 	for _, c := range commands() {
@@ -143,7 +144,7 @@ func dispatch(ctx context.Context, e *Env) error {
 			return c.run(ctx, e, args)
 		}
 	}
-	return usageError("unknown command %q; codeforge help lists the commands", name)
+	return unknownCommand(name)
 }
 
 // run parses flags, which may come before and after other arguments.
@@ -151,15 +152,22 @@ func (c command) run(ctx context.Context, e *Env, args []string) error {
 	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	do := c.setup(fs)
+	usage, words := c.usage, 1
+	if len(args) > 0 {
+		if v := c.verb(args[0]); v != nil {
+			usage, words = v.usage, 2
+		}
+	}
+	args, fields := takeFields(args, alone(usage, words))
 	var rest []string
 	for {
 		err := fs.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {
-			c.printHelp(e.Stdout, fs)
+			c.printHelp(e.Stdout, fs, strings.Join(rest[:min(1, len(rest))], ""))
 			return nil
 		}
 		if err != nil {
-			return usageError("%s: %w; codeforge %s --help shows the usage", c.name, err, c.name)
+			return c.flagError(fs, err)
 		}
 		left := fs.Args()
 		if parsed := len(args) - len(left); parsed > 0 && args[parsed-1] == "--" {
@@ -171,6 +179,13 @@ func (c command) run(ctx context.Context, e *Env, args []string) error {
 		}
 		rest, args = append(rest, left[0]), left[1:]
 	}
+	if verbs := c.verbs(); len(verbs) > 0 && len(rest) > 0 && c.verb(rest[0]) == nil {
+		names := make([]string, len(verbs))
+		for i, v := range verbs {
+			names[i] = v.name
+		}
+		return usageError("%s: unknown verb %q%s", c.name, rest[0], didYouMean(rest[0], "", names))
+	}
 	if err := e.setHome(); err != nil {
 		return err
 	}
@@ -181,50 +196,11 @@ func (c command) run(ctx context.Context, e *Env, args []string) error {
 			_ = f.Value.Set(e.inHome(f.DefValue)) // a string
 		}
 	}
+	if len(fields) > 0 {
+		return onlyFields(e, fields, func(e *Env) error { return do(ctx, e, rest) })
+	}
 	return do(ctx, e, rest)
 }
-
-func printHelp(w io.Writer) {
-	fmt.Fprint(w, "codeforge runs a model's TypeScript in a sandbox "+
-		"whose only way out is a proxy that holds the credentials.\n\n")
-	for _, c := range commands() {
-		if !c.hidden {
-			fmt.Fprintf(w, "  codeforge %-44s %s\n", c.usage, c.summary)
-		}
-	}
-	fmt.Fprint(w, "\nExit codes: 0 done, 1 failed or something is wrong, 2 wrong command line.\n"+
-		"codeforge COMMAND --help shows more.\n")
-}
-
-func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
-	fmt.Fprintf(w, "codeforge %s\n%s\n", c.usage, sentence(c.summary))
-	if c.details != "" {
-		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.details, "\n"))
-	}
-	first := true
-	fs.VisitAll(func(f *flag.Flag) {
-		if strings.HasPrefix(f.Usage, "internal") {
-			return
-		}
-		if first {
-			fmt.Fprintln(w)
-			first = false
-		}
-		kind, usage := flag.UnquoteUsage(f)
-		name := strings.TrimSpace("--" + f.Name + " " + kind)
-		if len(f.Name) == 1 {
-			name = name[1:]
-		}
-		switch f.DefValue {
-		case "", "-1", "false", "0", "0s":
-		default:
-			usage += " (default " + f.DefValue + ")"
-		}
-		fmt.Fprintf(w, "  %-18s %s\n", name, usage)
-	})
-}
-
-func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
 
 // variables are .env and the environment, which wins. The contents of a file that NAME_FILE names are in NAME if the
 // file could be read, because the daemons of embedded mode cannot read the user's files; if not, settings.Parse says

@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/creack/pty"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
@@ -44,6 +49,157 @@ func TestEveryCommandDocumentsItself(t *testing.T) {
 		if c.name != "version" && !strings.Contains(c.details, "Exit codes:") {
 			t.Errorf("%s: its exit codes are not documented", c.name)
 		}
+		names := []string{c.name}
+		for _, v := range c.verbs() {
+			names = append(names, c.name+" "+v.name)
+			if v.text == "" || !strings.HasPrefix(v.usage, c.name+" "+v.name) {
+				t.Errorf("%s: verb %+v", c.name, v)
+			}
+		}
+		for _, name := range names {
+			if list := examples()[name]; len(list) < 2 {
+				t.Errorf("%s: %d examples, want two in examples()", name, len(list))
+			}
+		}
+	}
+	for _, g := range grouped() {
+		if g.title == "More" {
+			t.Errorf("in no group of groups(): %v", g.commands)
+		}
+	}
+}
+
+// TestExamplesParse: every example is a command line that the table accepts.
+func TestExamplesParse(t *testing.T) {
+	for name, list := range examples() {
+		for _, line := range list {
+			_, line, found := strings.Cut(line, "codeforge ")
+			words := strings.Fields(line)
+			i := slices.IndexFunc(commands(), func(c command) bool { return found && len(words) > 0 && c.name == words[0] })
+			if i < 0 {
+				t.Errorf("%s: %q calls no command", name, line)
+				continue
+			}
+			c := commands()[i]
+			if _, verb, found := strings.Cut(name, " "); found && c.verb(verb) == nil {
+				continue
+			}
+			known := c.flagNames("")
+			for _, word := range words {
+				flag, _, _ := strings.Cut(word, "=")
+				if word == "--" {
+					break
+				}
+				if strings.HasPrefix(word, "-") && word != "-" && word != "-l" && !slices.Contains(known, flag) {
+					t.Errorf("%s: %q has the unknown flag %s", name, line, flag)
+				}
+			}
+		}
+	}
+}
+
+// TestAlone: where a command has no arguments of its own, --json may be followed by fields.
+func TestAlone(t *testing.T) {
+	for usage, want := range map[string]bool{
+		"status": true, "logs [--follow] [-n N] [--run ID]": true, "up [--detach]": true, "api list": true,
+		"run FILE.ts [ARG...] [--apis a,b]": false, "receipt [RUN]": false, "api test NAME": false, "skills rm NAME...": false,
+	} {
+		words := 1
+		if strings.HasPrefix(usage, "api ") || strings.HasPrefix(usage, "skills ") {
+			words = 2
+		}
+		if got := alone(usage, words); got != want {
+			t.Errorf("%s: %v", usage, got)
+		}
+	}
+}
+
+// TestWithArguments: arguments cannot become code, and code without arguments is not touched.
+func TestWithArguments(t *testing.T) {
+	if got := withArguments("#!/x\ncode", nil); got != "#!/x\ncode" {
+		t.Errorf("%q", got)
+	}
+	got := withArguments("#!/usr/bin/env deno\ncode", []string{`"); evil(); ("`, "\u2028</script>"})
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `["\"); evil(); (\"","\u2028\u003c/script\u003e"]`) || !strings.HasSuffix(got, "; ///usr/bin/env deno\ncode") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestSeconds: --timeout takes a time or a number of seconds.
+func TestSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
+		var s seconds
+		if err := s.Set(text); err != nil || time.Duration(s) != want {
+			t.Errorf("%s: %v, %v", text, time.Duration(s), err)
+		}
+	}
+	for _, bad := range []string{"", "soon", "0", "-3", "-1s", "NaN", "1e99", "inf"} {
+		var s seconds
+		if err := s.Set(bad); err == nil {
+			t.Errorf("%q: %v", bad, time.Duration(s))
+		}
+	}
+}
+
+// TestSince: --since takes a time back, a day or a time.
+func TestSince(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"": {}, "10m": now.Add(-10 * time.Minute), "2h ago": now.Add(-2 * time.Hour), "2026-11-21": now.Add(-36 * time.Hour),
+		"2026-11-22 09:30": now.Add(-150 * time.Minute), "2026-11-22T09:30:00Z": now.Add(-150 * time.Minute),
+	} {
+		if got, err := parseSince(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	if _, err := parseSince("-5m", now); err == nil {
+		t.Error("a time in the future passed")
+	}
+}
+
+// TestConfirm: only a yes on a terminal is a yes.
+func TestConfirm(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yep\n": false} {
+		terminalEnd, program, err := pty.Open()
+		if err != nil {
+			t.Skip(err) // no terminals on this system
+		}
+		e := &Env{Stdin: program, Stderr: terminal.Open(program)}
+		if _, err := io.WriteString(terminalEnd, answer); err != nil {
+			t.Fatal(err)
+		}
+		if err := confirm(e, "Delete it?"); (err == nil) != want {
+			t.Errorf("%q: %v", answer, err)
+		}
+		_, _ = terminalEnd.Close(), program.Close()
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	_, _ = io.WriteString(write, "y\n")
+	_ = write.Close()
+	if err := confirm(&Env{Stdin: read, Stderr: terminal.Open(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
+		t.Errorf("not a terminal: %v", err)
+	}
+}
+
+// TestFields: chosen fields of objects and of lists, in the order asked for, as they are printed.
+func TestFields(t *testing.T) {
+	for _, row := range []struct{ in, fields, want, err string }{
+		{`{"a":1,"b":{"c":[1]},"d":2}`, "d,b", `{"d":2,"b":{"c":[1]}}` + "\n", ""},
+		{"{\"a\":1}\n{\"a\":2}\n{}\n", "a", "{\"a\":1}\n{\"a\":2}\n{\"a\":null}\n", ""},
+		{"[{\"name\": 1,\n\"x\": 2}]", "name", "[\n  {\n    \"name\": 1\n  }\n]\n", ""},
+		{`{"name":1}`, "nmae", "", "did you mean name?"},
+		{`3`, "a", "", "no object"},
+		{``, "a", "", ""},
+	} {
+		var out strings.Builder
+		err := filterFields(strings.NewReader(row.in), &out, list(row.fields))
+		if out.String() != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
+			t.Errorf("%s of %s: %q, %v", row.fields, row.in, out.String(), err)
+		}
 	}
 }
 
@@ -58,6 +214,11 @@ func api(restricted, allowed []string, host string, surfaces ...catalog.Surface)
 	}
 }
 
+func plain(a *catalog.API) *catalog.API {
+	a.AllowHTTP = true
+	return a
+}
+
 // TestProbe: api test sends a request that changes nothing, with the token where it may be swapped.
 func TestProbe(t *testing.T) {
 	header := catalog.Surface{Kind: catalog.SurfaceHeader}
@@ -67,6 +228,8 @@ func TestProbe(t *testing.T) {
 		method, url, header, value string
 	}{
 		{"header", api(nil, nil, "a.example", header), "GET", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
+		{"a port", api(nil, nil, "a.example:8443", header), "GET", "https://a.example:8443/v1", "Authorization", "Bearer X_TOKEN"},
+		{"a port, plain", plain(api(nil, nil, "localhost:3000", header)), "GET", "http://localhost:3000/v1", "Authorization", "Bearer X_TOKEN"},
 		{"GET restricted", api([]string{"GET"}, nil, "a.example", header), "HEAD", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
 		{"OPTIONS only", api(nil, []string{"OPTIONS", "POST"}, "a.example"), "OPTIONS", "https://a.example/v1", "", ""},
 		{"named header", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceHeader, Field: "X-Api-Key"}), "GET", "https://a.example/v1", "X-Api-Key", "X_TOKEN"},

@@ -48,6 +48,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 
 				}
 				c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
 				c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
+				c.Python = w.getenv("PYTHON_PATH")
 				c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
 				if c.Server, err = (target{flags: fs, state: state, url: new(string)}).config(e); err != nil {
 					c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -9,9 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"golang.org/x/term"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
@@ -84,13 +80,8 @@ func purgeState(e *Env, dir statedir.Dir, yes bool) error {
 		fmt.Fprintf(e.Stdout, "  %-14s %5d files %10d bytes\n", entry.Name(), files, size)
 	}
 	if !yes {
-		if !term.IsTerminal(int(e.Stdin.Fd())) {
-			return errors.New("nothing was removed: pass --yes to remove everything without confirmation")
-		}
-		fmt.Fprint(e.Stderr, "Remove all of it, skills included? [y/N] ")
-		line, _ := bufio.NewReader(e.Stdin).ReadString('\n') // no answer is no
-		if !strings.EqualFold(strings.TrimSpace(line), "y") {
-			return errors.New("nothing was removed")
+		if err := confirm(e, "Remove all of it, skills included?"); err != nil {
+			return err
 		}
 	}
 	if err := os.RemoveAll(dir.Path()); err != nil {

@@ -91,7 +91,7 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 		return nil
 	}
 	if err == nil && n == 0 && o.query.Run != "" && !o.query.Follow {
-		err = rec.unknown(o.query.Run)
+		_, err = rec.receipt(ctx, o.query.Run) // a run without exchanges is known too
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func openRecord(ctx context.Context, e *Env, t target) (record, error) {
 	}
 	op, place, local, err := server.Operator(ctx, c)
 	switch {
-	case err != nil && !c.State.Exists():
+	case err != nil && (c.URL != "" || !c.State.Exists()):
 		return record{}, err
 	case err == nil && local && place.State == nil:
 		return record{operator: &op, name: place.Name()}, nil

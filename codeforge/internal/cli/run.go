@@ -2,15 +2,18 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/bundle"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -18,37 +21,56 @@ import (
 
 func runCommand() command {
 	return command{
-		name: "run", usage: "run FILE.ts [--apis a,b] [--receipt]", summary: "run a script as a model would, through MCP",
+		name: "run", usage: "run FILE.ts|.py [ARG...] [--apis a,b] [--receipt]",
+		summary: "run a script as a model would, through MCP",
 		details: `
-FILE.ts may be - for standard input. The script's output goes to standard output, or to standard error if the script
-failed; notes and the receipt go to standard error.
+FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. What a
+script in TypeScript imports as "./lib.ts" is taken along, if it is a module below the script's folder or the working
+directory. What follows FILE is Deno.args for a script in TypeScript, flags of its own behind --. The script's output goes
+to standard output, or to standard error if the script failed; notes and the receipt go to standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t := targetFlags(fs)
+			var timeout seconds
+			code := fs.String("e", "", "run `CODE` instead of a file")
 			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
-			timeout := fs.Duration("timeout", 0, "time limit, e.g. `30s` (default: TIMEOUT_DEFAULT)")
+			language := fs.String("language", "", "language `L` of the script, typescript or python (default: what its name says)")
+			fs.Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 			asJSON := jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) != 1 {
-					return usageError("run takes one FILE.ts (or - for standard input), got %d arguments", len(args))
+				script := bundle.Script{Code: *code}
+				if script.Code == "" {
+					if len(args) == 0 {
+						return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
+					}
+					if *language == "" && strings.HasSuffix(args[0], ".py") {
+						*language = runapi.LanguagePython
+					}
+					var err error
+					if script, err = readScript(e, args[0], *language); err != nil {
+						return &exitError{ExitNotRun, err}
+					}
+					args = args[1:]
 				}
-				code, err := readScript(e, args[0])
-				if err != nil {
-					return &exitError{ExitNotRun, err}
+				if *language == runapi.LanguagePython && len(args) > 0 {
+					return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
 				}
 				c, err := t.config(e)
 				if err != nil {
 					return &exitError{ExitNotRun, err}
 				}
-				r, err := execute(ctx, e, c, code, list(*apis), *timeout)
+				r, err := execute(ctx, e, c, *language, withArguments(script.Code, args), list(*apis), time.Duration(timeout))
 				if ctx.Err() != nil {
 					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 				}
 				if err != nil {
 					return &exitError{ExitNotRun, err}
+				}
+				if r.Failed {
+					r.Output = script.Originals(r.Output)
 				}
 				return showResult(e, r, *receipt, *asJSON)
 			}
@@ -56,24 +78,59 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 	}
 }
 
-func readScript(e *Env, name string) (string, error) {
+// seconds is a flag for a time: 30s, 2m, or a number of seconds.
+type seconds time.Duration
+
+// String implements flag.Value.
+func (s *seconds) String() string { return time.Duration(*s).String() }
+
+// Set implements flag.Value.
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if n, nerr := strconv.ParseFloat(text, 64); err != nil && nerr == nil && n < 1e6 {
+		d, err = time.Duration(n*float64(time.Second)), nil
+	}
+	if err != nil || d <= 0 {
+		return errors.New("want a time like 30s or 2m, or a number of seconds")
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// withArguments puts the arguments of a script in front of its code, on its first line so that line numbers stay. A
+// model's code has none, so without arguments the code is run as it is.
+func withArguments(code string, args []string) string {
+	if len(args) == 0 {
+		return code
+	}
+	if rest, found := strings.CutPrefix(code, "#!"); found {
+		code = "//" + rest // a hashbang is one only at the very beginning
+	}
+	text, _ := json.Marshal(args) // strings always marshal
+	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
+}
+
+func readScript(e *Env, name, language string) (bundle.Script, error) {
 	var in io.Reader = e.Stdin
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the file the user names
 		if err != nil {
-			return "", fmt.Errorf("reading the script: %w", err)
+			return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
 	if err != nil {
-		return "", fmt.Errorf("reading the script: %w", err)
+		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 	}
 	if len(code) > runapi.MaxCode {
-		return "", fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
+		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
 	}
-	return string(code), nil
+	if name == "-" || language == runapi.LanguagePython {
+		return bundle.Script{Code: string(code)}, nil
+	}
+	return bundle.Read(name, string(code))
 }
 
 // list splits a comma-separated flag.
@@ -82,7 +139,7 @@ func list(s string) []string {
 }
 
 func execute(
-	ctx context.Context, e *Env, c server.Config, code string, apis []string, timeout time.Duration,
+	ctx context.Context, e *Env, c server.Config, language, code string, apis []string, timeout time.Duration,
 ) (server.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
@@ -94,7 +151,7 @@ func execute(
 	if s.Place.State == nil {
 		p.say("running at " + s.Place.Name())
 	}
-	r, err := s.Execute(ctx, code, apis, timeout.Seconds())
+	r, err := s.ExecuteIn(ctx, language, code, apis, timeout.Seconds())
 	return r, err
 }
 

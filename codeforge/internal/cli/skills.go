@@ -21,14 +21,15 @@ func skillsCommand() command {
 		details: `
   skills list              lists the skills of the running CodeForge
   skills show NAME         prints a skill's TypeScript
-  skills rm NAME...        deletes skills
-  skills export DIR        copies every skill to DIR/NAME.ts; existing files are kept unless --force is given
+  skills rm NAME...        deletes skills, once you confirm
+  skills export DIR        copies every skill to a file of its name in DIR; existing files are kept unless --force is given
 
 Models write skills: read one before you run it elsewhere.
 
 Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t, asJSON, force := targetFlags(fs), jsonFlag(fs), fs.Bool("force", false, "export: overwrite existing files")
+			yes := fs.Bool("yes", false, "rm: delete without confirmation")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) == 0 {
 					return usageError("skills: list, show, rm or export?")
@@ -36,6 +37,11 @@ Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line
 				verb, names := args[0], args[1:]
 				if err := skillsUsage(verb, names); err != nil {
 					return err
+				}
+				if verb == "rm" && !*yes {
+					if err := confirm(e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
+						return err
+					}
 				}
 				c, err := t.config(e)
 				if err != nil {
@@ -129,13 +135,13 @@ func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, fo
 	for _, k := range all {
 		text, err := s.Source(ctx, k.Name)
 		if err == nil {
-			err = writeIn(root, k.Name+".ts", text, flags)
+			err = writeIn(root, k.File(), text, flags)
 		}
 		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.Name+".ts", dir)
+			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.File(), dir)
 		}
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.Line(k.Name+".ts"))
+			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.Line(k.File()))
 		}
 		errs = append(errs, err)
 	}

@@ -74,6 +74,7 @@ func (o upOptions) config(e *Env) (embedded.Config, error) {
 	if c.Deno == "" {
 		c.Deno = w.getenv("DENO_PATH")
 	}
+	c.Python = w.getenv("PYTHON_PATH")
 	if c.Port < 0 {
 		c.Port = set.MCPPort
 	}

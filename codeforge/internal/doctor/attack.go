@@ -81,12 +81,12 @@ func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	return ctx.Err()
 }
 
-// activeHost is a host of an active API, or empty.
+// activeHost is a host of an active API at 443, or empty.
 func activeHost(c Config) string {
 	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // doctor without --attack reports what does not load
 	for _, a := range cat.APIs() {
 		for _, h := range a.Hosts {
-			if a.Active && !strings.Contains(h.String(), "*") {
+			if a.Active && !strings.Contains(h.String(), "*") && h.Port() == 0 {
 				return h.String()
 			}
 		}

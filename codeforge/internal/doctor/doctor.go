@@ -50,7 +50,9 @@ type Config struct {
 	// Bin is the folder of the binaries. Empty: this program's.
 	Bin string
 	// Deno is the interpreter, as in embedded.Config.
-	Deno    string
+	Deno string
+	// Python is the interpreter of Python, as in embedded.Config.
+	Python  string
 	Port    int
 	Environ []string
 	Getenv  func(string) string

@@ -128,27 +128,46 @@ func TestHead(t *testing.T) {
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 	api := func(cas []byte) *catalog.API { return &catalog.API{Name: "x", CAs: cas} }
 	var c Config
-	f, off := c.head(t.Context(), api(trusted), host)
+	f, off := c.head(t.Context(), api(trusted), host, "https://"+host+"/")
 	if f.Status != OK || off.Abs() > time.Minute {
 		t.Errorf("reachable host: %+v, clock off by %s", f, off)
 	}
 	if method != http.MethodHead || authorization != "" {
 		t.Errorf("it sent %s with Authorization %q", method, authorization)
 	}
-	if f, _ = c.head(t.Context(), api(nil), host); f.Status != Fail || !strings.Contains(f.Fix, "ca_file") {
+	if f, _ = c.head(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Fix, "ca_file") {
 		t.Errorf("unknown authority: %+v", f)
 	}
 	_, port, _ := strings.Cut(host, ":")
-	if f, _ = c.head(t.Context(), api(trusted), "localhost:"+port); f.Status != Fail || !strings.Contains(f.Text, "another name") {
+	if f, _ = c.head(t.Context(), api(trusted), "localhost:"+port, "https://localhost:"+port+"/"); f.Status != Fail || !strings.Contains(f.Text, "another name") {
 		t.Errorf("another name: %+v", f)
 	}
 	srv.Close()
-	if f, _ = c.head(t.Context(), api(trusted), host); f.Status != Warn {
+	if f, _ = c.head(t.Context(), api(trusted), host, "https://"+host+"/"); f.Status != Warn {
 		t.Errorf("no server: %+v", f)
 	}
 	c.Settings.UpstreamCAFile = "/nowhere"
-	if f, _ = c.head(t.Context(), api(nil), host); f.Status != Fail || !strings.Contains(f.Text, "UPSTREAM_CA_FILE") {
+	if f, _ = c.head(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Text, "UPSTREAM_CA_FILE") {
 		t.Errorf("missing authority file: %+v", f)
+	}
+}
+
+// TestHeadPlain: a host at a port of its own whose API allows plain HTTP is asked over that.
+func TestHeadPlain(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(srv.URL, "http://"), ":")
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"description": "x", "domains": ["localhost:` + port + `"], "allow_http": true}`
+	if err := os.WriteFile(filepath.Join(dir, "a", "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := hosts(t.Context(), Config{APIs: dir})
+	if found[0].Check != "host localhost:"+port || !strings.Contains(found[0].Text, "answers (404, ") || !strings.Contains(found[0].Text, "plain HTTP") {
+		t.Errorf("%+v", found[0])
 	}
 }
 

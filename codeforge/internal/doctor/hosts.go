@@ -32,6 +32,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 	type target struct {
 		api  *catalog.API
 		host string
+		url  string
 	}
 	var targets []target
 	seen := map[string]bool{}
@@ -42,7 +43,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 				continue
 			}
 			seen[name] = true
-			targets = append(targets, target{a, name})
+			targets = append(targets, target{a, name, a.Scheme(h) + "://" + name + "/"})
 		}
 	}
 	if len(targets) == 0 {
@@ -56,7 +57,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			out[i], skews[i] = c.head(ctx, t.api, t.host)
+			out[i], skews[i] = c.head(ctx, t.api, t.host, t.url)
 		})
 	}
 	wg.Wait()
@@ -67,7 +68,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 const noDate = time.Duration(1<<63 - 1)
 
 // head sends the request to one host and returns how far this machine's clock is from the host's.
-func (c Config) head(ctx context.Context, a *catalog.API, host string) (Finding, time.Duration) {
+func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Finding, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, headTimeout)
 	defer cancel()
 	check := "host " + host
@@ -85,7 +86,7 @@ func (c Config) head(ctx context.Context, a *catalog.API, host string) (Finding,
 		Transport:     tr,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+host+"/", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
 	if err != nil {
 		return fail(check, err.Error(), ""), noDate
 	}
@@ -101,7 +102,11 @@ func (c Config) head(ctx context.Context, a *catalog.API, host string) (Finding,
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		off = time.Since(date) - took/2
 	}
-	text := fmt.Sprintf("answers (%d, %d ms, certificate verified)", resp.StatusCode, took.Milliseconds())
+	how := "certificate verified"
+	if resp.TLS == nil {
+		how = "plain HTTP"
+	}
+	text := fmt.Sprintf("answers (%d, %d ms, %s)", resp.StatusCode, took.Milliseconds(), how)
 	return ok(check, text), off
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
@@ -53,7 +55,21 @@ func versions(ctx context.Context, c Config) []Finding {
 	default:
 		out = append(out, ok("Deno", deno.Version()+" at "+path+", the pinned version"))
 	}
-	return out
+	return append(out, pythonFinding(ctx, c))
+}
+
+// pythonFinding checks the interpreter of Python, which embedded mode offers if there is one.
+func pythonFinding(ctx context.Context, c Config) Finding {
+	i, err := python.Find(ctx, python.Candidates(c.Python))
+	switch {
+	case err != nil && c.Python != "":
+		return warn("Python", err.Error(), "correct PYTHON_PATH")
+	case err != nil:
+		return skip("Python", err.Error()+": code is TypeScript only; Docker mode has a Python of its own")
+	case i.Environment != "":
+		return ok("Python", fmt.Sprintf("%s at %s, with the packages of %s", i.Version, i.Program, i.Environment))
+	}
+	return ok("Python", i.Version+" at "+i.Program+", with its standard library")
 }
 
 // machine checks what embedded mode needs of the kernel.

@@ -60,7 +60,7 @@ func startAndRun(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
-	s.MCPAuthToken, s.UpstreamCAFile, s.Warm = secret.Value{}, "", 1
+	s.MCPAuthToken, s.UpstreamCAFile, s.Warm, s.WarmPython = secret.Value{}, "", 1, 0
 	quiet, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -33,7 +33,9 @@ type Config struct {
 	// Bin is the folder of the other binaries. Empty: this program's.
 	Bin string
 	// Deno is the interpreter. Empty: .tools/deno next to Bin.
-	Deno     string
+	Deno string
+	// Python is the interpreter of Python. Empty: the machine's, if there is one.
+	Python   string
 	Settings settings.Settings
 	// Port of the MCP endpoint; 0 means any free one.
 	Port  int

@@ -14,9 +14,12 @@ import (
 type plan struct {
 	State, APIs, Bin, Deno string
 	// Keep lists the paths that the proxy reads under their own names: APIs, and the file of further authorities.
-	Keep        []string
-	Port        int
+	Keep []string
+	Port int
+	// Pythons are the interpreters of Python to try, in this order.
+	Pythons     []string
 	Slots, Warm int
+	WarmPython  int
 	Memory      int64
 	// Servers is how many slots there are for MCP servers, ServerMemory the memory of each. Programs is the folder of
 	// their programs; empty: there is none.
@@ -66,7 +69,11 @@ func sandboxArgs(p plan, v view.View) []string {
 		"--state", v.Path("sandboxd"),
 		"--code", v.Path("code", "slots"),
 	}
+	for _, path := range p.Pythons {
+		args = append(args, "--python", path)
+	}
 	args = append(args,
+		"--warm-python", strconv.Itoa(p.WarmPython),
 		"--servers", strconv.Itoa(p.Servers),
 		"--server-memory", strconv.FormatInt(p.ServerMemory, 10),
 		"--bridge", v.Path("bin", "mcp-bridge"),
@@ -96,8 +103,8 @@ func serverArgs(p plan, v view.View) []string {
 // token of the MCP endpoint.
 var (
 	sandboxSettings = []string{
-		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY", "SANDBOX_SERVERS", "SANDBOX_SERVER_MEMORY", "SKILLS_READONLY",
-		"DEBUG_MODE", "TZ", "LOG_FORMAT",
+		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_WARM_PYTHON", "SANDBOX_MEMORY", "SANDBOX_SERVERS",
+		"SANDBOX_SERVER_MEMORY", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT",
 	}
 	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT", "PACKAGE_REGISTRY_PRIVATE"}
 	notForProxy  = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE"}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/deno"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/reexec"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
 // prepare checks the machine and makes the plan. Warnings are about things that work but should be fixed.
 func prepare(ctx context.Context, c Config) (p plan, warnings []string, err error) {
 	p = plan{
 		State: c.State.Path(), Slots: c.Slots, Warm: min(c.Settings.Warm, c.Slots), Memory: c.Settings.Memory,
-		Servers: c.Settings.Servers, ServerMemory: c.Settings.ServerMemory,
+		WarmPython: min(c.Settings.WarmPython, c.Slots), Servers: c.Settings.Servers, ServerMemory: c.Settings.ServerMemory,
 		Privileged: reexec.Privileged(), Quiet: c.Quiet, SkillsReadonly: c.Settings.SkillsReadonly,
 	}
 	p.OwnerUID = ownerUID(p.Privileged, c.getenv)
@@ -32,6 +33,12 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 	if warning != "" {
 		warnings = append(warnings, warning)
 	}
+	if c.Python != "" {
+		if _, err := os.Stat(c.Python); err != nil {
+			return p, nil, fmt.Errorf("PYTHON_PATH: %w", err)
+		}
+	}
+	p.Pythons = python.Candidates(c.Python)
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		return p, nil, errors.New("bubblewrap (bwrap) is not installed: apt-get install bubblewrap, " +
 			"dnf install bubblewrap, apk add bubblewrap or pacman -S bubblewrap")
@@ -44,7 +51,7 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 			return p, nil, err
 		}
 	}
-	p.Keep = []string{p.APIs, c.Settings.UpstreamCAFile}
+	p.Keep = append([]string{p.APIs, c.Settings.UpstreamCAFile}, p.Pythons...)
 	p.Port, err = Port(ctx, c.Port)
 	return p, warnings, err
 }

@@ -273,7 +273,17 @@ const (
 
 // Execute runs code. Timeout is in seconds, 0 the server's default.
 func (s *Session) Execute(ctx context.Context, code string, apis []string, timeout float64) (Result, error) {
+	return s.ExecuteIn(ctx, "", code, apis, timeout)
+}
+
+// ExecuteIn is Execute for code in a language; empty: TypeScript.
+func (s *Session) ExecuteIn(
+	ctx context.Context, language, code string, apis []string, timeout float64,
+) (Result, error) {
 	args := map[string]any{"code": code}
+	if language != "" {
+		args["language"] = language
+	}
 	if len(apis) > 0 {
 		args["apis"] = apis
 	}

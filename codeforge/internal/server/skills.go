@@ -33,9 +33,20 @@ func (s *Session) Skills(ctx context.Context) ([]Skill, error) {
 	return out, nil
 }
 
-// Source is the TypeScript of a skill.
+// File is the name of a skill's file.
+func (k Skill) File() string { return file(k.Name) }
+
+// file is the name of the file: a skill in Python has .py in its name, and the others are TypeScript.
+func file(skill string) string {
+	if strings.HasSuffix(skill, ".py") {
+		return skill
+	}
+	return skill + ".ts"
+}
+
+// Source is the code of a skill.
 func (s *Session) Source(ctx context.Context, name string) (string, error) {
-	uri := skillScheme + name + "/" + name + ".ts"
+	uri := skillScheme + name + "/" + file(name)
 	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
 	if err != nil {
 		return "", fmt.Errorf("reading the skill %q: %w; codeforge skills list lists them", name, err)

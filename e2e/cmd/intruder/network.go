@@ -247,7 +247,7 @@ func another(t task) (bool, string) {
 			d := net.Dialer{Timeout: 300 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: from}, Control: func(_, _ string, c syscall.RawConn) error {
 				return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, free) })
 			}}
-			for _, to := range []string{"198.18.0.1:443", "10.77.0.2:443", "10.77.0.2:80", "10.77.0.2:53"} {
+			for _, to := range []string{"198.18.0.1:443", "10.77.0.2:443", "10.77.0.2:80", "198.18.0.1:53"} {
 				tried++
 				if c, err := d.Dial("tcp4", to); err == nil {
 					_ = c.Close()
@@ -256,7 +256,7 @@ func another(t task) (bool, string) {
 			}
 		}
 		u := net.Dialer{LocalAddr: &net.UDPAddr{IP: from}}
-		if c, err := u.Dial("udp4", "10.77.0.2:53"); err == nil {
+		if c, err := u.Dial("udp4", "198.18.0.1:53"); err == nil {
 			_ = c.SetDeadline(time.Now().Add(100 * time.Millisecond))
 			_, _ = c.Write([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07httpbin\x04test\x00\x00\x01\x00\x01"))
 			n, _ := c.Read(make([]byte, 512))

@@ -82,6 +82,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.library = apidoc.NewLibrary(d.control, d.log)
 	d.catalog = published.New(published.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log, Changed: d.library.Follow,
+		Python: func(p runapi.Python) { d.surface.OfferPython(p) },
 	})
 	m := meter.New(meter.Gauges{
 		Sessions: func() int { return d.mcp.Sessions() },

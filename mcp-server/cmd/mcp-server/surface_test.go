@@ -66,7 +66,7 @@ func TestResultShape(t *testing.T) {
 			"NotCapable: Requires net access to \"EVIL.example.com:443\"\n|evil.example.com is in no API. list_apis shows the open hosts; the user can add others."},
 		{"a slip in a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "api.strpe.com:443", run again with the --allow-net flag` + "\nawait fetch(\"https://api.strpe.com\")\n      ^\n    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at file:///code/main.ts:1:7\n", runapi.Exit{Code: 1}, nil, true,
 			"NotCapable: Requires net access to \"api.strpe.com:443\"\n    at file:///code/main.ts:1:7\n|api.strpe.com is in no API. Did you mean api.stripe.com? list_apis shows the open hosts; the user can add others."},
-		{"another port", `Requires net access to "api.stripe.com:8443"`, "", runapi.Exit{}, nil, false, `Requires net access to "api.stripe.com:8443"|api.stripe.com is reachable on its usual ports only: write its URL without a port.`},
+		{"another port", `Requires net access to "api.stripe.com:8443"`, "", runapi.Exit{}, nil, false, `Requires net access to "api.stripe.com:8443"|api.stripe.com is not open at this port. The open hosts are: api.stripe.com. The user can add the port to "domains" in apis/<name>/config.json.`},
 		{"out of memory", "out", "\n<--- Last few GCs --->\n\n[2:0x5] Scavenge\n\n#\n# Fatal JavaScript out of memory\n", runapi.Exit{Code: 133, Reason: runapi.OOM, Detail: "Too much memory."}, nil, true, "out|Too much memory."},
 		{"require", "", "error: Uncaught (in promise) ReferenceError: require is not defined\nrequire(\"fs\")\n^\n    at file:///code/main.ts:1:1\n\n    info: Deno supports CommonJS modules in \x1b[4m.cjs\x1b[24m files\n", runapi.Exit{Code: 1}, nil, true,
 			"ReferenceError: require is not defined\n    at file:///code/main.ts:1:1\n|There is no CommonJS: write import fs from \"node:fs\"."},
@@ -369,8 +369,8 @@ func TestRemarksOnSkills(t *testing.T) {
 	}
 	const described = "// @description Works\n"
 	for _, row := range []struct{ name, source, want string }{
-		{"my skill.ts", "x", `"my skill.ts" in /skills is no skill: want at most 64 letters, digits, - and _ before .ts.`},
-		{"notes.md", "x", `"notes.md" in /skills is no skill: its name does not end in .ts.`},
+		{"my skill.ts", "x", `"my skill.ts" in /skills is no skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
+		{"notes.md", "x", `"notes.md" in /skills is no skill: its name ends neither in .ts nor in .py.`},
 		{"broken.ts", described + "export const a = ;", "The skill broken does not load: SyntaxError: Expression expected"},
 		{"lost.ts", described + "import { x } from './nowhere.ts'; export const a = x;", `The skill lost does not load: Module not found "file:///`},
 		{"stranger.ts", described + "import { x } from '/skills/page-through.ts'; export const a = x;", "The skill stranger does not load: "},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/tokens"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -61,12 +62,18 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sum [2]int
+	estimate := 0
 	for i, c := range counts {
-		t.Logf("%4d %4d  %.60s", c[0], c[1], texts[i])
+		guess := tokens.Estimate(texts[i])
+		t.Logf("%4d %4d, estimate %4d  %.60s", c[0], c[1], guess, texts[i])
+		if least, most := min(c[0], c[1])*4/5, max(c[0], c[1])*5/4; guess < least || guess > most {
+			t.Errorf("codeforge manifest would estimate %d tokens, want %d to %d: %s", guess, least, most, texts[i])
+		}
+		estimate += guess
 		sum[0] += c[0]
 		sum[1] += c[1]
 	}
-	t.Logf("%4d %4d  sum (o200k, Claude)", sum[0], sum[1])
+	t.Logf("%4d %4d, estimate %4d  sum (o200k, Claude)", sum[0], sum[1], estimate)
 	if max(sum[0], sum[1]) > maxTokens {
 		t.Errorf("tools and instructions cost %d and %d tokens, at most %d are allowed", sum[0], sum[1], maxTokens)
 	}

@@ -6,6 +6,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -84,11 +85,21 @@ type Request struct {
 	// Session is whose turn in the queue the run takes.
 	Session string
 	Code    string
+	// Python says that the code is Python and not TypeScript.
+	Python bool
 	// APIs narrows the run. Empty means all active ones.
 	APIs    []string
 	Timeout time.Duration
 	// Started, if not nil, is called when the wait for a slot is over.
 	Started func()
+}
+
+// lease is the language of the lease, as runapi.LeaseRequest has it.
+func (r Request) lease() string {
+	if r.Python {
+		return runapi.LanguagePython
+	}
+	return ""
 }
 
 // Outcome is the result of a run. After an error it contains what was known until then.
@@ -126,7 +137,7 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 
 // leased executes the run within one lease.
 func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(runapi.Event)) error {
-	l, waited, err := e.cfg.Queue.Acquire(ctx, r.Session)
+	l, waited, err := e.cfg.Queue.AcquireFor(ctx, r.Session, r.lease())
 	o.Waited += waited
 	if err != nil {
 		return fmt.Errorf("getting a slot: %w", err)
@@ -179,7 +190,7 @@ func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcom
 		o.Exit, err = e.cfg.Sandbox.Run(ctx, runapi.RunRequest{
 			Generation:  l.Generation,
 			Run:         o.Run,
-			Language:    runapi.LanguageTypeScript,
+			Language:    cmp.Or(r.lease(), runapi.LanguageTypeScript),
 			Code:        r.Code,
 			Servers:     e.servers(r.APIs),
 			Permissions: hash,

@@ -23,6 +23,9 @@ type Config struct {
 	Log     *slog.Logger
 	// Changed, if not nil, is told of every catalog before Catalog returns it. It must not wait.
 	Changed func(controlapi.Catalog)
+	// Python, if not nil, is told what the sandbox says of Python, before the first catalog is known and with every
+	// renewal.
+	Python func(runapi.Python)
 }
 
 // Watcher follows the catalog. Make it with New and call Run; all methods are safe for concurrent use.
@@ -138,6 +141,13 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	set, err := w.cfg.Sandbox.SetPermissions(ctx, runapi.Permissions{AllowNet: AllowNet(cat)})
 	if err != nil {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
+	}
+	if w.cfg.Python != nil {
+		h, err := w.cfg.Sandbox.Health(ctx)
+		if err != nil {
+			return fmt.Errorf("asking the sandbox for its languages: %w", err)
+		}
+		w.cfg.Python(h.Python)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -90,10 +90,11 @@ type sessionQueue struct {
 
 // ticket is one waiting run.
 type ticket struct {
-	ctx    context.Context
-	queue  *sessionQueue
-	result chan result // buffered: one result
-	picked bool        // the dispatcher has it, or had it last; guarded by Queue.mu
+	ctx      context.Context
+	language string
+	queue    *sessionQueue
+	result   chan result // buffered: one result
+	picked   bool        // the dispatcher has it, or had it last; guarded by Queue.mu
 }
 
 type result struct {
@@ -148,16 +149,21 @@ func (q *Queue) Waiting() int {
 // Acquire takes a lease for a run of the session, and says how long that took. A *BusyError says that none could be
 // had.
 func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time.Duration, error) {
+	return q.AcquireFor(ctx, session, "")
+}
+
+// AcquireFor is Acquire for a run in a language, as runapi.LeaseRequest has it.
+func (q *Queue) AcquireFor(ctx context.Context, session, language string) (runapi.Lease, time.Duration, error) {
 	start := time.Now()
 	if q.Waiting() == 0 {
-		l, err := q.take(ctx)
+		l, err := q.take(ctx, language)
 		if !errors.Is(err, runapi.ErrBusy) {
 			return l, time.Since(start), err
 		}
 	}
 	limited, cancel := context.WithTimeout(ctx, q.cfg.MaxWait)
 	defer cancel()
-	t := &ticket{ctx: limited, result: make(chan result, 1)}
+	t := &ticket{ctx: limited, language: language, result: make(chan result, 1)}
 	if err := q.enter(session, t); err != nil {
 		return runapi.Lease{}, time.Since(start), err
 	}
@@ -180,18 +186,25 @@ func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time
 
 // take requests a lease. The request is not cancelled with ctx, since a lease whose answer is lost would keep its slot
 // until it expires; a lease that arrives too late is released.
-func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
-	if h := q.takeHeld(); h != nil {
-		if h.stream == q.cfg.Sandbox.Stream() && ctx.Err() == nil {
-			return h.lease, nil
+//
+// In the slot of the lease that is held ahead an interpreter of TypeScript waits. For another language it is taken only
+// when no other slot is free.
+func (q *Queue) take(ctx context.Context, language string) (runapi.Lease, error) {
+	if language == "" {
+		if l, ok := q.useHeld(ctx); ok {
+			return l, nil
 		}
-		q.Release(h.lease.Generation)
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 	defer cancel()
 	var cause error // why the previous attempt failed
 	for {
-		l, err := q.cfg.Sandbox.Acquire(asking)
+		l, err := q.cfg.Sandbox.AcquireFor(asking, language)
+		if language != "" && errors.Is(err, runapi.ErrBusy) {
+			if held, ok := q.useHeld(ctx); ok {
+				return held, nil
+			}
+		}
 		if err == nil && ctx.Err() != nil {
 			q.Release(l.Generation)
 			return runapi.Lease{}, ctx.Err()
@@ -211,6 +224,19 @@ func (q *Queue) take(ctx context.Context) (runapi.Lease, error) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// useHeld takes the lease that is held ahead, if there is one and it is still good.
+func (q *Queue) useHeld(ctx context.Context) (runapi.Lease, bool) {
+	h := q.takeHeld()
+	if h == nil {
+		return runapi.Lease{}, false
+	}
+	if h.stream == q.cfg.Sandbox.Stream() && ctx.Err() == nil {
+		return h.lease, true
+	}
+	q.Release(h.lease.Generation)
+	return runapi.Lease{}, false
 }
 
 // Release ends a lease, which lets the next run start. It returns immediately; Close waits for the release.
@@ -350,7 +376,7 @@ func (q *Queue) dispatch() {
 		if t == nil {
 			return
 		}
-		l, err := q.take(t.ctx)
+		l, err := q.take(t.ctx, t.language)
 		if errors.Is(err, runapi.ErrBusy) && t.ctx.Err() == nil {
 			q.putBack(t)
 			q.pause()

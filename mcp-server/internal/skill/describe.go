@@ -26,11 +26,46 @@ func Describe(source string) string {
 		}
 		words = append(words, strings.Fields(printable(line))...)
 	}
-	out := []rune(strings.Join(words, " "))
+	return short(strings.Join(words, " "))
+}
+
+// short cuts a description.
+func short(text string) string {
+	out := []rune(text)
 	if len(out) > maxDescription {
 		return string(out[:maxDescription-1]) + "…"
 	}
-	return string(out)
+	return text
+}
+
+// describe is Describe for a module of TypeScript, and the first line of its docstring for one of Python.
+func describe(name, source string) string {
+	if !IsPython(name) {
+		return Describe(source)
+	}
+	for line := range strings.Lines(docstring(source)) {
+		if words := strings.Fields(printable(line)); len(words) > 0 {
+			return short(strings.Join(words, " "))
+		}
+	}
+	return ""
+}
+
+// docstring returns the text of the string that a module of Python begins with, after comments.
+func docstring(source string) string {
+	rest := strings.TrimLeftFunc(strings.TrimPrefix(source, "\uFEFF"), unicode.IsSpace)
+	for strings.HasPrefix(rest, "#") {
+		_, rest, _ = strings.Cut(rest, "\n")
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+	}
+	rest = strings.TrimLeft(rest, "rR")
+	for _, quote := range []string{`"""`, "'''", `"`, "'"} {
+		if text, ok := strings.CutPrefix(rest, quote); ok {
+			text, _, _ = strings.Cut(text, quote)
+			return text
+		}
+	}
+	return ""
 }
 
 // leadingComment returns the text of the comments before any code.

@@ -1,4 +1,5 @@
-// Package skill stores skills: TypeScript modules in one directory, which code sees as /skills/<name>.ts.
+// Package skill stores skills: modules in one directory, which code sees as /skills/<name>.ts, or those in Python as
+// /skills/<name>.py. The name of the latter ends in .py everywhere.
 //
 // Threat: sandboxed code writes to the directory. A name, a link, a size, a number of files or a description may be an
 // attack on this process or on the model. So everything is opened through os.Root, only regular files with one link and
@@ -33,8 +34,9 @@ const (
 	maxEntries = 2000
 	// headSize is how much of a file is read for its description.
 	headSize = 8 << 10
-	// extension of a skill's file.
+	// The extensions of skills' files. That of Python belongs to the name.
 	extension = ".ts"
+	python    = ".py"
 )
 
 // The errors that callers distinguish.
@@ -86,9 +88,22 @@ func (s *Store) Close() error { return s.root.Close() }
 // ReadOnly reports whether changes are refused.
 func (s *Store) ReadOnly() bool { return s.readOnly }
 
+// IsPython reports whether a skill of that name is written in Python.
+func IsPython(name string) bool { return strings.HasSuffix(name, python) }
+
+// File is the name of a skill's file.
+func File(name string) string {
+	if IsPython(name) {
+		return name
+	}
+	return name + extension
+}
+
 // ValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, of which the first is a
-// letter or digit.
-func ValidName(name string) bool {
+// letter or digit, and .py after them if it is written in Python.
+func ValidName(name string) bool { return validBase(strings.TrimSuffix(name, python)) }
+
+func validBase(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false
 	}
@@ -104,7 +119,7 @@ func ValidName(name string) bool {
 }
 
 func notAName(name string) error {
-	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64)", ErrName, name)
+	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64, and .py for Python)", ErrName, name)
 }
 
 // List lists the skills with their descriptions.
@@ -148,16 +163,20 @@ func (s *Store) scan() (Listing, error) {
 		l.Skipped["too many files"]++
 	}
 	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), extension)
+		base, is := strings.CutSuffix(e.Name(), extension)
+		name := base
+		if IsPython(e.Name()) {
+			base, name, is = strings.TrimSuffix(e.Name(), python), e.Name(), true
+		}
 		switch {
 		case strings.HasPrefix(e.Name(), "."): // our own unfinished writes
 			continue
 		case !is: // notes and data beside the skills
-			l.strays[e.Name()] = "its name does not end in " + extension
+			l.strays[e.Name()] = "its name ends neither in " + extension + " nor in " + python
 			continue
-		case !ValidName(name):
+		case !validBase(base):
 			l.Skipped["not a skill name"]++
-			l.strays[e.Name()] = "want at most 64 letters, digits, - and _ before " + extension
+			l.strays[e.Name()] = "want at most 64 letters, digits, - and _ before " + extension + " or " + python
 			continue
 		}
 		info, err := s.root.Lstat(e.Name())
@@ -219,7 +238,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)
 	}
-	before, err := s.root.Lstat(name + extension)
+	before, err := s.root.Lstat(File(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
@@ -232,7 +251,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if reason := refuse(before); reason != "" {
 		return nil, nil, fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, reason)
 	}
-	f, err := s.openFile(name + extension)
+	f, err := s.openFile(File(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, ErrChanged
 	}
@@ -301,7 +320,7 @@ func (s *Store) read(name string) (Skill, string, error) {
 	}
 	source := strings.ToValidUTF8(string(data), "\uFFFD")
 	return Skill{
-		Name: name, Description: Describe(source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info),
+		Name: name, Description: describe(name, source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info),
 	}, source, nil
 }
 
@@ -316,5 +335,5 @@ func (s *Store) describe(name string) string {
 	if err != nil {
 		return ""
 	}
-	return Describe(strings.ToValidUTF8(string(head), "\uFFFD"))
+	return describe(name, strings.ToValidUTF8(string(head), "\uFFFD"))
 }

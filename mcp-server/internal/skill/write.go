@@ -58,22 +58,22 @@ func (s *Store) replace(name, source string, before Skill, create bool) (Skill, 
 	defer func() { _ = s.root.Remove(tmp) }()
 	if create {
 		// A link fails if the name has been taken in the meantime; a rename would not.
-		if err := s.root.Link(tmp, name+extension); err != nil {
+		if err := s.root.Link(tmp, File(name)); err != nil {
 			return Skill{}, changedOr(err, fs.ErrExist)
 		}
-		return Skill{Name: name, Description: Describe(source), Size: int64(len(source))}, nil
+		return Skill{Name: name, Description: describe(name, source), Size: int64(len(source))}, nil
 	}
-	now, err := s.root.Lstat(name + extension)
+	now, err := s.root.Lstat(File(name))
 	if err != nil {
 		return Skill{}, changedOr(err, fs.ErrNotExist)
 	}
 	if inode(now) != before.inode || !now.ModTime().Equal(before.Modified) || now.Size() != before.Size {
 		return Skill{}, ErrChanged
 	}
-	if err := s.root.Rename(tmp, name+extension); err != nil {
+	if err := s.root.Rename(tmp, File(name)); err != nil {
 		return Skill{}, fmt.Errorf("writing the skill: %w", err)
 	}
-	return Skill{Name: name, Description: Describe(source), Size: int64(len(source))}, nil
+	return Skill{Name: name, Description: describe(name, source), Size: int64(len(source))}, nil
 }
 
 func changedOr(err, changed error) error {
@@ -107,14 +107,14 @@ func (s *Store) Delete(name string) error {
 	if !ValidName(name) {
 		return notAName(name)
 	}
-	info, err := s.root.Lstat(name + extension)
+	info, err := s.root.Lstat(File(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	if err != nil {
 		return fmt.Errorf("deleting the skill: %w", err)
 	}
-	if err := s.root.Remove(name + extension); err != nil {
+	if err := s.root.Remove(File(name)); err != nil {
 		return fmt.Errorf("deleting the skill: %w", err)
 	}
 	return nil

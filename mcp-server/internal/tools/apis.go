@@ -268,7 +268,7 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	}
 	cat := s.cfg.Catalog.Catalog()
 	return text(guide(guided{
-		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), skills: s.skillLines(),
+		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), skills: s.skillLines(), python: s.languages(),
 		limit: s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
 	})), nil
 }

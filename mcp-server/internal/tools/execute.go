@@ -70,12 +70,17 @@ func exampleAPI(cat controlapi.Catalog) controlapi.API {
 }
 
 func (s *Surface) addExecute() {
+	language := ""
+	if s.languages().Version != "" {
+		language = `
+"language":{"enum":["typescript","python"],"description":"Default typescript"},`
+	}
 	schema := fmt.Sprintf(`{"type":"object","required":["code"],"additionalProperties":false,"properties":{
-"code":{"type":"string","description":"One TypeScript module; console.log what you need"},
+"code":{"type":"string","description":"One TypeScript module; console.log what you need"},%s
 "apis":{"type":"array","maxItems":%d,"items":{"type":"string"},
 "description":"APIs the code uses; narrows the run to them"},
 "timeout":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"Seconds, default %d"}}}`,
-		maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
+		language, maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
 		Title:       "Run TypeScript",
@@ -113,6 +118,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
+		code: r.Code, isPython: r.Python, python: s.languages(),
 		remarks: slices.Concat(strays(after, before), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	if s.cfg.Debug {
@@ -124,10 +130,10 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 // executeArguments reads the arguments of execute_code.
 func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
 	a := argument.Read(raw, argument.Spec{
-		Tool: "execute_code", Names: []string{"code", "apis", "timeout"}, Example: executeExample(s.cfg.Catalog.Catalog()),
+		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language"}, Example: executeExample(s.cfg.Catalog.Catalog()),
 		MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
 	})
-	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true)}
+	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true), Python: s.language(a)}
 	if n := len(r.Code); n > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
 // skillsExtension is the Skills extension (SEP-2640): skills/list and skills/get.
@@ -151,7 +153,7 @@ func (h *shelf) entry(name string) (entry, bool) {
 	return entry{
 		URI:         at + "/SKILL.md",
 		Frontmatter: frontmatter(k),
-		Resources:   []entryFile{file(at+"/SKILL.md", manifest(k, source)), file(at+"/"+name+".ts", source)},
+		Resources:   []entryFile{file(at+"/SKILL.md", manifest(k, source)), file(at+"/"+skill.File(name), source)},
 	}, true
 }
 

@@ -46,10 +46,10 @@ func (r rendering) hints() []voice.Text {
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
 	}
-	for _, t := range append(r.notJSON(printed), refusals(printed, r)...) {
+	for _, t := range slices.Concat(r.notJSON(printed), refusals(printed, r), r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
-	if shortened.MatchString(stdout) {
+	if !r.isPython && shortened.MatchString(stdout) {
 		t := voice.Say("console.log shortens long lists and deep objects: print JSON.stringify(x) to see all.")
 		add(t.Model, t.Person, t)
 	}
@@ -61,7 +61,8 @@ func (r rendering) hints() []voice.Text {
 
 // What code printed when it read something else as JSON.
 var (
-	notJSON   = regexp.MustCompile(`SyntaxError: [^\n]*(?:is not valid JSON|Unexpected end of JSON input|after JSON)`)
+	notJSON = regexp.MustCompile(`SyntaxError: [^\n]*(?:is not valid JSON|Unexpected end of JSON input|after JSON)|` +
+		`JSONDecodeError: `)
 	plainPath = regexp.MustCompile(`^/[A-Za-z0-9/_.~-]{0,80}$`)
 )
 
@@ -94,8 +95,9 @@ func (r rendering) notJSON(printed string) []voice.Text {
 				path = rest
 			}
 		}
-		t := voice.Say("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check answer.ok and the path, and print "+
-			"(await answer.text()).slice(0, 300).", "%METHOD", method(x.Method), "%HOST", host.String()+path,
+		t := voice.Say("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check "+
+			r.word("answer.ok and the path, and print (await answer.text()).slice(0, 300).",
+				"the status and the path, and print the first 300 characters of the answer."), "%METHOD", method(x.Method), "%HOST", host.String()+path,
 			"%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
 		if !slices.Contains(out, t) {
 			out = append(out, t)
@@ -183,12 +185,17 @@ func hostRefusals(printed string, cat controlapi.Catalog) []voice.Text {
 				out = append(out, t)
 			}
 		default:
-			out = append(out, voice.Say("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
-				"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
-				"%HOST", host.Name(), "%NEAR", suggest(host.Name(), cat)))
+			out = append(out, noAPI(host, cat))
 		}
 	}
 	return out
+}
+
+// noAPI is why code cannot reach a host.
+func noAPI(host hostname.Host, cat controlapi.Catalog) voice.Text {
+	return voice.Say("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
+		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
+		"%HOST", host.Name(), "%NEAR", suggest(host.Name(), cat))
 }
 
 // hostAt reads a host with its port, as Deno names it.

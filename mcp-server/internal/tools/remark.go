@@ -37,7 +37,16 @@ const checker = `for (const name of %s) {
   }
 }`
 
-// loadFailure is a line that checker prints.
+// pythonChecker compiles skills in Python.
+const pythonChecker = `import json
+for name in %s:
+    try:
+        compile(open("/skills/" + name, "rb").read(), "/skills/" + name, "exec", dont_inherit=True)
+    except Exception as e:
+        print(json.dumps({"name": name, "reason": f"{type(e).__name__}: {e}"}))
+`
+
+// loadFailure is a line that a checker prints.
 type loadFailure struct{ Name, Reason string }
 
 // place is where Deno says that a module is wrong.
@@ -46,12 +55,24 @@ var place = regexp.MustCompile(`at file://(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
 // remarks says what is wrong with skills that have just been written. They are loaded in the sandbox for that, in a run
 // of their own, which runs none of them. When that is not possible, nothing is said of how they load.
 func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []skill.Change) []string {
-	var names, out []string
+	var typescript, python []string
 	for _, c := range changes {
-		if c.What != skill.Deleted && len(names) < maxRemarks {
-			names = append(names, c.Name)
+		switch {
+		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
+		case !skill.IsPython(c.Name):
+			typescript = append(typescript, c.Name)
+		case s.languages().Version != "":
+			python = append(python, c.Name)
 		}
 	}
+	r.Python = false
+	out := s.remarksOn(ctx, r, checker, typescript)
+	r.Python = true
+	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
+}
+
+// remarksOn says what is wrong with skills in the language of the run.
+func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker string, names []string) (out []string) {
 	if len(names) == 0 || s.cfg.Executor == nil {
 		return nil
 	}
@@ -78,8 +99,11 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 	}
 	for _, name := range names {
 		if k, _, err := s.cfg.Skills.Read(name); err == nil && k.Description == "" && !failed[name] {
-			out = append(out, fmt.Sprintf("The skill %s has no @description in its first comment: nobody will know what it is "+
-				"for.", name))
+			what := "@description in its first comment"
+			if r.Python {
+				what = "docstring"
+			}
+			out = append(out, fmt.Sprintf("The skill %s has no %s: nobody will know what it is for.", name, what))
 		}
 	}
 	return out

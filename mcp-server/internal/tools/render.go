@@ -30,6 +30,9 @@ type rendering struct {
 	// skills are the names of all skills, remarks are what to tell of those that were written.
 	skills, remarks []string
 	catalog         controlapi.Catalog
+	code            string
+	isPython        bool
+	python          runapi.Python // what the sandbox says of it
 }
 
 // render makes the result of a run: on success stdout, exactly as printed; on failure stderr, then stdout. There is a
@@ -53,7 +56,7 @@ func render(r rendering) *mcp.CallToolResult {
 		shown, cut = r.stdout.Text(r.limit)
 	}
 	if shown == "" && len(notes) == 0 && (failed || len(r.changes)+len(r.remarks) == 0) {
-		notes = append(notes, voice.Say(silent(r.outcome.Exit, failed)))
+		notes = append(notes, voice.Say(silent(r, failed)))
 	}
 	if cut > 0 {
 		notes = append(notes, voice.Say("%NOTE", "%NOTE", cutNote(r, cut)))
@@ -119,7 +122,9 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 func failedOutput(r rendering) (string, int) {
 	errs := min(r.stderr.Len(), max(r.limit/2, r.limit-r.stdout.Len()))
 	stderr, cutErr := r.stderr.Text(errs)
-	stderr = uncaught.Shorten(stderr, r.explained(stderr))
+	if !r.isPython {
+		stderr = uncaught.Shorten(stderr, r.explained(stderr))
+	}
 	stdout, cutOut := r.stdout.Text(r.limit - errs)
 	if stderr != "" && stdout != "" && !strings.HasSuffix(stderr, "\n") {
 		stderr += "\n"
@@ -128,18 +133,27 @@ func failedOutput(r rendering) (string, int) {
 }
 
 // silent explains why there is nothing to show.
-func silent(e runapi.Exit, failed bool) string {
+func silent(r rendering, failed bool) string {
 	if failed {
-		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", e.Code)
+		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
 	}
-	return "The code ran and printed nothing. Print what you need with console.log."
+	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."
+}
+
+// word is one of two words, after the language of the code.
+func (r rendering) word(typescript, python string) string {
+	if r.isPython {
+		return python
+	}
+	return typescript
 }
 
 // cutNote says how much was left out, and where the whole output is.
 func cutNote(r rendering, cut int) string {
 	n := fmt.Sprintf("Output was cut: %d of %d characters were left out.", cut, r.stdout.Len()+r.stderr.Len())
 	if file := r.outcome.Exit.StdoutFile; file != "" {
-		n += fmt.Sprintf(" The whole stdout is in %s: read parts of it with Deno.readTextFile in a later run.", file)
+		n += fmt.Sprintf(" The whole stdout is in %s: read parts of it with %s in a later run.", file,
+			r.word("Deno.readTextFile", "open()"))
 	}
 	return n + " Print less: filter, count, or select fields in code."
 }

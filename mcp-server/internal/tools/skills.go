@@ -85,7 +85,7 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	return text("Skill " + name + " was deleted."), nil
 }
 
-// skillName reads the name of a skill. "/skills/x.ts" and "x.ts" stand for x.
+// skillName reads the name of a skill. "/skills/x.ts" and "x.ts" stand for x; a name in Python keeps its .py.
 func skillName(a *argument.Reader) string {
 	name := a.Text("name", "the name of a skill as a string", true)
 	return strings.TrimSuffix(strings.TrimPrefix(name, "/skills/"), ".ts")
@@ -103,7 +103,7 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "Cancelled. Skill " + name + " was not changed."
 	case errors.Is(err, skill.ErrName):
-		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64.", name)
+		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64, and .py for Python.", name)
 	case errors.Is(err, skill.ErrReadOnly):
 		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
 	case errors.Is(err, skill.ErrChanged):
@@ -132,6 +132,7 @@ const (
 	skillURI     = "skill://"
 	markdownType = "text/markdown"
 	sourceType   = "text/typescript"
+	pythonType   = "text/x-python"
 )
 
 // add registers the templates, the prompt and the methods of the extension, and the skills that are there.
@@ -143,7 +144,7 @@ func (h *shelf) add() {
 	}, h.read)
 	server.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "skill-file", Title: "File of a skill", URITemplate: skillURI + "{name}/{file}",
-		Description: "SKILL.md, or the module itself as <name>.ts",
+		Description: "SKILL.md, or the module itself as <name>.ts or <name>.py",
 	}, h.read)
 	server.AddPrompt(&mcp.Prompt{
 		Name: "run_skill", Title: "Run a skill", Description: "Use one of the saved skills",
@@ -237,8 +238,11 @@ func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.Read
 	switch file {
 	case "", "SKILL.md":
 		content.MIMEType, content.Text = markdownType, manifest(k, source)
-	case name + ".ts":
+	case skill.File(name):
 		content.MIMEType, content.Text = sourceType, source
+		if skill.IsPython(name) {
+			content.MIMEType = pythonType
+		}
 	default:
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
@@ -252,10 +256,13 @@ func manifest(k skill.Skill, source string) string {
 		source += "\n"
 	}
 	f := frontmatter(k)
-	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\n"+
-		"Use it in execute_code with `import * as skill from \"/skills/%s.ts\"`, or `import { f }` of what it exports.\n\n"+
-		"%sts\n%s%s\n",
-		f.Name, jsonText(f.Description), k.Name, fence, source, fence)
+	use, language := "`import * as skill from \"/skills/"+k.Name+".ts\"`, or `import { f }` of what it exports", "ts"
+	if skill.IsPython(k.Name) {
+		module := strings.ReplaceAll(strings.TrimSuffix(k.Name, ".py"), "-", "_")
+		use, language = "\"language\": \"python\" and `from skills import "+module+"`", "python"
+	}
+	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\nUse it in execute_code with %s.\n\n%s%s\n%s%s\n",
+		f.Name, jsonText(f.Description), use, fence, language, source, fence)
 }
 
 // longestRun is the length of the longest run of b in s.
@@ -280,6 +287,9 @@ type front struct {
 
 func frontmatter(k skill.Skill) front {
 	if k.Description == "" {
+		if skill.IsPython(k.Name) {
+			return front{k.Name, "A Python module without a description"}
+		}
 		return front{k.Name, "A TypeScript module without a description"}
 	}
 	return front{k.Name, k.Description}

@@ -66,6 +66,7 @@ type guided struct {
 	skills      string // a line each
 	limit       int
 	usual, most time.Duration
+	python      runapi.Python
 }
 
 // guide is the answer to get_instructions. Its length does not depend on the number of APIs.
@@ -113,7 +114,7 @@ independent requests with Promise.all. Save large results to /tmp and read parts
 %s
 %s
 ## Example
-%s`, reach, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, mcp, keep, g.skills,
+%s`, reach, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, mcp+pythonGuide(g.python), keep, g.skills,
 		workedExample(g.catalog))
 }
 

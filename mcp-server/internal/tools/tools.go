@@ -1,7 +1,7 @@
 // Package tools provides what MCP clients see: tools, resources, a prompt and instructions, on one mcp.Server.
 //
-// Text for the model is in content only. Tools have hand-written input schemas. The list of tools never changes, so
-// that a change of the catalog costs clients nothing. A panic in a handler is an error of that call only.
+// Text for the model is in content only. Tools have hand-written input schemas. The list of tools changes only with the
+// languages of the sandbox, so that a change of the catalog costs clients nothing. A panic in a handler is an error of that call only.
 package tools
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -20,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // Config configures a Surface.
@@ -53,6 +55,8 @@ type Surface struct {
 	server *mcp.Server
 	shelf  *shelf
 	finder finder
+	// python is what the sandbox says of Python; nil: it has not been asked.
+	python atomic.Pointer[runapi.Python]
 }
 
 // New makes the surface.

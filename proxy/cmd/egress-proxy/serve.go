@@ -79,7 +79,7 @@ func open(
 	if err != nil {
 		return nil, nil, err
 	}
-	in, mode, err := sockets(o, getenv)
+	in, mode, err := sockets(o, set.Network, getenv)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +96,7 @@ func open(
 func assemble(
 	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
 ) (*daemon, error) {
-	pool, err := newPool(set, o.endpoint)
+	pool, err := newPool(o, set)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +168,11 @@ func (d *daemon) problem() error {
 }
 
 // newPool makes the pool from the settings for upstreams.
-func newPool(set settings.Settings, endpoint uint16) (*upstream.Pool, error) {
-	conf := upstream.Config{Proxy: set.UpstreamProxy, Endpoint: endpoint}
+func newPool(o options, set settings.Settings) (*upstream.Pool, error) {
+	conf := upstream.Config{Proxy: set.UpstreamProxy, Endpoint: o.endpoint}
+	if o.mode == "gateway" {
+		conf.Sandbox = set.Network.Subnet()
+	}
 	if set.UpstreamCAFile != "" {
 		var err error
 		if conf.CAs, err = os.ReadFile(set.UpstreamCAFile); err != nil {
@@ -213,7 +216,9 @@ func hangups() <-chan struct{} {
 }
 
 // asker limits who may ask the resolver, in gateway mode.
-func asker(a netip.Addr) bool { _, ok := slot.FromAddr(a); return ok }
+func asker(n slot.Network) func(netip.Addr) bool {
+	return func(a netip.Addr) bool { _, ok := n.Slot(a); return ok }
+}
 
 // The modes of the control socket: in Docker access to its volume is the boundary, and mcp-server is another user.
 const (

@@ -23,9 +23,9 @@ type inputs struct {
 }
 
 // sockets opens or inherits the sockets, and returns the mode of the control socket.
-func sockets(o options, getenv func(string) string) (inputs, fs.FileMode, error) {
+func sockets(o options, n slot.Network, getenv func(string) string) (inputs, fs.FileMode, error) {
 	if o.mode == "gateway" {
-		in, err := gateway()
+		in, err := gateway(n)
 		return in, modeGateway, err
 	}
 	files, err := slot.Inherited(getenv)

@@ -49,7 +49,6 @@ var never = prefixes(
 	"198.18.0.0/15",      // benchmarking: the resolver's synthetic address
 	"224.0.0.0/4",        // multicast
 	"240.0.0.0/4",        // reserved, broadcast
-	"10.77.0.0/24",       // the sandbox's network
 	"fd00:ec2::/32",      // metadata of AWS
 	"fd20:ce::/32",       // metadata of Google Cloud
 )
@@ -78,6 +77,8 @@ var (
 type Guard struct {
 	// AllowPrivate are the private ranges that are open.
 	AllowPrivate []netip.Prefix
+	// Sandbox is the network of the slots, in Docker mode. No configuration opens it.
+	Sandbox netip.Prefix
 	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, which code must not reach: it runs code. 0: it is
 	// not on this machine.
 	Endpoint uint16
@@ -92,7 +93,7 @@ func (g Guard) Check(a netip.Addr) error {
 	switch {
 	case disarm.Off("dialguard"):
 		return nil
-	case in(never, inner):
+	case in(never, inner) || g.Sandbox.Contains(inner):
 		return &RefusedError{Addr: a, Why: "is a special address"}
 	case own(inner):
 		return &RefusedError{Addr: a, Why: "belongs to this machine"}

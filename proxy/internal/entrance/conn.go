@@ -167,7 +167,7 @@ func identify(l Listener, c net.Conn) (slot.ID, error) {
 	if err != nil {
 		return 0, errNoSlot
 	}
-	id, ok := slot.FromAddr(from.Addr())
+	id, ok := l.Network.Slot(from.Addr())
 	if !ok {
 		return 0, errNoSlot
 	}

@@ -48,6 +48,8 @@ type Listener struct {
 	Port uint16
 	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot.
 	Slot *slot.ID
+	// Network is where the slots have their addresses, if Slot is nil.
+	Network slot.Network
 }
 
 // Config holds what an Entrance needs.

@@ -21,9 +21,9 @@ import (
 
 const lockTime = 5 // seconds to wait for another iptables
 
-// Install sets up the firewall of this network namespace and returns the sandbox-side interface's name.
-func Install() (inside string, err error) {
-	inside, err = Inside()
+// Install sets up the firewall of this network namespace, between the sandbox's network and another one.
+func Install(n slot.Network) (inside string, err error) {
+	inside, err = Inside(n)
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +33,7 @@ func Install() (inside string, err error) {
 	if err := acknowledge(inside); err != nil {
 		return "", err
 	}
-	if err := apply(iptables.ProtocolIPv4, Plan4(inside)); err != nil {
+	if err := apply(iptables.ProtocolIPv4, Plan4(inside, n)); err != nil {
 		return "", fmt.Errorf("setting up the firewall: %w", err)
 	}
 	if !ipv6() {
@@ -46,7 +46,7 @@ func Install() (inside string, err error) {
 }
 
 // Inside finds the interface with the proxy's address on the sandbox's network.
-func Inside() (string, error) {
+func Inside(n slot.Network) (string, error) {
 	links, err := net.Interfaces()
 	if err != nil {
 		return "", fmt.Errorf("listing interfaces: %w", err)
@@ -57,12 +57,25 @@ func Inside() (string, error) {
 			return "", fmt.Errorf("listing addresses of %s: %w", l.Name, err)
 		}
 		for _, a := range addrs {
-			if n, ok := a.(*net.IPNet); ok && n.IP.String() == slot.ProxyAddr.String() {
+			if ip, ok := a.(*net.IPNet); ok && ip.IP.String() == n.Proxy().String() {
 				return l.Name, nil
 			}
 		}
 	}
-	return "", fmt.Errorf("gateway mode: no interface has the address %s", slot.ProxyAddr)
+	return "", fmt.Errorf("gateway mode: no interface has the address %s", n.Proxy())
+}
+
+// AddResolver gives this network namespace the address at which the resolver answers.
+func AddResolver() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("inspecting lo: %w", err)
+	}
+	ip := &net.IPNet{IP: slot.SyntheticAddr.AsSlice(), Mask: net.CIDRMask(32, 32)}
+	if err := netlink.AddrReplace(lo, &netlink.Addr{IPNet: ip}); err != nil {
+		return fmt.Errorf("adding the resolver's address: %w", err)
+	}
+	return nil
 }
 
 // checkRoute refuses to start if outgoing traffic would go back into the sandbox's network.

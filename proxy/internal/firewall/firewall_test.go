@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // TestPlans shows the rules as they are passed to iptables.
 func TestPlans(t *testing.T) {
-	for name, p := range map[string]Plan{"plan4.txt": Plan4("eth1"), "plan6.txt": Plan6("eth1")} {
+	for name, p := range map[string]Plan{"plan4.txt": Plan4("eth1", slot.Network{}), "plan6.txt": Plan6("eth1")} {
 		var b strings.Builder
 		for _, r := range append(p.Rules, p.Jumps...) {
 			b.WriteString("-t " + r.Table + " " + r.Chain + " " + strings.Join(r.Spec, " ") + "\n")
@@ -64,7 +64,7 @@ func inNamespace(t *testing.T, outside bool) {
 		testkit.Skip(t, "cannot make a network namespace: "+err.Error())
 	}
 	t.Cleanup(func() { ns.Close() })
-	link(t, "in0", slot.ProxyAddr.String()+"/24")
+	link(t, "in0", (slot.Network{}).Proxy().String()+"/24")
 	if outside {
 		link(t, "out0", "192.168.77.2/24")
 		out, err := netlink.LinkByName("out0")
@@ -101,7 +101,7 @@ func rules(t *testing.T, table string) string {
 // TestInstall is idempotent, and repairs what somebody else inserted before the rules or removed.
 func TestInstall(t *testing.T) {
 	inNamespace(t, true)
-	inside, err := Install()
+	inside, err := Install(slot.Network{})
 	testkit.Must(t, err)
 	if inside != "in0" {
 		t.Errorf("the inside is %q", inside)
@@ -117,7 +117,7 @@ func TestInstall(t *testing.T) {
 	if want := "! --dport 53 -j REDIRECT"; !strings.Contains(nat, want) {
 		t.Errorf("nat has no %q:\n%s", want, nat)
 	}
-	_, err = Install()
+	_, err = Install(slot.Network{})
 	testkit.Must(t, err)
 	if got := rules(t, "nat") + rules(t, "filter"); got != nat+filter {
 		t.Errorf("a second Install changed the rules:\n%s", got)
@@ -131,7 +131,7 @@ func TestInstall(t *testing.T) {
 			t.Fatalf("%v: %s", args, out)
 		}
 	}
-	_, err = Install()
+	_, err = Install(slot.Network{})
 	testkit.Must(t, err)
 	got := rules(t, "filter")
 	first := strings.Index(got, "-A INPUT ")
@@ -161,9 +161,9 @@ func TestOpenPorts(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Must(t, netlink.AddrAdd(link, addr))
 	testkit.Must(t, netlink.LinkSetUp(link))
-	testkit.Must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IP(slot.ProxyAddr.AsSlice())}))
+	testkit.Must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IP(slot.Network{}.Proxy().AsSlice())}))
 	testkit.Must(t, netns.Set(proxy))
-	_, err = Install()
+	_, err = Install(slot.Network{})
 	testkit.Must(t, err)
 	lo, err := netlink.LinkByName("lo")
 	testkit.Must(t, err)
@@ -216,7 +216,7 @@ func ask(remote string) (string, error) {
 func TestRefusesToStart(t *testing.T) {
 	t.Run("no way out", func(t *testing.T) {
 		inNamespace(t, false)
-		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "no default route") {
+		if _, err := Install(slot.Network{}); err == nil || !strings.Contains(err.Error(), "no default route") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -227,7 +227,7 @@ func TestRefusesToStart(t *testing.T) {
 		gw, err := netlink.ParseIPNet("10.77.0.1/32")
 		testkit.Must(t, err)
 		testkit.Must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: in.Attrs().Index, Gw: gw.IP}))
-		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "leads into the sandbox") {
+		if _, err := Install(slot.Network{}); err == nil || !strings.Contains(err.Error(), "leads into the sandbox") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -239,7 +239,7 @@ func TestRefusesToStart(t *testing.T) {
 		ns, err := netns.New()
 		testkit.Must(t, err)
 		defer ns.Close()
-		if _, err := Install(); err == nil || !strings.Contains(err.Error(), "10.77.0.2") {
+		if _, err := Install(slot.Network{}); err == nil || !strings.Contains(err.Error(), "10.77.0.2") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -29,12 +29,12 @@ type Plan struct {
 	Jumps []Rule
 }
 
-// Plan4 is the set-up for IPv4. inside is the interface of the sandbox's network.
-func Plan4(inside string) Plan {
-	subnet, self := slot.Subnet.String(), slot.ProxyAddr.String()+"/32"
+// Plan4 is the set-up for IPv4. inside is the interface of the sandbox's network n.
+func Plan4(inside string, n slot.Network) Plan {
+	subnet, self, resolver := n.Subnet().String(), n.Proxy().String()+"/32", slot.SyntheticAddr.String()+"/32"
 	port := strconv.Itoa(DNSPort)
 	dns := func(proto string) Rule {
-		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", self, "-i", inside, "-p", proto, "-m", proto,
+		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", resolver, "-i", inside, "-p", proto, "-m", proto,
 			"--dport", port, "-j", "ACCEPT"}}
 	}
 	return Plan{
@@ -49,6 +49,7 @@ func Plan4(inside string) Plan {
 			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},
 			// Nothing else may reach the sandbox's side.
 			{"filter", chainInput, []string{"-d", subnet, "!", "-i", inside, "-j", "DROP"}},
+			{"filter", chainInput, []string{"-d", resolver, "!", "-i", inside, "-j", "DROP"}},
 			{"filter", chainForward, []string{"-j", "DROP"}},
 		},
 		Jumps: []Rule{

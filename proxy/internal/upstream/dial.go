@@ -119,7 +119,7 @@ func (p *Pool) Check(ctx context.Context, w Want, host string) error {
 		return nil
 	}
 	private, _ := common(w.APIs)
-	d := &dialer{pool: p, guard: dialguard.Guard{AllowPrivate: private}}
+	d := &dialer{pool: p, guard: p.guard(private)}
 	if _, err := d.addresses(ctx, host); errors.Is(err, dialguard.ErrRefused) {
 		return err
 	}
@@ -133,4 +133,9 @@ func proxyAddr(u *url.URL) string {
 		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
 	}
 	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// guard says which addresses may be dialled for APIs with these private ranges.
+func (p *Pool) guard(private []netip.Prefix) dialguard.Guard {
+	return dialguard.Guard{AllowPrivate: private, Sandbox: p.conf.Sandbox, Endpoint: p.conf.Endpoint}
 }

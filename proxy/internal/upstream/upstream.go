@@ -25,7 +25,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
 const (
@@ -49,6 +48,8 @@ type Config struct {
 	Proxy *url.URL
 	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, see dialguard.Guard.
 	Endpoint uint16
+	// Sandbox is the network of the slots, in Docker mode: it is never dialled.
+	Sandbox netip.Prefix
 	// CAs holds further certificate authorities for every upstream, in PEM.
 	CAs []byte
 	// Resolve finds a host's addresses. Nil: the system's resolver.
@@ -220,7 +221,7 @@ func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.Cli
 		roots = roots.Clone()
 		roots.AppendCertsFromPEM(cas)
 	}
-	d := &dialer{pool: p, guard: dialguard.Guard{AllowPrivate: private, Endpoint: p.conf.Endpoint}}
+	d := &dialer{pool: p, guard: p.guard(private)}
 	t := &http.Transport{
 		DialContext: d.dial,
 		TLSClientConfig: &tls.Config{

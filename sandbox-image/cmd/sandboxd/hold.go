@@ -26,7 +26,7 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	check := flags.Bool("check", false, "")
 	linger := flags.Duration("linger", 0, "")
 	announce := flags.String("announce", "", "")
-	var size network.Size
+	size := network.Size{Network: s.Network}
 	flags.IntVar(&size.Runs, "slots", s.Slots, "")
 	flags.IntVar(&size.Servers, "servers", s.Servers, "")
 	if err := flags.Parse(args); err != nil {
@@ -62,7 +62,7 @@ func checkNetwork(ctx context.Context, size network.Size, linger time.Duration) 
 	verified := false
 	return health.Check(ctx, linger, func(context.Context) error {
 		if verified {
-			return network.Present()
+			return network.Present(size.Network)
 		}
 		err := privilege.Check(1)
 		if err == nil {

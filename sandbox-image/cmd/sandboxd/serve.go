@@ -238,7 +238,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
 	lost := make(chan error, 1)
 	if f.mode == container {
-		go func() { lost <- network.AwaitLoss(ctx) }()
+		go func() { lost <- network.AwaitLoss(ctx, s.Network) }()
 		trying, stop := context.WithCancel(ctx)
 		var tries sync.WaitGroup
 		tries.Go(func() { trial.run(trying) })

@@ -83,7 +83,7 @@ func TestNoOtherWayOut(t *testing.T) {
 	closed := []question{
 		{false, one, "tcp4", "1.1.1.1:53"}, {false, 0, "tcp4", "10.77.0.2:3000"}, {false, slot.ServiceUID, "tcp4", "1.2.3.4:3000"},
 		{false, one, "udp4", "1.1.1.1:53"}, {false, one, "udp4", "10.77.0.2:443"}, {false, one, "udp4", "8.8.8.8:443"}, {false, one, "udp4", "10.77.0.2:123"},
-		{false, 0, "tcp4", "10.77.0.2:443"}, {false, 0, "udp4", "10.77.0.2:53"}, {false, slot.ServiceUID, "tcp4", "10.77.0.2:443"}, {false, slot.ServiceUID, "udp4", "10.77.0.2:443"},
+		{false, 0, "tcp4", "10.77.0.2:443"}, {false, 0, "udp4", "198.18.0.1:53"}, {false, slot.ServiceUID, "tcp4", "10.77.0.2:443"}, {false, slot.ServiceUID, "udp4", "10.77.0.2:443"},
 		{true, 0, "tcp4", "10.77.0.3:8080"},
 	}
 	knock := func() {
@@ -97,7 +97,7 @@ func TestNoOtherWayOut(t *testing.T) {
 		w.in(t, ns, q.uid, func() error { answered = reaches(q.network, q.remote, within); return nil })
 		return answered
 	}
-	open := []question{{false, one, "tcp4", "1.2.3.4:443"}, {false, one, "tcp4", "10.77.0.2:80"}, {false, one, "tcp4", "198.18.0.1:3000"}, {false, one, "udp4", "10.77.0.2:53"}}
+	open := []question{{false, one, "tcp4", "1.2.3.4:443"}, {false, one, "tcp4", "10.77.0.2:80"}, {false, one, "tcp4", "198.18.0.1:3000"}, {false, one, "udp4", "198.18.0.1:53"}}
 	for _, q := range open {
 		if !ask(q, patience) {
 			t.Errorf("%+v does not reach the proxy", q)

@@ -3,11 +3,13 @@ package network
 import (
 	"errors"
 	"fmt"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // SetUp configures the network namespace for n slots of each kind and verifies the result. It is idempotent.
 func SetUp(n Size) error {
-	dev, err := device()
+	dev, err := device(n.Network)
 	if err != nil {
 		return err
 	}
@@ -27,13 +29,13 @@ func Verify(n Size) error { return verify(n, true) }
 func VerifyQuick(n Size) error { return verify(n, false) }
 
 // Present checks that the interface with our address exists.
-func Present() error {
-	_, err := device()
+func Present(n slot.Network) error {
+	_, err := device(n)
 	return err
 }
 
 func verify(n Size, each bool) error {
-	dev, err := device()
+	dev, err := device(n.Network)
 	if err != nil {
 		return err
 	}

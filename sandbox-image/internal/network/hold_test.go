@@ -63,7 +63,7 @@ func newWire(t *testing.T) *wire {
 		return errors.Join(up("lo", ""), up("eth0", "10.77.0.3/24"))
 	})
 	w.in(t, w.proxy, 0, func() error {
-		if err := errors.Join(up("lo", ""), up("eth1", "10.77.0.2/24")); err != nil {
+		if err := errors.Join(up("lo", "198.18.0.1/32"), up("eth1", "10.77.0.2/24")); err != nil {
 			return err
 		}
 		out, err := exec.Command("iptables", "-t", "nat", "-A", "PREROUTING", "-i", "eth1", "-p", "tcp", "-m", "multiport",
@@ -148,7 +148,7 @@ func (w *wire) serve(t *testing.T) (from chan netip.AddrPort) {
 		from <- c.RemoteAddr().(*net.TCPAddr).AddrPort()
 		_, _ = io.Copy(c, c)
 	})
-	w.udp(t, w.proxy, "10.77.0.2:53", func(p []byte, a net.Addr) []byte { return []byte(a.String() + " " + string(p)) })
+	w.udp(t, w.proxy, "198.18.0.1:53", func(p []byte, a net.Addr) []byte { return []byte(a.String() + " " + string(p)) })
 	return from
 }
 
@@ -241,11 +241,11 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 					return fmt.Errorf("slot %d to %s: %q %w", n, remote, b, err)
 				}
 				_ = c.Close()
-				if got := (<-from).Addr(); got != id.Addr() {
+				if got := (<-from).Addr(); got != (slot.Network{}).Addr(id) {
 					return fmt.Errorf("slot %d seen as %s", n, got)
 				}
 			}
-			c, err := dial("udp4", "", "10.77.0.2:53")
+			c, err := dial("udp4", "", "198.18.0.1:53")
 			if err != nil {
 				return err
 			}
@@ -254,7 +254,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 			_ = c.SetReadDeadline(time.Now().Add(patience))
 			b := make([]byte, 100)
 			k, err := c.Read(b)
-			if err != nil || !strings.HasPrefix(string(b[:k]), id.Addr().String()+":") {
+			if err != nil || !strings.HasPrefix(string(b[:k]), (slot.Network{}).Addr(id).String()+":") {
 				return fmt.Errorf("slot %d resolver: %q %w", n, b[:k], err)
 			}
 			return nil
@@ -298,7 +298,7 @@ func refusedEverythingElse(t *testing.T, id slot.ID) {
 		{"tcp4", "", "127.0.0.1:8080"}, {"tcp4", "", "10.77.0.3:443"}, {"tcp4", "", "127.0.0.11:53"}, {"tcp4", "", "1.1.1.1:53"},
 		{"tcp4", "10.77.0.100:0", "1.2.3.4:443"}, {"tcp4", "10.77.0.3:0", "1.2.3.4:443"}, {"tcp4", "127.0.0.1:0", "1.2.3.4:443"},
 		{"udp4", "", "1.1.1.1:53"}, {"udp4", "", "10.77.0.2:443"}, {"udp4", "", "127.0.0.11:53"}, {"udp4", "", "10.77.0.100:53"},
-		{"udp4", "10.77.0.100:0", "10.77.0.2:53"}, {"tcp4", "10.77.0.200:0", "1.2.3.4:443"}, {"tcp4", "", "10.77.0.200:8080"}, {"udp4", "", "169.254.169.254:80"}, {"tcp4", "", "169.254.169.254:8080"},
+		{"udp4", "10.77.0.100:0", "198.18.0.1:53"}, {"tcp4", "10.77.0.200:0", "1.2.3.4:443"}, {"tcp4", "", "10.77.0.200:8080"}, {"udp4", "", "169.254.169.254:80"}, {"tcp4", "", "169.254.169.254:8080"},
 	} {
 		t.Run(c.network+" "+c.local+" to "+c.remote, func(t *testing.T) {
 			w.in(t, w.sandbox, id.UID(), func() error {
@@ -343,7 +343,7 @@ func TestReusedSourcePort(t *testing.T) {
 			_ = c.(*net.TCPConn).SetLinger(0) // a reset
 			return c.Close()
 		})
-		if got := <-from; got.Addr() != slot.ID(0).Addr() {
+		if got := <-from; got.Addr() != (slot.Network{}).Addr(slot.ID(0)) {
 			t.Fatalf("slot 0 seen as %s", got)
 		}
 		w.in(t, w.sandbox, slot.ID(1).UID(), func() error {
@@ -357,7 +357,7 @@ func TestReusedSourcePort(t *testing.T) {
 			}
 			return c.Close()
 		})
-		if got := <-from; got.Addr() != slot.ID(1).Addr() {
+		if got := <-from; got.Addr() != (slot.Network{}).Addr(slot.ID(1)) {
 			t.Fatalf("slot 1 seen as %s", got)
 		}
 	}
@@ -370,7 +370,7 @@ func TestReusedDatagramPort(t *testing.T) {
 	w.in(t, w.sandbox, 0, func() error { return SetUp(Size{Runs: 2}) })
 	// ask sends a query from the address and returns the source address that the resolver saw.
 	ask := func(from string) (string, error) {
-		c, err := dial("udp4", from, "10.77.0.2:53")
+		c, err := dial("udp4", from, "198.18.0.1:53")
 		if err != nil {
 			return "", err
 		}
@@ -388,7 +388,7 @@ func TestReusedDatagramPort(t *testing.T) {
 		for n := range 2 {
 			w.in(t, w.sandbox, slot.ID(n).UID(), func() error {
 				for owner := range 2 {
-					from := fmt.Sprintf("%s:%d", slot.ID(owner).Addr(), port)
+					from := fmt.Sprintf("%s:%d", (slot.Network{}).Addr(slot.ID(owner)), port)
 					seen, err := ask(from)
 					if own := owner == n; own != (err == nil) || own && !strings.HasPrefix(seen, from) {
 						return fmt.Errorf("slot %d asking from %s: seen as %q, %w", n, from, seen, err)
@@ -413,7 +413,7 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return netlink.AddrDel(l, &netlink.Addr{IPNet: hostNet(slot.ID(1).Addr())})
+			return netlink.AddrDel(l, &netlink.Addr{IPNet: hostNet((slot.Network{}).Addr(slot.ID(1)))})
 		}},
 		{"routing rule gone", func() error {
 			r := netlink.NewRule()

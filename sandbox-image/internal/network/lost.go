@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // ErrLost says that the network namespace has lost its interface.
@@ -16,8 +18,8 @@ const pollEvery = 500 * time.Millisecond
 // engine removes the interface when the container that owns the namespace ends. A container that shares the namespace
 // keeps running without a network, and joins the new namespace only when it is started again. If there is no such
 // interface to begin with, AwaitLoss waits for ctx.
-func AwaitLoss(ctx context.Context) error {
-	if _, err := device(); err != nil {
+func AwaitLoss(ctx context.Context, n slot.Network) error {
+	if _, err := device(n); err != nil {
 		<-ctx.Done()
 		return nil
 	}
@@ -29,7 +31,7 @@ func AwaitLoss(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if _, err := device(); err != nil {
+		if _, err := device(n); err != nil {
 			missed++
 		} else {
 			missed = 0

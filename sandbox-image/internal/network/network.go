@@ -13,7 +13,7 @@ import (
 )
 
 // device is the interface that has our address.
-func device() (netlink.Link, error) {
+func device(n slot.Network) (netlink.Link, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("listing network interfaces: %w", err)
@@ -23,11 +23,11 @@ func device() (netlink.Link, error) {
 		if err != nil {
 			return nil, err
 		}
-		if addrs[slot.HoldAddr] {
+		if addrs[n.Hold()] {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("no interface has the address %s: is this container on sandbox-net?", slot.HoldAddr)
+	return nil, fmt.Errorf("no interface has the address %s: is this container on sandbox-net?", n.Hold())
 }
 
 // addresses are the IPv4 addresses of an interface.
@@ -62,7 +62,7 @@ func network(n Size, dev netlink.Link) error {
 				return fmt.Errorf("giving %s the address %s: %w", dev.Attrs().Name, s.addr, err)
 			}
 		}
-		for _, r := range routes(s.table, s.addr, dev) {
+		for _, r := range routes(s.table, n.Network.Proxy(), s.addr, dev) {
 			if err := netlink.RouteReplace(&r); err != nil {
 				return fmt.Errorf("setting the route of slot %d: %w", s.id, err)
 			}
@@ -73,7 +73,7 @@ func network(n Size, dev netlink.Link) error {
 	}
 	// All other users get the same default route, and the filter drops what they send. Without the route the kernel
 	// would drop responses from addresses that it has no route to (rp_filter).
-	for _, r := range routes(unix.RT_TABLE_MAIN, slot.HoldAddr, dev)[1:] {
+	for _, r := range routes(unix.RT_TABLE_MAIN, n.Network.Proxy(), n.Network.Hold(), dev)[1:] {
 		if err := netlink.RouteReplace(&r); err != nil {
 			return fmt.Errorf("setting the default route: %w", err)
 		}
@@ -82,11 +82,11 @@ func network(n Size, dev netlink.Link) error {
 }
 
 // routes are a route to the proxy and a default route through it, both with one source address.
-func routes(table int, src netip.Addr, dev netlink.Link) []netlink.Route {
+func routes(table int, proxy, src netip.Addr, dev netlink.Link) []netlink.Route {
 	index := dev.Attrs().Index
 	return []netlink.Route{
-		{LinkIndex: index, Table: table, Dst: hostNet(slot.ProxyAddr), Src: src.AsSlice(), Scope: netlink.SCOPE_LINK},
-		{LinkIndex: index, Table: table, Dst: everywhere(), Gw: slot.ProxyAddr.AsSlice(), Src: src.AsSlice()},
+		{LinkIndex: index, Table: table, Dst: hostNet(proxy), Src: src.AsSlice(), Scope: netlink.SCOPE_LINK},
+		{LinkIndex: index, Table: table, Dst: everywhere(), Gw: proxy.AsSlice(), Src: src.AsSlice()},
 	}
 }
 
@@ -128,15 +128,15 @@ func verifyNetwork(n Size, dev netlink.Link) error {
 		if !have[s.addr] {
 			errs = append(errs, fmt.Errorf("the address %s of slot %d is missing", s.addr, s.id))
 		}
-		for _, dst := range []netip.Addr{slot.ProxyAddr, slot.SyntheticAddr} {
-			errs = append(errs, verifyRoute(s, dst, dev))
+		for _, dst := range []netip.Addr{n.Network.Proxy(), slot.SyntheticAddr} {
+			errs = append(errs, verifyRoute(s, n.Network.Proxy(), dst, dev))
 		}
 	}
 	return errors.Join(append(errs, verifyNoIPv6())...)
 }
 
 // verifyRoute verifies that packets of the slot's user to dst leave through the proxy, with the slot's source address.
-func verifyRoute(s seat, dst netip.Addr, dev netlink.Link) error {
+func verifyRoute(s seat, proxy, dst netip.Addr, dev netlink.Link) error {
 	got, err := netlink.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{UID: &s.uid})
 	if err != nil {
 		return fmt.Errorf("asking for slot %d's route to %s: %w", s.id, dst, err)
@@ -145,9 +145,9 @@ func verifyRoute(s seat, dst netip.Addr, dev netlink.Link) error {
 		return fmt.Errorf("slot %d has %d routes to %s, want 1", s.id, len(got), dst)
 	}
 	r := got[0]
-	byProxy := dst == slot.ProxyAddr && len(r.Gw) == 0 || r.Gw.Equal(slot.ProxyAddr.AsSlice())
+	byProxy := dst == proxy && len(r.Gw) == 0 || r.Gw.Equal(proxy.AsSlice())
 	if !r.Src.Equal(s.addr.AsSlice()) || r.LinkIndex != dev.Attrs().Index || !byProxy {
-		return fmt.Errorf("slot %d reaches %s as %s by %s, want as %s by %s", s.id, dst, r.Src, r.Gw, s.addr, slot.ProxyAddr)
+		return fmt.Errorf("slot %d reaches %s as %s by %s, want as %s by %s", s.id, dst, r.Src, r.Gw, s.addr, proxy)
 	}
 	return nil
 }

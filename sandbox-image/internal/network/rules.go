@@ -29,14 +29,17 @@ type seat struct {
 	priority int
 }
 
-// Size is how many slots there are for runs and for MCP servers.
-type Size struct{ Runs, Servers int }
+// Size is how many slots there are for runs and for MCP servers, and the network that they are in.
+type Size struct {
+	Runs, Servers int
+	Network       slot.Network
+}
 
 // seats are the slots of a sandbox.
 func (n Size) seats() []seat {
 	list := make([]seat, 0, n.Runs+n.Servers)
 	for _, id := range slot.IDs(n.Runs, n.Servers) {
-		list = append(list, seat{id, id.Addr(), uint32(id.UID()), baseTable + int(id), basePriority + int(id)})
+		list = append(list, seat{id, n.Network.Addr(id), uint32(id.UID()), baseTable + int(id), basePriority + int(id)})
 	}
 	return list
 }
@@ -58,14 +61,14 @@ const (
 
 // rules are the filter rules on a device, in order.
 func rules(n Size, dev string) []rule {
-	proxy := slot.ProxyAddr.String()
+	resolver := slot.SyntheticAddr.String()
 	var list []rule
 	in := func(spec ...string) { list = append(list, rule{chainIn, spec}) }
 	out := func(spec ...string) { list = append(list, rule{chainOut, spec}) }
 
 	// Responses from any address: a connection that the proxy redirected is answered from its original destination.
 	in("-i", dev, "-p", "tcp", "!", "--syn", "-j", "ACCEPT")
-	in("-i", dev, "-s", proxy, "-p", "udp", "-m", "udp", "--sport", "53", "-j", "ACCEPT")
+	in("-i", dev, "-s", resolver, "-p", "udp", "-m", "udp", "--sport", "53", "-j", "ACCEPT")
 	in("-i", dev, "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-j", "ACCEPT")
 	// The replies that REJECT below makes.
 	in("-i", "lo", "-p", "tcp", "--tcp-flags", "RST", "RST", "-j", "ACCEPT")
@@ -76,8 +79,8 @@ func rules(n Size, dev string) []rule {
 		with := func(more ...string) []string { return append(append([]string{}, from...), more...) }
 		// To whatever port: the proxy's firewall keeps the connection at the proxy, where only the catalog's ports are open.
 		out(with("-p", "tcp", "-m", "tcp", "!", "--dport", "53", "-j", "ACCEPT")...)
-		out(with("-d", proxy, "-p", "tcp", "-m", "tcp", "--dport", "53", "-j", "ACCEPT")...)
-		out(with("-d", proxy, "-p", "udp", "-m", "udp", "--dport", "53", "-j", "ACCEPT")...)
+		out(with("-d", resolver, "-p", "tcp", "-m", "tcp", "--dport", "53", "-j", "ACCEPT")...)
+		out(with("-d", resolver, "-p", "udp", "-m", "udp", "--dport", "53", "-j", "ACCEPT")...)
 	}
 	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Total-1)
 	out("-m", "owner", "--uid-owner", slots, "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset")

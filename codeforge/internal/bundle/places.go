@@ -1,0 +1,108 @@
+package bundle
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// places leads from places in bundled code to those in the files it was made of.
+type places struct {
+	sources []string
+	lines   [][]mark // by line of the bundled code, in the order of columns
+}
+
+// mark says where the code from a column on comes from. All numbers begin at 0.
+type mark struct{ column, source, line, from int }
+
+// newPlaces reads a source map, https://tc39.es/ecma426/.
+func newPlaces(data []byte) (*places, error) {
+	var m struct {
+		Sources  []string `json:"sources"`
+		Mappings string   `json:"mappings"`
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("reading a source map: %w", err)
+	}
+	p := &places{sources: m.Sources}
+	var at mark // every number but the column counts on from the last mark
+	for text := range strings.SplitSeq(m.Mappings, ";") {
+		var line []mark
+		at.column = 0
+		for segment := range strings.SplitSeq(text, ",") {
+			n, err := numbers(segment)
+			if err != nil {
+				return nil, err
+			}
+			if len(n) == 0 {
+				continue
+			}
+			at.column += n[0]
+			if len(n) < 4 { // it comes from no file
+				continue
+			}
+			at.source, at.line, at.from = at.source+n[1], at.line+n[2], at.from+n[3]
+			if at.source < 0 || at.source >= len(m.Sources) {
+				return nil, errors.New("reading a source map: a source that it does not list")
+			}
+			line = append(line, at)
+		}
+		p.lines = append(p.lines, line)
+	}
+	return p, nil
+}
+
+// digits are those of Base64, six bits each.
+const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+// numbers reads numbers of variable length: digits of five bits, the lowest first, of which the sixth bit says that more
+// follow; the lowest bit of a number is its sign.
+func numbers(text string) ([]int, error) {
+	var out []int
+	value, shift := 0, 0
+	for i := range len(text) {
+		d := strings.IndexByte(digits, text[i])
+		if d < 0 || shift > 30 {
+			return nil, errors.New("reading a source map: something that is no number")
+		}
+		value |= d & 31 << shift
+		if shift += 5; d&32 != 0 {
+			continue
+		}
+		n := value >> 1
+		if value&1 != 0 {
+			n = -n
+		}
+		out, value, shift = append(out, n), 0, 0
+	}
+	return out, nil
+}
+
+// inMain are places in the code that was sent, as errors name them.
+var inMain = regexp.MustCompile(`file:///code/main\.ts:(\d{1,9}):(\d{1,9})`)
+
+// originals replaces places in the bundled code by those in the files, from 1 as everywhere.
+func (p *places) originals(text string) string {
+	return inMain.ReplaceAllStringFunc(text, func(found string) string {
+		m := inMain.FindStringSubmatch(found)
+		line, _ := strconv.Atoi(m[1]) // nine digits at the most
+		column, _ := strconv.Atoi(m[2])
+		if line < 1 || line > len(p.lines) {
+			return found
+		}
+		marks := p.lines[line-1]
+		i, exact := slices.BinarySearchFunc(marks, column-1, func(m mark, c int) int { return cmp.Compare(m.column, c) })
+		if !exact {
+			i--
+		}
+		if i < 0 {
+			return found
+		}
+		return fmt.Sprintf("%s:%d:%d", p.sources[marks[i].source], marks[i].line+1, marks[i].from+1)
+	})
+}

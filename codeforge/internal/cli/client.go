@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+func connectCommand() command {
+	return command{
+		name: "connect", usage: "connect [CLIENT] [--write]",
+		summary: "show how MCP clients connect, or put CodeForge into a client's configuration",
+		details: `
+CLIENT is ` + either(clients.Names()) + `. Without one, the lines for all clients are printed.
+
+With one, the change of its configuration is shown, and made once you confirm, or at once with --write. Everything else
+in the file stays as it is, and a copy of it is kept beside it. A file with comments is not changed; the entry to paste is
+printed instead. The token is never written: where one is required the client starts codeforge stdio, which needs none,
+or with --http sends the value of MCP_AUTH_TOKEN in its own environment.
+
+Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written; 2 wrong command line.`,
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			o := connectOptions{target: targetFlags(fs)}
+			fs.BoolVar(&o.write, "write", false, "write without confirmation")
+			fs.BoolVar(&o.http, "http", false, "connect over HTTP even if a token is required")
+			fs.StringVar(&o.file, "file", "", "the client's configuration `FILE`, if it is not in its usual place")
+			fs.BoolVar(&o.json, "json", false, "print JSON")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 1 {
+					return usageError("connect takes one client, got %d", len(args))
+				}
+				return o.run(ctx, e, strings.Join(args, ""))
+			}
+		},
+	}
+}
+
+// connectOptions are the flags of connect.
+type connectOptions struct {
+	target            target
+	write, http, json bool
+	file              string
+}
+
+func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
+	client, known := clients.Find(name)
+	if name != "" && !known {
+		return usageError("unknown client %q%s", name, didYouMean(name, "", clients.Names()))
+	}
+	c, err := o.target.config(e)
+	if err != nil {
+		return err
+	}
+	a, err := readAccess(ctx, e, c)
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		return o.connect(e, client, a)
+	}
+	if o.json {
+		lines := map[string]string{}
+		for _, one := range clients.All() {
+			lines[one.Name] = one.Line(a.client())
+		}
+		return printJSON(e.Stdout, map[string]any{"url": a.url, "token": a.token, "clients": lines})
+	}
+	printConnect(e, a)
+	return nil
+}
+
+// readAccess asks the running CodeForge how it is reached.
+func readAccess(ctx context.Context, e *Env, c server.Config) (access, error) {
+	s := readState(ctx, e, c)
+	switch {
+	case !s.Running:
+		return access{}, errors.New(s.Problem)
+	case s.Up != nil:
+		return accessOf(*s.Up), nil
+	case s.About != nil:
+		return access{url: s.URL, token: s.About.Token, container: s.Container}, nil
+	}
+	return access{url: s.URL, token: !c.Token.Empty()}, nil
+}
+
+// connection is what connect prints as JSON.
+type connection struct {
+	Client  string `json:"client"`
+	File    string `json:"file"`
+	Changed bool   `json:"changed"`
+	Written bool   `json:"written"`
+	Backup  string `json:"backup,omitempty"`
+}
+
+// connect shows the change of a client's file, and makes it.
+func (o connectOptions) connect(e *Env, client clients.Client, a access) error {
+	if e.inContainer() {
+		fmt.Fprintf(e.Stdout, "%s\n", client.Line(a.client()))
+		return nil // the file is on the host
+	}
+	path := o.file
+	if path == "" {
+		var err error
+		if path, err = usualFile(e, client); err != nil {
+			return err
+		}
+	}
+	before, err := clients.Read(path)
+	if err != nil {
+		return err
+	}
+	after, err := client.Merge(before, a.client(), o.http)
+	if errors.Is(err, clients.ErrNotJSON) {
+		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err, client.Line(a.client()))
+	}
+	if err != nil {
+		return err
+	}
+	result := connection{Client: client.Name, File: path, Changed: string(before) != string(after)}
+	if !o.json {
+		printChange(e, path, before, after)
+	}
+	if result.Changed {
+		if err := o.agreed(e); err != nil {
+			return err
+		}
+		if result.Backup, err = clients.Write(path, before, after, time.Now()); err != nil {
+			return err
+		}
+		result.Written = true
+	}
+	if o.json {
+		return printJSON(e.Stdout, result)
+	}
+	printConnected(e, client, a, o.http, result)
+	return nil
+}
+
+// agreed is nil if the file may be written.
+func (o connectOptions) agreed(e *Env) error {
+	switch {
+	case o.write:
+		return nil
+	case !term.IsTerminal(int(e.Stdin.Fd())):
+		return errors.New("nothing was written: pass --write to write it")
+	}
+	return ask(e, "Write it?", "nothing was written")
+}
+
+// printChange shows what will be different in a file.
+func printChange(e *Env, path string, before, after []byte) {
+	if string(before) == string(after) {
+		return
+	}
+	fmt.Fprintf(e.Stdout, "%s\n", visible.Line(path))
+	paint := newPainter(e, e.Stdout)
+	for _, line := range clients.Diff(string(before), string(after)) {
+		text := visible.Line(line)
+		switch line[0] {
+		case '+':
+			text = paint(terminal.Green, text)
+		case '-':
+			text = paint(terminal.Red, text)
+		}
+		fmt.Fprintf(e.Stdout, "  %s\n", text)
+	}
+}
+
+func printConnected(e *Env, client clients.Client, a access, http bool, r connection) {
+	if !r.Changed {
+		fmt.Fprintf(e.Stdout, "%s is connected already: %s\n", client.Title, visible.Line(r.File))
+		return
+	}
+	fmt.Fprintf(e.Stdout, "Wrote %s.", visible.Line(r.File))
+	if r.Backup != "" {
+		fmt.Fprintf(e.Stdout, " What was there is in %s.", visible.Line(r.Backup))
+	}
+	fmt.Fprintln(e.Stdout)
+	if a.token && http {
+		fmt.Fprintf(e.Stdout, "%s takes the token from %s in its own environment, or asks for it.\n", client.Title,
+			clients.TokenSetting)
+	}
+	if client.Note != "" {
+		fmt.Fprintln(e.Stdout, client.Note)
+	}
+}
+
+// usualFile is where a client keeps its configuration on this system.
+func usualFile(e *Env, client clients.Client) (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("your home folder is not known: %w; name the file with --file", err)
+	}
+	work, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	appData := e.Getenv("APPDATA")
+	if appData == "" {
+		appData = filepath.Join(home, "AppData", "Roaming")
+	}
+	return client.File(clients.System{OS: runtime.GOOS, Home: home, Work: work, AppData: appData}), nil
+}

@@ -1,0 +1,166 @@
+package document
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// Scheme is a way to authenticate: one or more tokens, all of which a request carries.
+type Scheme struct {
+	// Name is the document's, or the names of several joined by "+". Empty: none.
+	Name   string
+	Tokens []Token
+}
+
+// Token is a token name and how a request carries it.
+type Token struct {
+	Name string
+	// Place is a surface of config.json, Value what code writes there.
+	Place, Value string
+	// Kind tells a person what to type: "the key", "the user name".
+	Kind string
+}
+
+// Way is a scheme of a document before token names are given.
+type Way struct {
+	Name string
+	// Parts are the credentials it needs. Why is set instead if a token name cannot stand for them.
+	Parts []Part
+	Why   string
+	// Rank orders ways that a document allows alike: the lowest is taken.
+	Rank int
+}
+
+// Part is one credential of a way. In Value and in the Values of other parts, "%s" stands for its token name.
+type Part struct {
+	Place, Value, Kind string
+	// Suffix is what its token name usually ends with.
+	Suffix string
+}
+
+// Bearer, Header, Query and Basic are the ways that there are.
+func Bearer(name string) Way {
+	return Way{Name: name, Parts: []Part{{"header:Authorization", "Bearer %s", "the access token", "AUTH_TOKEN"}}}
+}
+
+// Header is a credential in a header, after a prefix such as "Bearer ".
+func Header(name, header, prefix string) Way {
+	w := Way{Name: name, Rank: 1}
+	s, err := catalog.ParseSurface("header:" + header)
+	if err != nil {
+		w.Why = fmt.Sprintf("it is sent in the header %s: %v", Line(header, shortText), err)
+		return w
+	}
+	w.Parts = []Part{{s.String(), strings.ReplaceAll(prefix, "%", "") + "%s", "the key", "API_KEY"}}
+	return w
+}
+
+// Query is a credential in a parameter.
+func Query(name, parameter string) Way {
+	w := Way{Name: name, Rank: 2}
+	s, err := catalog.ParseSurface("query:" + parameter)
+	if err != nil || Line(parameter, shortText) != parameter {
+		w.Why = "it is sent in a parameter with a name that cannot be in config.json"
+		return w
+	}
+	w.Parts = []Part{{s.String(), "%s", "the key", "API_KEY"}}
+	return w
+}
+
+// Basic is a user name and a password.
+func Basic(name string) Way {
+	const value = `Basic ${btoa("%s:%s")}`
+	return Way{Name: name, Rank: 3, Parts: []Part{
+		{"header:Authorization", value, "the user name", "USERNAME"},
+		{"header:Authorization", value, "the password", "PASSWORD"},
+	}}
+}
+
+// Refuse is a way that cannot be used.
+func Refuse(name, why string) Way { return Way{Name: name, Why: why, Rank: 9} }
+
+// And is a way that needs all of several.
+func And(ways []Way) Way {
+	out := Way{Rank: 3 * (len(ways) - 1)}
+	var names []string
+	for _, w := range ways {
+		names = append(names, w.Name)
+		out.Rank = max(out.Rank, w.Rank) + 1
+		if w.Why != "" && out.Why == "" {
+			out.Why = w.Why
+		}
+		for _, p := range w.Parts { // two schemes for one token are told apart by what they may do
+			if len(w.Parts) > 1 || !slices.Contains(out.Parts, p) {
+				out.Parts = append(out.Parts, p)
+			}
+		}
+	}
+	out.Name = strings.Join(names, "+")
+	seen := map[string]bool{}
+	for i, p := range out.Parts {
+		basic := i > 0 && out.Parts[i-1].Value == p.Value && strings.Count(p.Value, "%s") > 1
+		if seen[p.Place] && !basic && out.Why == "" {
+			out.Why = "two credentials in one place"
+		}
+		seen[p.Place] = true
+	}
+	return out
+}
+
+// Scheme gives token names to a way: those of the user, or ones made from the API's name.
+func (w Way) Scheme(api string, tokens []string) (Scheme, error) {
+	if len(tokens) > len(w.Parts) {
+		return Scheme{}, &Refused{fmt.Sprintf("%d token names, and %s has %d", len(tokens), w.Name, len(w.Parts)),
+			"as many at most"}
+	}
+	s := Scheme{Name: w.Name}
+	used := map[string]bool{}
+	for i, p := range w.Parts {
+		t := Token{Place: p.Place, Value: p.Value, Kind: p.Kind}
+		if t.Name = TokenName(api, p.Suffix); i < len(tokens) {
+			t.Name = tokens[i]
+		}
+		for n := 2; used[t.Name] && i >= len(tokens); n++ {
+			t.Name = TokenName(api, fmt.Sprintf("%s_%d", p.Suffix, n))
+		}
+		if !catalog.ValidTokenName(t.Name) || used[t.Name] {
+			return Scheme{}, &Refused{"the token name " + Line(t.Name, shortText),
+				"5 to 64 of A-Z, 0-9 and _, starting with a letter, each once: --token"}
+		}
+		used[t.Name] = true
+		s.Tokens = append(s.Tokens, t)
+	}
+	for i := range s.Tokens {
+		if strings.Count(s.Tokens[i].Value, "%s") == 1 {
+			s.Tokens[i].Value = fmt.Sprintf(s.Tokens[i].Value, s.Tokens[i].Name)
+		} else if i+1 < len(s.Tokens) {
+			both := fmt.Sprintf(s.Tokens[i].Value, s.Tokens[i].Name, s.Tokens[i+1].Name)
+			s.Tokens[i].Value, s.Tokens[i+1].Value = both, both
+		}
+	}
+	return s, nil
+}
+
+// TokenName is the usual token name of an API.
+func TokenName(api, suffix string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, api)
+	if name == "" || name[0] < 'A' || name[0] > 'Z' {
+		name = "API_" + name
+	}
+	const longest = 64
+	if n := longest - len(suffix) - 1; len(name) > n {
+		name = name[:n]
+	}
+	return name + "_" + suffix
+}

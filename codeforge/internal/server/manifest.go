@@ -1,0 +1,61 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Part is one text that a model sees.
+type Part struct {
+	Name string
+	// Always means that clients put it into the model's context at the start; otherwise the model asks for it.
+	Always bool
+	Text   string
+}
+
+// Manifest is everything that a model sees before it runs code.
+func (s *Session) Manifest(ctx context.Context) ([]Part, error) {
+	var out []Part
+	if init := s.mcp.InitializeResult(); init != nil && init.Instructions != "" {
+		out = append(out, Part{"instructions", true, init.Instructions})
+	}
+	var ask []string
+	for tool, err := range s.mcp.Tools(ctx, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the tools: %w", err)
+		}
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		err := enc.Encode(struct { // what clients tell models; the rest is for clients
+			Name        string `json:"name"`
+			Description string `json:"description"`
+			InputSchema any    `json:"input_schema"`
+		}{tool.Name, tool.Description, tool.InputSchema})
+		if err != nil {
+			return nil, fmt.Errorf("listing the tools: %w", err)
+		}
+		out = append(out, Part{"tool " + tool.Name, true, b.String()})
+		if tool.Name == "get_instructions" || tool.Name == "list_apis" {
+			ask = append(ask, tool.Name)
+		}
+	}
+	for _, name := range ask {
+		res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: map[string]any{}})
+		if err != nil {
+			return nil, fmt.Errorf("calling %s: %w", name, err)
+		}
+		text := ""
+		for _, c := range res.Content {
+			if t, ok := c.(*mcp.TextContent); ok {
+				text += t.Text
+			}
+		}
+		out = append(out, Part{name, false, text})
+	}
+	return out, nil
+}

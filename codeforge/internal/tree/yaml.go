@@ -1,0 +1,175 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parseYAML reads the first document of a text.
+func parseYAML(text string, skip Skip) (*Node, error) {
+	if marks(text) > MaxValues {
+		return nil, ErrTooMany
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		return nil, fmt.Errorf("neither JSON nor YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+		return nil, errors.New("an empty document")
+	}
+	c := &converter{skip: skip, shared: map[*yaml.Node]*Node{}}
+	n, err := c.node(doc.Content[0], "", 0)
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// marks estimates how many values a text of YAML has, before memory is spent on them: every value but the first follows
+// on a line feed, or on a bracket or comma that has another one near it, as those of prose have not.
+func marks(text string) int {
+	n, last := 0, -8
+	for i := range len(text) {
+		switch text[i] {
+		case '\n':
+			n++
+		case '[', '{', ',', ':', '-', '?':
+			if i-last < 8 {
+				n++
+			}
+			last = i
+		}
+	}
+	return n
+}
+
+// converter turns nodes of the YAML module into ours.
+type converter struct {
+	skip   Skip
+	count  int
+	shared map[*yaml.Node]*Node // anchors; nil while they are read
+}
+
+func (c *converter) node(y *yaml.Node, around string, depth int) (*Node, error) {
+	if c.count++; c.count > MaxValues {
+		return nil, ErrTooMany
+	}
+	if depth > MaxDepth {
+		return nil, errTooDeep
+	}
+	if y.Kind == yaml.AliasNode {
+		n, known := c.shared[y.Alias]
+		if !known || n == nil {
+			return nil, fmt.Errorf("line %d: an alias inside of what it stands for", y.Line)
+		}
+		return n, nil
+	}
+	if y.Anchor != "" {
+		c.shared[y] = nil
+	}
+	n, err := c.fresh(y, around, depth)
+	if y.Anchor != "" {
+		c.shared[y] = n
+	}
+	return n, err
+}
+
+func (c *converter) fresh(y *yaml.Node, around string, depth int) (*Node, error) {
+	switch y.Kind {
+	case yaml.SequenceNode:
+		n := &Node{Kind: List, Members: make([]Member, 0, len(y.Content))}
+		for _, item := range y.Content {
+			v, err := c.node(item, around, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.Members = append(n.Members, Member{Node: v})
+		}
+		return n, nil
+	case yaml.MappingNode:
+		return c.mapping(y, around, depth)
+	}
+	switch y.ShortTag() {
+	case "!!null":
+		return &Node{}, nil
+	case "!!bool":
+		return &Node{Kind: Bool, Text: strings.ToLower(y.Value)}, nil
+	case "!!int", "!!float":
+		return &Node{Kind: Number, Text: y.Value}, nil
+	}
+	return &Node{Kind: String, Text: y.Value}, nil
+}
+
+func (c *converter) mapping(y *yaml.Node, around string, depth int) (*Node, error) {
+	n := &Node{Kind: Map, Members: make([]Member, 0, len(y.Content)/2)}
+	var merged []*Node
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		key, value := y.Content[i], y.Content[i+1]
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		if key.Kind != yaml.ScalarNode {
+			return nil, fmt.Errorf("line %d: a key that is a list or map", key.Line)
+		}
+		merge := key.ShortTag() == "!!merge"
+		if !merge && c.skip != nil && c.skip(around, key.Value) && !anchored(value, 0) {
+			continue
+		}
+		below := key.Value
+		if merge {
+			below = around
+		}
+		v, err := c.node(value, below, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if !merge {
+			n.Members = append(n.Members, Member{Key: key.Value, Node: v})
+			continue
+		}
+		merged = append(merged, v)
+		for _, item := range v.Items() {
+			merged = append(merged, item.Node)
+		}
+	}
+	return n, c.merge(n, merged)
+}
+
+// merge adds the keys of other maps that a map does not have itself.
+func (c *converter) merge(n *Node, from []*Node) error {
+	if len(from) == 0 {
+		return nil
+	}
+	has := map[string]bool{}
+	for _, m := range n.Members {
+		has[m.Key] = true
+	}
+	for _, f := range from {
+		for _, m := range f.Maps() {
+			if c.count++; c.count > MaxValues {
+				return ErrTooMany
+			}
+			if !has[m.Key] {
+				has[m.Key] = true
+				n.Members = append(n.Members, m)
+			}
+		}
+	}
+	return nil
+}
+
+// anchored reports whether a value, or one in it, may be what an alias stands for.
+func anchored(y *yaml.Node, depth int) bool {
+	if y.Anchor != "" || depth > MaxDepth {
+		return true
+	}
+	for _, c := range y.Content {
+		if anchored(c, depth+1) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,162 @@
+package tools
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// OfferPython is told what the sandbox says of Python. The tool that runs code names the languages that there are.
+func (s *Surface) OfferPython(p runapi.Python) {
+	old := s.languages()
+	s.python.Store(&p)
+	if (p.Version != "") != (old.Version != "") {
+		s.addExecute()
+	}
+}
+
+// languages is what the sandbox said of Python last.
+func (s *Surface) languages() runapi.Python {
+	if p := s.python.Load(); p != nil {
+		return *p
+	}
+	return runapi.Python{}
+}
+
+// language reads the argument language, and reports whether it is Python.
+func (s *Surface) language(a *argument.Reader) bool {
+	p := s.languages()
+	want := `"typescript" or "python"`
+	if p.Version == "" {
+		want = `"typescript"`
+	}
+	switch language := strings.ToLower(a.Text("language", want, false)); {
+	case language == "" || language == runapi.LanguageTypeScript:
+		return false
+	case language == runapi.LanguagePython && p.Version != "":
+		return true
+	case language == runapi.LanguagePython:
+		a.Mistake("language: Python is not available here" + because(p.Problem) + "; write TypeScript")
+	default:
+		a.Mistake(fmt.Sprintf("language: found %.40q, want %s", language, want))
+	}
+	return false
+}
+
+func because(problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return " (" + problem + ")"
+}
+
+// What Python prints when something is missing or refused.
+var (
+	noModule  = regexp.MustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
+	noName    = regexp.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
+	noProcess = regexp.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|^BlockingIOError: \[Errno 11\]`)
+	noAddress = regexp.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
+	urlHost   = regexp.MustCompile(`https?://([A-Za-z0-9.-]{1,253})`)
+	noParse   = regexp.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
+	denoParse = regexp.MustCompile(`could not be parsed|SyntaxError|ReferenceError: (?:print|True|False|None|def) is not defined`)
+)
+
+// Signs of one language in code that was run as the other.
+var (
+	likeTypeScript = regexp.MustCompile(`(?m)^\s*(?:const|let|export|interface|async function|function)\s+[\w{\[*]|` +
+		`console\.log\(|=>\s*[{(\w]|^\s*import\s.*["'];?\s*$|^\s*(?:await )?fetch\(`)
+	likePython = regexp.MustCompile(`(?m)^\s*(?:async )?def \w+\(.*\).*:\s*(?:#.*)?$|^\s*print\(.*\)\s*$|` +
+		`^import [\w.]+(?: as \w+)?(?:, [\w.]+)*\s*$|^from [\w.]+ import [^"']*$|` +
+		`^\s*(?:if|for|while|with|elif|else|try|except)\b[^{]*:\s*(?:#.*)?$`)
+)
+
+// ofLanguage are hints for code that failed because of its language. Code can print anything: only names of modules,
+// which are checked, come from there.
+func (r rendering) ofLanguage(printed string) (out []voice.Text) {
+	if r.outcome.Exit.Code == 0 {
+		return nil
+	}
+	if !r.isPython {
+		if denoParse.MatchString(printed) && likePython.MatchString(r.code) && !likeTypeScript.MatchString(r.code) {
+			if r.python.Version != "" {
+				return []voice.Text{voice.Say("The code looks like Python: {pass \"language\": \"python\" with it|name the file " +
+					"x.py, or pass --language python}.")}
+			}
+			return []voice.Text{voice.Say("The code looks like Python, and only TypeScript runs here%WHY.",
+				"%WHY", because(r.python.Problem))}
+		}
+		return nil
+	}
+	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) {
+		return []voice.Text{voice.Say("The code looks like TypeScript, and its language was Python{: leave \"language\" out|}.")}
+	}
+	if m := noModule.FindStringSubmatch(printed); m != nil {
+		out = append(out, r.missing(m[1]))
+	}
+	if noAddress.MatchString(printed) {
+		out = append(out, r.unknownHosts()...)
+	}
+	if noName.MatchString(printed) {
+		out = append(out, noServers(r.catalog))
+	}
+	if noProcess.MatchString(printed) {
+		out = append(out, voice.Say("Code cannot start processes; threads and asyncio work."))
+	}
+	return out
+}
+
+// unknownHosts explains that a name has no address. Python does not say which one, so they are looked for in the code.
+func (r rendering) unknownHosts() (out []voice.Text) {
+	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
+		if host, err := hostname.Parse(m[1]); err == nil && elsewhere(host, r.catalog) == "" && len(out) < maxHints {
+			out = append(out, noAPI(host, r.catalog))
+		}
+	}
+	if out == nil {
+		return []voice.Text{voice.Say("A host name has no address: code reaches only the hosts of {list_apis|your APIs}.")}
+	}
+	return out
+}
+
+// missing says what there is in the place of a module.
+func (r rendering) missing(module string) voice.Text {
+	if name, is := strings.CutPrefix(module, "skills."); is {
+		return voice.Say("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
+	}
+	there := "There is the standard library"
+	if n := len(r.python.Packages); n > 0 {
+		const most = 30
+		there += " and " + strings.Join(r.python.Packages[:min(n, most)], ", ")
+		if n > most {
+			there += fmt.Sprintf(" and %d more", n-most)
+		}
+	}
+	top, _, _ := strings.Cut(module, ".")
+	return voice.Say("%MODULE is not installed here. %THERE. To add packages{ the user can|:} %ADD.",
+		"%MODULE", top, "%THERE", there, "%ADD", r.python.Add)
+}
+
+// pythonGuide is the part of the guide on Python.
+func pythonGuide(p runapi.Python) string {
+	if p.Version == "" {
+		return ""
+	}
+	with := ""
+	if contains(p.Packages, "requests") {
+		with = " with requests"
+	}
+	if contains(p.Packages, "httpx") {
+		with += " and httpx"
+	}
+	return fmt.Sprintf(`## Python
+With "language": "python" the code is one module of Python %s%s, and print() shows. All else is the same.
+mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]), stash. Skills: /skills/<name>.py with
+a docstring, used by "from skills import <name>".
+
+`, p.Version, with)
+}
