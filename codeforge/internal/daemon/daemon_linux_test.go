@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // sink collects what daemons print.
@@ -61,7 +62,7 @@ func TestStop(t *testing.T) {
 	for !strings.Contains(out.String(), "up") {
 		time.Sleep(time.Millisecond)
 	}
-	d.Stop(10 * time.Second)
+	d.Stop(testkit.Patience)
 	if !strings.Contains(out.String(), "bye") {
 		t.Error("it got no SIGTERM")
 	}
@@ -116,7 +117,7 @@ func TestWholeLines(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	a, _ := sh(t, "sleep 100")
+	a, _ := sh(t, "exec sleep 100")
 	b, _ := sh(t, "exit 1")
 	if got := Wait(nil, a, b); got != b {
 		t.Errorf("%v ended first, want b", got)

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // both serves the protocol with and without sessions by the SDK's own handlers, and records each request's headers.
@@ -52,7 +54,7 @@ func startServer(t *testing.T) (*both, string) {
 			select {
 			case meet <- struct{}{}:
 			case <-meet:
-			case <-time.After(10 * time.Second):
+			case <-time.After(testkit.Patience):
 				a.Text = "alone"
 			}
 		}
@@ -73,7 +75,7 @@ func converse(t *testing.T, url string, lines ...string) map[string]string {
 	t.Helper()
 	var out bytes.Buffer
 	b := &bridge{url: url, client: http.DefaultClient, to: &out}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if err := b.run(ctx, strings.NewReader(strings.Join(lines, "\n")), func() bool { return false }); err != nil {
 		t.Fatal(err)
@@ -178,7 +180,7 @@ func TestBridgeRestart(t *testing.T) {
 	})
 	in, feed := io.Pipe()
 	answers := make(chan string, 10)
-	b := &bridge{url: "http://codeforge/mcp", client: client, reconnect: 10 * time.Second, to: lineWriter(answers)}
+	b := &bridge{url: "http://codeforge/mcp", client: client, reconnect: testkit.Patience, to: lineWriter(answers)}
 	ended := make(chan error, 1)
 	go func() { ended <- b.run(t.Context(), in, func() bool { return false }) }()
 	say := func(id int) {
@@ -250,7 +252,7 @@ func TestBridgeHungUp(t *testing.T) {
 		select {
 		case <-r.Context().Done():
 			close(cancelled)
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * testkit.Patience):
 		}
 	}))
 	defer srv.Close()
@@ -272,7 +274,7 @@ func TestBridgeHungUp(t *testing.T) {
 	_ = read.Close()
 	select {
 	case <-cancelled:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("the call continues although the client has gone")
 	}
 	if err := <-ended; err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -27,7 +28,7 @@ func scripted(p *program) peertest.Script {
 		switch r.Code {
 		case "slow":
 			emit(runapi.Event{Stdout: "half\n"})
-			time.Sleep(1100 * time.Millisecond)
+			time.Sleep(3 * time.Second) // the first half is told meanwhile
 			emit(runapi.Event{Stdout: "whole\n"})
 		case "write":
 			if err := os.WriteFile(filepath.Join(p.skills, "made.ts"), []byte("// @description Made\nexport const n = 1;\n"), 0o600); err != nil {
@@ -163,7 +164,7 @@ func drive(t *testing.T, s *mcp.ClientSession, progress chan string) map[string]
 	}
 	select {
 	case got["progress"] = <-progress:
-	case <-time.After(2 * time.Second):
+	case <-time.After(testkit.Patience):
 	}
 	got["mistake"] = strings.Contains(do("execute_code", `{"cod": "x"}`), "did you mean")
 	got["write"] = do("execute_code", `{"code": "write"}`)
@@ -307,7 +308,7 @@ func TestSocket(t *testing.T) {
 		expect(t, drive(t, s, progress))
 		_ = s.Close()
 	}
-	waitFor(t, func() bool { return p.sandbox.Leased() == 0 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 0 })
 	resp, err := http.Post(p.url(), "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +327,7 @@ func TestSocket(t *testing.T) {
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	fmt.Fprintf(dying, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 		"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: execute_code\r\nContent-Length: %d\r\n\r\n%s", len(call), call)
-	waitFor(t, func() bool { return p.sandbox.Leased() == 1 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 1 })
 	_ = dying.Close()
-	waitFor(t, func() bool { return p.sandbox.Leased() == 0 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 0 })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -43,7 +44,7 @@ func TestLoad(t *testing.T) {
 	if n, m := p.sandbox.Left(), p.proxy.Registered(); n != 0 || m != 0 {
 		t.Errorf("%d leases and %d registrations are left", n, m)
 	}
-	waitFor(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+20 })
+	testkit.WaitFor(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+20 })
 	after := measure(p)
 	t.Logf("%d sessions, %d calls in %v; heap %d -> %d KB, goroutines %d -> %d", sessions, calls, took.Round(time.Millisecond), before.heap>>10, after.heap>>10, before.goroutines, after.goroutines)
 	if after.heap > before.heap+4<<20 {

@@ -80,7 +80,7 @@ func (p *program) begin(t testing.TB, env map[string]string, extra ...string) {
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(20 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Error("the program did not stop")
 			return nil
 		}
@@ -98,7 +98,7 @@ func (p *program) begin(t testing.TB, env map[string]string, extra ...string) {
 // await waits until the path is answered with 200.
 func (p *program) await(t testing.TB, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(testkit.Patience); ; {
 		resp, err := http.Get("http://" + p.addr + path)
 		if err == nil {
 			resp.Body.Close()
@@ -177,15 +177,5 @@ func TestExecuteCodeInDeno(t *testing.T) {
 	}
 	if n := p.proxy.Registered(); n != 0 {
 		t.Errorf("%d registrations are left", n)
-	}
-}
-
-// waitFor waits until something is so.
-func waitFor(t testing.TB, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not become so within 10 s")
-		}
 	}
 }

@@ -49,7 +49,7 @@ func TestStartRefused(t *testing.T) {
 		{"a token with a line feed is not shown", with("--listen", "127.0.0.1:0"), map[string]string{"MCP_AUTH_TOKEN": "tok\nsecretpart"}, []string{"MCP_AUTH_TOKEN"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
 			var log testkit.Buffer
 			err := run(ctx, c.args, func(k string) string { return c.env[k] }, &log)
@@ -143,7 +143,7 @@ func TestPaths(t *testing.T) {
 		t.Errorf("health: %v", err)
 	}
 	p.proxy.Stop()
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		err := run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard)
 		return err != nil && strings.Contains(err.Error(), "not ready")
 	})
@@ -151,7 +151,7 @@ func TestPaths(t *testing.T) {
 		t.Errorf("alive, and healthz says %d", code)
 	}
 	p.proxy.Start()
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		return run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard) == nil
 	})
 }
@@ -222,12 +222,12 @@ func TestStop(t *testing.T) {
 			results <- code + " " + strings.Join(texts(res), "|")
 		}()
 	}
-	waitFor(t, func() bool { return p.sandbox.Leased() == 2 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 2 })
 	start := time.Now()
 	if err := p.stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 9*time.Second {
+	if took := time.Since(start); took > testkit.Patience/2 {
 		t.Errorf("stopping took %v", took)
 	}
 	if got := <-results; got != "short finished" {
@@ -363,7 +363,7 @@ func TestFirstCall(t *testing.T) {
 		}
 		answered <- res
 	}()
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		_, metrics := request(t, "GET", "http://"+p.addr+"/metrics", "")
 		return strings.Contains(metrics, "\ncodeforge_mcp_tool_calls_running 1\n") || len(answered) > 0
 	})

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -155,12 +157,12 @@ func TestArguments(t *testing.T) {
 		t.Errorf("something ran: %v", p.sandbox.Journal())
 	}
 	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "shop", Domains: []string{"api.shop.test"}}}})
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		_, got := call(t, s, "execute_code", json.RawMessage(`{"code": "1", "apis": ["stripe"]}`))
 		return strings.Contains(got[0], "the active ones are shop") && strings.Contains(got[0], `Example: {"code": "console.log(1 + 1)", "apis": ["shop"]`)
 	})
 	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{stripe}})
-	waitFor(t, func() bool { _, got := call(t, s, "list_apis", nil); return strings.Contains(got[0], "stripe") })
+	testkit.WaitFor(t, func() bool { _, got := call(t, s, "list_apis", nil); return strings.Contains(got[0], "stripe") })
 	for _, args := range []string{`{"code": "1", "timeout": "30"}`, `{"code": "1", "apis": "stripe"}`, `{"code": "1", "apis": null, "timeout": null}`, `{"code": "1", "apis": []}`, `{"code": "1", "timeout": 0.5}`} {
 		if res, got := call(t, s, "execute_code", json.RawMessage(args)); res.IsError {
 			t.Errorf("%s: %q", args, got)
@@ -181,7 +183,7 @@ func TestListAPIs(t *testing.T) {
 		stripe,
 		{Name: "maps", Domains: []string{"*.maps.example.com"}, Credentials: []controlapi.Token{{Name: "MAPS_KEY", In: []string{"query:key"}}}, AllowedMethods: []string{"GET"}, HasTypes: true, Stale: true},
 	}})
-	waitFor(t, func() bool { _, got = call(t, s, "list_apis", map[string]any{"api": "maps"}); return len(got) == 4 })
+	testkit.WaitFor(t, func() bool { _, got = call(t, s, "list_apis", map[string]any{"api": "maps"}); return len(got) == 4 })
 	var list []map[string]any
 	if err := json.Unmarshal([]byte(got[0]), &list); err != nil || len(list) != 1 || list[0]["types"] != true || list[0]["stale"] != true ||
 		fmt.Sprint(list[0]["credentials_in"]) != "map[MAPS_KEY:[query:key]]" {
@@ -191,7 +193,7 @@ func TestListAPIs(t *testing.T) {
 		t.Errorf("%q", got[1:])
 	}
 	p.proxy.SetCatalog(controlapi.Catalog{Problems: []controlapi.Problem{{API: "y", Text: "x", Warning: true}}})
-	waitFor(t, func() bool { _, got = call(t, s, "list_apis", nil); return got[0] == "[]" })
+	testkit.WaitFor(t, func() bool { _, got = call(t, s, "list_apis", nil); return got[0] == "[]" })
 	if len(got) != 2 || !strings.Contains(got[1], "No API is configured") {
 		t.Errorf("%q", got)
 	}
@@ -205,7 +207,7 @@ func TestInstructions(t *testing.T) {
 	}
 	p.proxy.SetCatalog(controlapi.Catalog{YOLO: true})
 	var got []string
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], "YOLO_MODE is on")
 	})
@@ -218,7 +220,7 @@ func TestInstructions(t *testing.T) {
 		t.Errorf("the guide has an example with an API that does not exist: %s", got[0])
 	}
 	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{stripe}})
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], `"apis": ["stripe"]`) && strings.Contains(got[0], `fetch("https://api.stripe.com/`) && strings.Contains(got[0], "Bearer STRIPE_AUTH_TOKEN")
 	})
@@ -243,7 +245,7 @@ func TestSkillsInDeno(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	var uris []string
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		uris = nil
 		for r, err := range s.Resources(t.Context(), nil) {
 			if err != nil {
@@ -297,7 +299,7 @@ func TestSkillsInDeno(t *testing.T) {
 	}
 	select {
 	case <-changed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("the client never heard that resources changed")
 	}
 }
@@ -311,7 +313,7 @@ func TestHostileDescription(t *testing.T) {
 		t.Fatal(err)
 	}
 	var description string
-	waitFor(t, func() bool {
+	testkit.WaitFor(t, func() bool {
 		for r, err := range s.Resources(t.Context(), nil) {
 			if err == nil && r.Name == "hostile" {
 				description = r.Description
@@ -331,14 +333,22 @@ func TestHostileDescription(t *testing.T) {
 // TestProgress: a client that asked hears what is printed while it runs.
 func TestProgress(t *testing.T) {
 	p := start(t, 1, nil)
-	p.sandbox.Script = func(_ context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	told := make(chan struct{})
+	p.sandbox.Script = func(ctx context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		emit(runapi.Event{Stdout: "first\n"})
-		time.Sleep(1200 * time.Millisecond)
+		select {
+		case <-told:
+		case <-ctx.Done():
+		}
 		emit(runapi.Event{Stdout: "last\n"})
 		return runapi.Exit{Reason: runapi.Exited}
 	}
 	messages := make(chan string, 100)
-	s := p.connect(t, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { messages <- r.Params.Message }})
+	tell := sync.OnceFunc(func() { close(told) })
+	s := p.connect(t, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+		messages <- r.Params.Message
+		tell()
+	}})
 	params := &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "x"}}
 	params.SetProgressToken("token")
 	if _, err := s.CallTool(t.Context(), params); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/tokens"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -28,7 +29,7 @@ func TestTokens(t *testing.T) {
 		many.APIs = append(many.APIs, controlapi.API{Name: fmt.Sprintf("api%d", i), Description: strings.Repeat("long ", 20), Domains: []string{fmt.Sprintf("h%d.example.com", i)}})
 	}
 	p.proxy.SetCatalog(many)
-	waitFor(t, func() bool { return len(p.sandbox.Allowed()) == 500 })
+	testkit.WaitFor(t, func() bool { return len(p.sandbox.Allowed()) == 500 })
 	texts := surfaceTexts(t, p)
 	if got, want := strings.Join(texts, "\n"), strings.Join(few, "\n"); got != want {
 		t.Errorf("tools or instructions depend on the catalog:\n%s\n%s", got, want)

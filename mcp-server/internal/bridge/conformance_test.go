@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,7 +68,8 @@ func TestClientSuites(t *testing.T) {
 				ran++
 				t.Run(suite+" "+scenario+" "+version, func(t *testing.T) {
 					t.Parallel()
-					out, err := peertest.Node(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version)
+					out, err := peertest.Node(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version,
+						"--timeout", strconv.FormatInt(testkit.Patience.Milliseconds(), 10))
 					if err != nil || strings.Contains(out, "FAILURE") || !strings.Contains(out, "SUCCESS") {
 						t.Errorf("%v\n%s", err, out)
 					}

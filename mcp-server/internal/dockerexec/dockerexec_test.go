@@ -147,7 +147,7 @@ func TestStream(t *testing.T) {
 	s := newStack(t)
 	c := runapi.NewClient(runapi.ClientConfig{Dial: s.cfg.Dial})
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	first, err := c.Health(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestReconnect(t *testing.T) {
 	s := newStack(t)
 	c := runapi.NewClient(runapi.ClientConfig{Dial: s.cfg.Dial})
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*testkit.Patience)
 	defer cancel()
 	killed := make(chan struct{})
 	_, err := c.Run(ctx, runapi.RunRequest{Run: "r"}, func(runapi.Event) {
@@ -199,7 +199,7 @@ func TestReconnect(t *testing.T) {
 		if _, err = c.Health(ctx); err == nil {
 			break
 		}
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > testkit.Patience {
 			t.Fatalf("not healed: %v", err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestClose(t *testing.T) {
 	}
 	select {
 	case <-read:
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("a read outlives Close")
 	}
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -230,7 +230,7 @@ func TestClose(t *testing.T) {
 		if !strings.Contains(string(out), serveStdio) {
 			break
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testkit.Patience {
 			t.Fatalf("the far end still runs:\n%s", out)
 		}
 	}

@@ -31,15 +31,15 @@ type world struct {
 
 func newWorld(t *testing.T, slots int) *world {
 	t.Helper()
-	return newWorldWith(t, slots, nil)
+	return newWorldWith(t, slots, nil, 0)
 }
 
-func newWorldWith(t *testing.T, slots int, servers execution.Servers) *world {
+func newWorldWith(t *testing.T, slots int, servers execution.Servers, maxWait time.Duration) *world {
 	t.Helper()
 	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
 	log := logline.New(t.Output(), "text", nil)
 	sandbox, control := runapi.NewClient(runapi.ClientConfig{Dial: w.sandbox.Dial}), controlapi.NewClient(w.proxy.Socket)
-	w.queue = queue.New(queue.Config{Sandbox: sandbox, MaxWait: time.Second})
+	w.queue = queue.New(queue.Config{Sandbox: sandbox, MaxWait: maxWait})
 	w.watcher = published.New(published.Config{Control: control, Sandbox: sandbox, Log: log})
 	w.Executor = execution.New(execution.Config{Sandbox: sandbox, Control: control, Queue: w.queue, Catalog: w.watcher, Servers: servers, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -60,7 +60,7 @@ func newWorldWith(t *testing.T, slots int, servers execution.Servers) *world {
 
 func (w *world) run(ctx context.Context, r execution.Request) (execution.Outcome, string, error) {
 	if r.Timeout == 0 {
-		r.Timeout = 5 * time.Second
+		r.Timeout = testkit.Patience
 	}
 	var out strings.Builder
 	o, err := w.Run(ctx, r, func(e runapi.Event) { out.WriteString(e.Stdout + e.Stderr) })
@@ -104,7 +104,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("order: %s", got)
 	}
 	reg := w.proxy.Seen()[0]
-	if left := reg.Deadline.Sub(start); left < 7*time.Second || left > 30*time.Second || !slices.Equal(reg.APIs, []string{"a"}) {
+	if left := reg.Deadline.Sub(start); left < 7*time.Second || left > testkit.Patience || !slices.Equal(reg.APIs, []string{"a"}) {
 		t.Errorf("registration %+v, deadline in %v", reg, left)
 	}
 	w.clean(t)
@@ -129,7 +129,7 @@ func TestServers(t *testing.T) {
 	for i := range many {
 		many[i].Name = fmt.Sprintf("tool_with_a_long_name_%d", i)
 	}
-	w := newWorldWith(t, 1, tools{"git": {{Name: "log"}, {Name: "blame"}}, "large": many, "git2": {{Name: "log"}}})
+	w := newWorldWith(t, 1, tools{"git": {{Name: "log"}, {Name: "blame"}}, "large": many, "git2": {{Name: "log"}}}, 0)
 	server := &controlapi.Server{Package: "npm:x@1.0.0"}
 	w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{
 		{Name: "a", Domains: []string{"a.example.com"}}, {Name: "git", Server: server}, {Name: "asleep", Server: server},
@@ -246,13 +246,18 @@ func TestSandboxRestarts(t *testing.T) {
 
 func TestSandboxDiesDuringRun(t *testing.T) {
 	w := newWorld(t, 1)
+	seen := make(chan struct{})
 	w.sandbox.Script = func(_ context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		emit(runapi.Event{Stdout: "half"})
-		time.Sleep(50 * time.Millisecond)
+		<-seen
 		w.sandbox.Stop()
 		return runapi.Exit{Reason: runapi.Exited}
 	}
-	_, out, err := w.run(t.Context(), execution.Request{Code: "x"})
+	out := ""
+	_, err := w.Run(t.Context(), execution.Request{Code: "x", Timeout: testkit.Patience}, func(e runapi.Event) {
+		out += e.Stdout
+		close(seen)
+	})
 	if !errors.Is(err, runapi.ErrInterrupted) || out != "half" {
 		t.Errorf("got %q, %v", out, err)
 	}
@@ -343,7 +348,7 @@ func TestCatalogChangesAllTheTime(t *testing.T) {
 }
 
 func TestBusy(t *testing.T) {
-	w := newWorld(t, 1)
+	w := newWorldWith(t, 1, nil, time.Second)
 	release := make(chan struct{})
 	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
 		<-release

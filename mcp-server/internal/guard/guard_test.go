@@ -138,7 +138,7 @@ func listen(t *testing.T, addr string, uids ...int) (string, *bytes.Buffer) {
 	}
 	log := new(bytes.Buffer)
 	l := &guard.Listener{Listener: inner, UIDs: uids, Log: slog.New(logline.New(log, "text", nil).Handler())}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") })}
+	server := &http.Server{ReadHeaderTimeout: testkit.Patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") })}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -153,7 +153,7 @@ func listen(t *testing.T, addr string, uids ...int) (string, *bytes.Buffer) {
 
 func get(t *testing.T, addr string) string {
 	t.Helper()
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestExec(t *testing.T) {
 	name := startBox(t)
 	spec := Spec{Container: name, User: "12345:54321", Cmd: []string{"sh", "-c", "echo $(id -u) $(id -g) >&2; cat"}}
 	api := dial(t, serve(t, "unix://"+engineSocket, spec))
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*testkit.Patience)
 	defer cancel()
 
 	p, err := api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
@@ -211,7 +211,7 @@ func TestCallerGone(t *testing.T) {
 		if !got.Running {
 			break
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testkit.Patience {
 			t.Fatal("the exec still runs")
 		}
 	}
@@ -261,7 +261,7 @@ func TestManyStreams(t *testing.T) {
 			stream.Close()
 			break
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testkit.Patience {
 			t.Fatalf("no stream after one was closed: %v", err)
 		}
 	}
@@ -299,10 +299,10 @@ func TestShutdown(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("Serve does not return")
 	}
-	_ = stream.Conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = stream.Conn.SetReadDeadline(time.Now().Add(testkit.Patience))
 	if _, err := stream.Reader.ReadByte(); err == nil {
 		t.Error("the stream is still open")
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
@@ -72,7 +73,7 @@ func send(t *testing.T, socket, raw string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testkit.Patience))
 	go func() { _, _ = io.WriteString(c, raw) }()
 	data, err := io.ReadAll(c)
 	if err != nil && len(data) == 0 {
@@ -187,26 +188,34 @@ func TestSlow(t *testing.T) {
 	t.Parallel()
 	engine, _ := tripwire(t)
 	socket := serve(t, engine, Spec{Container: "box"})
-	began := time.Now()
-	for i := range maxConns - 1 {
-		c, err := net.Dial("unix", socket)
-		if err != nil {
-			t.Fatal(err)
+	waited := readTimeout
+	for try := 0; try < 5 && waited >= readTimeout; try++ { // a busy machine may stand still for that long
+		began := time.Now()
+		var slow []net.Conn
+		for i := range maxConns - 1 {
+			c, err := net.Dial("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow = append(slow, c)
+			half := "POST /v1.41/containers/box/exec HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+			if i%2 == 0 {
+				half = "GET /_pi"
+			}
+			if _, err := io.WriteString(c, half); err != nil {
+				t.Fatal(err)
+			}
 		}
-		defer c.Close()
-		half := "POST /v1.41/containers/box/exec HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
-		if i%2 == 0 {
-			half = "GET /_pi"
+		if got := send(t, socket, "GET /v1.41/info HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(got, " 403 ") {
+			t.Errorf("another caller got %q", got)
 		}
-		if _, err := io.WriteString(c, half); err != nil {
-			t.Fatal(err)
+		waited = time.Since(began)
+		for _, c := range slow {
+			_ = c.Close()
 		}
 	}
-	if got := send(t, socket, "GET /v1.41/info HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(got, " 403 ") {
-		t.Errorf("another caller got %q", got)
-	}
-	if d := time.Since(began); d > readTimeout {
-		t.Errorf("another caller waited %v", d)
+	if waited >= readTimeout {
+		t.Errorf("another caller waited %v", waited)
 	}
 	c, err := net.Dial("unix", socket)
 	if err != nil {
@@ -214,7 +223,7 @@ func TestSlow(t *testing.T) {
 	}
 	defer c.Close()
 	_, _ = io.WriteString(c, "POST /v1.41/containers/box/exec HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-	_ = c.SetReadDeadline(time.Now().Add(2 * readTimeout))
+	_ = c.SetReadDeadline(time.Now().Add(testkit.Patience))
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatalf("the slow caller got no answer: %v", err)

@@ -4,7 +4,8 @@ import (
 	"context"
 	"os/exec"
 	"testing"
-	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestRevive: a container that the engine failed to start, since the one whose network it shares was not up, is started
@@ -20,7 +21,7 @@ func TestRevive(t *testing.T) {
 	api := dial(t, serve(t, "unix://"+engineSocket, spec))
 	check := func(when string, running, served bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*testkit.Patience)
 		defer cancel()
 		if _, err := api.ExecCreate(ctx, guest, options(spec)); (err == nil) != served {
 			t.Errorf("%s: asked for an exec: %v", when, err)

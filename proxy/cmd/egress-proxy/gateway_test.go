@@ -106,9 +106,12 @@ func (n *networks) route(name, gateway string) {
 	testkit.Must(n.t, netlink.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: net.ParseIP(gateway)}))
 }
 
+// soon is how long a test waits for an answer that must not come.
+const soon = time.Second
+
 // dial connects from a slot's address; it must be called on the test's thread, in the sandbox's namespace.
-func (n *networks) dial(from, network, to string) (net.Conn, error) {
-	d := net.Dialer{Timeout: time.Second}
+func (n *networks) dial(from, network, to string, within time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: within}
 	if strings.HasPrefix(network, "tcp") {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
 	} else {
@@ -130,13 +133,13 @@ func TestGateway(t *testing.T) {
 	testkit.Must(t, err)
 	pool.AppendCertsFromPEM(pem)
 
-	get := func(from, to, host string) (int, string, error) {
-		c, err := n.dial(from, "tcp4", to)
+	get := func(from, to, host string, within time.Duration) (int, string, error) {
+		c, err := n.dial(from, "tcp4", to, within)
 		if err != nil {
 			return 0, "", err
 		}
 		defer c.Close()
-		testkit.Must(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+		testkit.Must(t, c.SetDeadline(time.Now().Add(within)))
 		if strings.HasSuffix(to, ":443") {
 			c = tls.Client(c, &tls.Config{RootCAs: pool, ServerName: host})
 		}
@@ -155,7 +158,7 @@ func TestGateway(t *testing.T) {
 
 	// Any address on 80 and 443 is the proxy, and the slot is the source address.
 	for _, to := range []string{"198.18.0.1:443", "198.18.0.1:80", "93.184.216.34:443", "10.77.0.2:443", "192.168.77.2:443"} {
-		status, body, err := get(first, to, "evil.test")
+		status, body, err := get(first, to, "evil.test", testkit.Patience)
 		if err != nil || status != 403 || !strings.Contains(body, "host_unknown") {
 			t.Errorf("%s: %d %q %v", to, status, body, err)
 		}
@@ -166,33 +169,33 @@ func TestGateway(t *testing.T) {
 	// A slot without a run, and an address that is not a slot's.
 	testkit.Must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
 	for _, from := range []string{second, "10.77.0.50"} {
-		if status, body, err := get(from, "198.18.0.1:80", "evil.test"); err == nil {
+		if status, body, err := get(from, "198.18.0.1:80", "evil.test", soon); err == nil {
 			t.Errorf("from %s: %d %q", from, status, body)
 		}
 	}
 	// Nothing else can be reached: the ports behind the redirect, the proxy's other address, the networks beyond.
 	for _, to := range []string{"10.77.0.2:8080", "10.77.0.2:8443", "192.168.77.2:8443", "192.168.77.1:22", "198.18.0.1:22", "192.168.77.2:53"} {
-		if c, err := n.dial(first, "tcp4", to); err == nil {
+		if c, err := n.dial(first, "tcp4", to, soon); err == nil {
 			c.Close()
 			t.Errorf("%s can be reached", to)
 		}
 	}
 	// DNS answers slots only, from the address that was asked.
-	ask := func(from, network, to string) (*dns.Msg, error) {
-		c, err := n.dial(from, network, to)
+	ask := func(from, network, to string, within time.Duration) (*dns.Msg, error) {
+		c, err := n.dial(from, network, to, within)
 		if err != nil {
 			return nil, err
 		}
 		defer c.Close()
 		m := new(dns.Msg).SetQuestion("api.demo.test.", dns.TypeA)
-		a, _, err := (&dns.Client{Net: network, Timeout: time.Second}).ExchangeWithConn(m, &dns.Conn{Conn: c})
+		a, _, err := (&dns.Client{Net: network, Timeout: within}).ExchangeWithConn(m, &dns.Conn{Conn: c})
 		return a, err
 	}
 	for _, network := range []string{"udp", "tcp"} {
-		if a, err := ask(first, network, "198.18.0.1:53"); err != nil || len(a.Answer) != 1 {
+		if a, err := ask(first, network, "198.18.0.1:53", testkit.Patience); err != nil || len(a.Answer) != 1 {
 			t.Errorf("%s: %v %v", network, a, err)
 		}
-		if a, err := ask("10.77.0.50", network, "198.18.0.1:53"); err == nil {
+		if a, err := ask("10.77.0.50", network, "198.18.0.1:53", soon); err == nil {
 			t.Errorf("%s: a stranger got %v", network, a)
 		}
 	}

@@ -22,14 +22,8 @@ func connect(t *testing.T, c *controlapi.Client, b *broker.Broker, h http.Handle
 	done := make(chan error, 1)
 	go func() { done <- c.Broker(ctx, h) }()
 	stop = func() error { cancel(); return <-done }
-	for range 200 {
-		if b.Connected() {
-			return stop
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("the broker does not connect: %v", stop())
-	return nil
+	testkit.WaitFor(t, b.Connected)
+	return stop
 }
 
 func call(t *testing.T, ctx context.Context, b *broker.Broker, path, body string) (*http.Response, error) {
@@ -62,12 +56,7 @@ func TestBroker(t *testing.T) {
 	if err := stop(); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	for range 200 {
-		if !b.Connected() {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.WaitFor(t, func() bool { return !b.Connected() })
 	if _, err := call(t, t.Context(), b, "/demo/tool", "{}"); !errors.Is(err, broker.ErrNone) {
 		t.Errorf("after its end: %v", err)
 	}
@@ -111,7 +100,7 @@ func TestBrokerCancel(t *testing.T) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Fatalf("%s: the broker's request goes on", kind)
 		}
 		if err := <-done; err == nil {
@@ -134,9 +123,7 @@ func TestBrokerReplaced(t *testing.T) {
 			<-r.Context().Done()
 		}))
 	}()
-	for !b.Connected() {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.WaitFor(t, b.Connected)
 	hung := make(chan error, 1)
 	go func() { _, err := call(t, t.Context(), b, "/demo/tool", "{}"); hung <- err }()
 	<-began
@@ -152,7 +139,7 @@ func TestBrokerReplaced(t *testing.T) {
 			if err == nil {
 				t.Error("the old one ended without an error")
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Fatal("the old connection is still used")
 		}
 	}
@@ -196,7 +183,7 @@ func TestBrokerStalled(t *testing.T) {
 		}()
 	}
 	time.Sleep(100 * time.Millisecond)
-	quick, stopQuick := context.WithTimeout(t.Context(), 5*time.Second)
+	quick, stopQuick := context.WithTimeout(t.Context(), testkit.Patience)
 	defer stopQuick()
 	resp, err := call(t, quick, b, "/demo/tool", strings.Repeat(" ", 100<<10))
 	if err != nil {

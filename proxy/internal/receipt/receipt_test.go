@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -86,7 +87,7 @@ func TestSlowSubscriber(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("publishing waits for the subscriber")
 	}
 	if len(events) != maxQueue {

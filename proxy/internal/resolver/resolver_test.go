@@ -11,6 +11,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func known(h catalog.Host) bool { return h.String() == "api.demo.test" }
@@ -68,7 +69,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		for network, addr := range map[string]string{"udp": udp, "tcp": tcp} {
 			q := new(dns.Msg).SetQuestion(c.name, c.kind)
-			a, _, err := (&dns.Client{Net: network, Timeout: 5 * time.Second}).Exchange(q, addr)
+			a, _, err := (&dns.Client{Net: network, Timeout: testkit.Patience}).Exchange(q, addr)
 			if err != nil {
 				t.Fatalf("%s %s: %v", network, c.name, err)
 			}
@@ -83,7 +84,7 @@ func TestAnswers(t *testing.T) {
 	}
 	q := new(dns.Msg).SetQuestion("version.bind.", dns.TypeTXT)
 	q.Question[0].Qclass = dns.ClassCHAOS
-	if a, _, err := new(dns.Client).Exchange(q, udp); err != nil || a.Rcode != dns.RcodeNameError {
+	if a, _, err := (&dns.Client{Timeout: testkit.Patience}).Exchange(q, udp); err != nil || a.Rcode != dns.RcodeNameError {
 		t.Errorf("CHAOS: %v %v", a, err)
 	}
 }
@@ -111,7 +112,7 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 	q := new(dns.Msg).SetQuestion("api.demo.test.", dns.TypeA)
-	if _, _, err := new(dns.Client).Exchange(q, udp); err != nil {
+	if _, _, err := (&dns.Client{Timeout: testkit.Patience}).Exchange(q, udp); err != nil {
 		t.Errorf("it no longer answers: %v", err)
 	}
 }

@@ -74,13 +74,18 @@ func TestStrictResumes(t *testing.T) {
 	defer in.Close()
 	defer out.Close()
 	s := New(in)
-	go func() { _, _ = io.WriteString(out, "GET / HT") }()
+	resume := make(chan struct{})
+	go func() {
+		_, _ = io.WriteString(out, "GET / HT")
+		<-resume
+		_, _ = io.WriteString(out, "TP/1.1\r\nHost: a.test\r\n\r\n")
+	}()
 	var timeout net.Error
 	_ = in.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
 	if _, err := s.Read(make([]byte, 1)); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Fatalf("got %v", err)
 	}
-	go func() { _, _ = io.WriteString(out, "TP/1.1\r\nHost: a.test\r\n\r\n") }()
+	close(resume)
 	_ = in.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := s.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // frame encodes a frame by hand; flags are FIN and the reserved bits.
@@ -68,7 +70,7 @@ func pair(t *testing.T) (net.Conn, net.Conn) {
 func start(t *testing.T, o Options) *ends {
 	client, a := pair(t)
 	b, upstream := pair(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
 	e := &ends{t: t, client: client, upstream: upstream, result: make(chan error, 1), cancel: cancel}
 	e.readers = map[net.Conn]*bufio.Reader{client: bufio.NewReader(client), upstream: bufio.NewReader(upstream)}
@@ -78,7 +80,7 @@ func start(t *testing.T, o Options) *ends {
 
 // read is the next frame at one end: "op fin payload".
 func (e *ends) read(c net.Conn) string {
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(testkit.Patience))
 	h, err := readHead(e.readers[c], c == e.upstream)
 	if err != nil {
 		return err.Error()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
@@ -155,7 +156,7 @@ func TestUpstreamControl(t *testing.T) {
 		o.Scrub = scrub.New(creds)
 		e := start(t, o)
 		e.send(e.upstream, frame(fin, op, false, code+strings.Repeat(short, 10)))
-		_ = e.client.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = e.client.SetReadDeadline(time.Now().Add(testkit.Patience))
 		h, err := readHead(e.readers[e.client], false)
 		if err != nil || h.op != op || h.length > maxControl {
 			t.Fatalf("%s: %+v, %v", what, h, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -35,7 +36,7 @@ func options() Options {
 // connect joins a client to an upstream that runs serve, through a relay whose end it returns.
 func connect(t *testing.T, o Options, serve func(context.Context, *websocket.Conn)) (*websocket.Conn, <-chan error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)
@@ -223,7 +224,7 @@ func TestLarge(t *testing.T) {
 	close(leave)
 	select {
 	case <-end:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("the relay waits for a place although its upstream has gone")
 	}
 }

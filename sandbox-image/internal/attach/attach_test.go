@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // pair is a connection to a Listener: the client's end and the accepted one.
@@ -116,7 +118,7 @@ func TestKilled(t *testing.T) {
 			if err == nil {
 				t.Error("no error")
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Fatal("still waiting")
 		}
 	}

@@ -203,7 +203,7 @@ func (w *wire) udp(t *testing.T, ns netns.NsHandle, addr string, respond func(p 
 }
 
 // patience is how long a test waits for an answer that must come. What is refused is refused at once.
-const patience = 20 * time.Second
+const patience = testkit.Patience
 
 func dial(network, local, remote string) (net.Conn, error) {
 	d := net.Dialer{Timeout: patience}

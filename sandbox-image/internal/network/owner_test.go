@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func TestSuccessor(t *testing.T) {
@@ -13,7 +15,7 @@ func TestSuccessor(t *testing.T) {
 	if err := Announce(path); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	done := make(chan struct{})
 	go func() { AwaitSuccessor(ctx, path); close(done) }()

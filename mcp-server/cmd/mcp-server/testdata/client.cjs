@@ -23,7 +23,7 @@ async function drive(client) {
   out.instructions = (await call("get_instructions", {})).slice(0, 22);
   const progress = [];
   out.run = await call("execute_code", { code: "slow" }, { onprogress: (p) => progress.push(p.message) });
-  out.progress = progress.join(",");
+  out.progress = progress[0]; // the second half is told too if the end comes late
   out.mistake = (await call("execute_code", { cod: "x" })).includes("did you mean");
   out.write = await call("execute_code", { code: "write" });
   out.update = await call("update_skill", { name: "made", patch: "<<<<<<< SEARCH\nexport const n = 1;\n=======\nexport const n = 2;\n>>>>>>> REPLACE" });
