@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
 
 // folder writes apis/<name>/ with these files, by name.
@@ -166,25 +167,31 @@ func TestManyHosts(t *testing.T) {
 
 // TestTotalBytes: what one load reads is bounded; APIs in force come first.
 func TestTotalBytes(t *testing.T) {
+	ca, err := testca.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := string(ca.PEM())
 	dir := t.TempDir()
 	with := func(i int) map[string]string {
 		f := simple(i, fmt.Sprintf("sk_live_%08d", i))
-		f["config.json"] += strings.Repeat(" ", maxConfig-len(f["config.json"]))
+		f["config.json"] = strings.Replace(f["config.json"], "{", `{"ca_file": "ca.pem", `, 1)
+		f["ca.pem"] = certificate + strings.Repeat("\n", maxCAs-len(certificate))
 		return f
 	}
-	const most = maxBytes / maxConfig
-	for i := range most - 10 {
+	const most = maxBytes/maxCAs - 1 // there are config.json too
+	for i := range most - 3 {
 		folder(t, dir, fmt.Sprintf("m%03d", i), with(i))
 	}
 	c, problems := Load(dir, Options{})
-	if len(c.APIs()) != most-10 {
+	if len(c.APIs()) != most-3 {
 		t.Fatalf("%d APIs\n%.300s", len(c.APIs()), problems)
 	}
-	for i := range 20 {
+	for i := range 6 {
 		folder(t, dir, fmt.Sprintf("a%03d", i), with(1000+i))
 	}
 	c, problems = Load(dir, Options{Previous: c})
-	if c.API("m245") == nil || c.API("a019") != nil || !strings.Contains(problems.String(), "together exceed 64 MiB") {
+	if c.API("m059") == nil || c.API("a005") != nil || !strings.Contains(problems.String(), "together exceed 64 MiB") {
 		t.Errorf("%d APIs\n%.300s", len(c.APIs()), problems)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Routes are the operations of one API as requests have them. They allow what is surely one of them: a path that a server
-// could read in another way is none.
+// Routes are the operations of one API as requests have them. They allow what is surely one of them: a path that a
+// server could read in another way is none.
 type Routes struct {
 	hosts map[string]*route
 	keys  []string // "GET /v1/refunds", with the base path of its server
@@ -36,8 +36,8 @@ const maxSegments = 64
 // NewRoutes makes Routes without operations.
 func NewRoutes() *Routes { return &Routes{hosts: map[string]*route{}} }
 
-// Add adds an operation of a document. One that only a query or a fragment tells from others is none here: what a server
-// takes from a query it may also take from a body.
+// Add adds an operation of a document. One that only a query or a fragment tells from others is none here: what a
+// server takes from a query it may also take from a body.
 func (r *Routes) Add(h Head, l Line) {
 	server := h.Server
 	if l.Server != "" {
@@ -167,8 +167,8 @@ func plain(s string) bool {
 	return false // still encoded after two rounds
 }
 
-// allow reports whether the method may be used on the segments from here. Each route is looked at once, since it stands at
-// one depth.
+// allow reports whether the method may be used on the segments from here. Each route is looked at once, since it stands
+// at one depth.
 func (r *route) allow(segments []string, method string) bool {
 	if len(segments) == 0 {
 		return has(r.methods, method)

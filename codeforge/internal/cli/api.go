@@ -14,7 +14,7 @@ import (
 
 func apiCommand() command {
 	return command{
-		name: "api", usage: "api add|list|check|test|... [NAME]", summary: "add, change, list, check or try the APIs in apis/",
+		name: "api", usage: "api add|list|check|test|search|... [NAME]", summary: "add, change, list, check, try or search the APIs in apis/",
 		details: `
   api add NAME      writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out, and
                     checks each answer. If there is an example, it asks for the credential only. A credential is never
@@ -26,6 +26,7 @@ func apiCommand() command {
   api check NAME    looks for mistakes in one API, without starting anything
   api test [NAME]   makes one harmless request through the running CodeForge and explains what happened; without a
                     name for every active API
+  api search WORDS  asks the running CodeForge which operations, tools and skills fit, as a model does
   api edit NAME     opens config.json in $VISUAL or $EDITOR, and checks it afterwards
   api enable NAME, api disable NAME
                     switch an API on or off
@@ -50,6 +51,7 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 			fs.BoolVar(&o.readOnly, "read-only", false, "add: allow GET and HEAD only")
 			fs.BoolVar(&o.only, "only-operations", false, "add: refuse requests that are no operation of the document")
 			fs.StringVar(&o.path, "path", "/", "test: the `PATH` to request")
+			fs.StringVar(&o.api, "api", "", "search: in the API of this `NAME` only")
 			fs.BoolVar(&o.yes, "yes", false, "rm: remove without confirmation")
 			fs.BoolVar(&o.json, "json", false, "print JSON")
 			return o.run
@@ -61,7 +63,7 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 type apiOptions struct {
 	target                              target
 	apis, reference, description, path  string
-	openapi, server, scheme             string
+	openapi, server, scheme, api        string
 	vars                                map[string]string
 	domains, tokens, surfaces, restrict words
 	json, readOnly, only, yes           bool
@@ -88,21 +90,25 @@ func (w *words) Set(s string) error {
 	return nil
 }
 
+// maxWords is how many arguments a question may have.
+const maxWords = 100
+
 func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 	verbs := []struct {
-		name string
-		most int // of names; the least is the same but for test
-		do   func(name string) error
+		name        string
+		least, most int // names
+		do          func(name string) error
 	}{
-		{"add", 1, func(name string) error { return o.add(ctx, e, name) }},
-		{"update", 1, func(name string) error { return o.update(ctx, e, name) }},
-		{"list", 0, func(string) error { return o.list(e) }},
-		{"check", 1, func(name string) error { return o.check(e, name) }},
-		{"test", 1, func(name string) error { return o.testAll(ctx, e, name) }},
-		{"edit", 1, func(name string) error { return o.edit(ctx, e, name) }},
-		{"enable", 1, func(name string) error { return o.activate(e, name, true) }},
-		{"disable", 1, func(name string) error { return o.activate(e, name, false) }},
-		{"rm", 1, func(name string) error { return o.remove(e, name) }},
+		{"add", 1, 1, func(name string) error { return o.add(ctx, e, name) }},
+		{"update", 1, 1, func(name string) error { return o.update(ctx, e, name) }},
+		{"list", 0, 0, func(string) error { return o.list(e) }},
+		{"check", 1, 1, func(name string) error { return o.check(e, name) }},
+		{"test", 0, 1, func(name string) error { return o.testAll(ctx, e, name) }},
+		{"search", 1, maxWords, func(words string) error { return o.search(ctx, e, words) }},
+		{"edit", 1, 1, func(name string) error { return o.edit(ctx, e, name) }},
+		{"enable", 1, 1, func(name string) error { return o.activate(e, name, true) }},
+		{"disable", 1, 1, func(name string) error { return o.activate(e, name, false) }},
+		{"rm", 1, 1, func(name string) error { return o.remove(e, name) }},
 	}
 	var names []string
 	for _, v := range verbs {
@@ -116,10 +122,10 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 		if v.name != args[0] {
 			continue
 		}
-		if n := len(args) - 1; n != v.most && (v.name != "test" || n > v.most) {
+		if n := len(args) - 1; n < v.least || n > v.most {
 			return usageError("api %s takes %s, got %d", v.name, count(v.most, "name"), n)
 		}
-		return v.do(strings.Join(args[1:], ""))
+		return v.do(strings.Join(args[1:], " "))
 	}
 	return usageError("api %q: want %s", args[0], choice)
 }

@@ -62,6 +62,7 @@ func examples() map[string][]string {
 		"api disable":   {"codeforge api disable stripe", "codeforge api disable stripe --json"},
 		"api edit":      {"codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe"},
 		"api update":    {"codeforge api update stripe", "codeforge api update stripe --json"},
+		"api search":    {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
 		"check":         {"codeforge check", "codeforge check --json ok"},
 		"up":            {"codeforge up --detach", "MCP_PORT=8090 codeforge up"},
 		"down":          {"codeforge down", "codeforge down --purge"},

@@ -173,7 +173,7 @@ func index(b *search.Builder, l operation.Line) {
 		search.Field{Text: l.ID, Weight: 1.4, Bound: 5},
 		search.Field{Text: strings.Join(l.Tags, " "), Weight: 0.8, Bound: 3},
 		search.Field{Text: names(l.Query), Weight: 0.25, Most: 40},
-		search.Field{Text: names(l.Body), Weight: 0.35, Most: 60},
+		search.Field{Text: names(l.Body), Weight: 0.9, Bound: 8, Most: 60},
 		search.Field{Text: references(l.Body + " " + l.Answer), Weight: 0.6, Bound: 4, Most: 20},
 	)
 }

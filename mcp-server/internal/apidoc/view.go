@@ -243,8 +243,8 @@ func group(l operation.Line) string {
 	return "/"
 }
 
-// shorten makes a type at most about so many characters long: properties that must be given first, then as many as there
-// is room for, and how many there are more.
+// shorten makes a type at most about so many characters long: properties that must be given first, then as many as
+// there is room for, and how many there are more.
 func shorten(ts string, most int) string {
 	if len(ts) <= most {
 		return ts

@@ -127,14 +127,16 @@ const (
 // shortList is a line for each of many APIs.
 func shortList(list []listed) string {
 	var b, rest strings.Builder
-	fmt.Fprintf(&b, "%d APIs. list_apis({\"query\": \"what to do\"}) finds operations, {\"api\": \"name\"} tells all of one.", len(list))
+	fmt.Fprintf(&b, `%d APIs. list_apis({"query": "what to do"}) finds operations, {"api": "name"} tells all of one.`,
+		len(list))
 	left := 0
 	for _, l := range list {
 		host := ""
 		if len(l.Domains) > 0 {
 			host = l.Domains[0]
 		}
-		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, signature.Clean(l.Description, 60), host, strings.Join(l.Credentials, " "))
+		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, signature.Clean(l.Description, 60), host,
+			strings.Join(l.Credentials, " "))
 		switch {
 		case len(line) > 300 || b.Len()+len(line) > maxListBytes:
 			if rest.Len()+len(l.Name) > maxListBytes {

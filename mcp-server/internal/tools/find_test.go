@@ -58,9 +58,9 @@ POST /v1/refunds  Create a refund
 		"list the refunds":                 "# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN\nGET /v1/refunds  List all refunds",
 		"all chagres":                      "# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN\nGET /v1/charges  List all charges",
 		"which teams are there":            "TOOL mcp.tracker.list_teams() - List the teams",
-		"quantum entanglement of hamsters": "Nothing was found. Nothing",
+		"quantum entanglement of hamsters": "Nothing was found. ",
 	} {
-		if got := call("list_apis", map[string]any{"query": query}); !strings.HasPrefix(got, want) && !(strings.HasPrefix(want, "Nothing") && strings.HasPrefix(got, "Nothing was found.")) {
+		if got := call("list_apis", map[string]any{"query": query}); !strings.HasPrefix(got, want) {
 			t.Errorf("%s:\n%s", query, got)
 		}
 	}
