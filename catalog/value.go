@@ -42,7 +42,8 @@ func valueProblem(s string) (found, want string) {
 
 // reference matches a variable in place of a credential: a shell's, Windows', a template's, a program's.
 var reference = regexp.MustCompile(
-	`^(?:\$\{[A-Za-z_]\w*(?::?[-?][^}]*)?\}|\$[A-Z_][A-Z0-9_]*|%[A-Za-z_]\w*%|\$?\{\{.*\}\}|(?:process\.env\.|\$?env:)\w+)$`)
+	`^(?:\$\{[A-Za-z_]\w*(?::?[-?][^}]*)?\}|\$[A-Z_][A-Z0-9_]*|%[A-Za-z_]\w*%|` +
+		`\$?\{\{.*\}\}|(?:process\.env\.|\$?env:)\w+)$`)
 
 // The mistake of a credential that is a reference.
 const (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -165,6 +167,9 @@ func TestVendors(t *testing.T) {
 			if !caused(res.Receipt, v.host) {
 				t.Errorf("the receipt does not show what the call caused: %+v", res.Receipt.Exchanges)
 			}
+			if w.Mode == world.Embedded { // the event may come a moment after the run's end
+				testkit.WaitFor(t, func() bool { return caused(recorded(t, w, res.Receipt.Run), v.host) })
+			}
 			if os.Geteuid() == 0 {
 				searchSlot(t, v, keys[v.name].Value())
 			}
@@ -173,6 +178,21 @@ func TestVendors(t *testing.T) {
 	if where := leaks.Find([]byte(w.Logs())); where != "" {
 		t.Errorf("the log has a key: %s", where)
 	}
+}
+
+// recorded is what codeforge receipt shows of a run.
+func recorded(t *testing.T, w *world.World, run string) (r controlapi.Receipt) {
+	t.Helper()
+	out, code, err := world.Tool(t.Context(), world.Command{
+		Dir: w.Dir, Args: []string{"receipt", run, "--json", "--state", w.Process.State},
+	})
+	if err != nil || code != 0 {
+		t.Fatalf("codeforge receipt: exit code %d, %v\n%s", code, err, out)
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // caused reports whether a receipt shows a request with a swapped credential to a host below a call of a tool.

@@ -13,8 +13,9 @@ import (
 // commandsIntro is the introduction of docs/commands.md.
 const commandsIntro = `# Commands
 
-Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` every command prints JSON, except
-the streams of run and stdio. Colour is used on terminals only, and never if NO_COLOR is set.
+Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` commands print JSON, with
+` + "`--json FIELDS`" + ` only these fields of it. ` + "`codeforge COMMAND VERB --help`" + ` shows one verb with its flags.
+Colour is used on terminals only, and never if NO_COLOR is set.
 
 A test keeps this page up to date; ` + "`go test ./walk -run TestCommands -update`" + ` in e2e/ regenerates it.
 `

@@ -44,6 +44,10 @@ var slips = []slip{
 	{"typo in the domain", `await fetch("https://htpbin.test/anything");`, []string{"htpbin.test", "Did you mean httpbin.test?", "list_apis"}},
 	{"http for https", `const r = await fetch("http://httpbin.test/bearer?t=plain", { headers: { Authorization: "Bearer HTTPBIN_TOKEN" } }); console.log(r.status, await r.text());`, []string{"Use https://", "API httpbin", "allow_http"}},
 	{"restricted method", `const r = await fetch("https://strict.test/anything?t=post", { method: "POST", body: "{}" }); console.log(r.status, await r.text());`, []string{"API strict", "does not permit this method", "restricted_methods"}},
+	{"a program", `new Deno.Command("ls").outputSync();`, []string{"NotFound: Failed to spawn", "processes and native code are not available"}},
+	{"CommonJS", `const fs = require("fs");`, []string{"ReferenceError: require is not defined", "There is no CommonJS"}},
+	{"a file that was not sent", `import { f } from "./lib.ts"; f();`, []string{"Only this module is sent"}},
+	{"a skill that does not load", `await Deno.writeTextFile("/skills/broken.ts", "// @description x\nexport const a = ;"); await Deno.writeTextFile("/skills/my notes.ts", "");`, []string{"The skill broken does not load: SyntaxError: Expression expected at /skills/broken.ts:2:18", `"my notes.ts" in /skills is no skill`}},
 }
 
 // TestMistakesInCode makes typical mistakes in code, through MCP: the result tells the model what to do.
@@ -54,6 +58,9 @@ func TestMistakesInCode(t *testing.T) {
 			r := w.MustExecute(t, s.code)
 			t.Logf("out: %s\nnotes: %s", r.Out, r.Notes)
 			says(t, r.Out+r.Notes, s.want...)
+			if strings.Contains(r.Out, "(ext:") || strings.Contains(r.Out, "\x1b") {
+				t.Errorf("the inside of Deno, or colours: %q", r.Out)
+			}
 			if where := w.Leak(r.JSON); where != "" {
 				t.Errorf("the answer holds a credential: %s", where)
 			}

@@ -30,12 +30,17 @@ var screens = []screen{
 	{"Up", "", "codeforge up --detach"},
 	{"Run", "`repos.ts` is the first API's script of the README.", "codeforge run repos.ts --receipt"},
 	{"Logs", "The last line is a request that was refused.", "codeforge logs"},
+	{"Below the folder", "Commands find the folder of CodeForge from anywhere below it.", "mkdir -p deep/down && cd deep/down && codeforge logs -n 1 --since 1h"},
+	{"Connect", "What was in the file stays, and a copy of it is kept.", "codeforge connect cursor --file mcp.json --write | sed 's/[0-9]*-[0-9]*.bak/20261120-090000.bak/'"},
+	{"Fields of JSON", "", "codeforge api list --json name,domains"},
 	{"Doctor", "", "codeforge doctor"},
 	{"Attack", "This runs against your own CodeForge. It calls no API and uses no credential.", "codeforge doctor --attack"},
 	{"Error: a mistake in config.json", "The other APIs keep working, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
 	{"Error: a token name in a place that is no surface", "The script continues: the API got the name, and responds as it does without a key.", "codeforge run place.ts"},
 	{"Error: a method that is restricted", "", "codeforge run delete.ts"},
 	{"Error: a slip in the host", "", "codeforge run slip.ts"},
+	{"Error: a misspelt command line", "", "codeforge stauts || codeforge api tset github || codeforge run --recept repos.ts"},
+	{"Error: a run that there was not", "", "codeforge logs --run rnone"},
 	{"Error: the port is taken", "", "MCP_PORT=8090 codeforge up --state other"},
 	{"Error: the Docker engine does not run", "", "MODE=docker make up"},
 	{"Error: nothing runs", "", "codeforge down && codeforge run repos.ts"},
@@ -60,6 +65,12 @@ var files = map[string]string{
 	"mistakes/apis/slack/config.json": `{
   "description": "Slack",
   "domains": ["slack.com"],
+}
+`,
+	"mcp.json": `{
+  "mcpServers": {
+    "other": { "command": "other-server" }
+  }
 }
 `,
 	"delete.ts": `const r = await fetch("https://api.github.com/repos/octocat/hello-world", {

@@ -25,9 +25,9 @@ const (
 	probeTimeout = 5 * time.Second
 )
 
-// Check probes once and returns the error. While process 1 is younger than startPeriod, it probes until the probe passes
-// or process 1 says that it cannot start (see Hold). When process 1 is older and the probe passes, it keeps probing for
-// d and returns the first error. It returns nil when ctx ends.
+// Check probes once and returns the error. While process 1 is younger than startPeriod, it probes until the probe
+// passes or process 1 says that it cannot start (see Hold). When process 1 is older and the probe passes, it keeps
+// probing for d and returns the first error. It returns nil when ctx ends.
 func Check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
 	c := checker{probe: probe, problem: Problem, young: func() bool {
 		stat, _ := os.ReadFile("/proc/1/stat")

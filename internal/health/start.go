@@ -25,8 +25,8 @@ func CannotStart(err error) error {
 }
 
 // Hold is for the end of main. When err is a CannotStart and this is process 1 of a container, it makes the container
-// unhealthy, with err as the reason, before the engine starts it again: a container that ends at once is neither healthy
-// nor unhealthy, and Compose reports nothing. It returns when ctx ends, after 15 s, or else at once.
+// unhealthy, with err as the reason, before the engine starts it again: a container that ends at once is neither
+// healthy nor unhealthy, and Compose reports nothing. It returns when ctx ends, after 15 s, or else at once.
 func Hold(ctx context.Context, err error) {
 	var failed startError
 	if os.Getpid() != 1 || !errors.As(err, &failed) {

@@ -54,7 +54,7 @@ func Record(ctx context.Context, dir string, client *controlapi.Client) error {
 }
 
 func write(w io.Writer, e controlapi.Event) {
-	if e.Exchange == nil && e.Receipt == nil {
+	if e.Exchange == nil && e.Receipt == nil && e.Caused == nil {
 		return
 	}
 	if line, err := json.Marshal(e); err == nil {
@@ -209,29 +209,36 @@ func rotated(f *os.File, path string) bool {
 }
 
 // Receipt is the receipt of a run, by its id or a prefix of it; empty means the last run. While the run is under way,
-// or when its receipt is no longer kept, it is assembled from the exchanges. The bool says whether there is one.
+// or when its receipt is no longer kept, it is assembled from the exchanges. What the run's calls made MCP servers send
+// stands below the calls. The bool says whether there is a receipt.
 func Receipt(dir, run string) (controlapi.Receipt, bool, error) {
 	var whole *controlapi.Receipt
 	var parts controlapi.Receipt
+	caused := map[string][]controlapi.Caused{} // by run
+	matches := func(have string) bool { return matches(have, run) && (run != "" || controlapi.OfRun(have)) }
 	err := Read(dir, func(e controlapi.Event) {
 		switch {
-		case e.Receipt != nil && matches(e.Receipt.Run, run):
+		case e.Receipt != nil && matches(e.Receipt.Run):
 			whole = e.Receipt
-		case e.Exchange != nil && e.Exchange.Run != "" && matches(e.Exchange.Run, run):
+		case e.Exchange != nil && e.Exchange.Run != "" && matches(e.Exchange.Run):
 			if e.Exchange.Run != parts.Run {
 				parts = controlapi.Receipt{Run: e.Exchange.Run}
 			}
 			parts.Exchanges = append(parts.Exchanges, *e.Exchange)
 			parts.Count.Add(*e.Exchange)
+		case e.Caused != nil && matches(e.Caused.Run):
+			caused[e.Caused.Run] = append(caused[e.Caused.Run], *e.Caused)
 		}
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return controlapi.Receipt{}, false, err
-	case whole != nil: // even if exchanges of a later run follow it
-		return *whole, true, nil
 	}
-	return parts, parts.Run != "", nil
+	found := &parts
+	if whole != nil { // even if exchanges of a later run follow it
+		found = whole
+	}
+	found.AddCaused(caused[found.Run])
+	return *found, found.Run != "", nil
 }
 
 func matches(have, want string) bool {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -74,6 +75,42 @@ func TestRecordAndFollow(t *testing.T) {
 	}
 }
 
+// TestCaused: what calls made servers send stands below them, whether it came before the receipt or after it, and
+// whether or not there is one; what another run's calls caused does not.
+func TestCaused(t *testing.T) {
+	call := controlapi.Exchange{Run: "aaa1", URL: "https://mcp.codeforge.internal/git/log", APIs: []string{"git"}, Outcome: controlapi.OutcomeServed}
+	caused := func(run, url string) controlapi.Event {
+		return controlapi.Event{Caused: &controlapi.Caused{Cause: controlapi.Cause{Run: run, Call: "git.log", Among: 1}, Exchanges: []controlapi.Exchange{{URL: url}}}}
+	}
+	receipt := controlapi.Event{Receipt: &controlapi.Receipt{Run: "aaa1", Exchanges: []controlapi.Exchange{call, call}}}
+	one := controlapi.Event{Exchange: &call}
+	for name, events := range map[string][]controlapi.Event{
+		"before and after": {one, caused("aaa1", "1"), one, caused("aaa2", "x"), receipt, caused("aaa1", "2")},
+		"no receipt":       {one, caused("aaa1", "1"), one, caused("aaa1", "2"), caused("bbb", "x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(state, "log"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			for _, e := range events {
+				write(&b, e)
+			}
+			if err := os.WriteFile(filepath.Join(state, Name), b.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, run := range []string{"aaa1", ""} {
+				r, ok, err := Receipt(state, run)
+				if err != nil || !ok || len(r.Exchanges) != 2 || len(r.Exchanges[0].Caused) != 1 || len(r.Exchanges[1].Caused) != 1 ||
+					r.Exchanges[0].Caused[0].URL != "1" || r.Exchanges[1].Caused[0].URL != "2" {
+					t.Errorf("Receipt(%q): %+v, %v, %v", run, r, ok, err)
+				}
+			}
+		})
+	}
+}
+
 // TestReceipt: a receipt is found by a prefix, as the last one, or assembled from exchanges.
 func TestReceipt(t *testing.T) {
 	state := t.TempDir()
@@ -90,13 +127,14 @@ func TestReceipt(t *testing.T) {
 		exchange("aaa1", "x"), {Receipt: &controlapi.Receipt{Run: "aaa1", Generation: 1}},
 		exchange("bbb1", "x"), {Receipt: &controlapi.Receipt{Run: "bbb1", Generation: 2}},
 		exchange("ccc1", "x"), exchange("ccc1", "y"),
+		exchange("server-git", "z"), {Receipt: &controlapi.Receipt{Run: "server-git"}},
 	} {
 		if err := enc.Encode(e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_ = f.Close()
-	for want, run := range map[string]string{"aaa1": "aa", "bbb1": "", "ccc1": "ccc1"} {
+	for want, run := range map[string]string{"aaa1": "aa", "bbb1": "", "ccc1": "ccc1", "server-git": "server"} {
 		r, ok, err := Receipt(state, run)
 		if err != nil || !ok || r.Run != want {
 			t.Errorf("Receipt(%q) = %q, %v, %v; want %q", run, r.Run, ok, err, want)

@@ -31,6 +31,9 @@ func TestEnvExample(t *testing.T) {
 	if _, err := Parse(env(vars)); err != nil {
 		t.Error(err)
 	}
+	if wrong := Misspelt(vars); len(wrong) > 0 {
+		t.Errorf("taken for misspelt: %v", wrong)
+	}
 	defaults := composeDefaults(t)
 	var order []string
 	for line := range strings.Lines(string(data)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Misspelt lists the variables of a .env file that no setting has as its name and that most likely were meant to be one,
-// sorted. Found is the name, Want the setting.
+// Misspelt lists the variables of a .env file that are not settings and were most likely meant to be one, sorted.
+// Want is the setting.
 func Misspelt(vars map[string]string) []Mistake {
 	names := Names()
 	var out []Mistake
@@ -30,9 +30,10 @@ func slips(name string) int { return min(3, len(name)/4) }
 
 // aliases are names that people write instead of a setting's.
 func aliases() map[string]string {
-	return map[string]string{
-		"PORT": "MCP_PORT", "AUTH_TOKEN": "MCP_AUTH_TOKEN", "MCP_TOKEN": "MCP_AUTH_TOKEN", "ALLOWED_HOSTS": "MCP_ALLOWED_HOSTS",
-		"YOLO": "YOLO_MODE", "DEBUG": "DEBUG_MODE", "SLOTS": "SANDBOX_SLOTS", "MEMORY": "SANDBOX_MEMORY", "WARM": "SANDBOX_WARM",
+	return map[string]string{ //nolint:gosec // names of settings
+		"PORT": "MCP_PORT", "AUTH_TOKEN": "MCP_AUTH_TOKEN", "MCP_TOKEN": "MCP_AUTH_TOKEN",
+		"ALLOWED_HOSTS": "MCP_ALLOWED_HOSTS", "YOLO": "YOLO_MODE", "DEBUG": "DEBUG_MODE",
+		"SLOTS": "SANDBOX_SLOTS", "MEMORY": "SANDBOX_MEMORY", "WARM": "SANDBOX_WARM",
 		"TIMEOUT": "TIMEOUT_DEFAULT", "SANDBOX_TIMEOUT": "TIMEOUT_DEFAULT", "MAX_TIMEOUT": "TIMEOUT_MAX",
 		"DEFAULT_TIMEOUT": "TIMEOUT_DEFAULT", "NPM_REGISTRY": "PACKAGE_REGISTRY", "REDACT_STRINGS": "REDACTING_STRINGS",
 	}

@@ -134,7 +134,9 @@ func variables() []variable {
 		{"SANDBOX_WARM_PYTHON", "0", func(s *Settings, t string) string { return integer(t, 0, slot.Max, &s.WarmPython) }},
 		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return size(t, minRunMemory, &s.Memory) }},
 		{"SANDBOX_SERVERS", "8", func(s *Settings, t string) string { return integer(t, 0, slot.MaxServers, &s.Servers) }},
-		{"SANDBOX_SERVER_MEMORY", "512m", func(s *Settings, t string) string { return size(t, minServerMemory, &s.ServerMemory) }},
+		{"SANDBOX_SERVER_MEMORY", "512m", func(s *Settings, t string) string {
+			return size(t, minServerMemory, &s.ServerMemory)
+		}},
 		{"SANDBOX_SUBNET", slot.DefaultNetwork, func(s *Settings, t string) string { return subnet(t, &s.Network) }},
 		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string { return path(t, "the path of a folder", &s.Programs) }},
 		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return registryURL(t, &s.Registry) }},

@@ -219,7 +219,7 @@ func TestSettingsDoNotPrint(t *testing.T) {
 // TestMisspelt: slips are named with what was meant, and variables of other programs are left alone.
 func TestMisspelt(t *testing.T) {
 	vars := map[string]string{
-		"MCP_PROT": "8090", "mcp_port": "1", "SANDBOX_SLOT": "4", "YOLO": "true", "TIMEOUT_DEFUALT": "5", "OUTPUT_LIMITS": "1",
+		"MCP_PROT": "8090", "mcp_port": "1", "SANDBOX_SLOT": "4", "YOLO": "true", "TIMEOUT_DEFALT": "5", "OUTPUT_LIMITS": "1",
 		"MCP_PORT": "8080", "COMPOSE_PROJECT_NAME": "x", "MODE": "docker", "GITHUB_TOKEN": "x", "STRIPE_AUTH_TOKEN": "x", "PATH": "x",
 		"TZ": "UTC", "T": "x", "CODEFORGE_URL": "x", "HTTP_PROXY": "x",
 	}
@@ -227,7 +227,7 @@ func TestMisspelt(t *testing.T) {
 	for _, m := range Misspelt(vars) {
 		got = append(got, m.Name+" "+m.Want)
 	}
-	want := "MCP_PROT MCP_PORT, OUTPUT_LIMITS OUTPUT_LIMIT, SANDBOX_SLOT SANDBOX_SLOTS, TIMEOUT_DEFUALT TIMEOUT_DEFAULT, YOLO YOLO_MODE, mcp_port MCP_PORT"
+	want := "MCP_PROT MCP_PORT, OUTPUT_LIMITS OUTPUT_LIMIT, SANDBOX_SLOT SANDBOX_SLOTS, TIMEOUT_DEFALT TIMEOUT_DEFAULT, YOLO YOLO_MODE, mcp_port MCP_PORT"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}

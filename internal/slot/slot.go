@@ -30,8 +30,8 @@ const (
 	ServiceUID = 19998
 )
 
-// SyntheticAddr is the one address that the resolver answers with. In Docker mode the resolver is at it too, so that the
-// sandbox's resolv.conf is the same in every Network.
+// SyntheticAddr is the one address that the resolver answers with. In Docker mode the resolver is at it too, so that
+// the sandbox's resolv.conf is the same in every Network.
 var SyntheticAddr = netip.MustParseAddr("198.18.0.1")
 
 // ID is a slot's number, from 0 to Total-1.

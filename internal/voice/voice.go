@@ -8,8 +8,8 @@ import "strings"
 // Text is a sentence for each reader.
 type Text struct{ Model, Person string }
 
-// Say makes a Text from a template. What values holds, pairs of a placeholder and its value, is put in afterwards, and is
-// never read as a template.
+// Say makes a Text from a template. The values, pairs of a placeholder and what stands for it, are put in afterwards:
+// they are never read as a template.
 func Say(template string, values ...string) Text {
 	model, person := &strings.Builder{}, &strings.Builder{}
 	for rest := template; rest != ""; {

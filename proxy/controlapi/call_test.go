@@ -30,8 +30,8 @@ func TestAddCaused(t *testing.T) {
 	r := Receipt{Exchanges: []Exchange{{URL: "https://git.example.com/"}, call("log"), call("blame"), call("log")}, Omitted: 1}
 	sent := func(url string) []Exchange { return []Exchange{{URL: url}} }
 	r.AddCaused([]Caused{
-		{Call: "git.log", Among: 1, Exchanges: sent("1")}, {Call: "git.log", Among: 2, Exchanges: sent("2"), Omitted: 3},
-		{Call: "git.log", Among: 1, Exchanges: sent("3")}, {Call: "other.log", Among: 1, Exchanges: sent("4")},
+		{Cause: Cause{Call: "git.log", Among: 1}, Exchanges: sent("1")}, {Cause: Cause{Call: "git.log", Among: 2}, Exchanges: sent("2"), Omitted: 3},
+		{Cause: Cause{Call: "git.log", Among: 1}, Exchanges: sent("3")}, {Cause: Cause{Call: "other.log", Among: 1}, Exchanges: sent("4")},
 	})
 	x := r.Exchanges
 	if x[0].Caused != nil || x[1].Caused[0].URL != "1" || x[2].Caused != nil || x[3].Caused[0].URL != "2" || x[3].Among != 2 || r.Omitted != 4 {

@@ -85,10 +85,15 @@ func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64) 
 }
 
 // Drain returns what a registered slot did since it was registered or drained last, and forgets it. ErrFenced when the
-// generation is not the registered one.
-func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64) (Receipt, error) {
+// generation is not the registered one. If there is a cause, subscribers learn what it caused.
+func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause Cause) (Receipt, error) {
 	var out Receipt
 	path := fmt.Sprintf("/v1/slots/%d/drain?generation=%d", int(id), generation)
+	if cause != (Cause{}) {
+		path += "&" + url.Values{
+			"run": {cause.Run}, "call": {cause.Call}, "among": {strconv.Itoa(cause.Among)},
+		}.Encode()
+	}
 	return out, c.call(ctx, http.MethodPost, path, nil, &out)
 }
 

@@ -7,7 +7,8 @@
 //	GET    /v1/inspection                  -> Inspection
 //	PUT    /v1/slots/{n}                   <- Registration -> 204 | 409 generation is not greater
 //	DELETE /v1/slots/{n}?generation=G      -> Receipt | 409 generation is not the registered one
-//	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one
+//	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one;
+//	       with &run=R&call=SERVER.TOOL&among=N it is also the event Caused
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events                      -> NDJSON of Event, until closed
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
@@ -243,13 +244,31 @@ func MediaTypes() []string {
 	}
 }
 
+// What MCP servers and installations have in the place of a run's id is one of these and the server's name. No run has such
+// an id.
+const (
+	ServerPrefix  = "server-"
+	InstallPrefix = "install-"
+)
+
+// OfRun reports whether an id is that of a run.
+func OfRun(id string) bool {
+	return !strings.HasPrefix(id, ServerPrefix) && !strings.HasPrefix(id, InstallPrefix)
+}
+
+// Cause is a call of a tool that made its server send something.
+type Cause struct {
+	Run  string `json:"run"`
+	Call string `json:"call"` // as Exchange.Call
+	// Among is how many calls may have caused it: one, or all that were in flight.
+	Among int `json:"among"`
+}
+
 // Caused is what a call of a tool made its server send.
 type Caused struct {
-	Call string // as Exchange.Call
-	// Among is how many calls may have caused the exchanges: one, or all that were in flight.
-	Among     int
-	Exchanges []Exchange
-	Omitted   int // exchanges beyond a bound
+	Cause
+	Exchanges []Exchange `json:"exchanges"`
+	Omitted   int        `json:"omitted,omitempty"` // exchanges beyond a bound
 }
 
 // AddCaused puts what calls caused below the calls.
@@ -318,6 +337,8 @@ type Event struct {
 	Exchange *Exchange `json:"exchange,omitempty"`
 	// Receipt is the receipt of a run that has ended.
 	Receipt *Receipt `json:"receipt,omitempty"`
+	// Caused is what a call made an MCP server send, perhaps after the run's receipt.
+	Caused *Caused `json:"caused,omitempty"`
 }
 
 // Health is the answer of GET /v1/health.

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
@@ -44,6 +45,8 @@ type Credential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []string
+	// Kind tells a person what to type, e.g. ", the password".
+	Kind string
 }
 
 // InvalidError says what is wrong with an Entry.
@@ -53,19 +56,52 @@ type InvalidError struct{ Problems catalog.Problems }
 func (e *InvalidError) Error() string { return e.Problems.String() }
 
 // Add writes dir/NAME/config.json, mode 0600, and returns its path and the catalog's warnings. Nothing is written when
-// the folder exists, or when the catalog would refuse the entry (an *InvalidError).
+// there is one, or when the catalog would refuse the entry (an *InvalidError).
 func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // only the files in it are secret
-		return "", nil, fmt.Errorf("apis folder: %w", err)
-	}
 	text, err := e.render()
 	if err != nil {
 		return "", nil, err
 	}
-	final := filepath.Join(dir, e.Name)
-	if _, err := os.Lstat(final); err == nil {
-		file := filepath.Join(final, "config.json")
-		return "", nil, fmt.Errorf("%s already exists: edit %s, or remove it first", final, file)
+	return write(dir, e, text)
+}
+
+// Check is Add without writing anything.
+func Check(dir string, e Entry) error {
+	text, err := e.render()
+	if err != nil {
+		return err
+	}
+	if err := Free(dir, e.Name); err != nil {
+		return err
+	}
+	draft, err := os.MkdirTemp("", "codeforge-check-")
+	if err != nil {
+		return fmt.Errorf("checking the API: %w", err)
+	}
+	defer os.RemoveAll(draft)
+	_, err = fill(filepath.Join(draft, e.Name), e, text)
+	return err
+}
+
+// Free reports whether an API of this name can be added: the name is a good one, and there is no config.json.
+func Free(dir, name string) error {
+	if !fs.ValidPath(name) || filepath.Base(name) != name || strings.HasPrefix(name, ".") {
+		return fmt.Errorf("API name %q: use only letters, digits, - and _", name)
+	}
+	file := filepath.Join(dir, name, configFile)
+	if _, err := os.Lstat(file); err == nil {
+		return fmt.Errorf("%s already exists: codeforge api edit %s changes it, codeforge api rm %s removes it", file, name, name)
+	}
+	return nil
+}
+
+// write makes the folder beside its place, and moves it or its files there when it is complete.
+func write(dir string, e Entry, text []byte) (path string, warnings catalog.Problems, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // only the files in it are secret
+		return "", nil, fmt.Errorf("apis folder: %w", err)
+	}
+	if err := Free(dir, e.Name); err != nil {
+		return "", nil, err
 	}
 	// A folder whose name begins with a dot is not an API: the proxy does not see the new one before it is complete.
 	draft, err := os.MkdirTemp(dir, ".codeforge-new-")
@@ -73,36 +109,50 @@ func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error
 		return "", nil, fmt.Errorf("writing the API: %w", err)
 	}
 	defer os.RemoveAll(draft)
-	if !fs.ValidPath(e.Name) || filepath.Base(e.Name) != e.Name {
-		return "", nil, fmt.Errorf("API name %q: use only letters, digits, - and _", e.Name)
-	}
-	folder := filepath.Join(draft, e.Name)
-	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // as above
-		return "", nil, fmt.Errorf("writing the API: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600); err != nil {
-		return "", nil, fmt.Errorf("writing the API: %w", err)
-	}
-	if o := e.Operations; o != nil {
-		file := filepath.Join(folder, operation.FileName)
-		if err := os.WriteFile(file, o.File, 0o644); err != nil { //nolint:gosec // nothing in it is secret
-			return "", nil, fmt.Errorf("writing the API: %w", err)
-		}
-	}
-	_, problems := catalog.Load(draft, catalog.Options{})
-	if bad := problems.Errors(); len(bad) > 0 {
-		return "", nil, &InvalidError{bad}
+	folder, final := filepath.Join(draft, e.Name), filepath.Join(dir, e.Name)
+	warnings, err = fill(folder, e, text)
+	if err != nil {
+		return "", nil, err
 	}
 	if err := sameOwner(dir, folder); err != nil {
 		return "", nil, err
 	}
-	if err := os.Rename(folder, final); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return "", nil, fmt.Errorf("%s already exists", final)
+	if _, err := os.Lstat(final); err != nil {
+		if err := os.Rename(folder, final); err != nil {
+			return "", nil, fmt.Errorf("writing the API: %w", err)
 		}
-		return "", nil, fmt.Errorf("writing the API: %w", err)
+		return filepath.Join(final, configFile), warnings, nil
 	}
-	return filepath.Join(final, "config.json"), problems.Warnings(), nil
+	for _, name := range []string{operation.FileName, configFile} { // the folder has an example: config.json comes last
+		err := os.Rename(filepath.Join(folder, name), filepath.Join(final, name))
+		if err != nil && (name == configFile || !errors.Is(err, fs.ErrNotExist)) {
+			return "", nil, fmt.Errorf("writing the API: %w", err)
+		}
+	}
+	return filepath.Join(final, configFile), warnings, nil
+}
+
+const configFile = "config.json"
+
+// fill writes the files of an API into a new folder, and loads them.
+func fill(folder string, e Entry, text []byte) (catalog.Problems, error) {
+	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // only the files in it are secret
+		return nil, fmt.Errorf("writing the API: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, configFile), text, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the API: %w", err)
+	}
+	if o := e.Operations; o != nil {
+		file := filepath.Join(folder, operation.FileName)
+		if err := os.WriteFile(file, o.File, 0o644); err != nil { //nolint:gosec // nothing in it is secret
+			return nil, fmt.Errorf("writing the API: %w", err)
+		}
+	}
+	_, problems := catalog.Load(filepath.Dir(folder), catalog.Options{})
+	if bad := problems.Errors(); len(bad) > 0 {
+		return nil, &InvalidError{bad}
+	}
+	return problems.Warnings(), nil
 }
 
 // render is the text of config.json, its fields in the order people read them.

@@ -22,10 +22,23 @@ func sameOwner(dir, folder string) error {
 	if !ok {
 		return nil
 	}
-	for _, path := range []string{folder, filepath.Join(folder, "config.json")} {
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(files, folder) {
 		if err := os.Lchown(path, int(st.Uid), int(st.Gid)); err != nil {
 			return fmt.Errorf("giving the API to the owner of the folder: %w", err)
 		}
 	}
 	return nil
+}
+
+// keepOwner gives a file the owner of another one, if this is root.
+func keepOwner(of os.FileInfo, path string) error {
+	st, ok := of.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil
+	}
+	return os.Lchown(path, int(st.Uid), int(st.Gid))
 }

@@ -60,7 +60,7 @@ func newPlaces(data []byte) (*places, error) {
 // digits are those of Base64, six bits each.
 const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// numbers reads numbers of variable length: digits of five bits, the lowest first, of which the sixth bit says that more
+// numbers reads numbers of variable length: digits of five bits, the lowest first, of which a sixth bit says that more
 // follow; the lowest bit of a number is its sign.
 func numbers(text string) ([]int, error) {
 	var out []int

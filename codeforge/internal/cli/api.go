@@ -1,36 +1,39 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"strings"
 
-	"golang.org/x/term"
-
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 func apiCommand() command {
 	return command{
-		name: "api", usage: "api add|list|check|test [NAME]", summary: "add, list, check or try the APIs in apis/",
+		name: "api", usage: "api add|list|check|test|... [NAME]", summary: "add, change, list, check or try the APIs in apis/",
 		details: `
-  api add NAME    writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out. The
-                  credential is never a flag: it is prompted for without echo, or read as one line from standard input.
-  api list        lists every API, inactive ones included
-  api check NAME  looks for mistakes in one API, without starting anything
-  api test NAME   makes one harmless request through the running CodeForge and explains what happened
+  api add NAME      writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out, and
+                    checks each answer. If there is an example, it asks for the credential only. A credential is never
+                    a flag: it is prompted for without echo, or read as one line from standard input.
+  api add NAME --openapi FILE|URL|-
+                    reads hosts, the way to authenticate, operations and types from an OpenAPI or Swagger document
+  api update NAME   reads that document again; hosts and credentials stay as they are
+  api list          lists every API, inactive ones included
+  api check NAME    looks for mistakes in one API, without starting anything
+  api test [NAME]   makes one harmless request through the running CodeForge and explains what happened; without a
+                    name for every active API
+  api edit NAME     opens config.json in $VISUAL or $EDITOR, and checks it afterwards
+  api enable NAME, api disable NAME
+                    switch an API on or off
+  api rm NAME       removes an API with its credentials
 
 Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
-			var o apiOptions
+			o := apiOptions{vars: map[string]string{}}
 			o.target = targetFlags(fs)
 			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 			fs.Var(&o.domains, "domain", "add: a host `NAME` of the API, or *.suffix; repeatable")
@@ -40,7 +43,14 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 			fs.Var(&o.restrict, "restrict", "add: a `METHOD` to refuse; repeatable")
 			fs.StringVar(&o.reference, "reference", "", "add: `URL` of the API's documentation")
 			fs.StringVar(&o.description, "description", "", "add: one `LINE` that describes the API")
+			fs.StringVar(&o.openapi, "openapi", "", "add: `FILE|URL|-` of an OpenAPI or Swagger document")
+			fs.StringVar(&o.server, "server", "", "add: `URL` that requests go to, in place of the document's")
+			fs.Func("var", "add: `NAME=VALUE` of a variable in the document's server; repeatable", o.variable)
+			fs.StringVar(&o.scheme, "scheme", "", "add: `NAME` of the document's way to authenticate, or none")
+			fs.BoolVar(&o.readOnly, "read-only", false, "add: allow GET and HEAD only")
+			fs.BoolVar(&o.only, "only-operations", false, "add: refuse requests that are no operation of the document")
 			fs.StringVar(&o.path, "path", "/", "test: the `PATH` to request")
+			fs.BoolVar(&o.yes, "yes", false, "rm: remove without confirmation")
 			fs.BoolVar(&o.json, "json", false, "print JSON")
 			return o.run
 		},
@@ -51,8 +61,20 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 type apiOptions struct {
 	target                              target
 	apis, reference, description, path  string
+	openapi, server, scheme             string
+	vars                                map[string]string
 	domains, tokens, surfaces, restrict words
-	json                                bool
+	json, readOnly, only, yes           bool
+}
+
+// variable reads --var.
+func (o *apiOptions) variable(s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("found %q; want NAME=VALUE", s)
+	}
+	o.vars[name] = value
+	return nil
 }
 
 // words is a flag that may be given several times, or with commas.
@@ -67,132 +89,39 @@ func (w *words) Set(s string) error {
 }
 
 func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
+	verbs := []struct {
+		name string
+		most int // of names; the least is the same but for test
+		do   func(name string) error
+	}{
+		{"add", 1, func(name string) error { return o.add(ctx, e, name) }},
+		{"update", 1, func(name string) error { return o.update(ctx, e, name) }},
+		{"list", 0, func(string) error { return o.list(e) }},
+		{"check", 1, func(name string) error { return o.check(e, name) }},
+		{"test", 1, func(name string) error { return o.testAll(ctx, e, name) }},
+		{"edit", 1, func(name string) error { return o.edit(ctx, e, name) }},
+		{"enable", 1, func(name string) error { return o.activate(e, name, true) }},
+		{"disable", 1, func(name string) error { return o.activate(e, name, false) }},
+		{"rm", 1, func(name string) error { return o.remove(e, name) }},
+	}
+	var names []string
+	for _, v := range verbs {
+		names = append(names, v.name)
+	}
+	choice := strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 	if len(args) == 0 {
-		return usageError("api: add, list, check or test?")
+		return usageError("api: %s?", choice)
 	}
-	verb, rest := args[0], args[1:]
-	want := 1
-	if verb == "list" {
-		want = 0
-	}
-	if len(rest) != want {
-		return usageError("api %s takes %s, got %d", verb, count(want, "name"), len(rest))
-	}
-	switch verb {
-	case "add":
-		return o.add(e, rest[0])
-	case "list":
-		return o.list(e)
-	case "check":
-		return o.check(e, rest[0])
-	case "test":
-		return o.test(ctx, e, rest[0])
-	}
-	return usageError("api %q: want add, list, check or test", verb)
-}
-
-// add prompts for what is missing and writes the API.
-func (o *apiOptions) add(e *Env, name string) error {
-	in := prompter{e: e, terminal: term.IsTerminal(int(e.Stdin.Fd())), lines: bufio.NewReader(e.Stdin)}
-	entry := apidir.Entry{
-		Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict,
-	}
-	var err error
-	if len(entry.Domains) == 0 {
-		var text string
-		if text, err = in.line("Host name(s) of the API, e.g. api.stripe.com: ", "--domain"); err != nil {
-			return err
+	for _, v := range verbs {
+		if v.name != args[0] {
+			continue
 		}
-		entry.Domains = list(text)
-	}
-	if len(o.tokens) == 0 && in.terminal {
-		text, err := in.line("Token name that code writes ["+defaultToken(name)+"]: ", "--token")
-		if err != nil {
-			return err
+		if n := len(args) - 1; n != v.most && (v.name != "test" || n > v.most) {
+			return usageError("api %s takes %s, got %d", v.name, count(v.most, "name"), n)
 		}
-		if text == "" {
-			text = defaultToken(name)
-		}
-		o.tokens = list(text)
+		return v.do(strings.Join(args[1:], ""))
 	}
-	for _, token := range o.tokens {
-		value, err := in.secret("Credential for " + token + " (not shown): ")
-		if err != nil {
-			return err
-		}
-		entry.Credentials = append(entry.Credentials, apidir.Credential{Name: token, Value: value, Surfaces: o.surfaces})
-	}
-	if entry.Description == "" {
-		entry.Description = name
-	}
-	path, warnings, err := apidir.Add(o.apis, entry)
-	if err != nil {
-		return err
-	}
-	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
-	}
-	if o.json {
-		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
-	}
-	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; "+
-		"codeforge api test %s tries it.\n", visible.Line(path), name)
-	return nil
-}
-
-// defaultToken is the usual token name of an API.
-func defaultToken(api string) string {
-	name := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-			return r
-		}
-		return '_'
-	}, api)
-	return name + "_AUTH_TOKEN"
-}
-
-// prompter prompts on a terminal, and otherwise reads lines from standard input.
-type prompter struct {
-	e        *Env
-	terminal bool
-	lines    *bufio.Reader
-}
-
-// line prompts for one line; without a terminal the flag is required.
-func (p prompter) line(question, flagName string) (string, error) {
-	if !p.terminal {
-		return "", usageError("%s is missing, and standard input is not a terminal to prompt on", flagName)
-	}
-	fmt.Fprint(p.e.Stderr, question)
-	line, err := p.lines.ReadString('\n')
-	if err != nil {
-		return "", fmt.Errorf("reading the answer: %w", err)
-	}
-	return strings.TrimSpace(line), nil
-}
-
-// secret reads a credential without showing it.
-func (p prompter) secret(question string) (secret.Value, error) {
-	var text string
-	if p.terminal {
-		fmt.Fprint(p.e.Stderr, question)
-		data, err := term.ReadPassword(int(p.e.Stdin.Fd()))
-		fmt.Fprintln(p.e.Stderr)
-		if err != nil {
-			return secret.Value{}, fmt.Errorf("reading the credential: %w", err)
-		}
-		text = string(data)
-	} else {
-		line, err := p.lines.ReadString('\n')
-		if err != nil && (!errors.Is(err, io.EOF) || line == "") {
-			return secret.Value{}, errors.New("reading the credential: standard input has no more lines")
-		}
-		text = line
-	}
-	return secret.New(strings.TrimSpace(text)), nil
+	return usageError("api %q: want %s", args[0], choice)
 }
 
 // apiRow is one line of api list.

@@ -191,7 +191,7 @@ func TestFields(t *testing.T) {
 		{`{"a":1,"b":{"c":[1]},"d":2}`, "d,b", `{"d":2,"b":{"c":[1]}}` + "\n", ""},
 		{"{\"a\":1}\n{\"a\":2}\n{}\n", "a", "{\"a\":1}\n{\"a\":2}\n{\"a\":null}\n", ""},
 		{"[{\"name\": 1,\n\"x\": 2}]", "name", "[\n  {\n    \"name\": 1\n  }\n]\n", ""},
-		{`{"name":1}`, "nmae", "", "did you mean name?"},
+		{`{"status":1}`, "staus", "", "did you mean status?"},
 		{`3`, "a", "", "no object"},
 		{``, "a", "", ""},
 	} {

@@ -26,10 +26,10 @@ func connectCommand() command {
 		details: `
 CLIENT is ` + either(clients.Names()) + `. Without one, the lines for all clients are printed.
 
-With one, the change of its configuration is shown, and made once you confirm, or at once with --write. Everything else
-in the file stays as it is, and a copy of it is kept beside it. A file with comments is not changed; the entry to paste is
-printed instead. The token is never written: where one is required the client starts codeforge stdio, which needs none,
-or with --http sends the value of MCP_AUTH_TOKEN in its own environment.
+With one, the change of its configuration is shown, and made once you confirm, or at once with --write. Everything
+else in the file stays as it is, and a copy of it is kept beside it. A file with comments is not changed; the entry to
+paste is printed instead. The token is never written: where one is required the client starts codeforge stdio, which
+needs none, or with --http sends the value of MCP_AUTH_TOKEN in its own environment.
 
 Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {

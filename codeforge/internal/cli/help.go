@@ -53,7 +53,7 @@ func examples() map[string][]string {
 	return map[string][]string{
 		"init":          {"codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"},
 		"api":           {"codeforge api add stripe", "codeforge api list"},
-		"api add":       {"codeforge api add stripe", "codeforge api add maps --domain maps.example.com --token MAPS_KEY --in query:key <key.txt"},
+		"api add":       {"codeforge api add stripe", "codeforge api add maps --domain maps.example.com --token MAPS_KEY <key.txt"},
 		"api list":      {"codeforge api list", "codeforge api list --json name,domains"},
 		"api check":     {"codeforge api check stripe", "codeforge api check stripe --json"},
 		"api test":      {"codeforge api test stripe", "codeforge api test stripe --path /v1/balance"},
@@ -79,7 +79,7 @@ func examples() map[string][]string {
 		"manifest":      {"codeforge manifest", "codeforge manifest --full"},
 		"doctor":        {"codeforge doctor", "codeforge doctor --attack"},
 		"version":       {"codeforge version", "codeforge version --json"},
-		"completion":    {"source <(codeforge completion bash)", "codeforge completion fish >~/.config/fish/completions/codeforge.fish"},
+		"completion":    {"source <(codeforge completion bash)", "codeforge completion fish >completions/codeforge.fish"},
 		"man":           {"codeforge man | man -l -", "codeforge man run >codeforge-run.1"},
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 func manifestCommand() command {
 	return command{
-		name: "manifest", usage: "manifest [--full]", summary: "show what a model sees of CodeForge, and how many tokens it takes",
+		name: "manifest", usage: "manifest [--full]",
+		summary: "show what a model sees of CodeForge, and how many tokens it takes",
 		details: `
 Always is what a client puts into the model's context at the start: the tools and the server's instructions. On demand
 is what a model gets once it calls the tool. Token counts are estimates, without any model's tokenizer: models differ by

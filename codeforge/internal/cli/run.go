@@ -26,8 +26,8 @@ func runCommand() command {
 		details: `
 FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. What a
 script in TypeScript imports as "./lib.ts" is taken along, if it is a module below the script's folder or the working
-directory. What follows FILE is Deno.args for a script in TypeScript, flags of its own behind --. The script's output goes
-to standard output, or to standard error if the script failed; notes and the receipt go to standard error.
+directory. What follows FILE is Deno.args for a script in TypeScript, flags of its own behind --. The script's output
+goes to standard output, or to standard error if the script failed; notes and the receipt go to standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
@@ -37,7 +37,8 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 			code := fs.String("e", "", "run `CODE` instead of a file")
 			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
-			language := fs.String("language", "", "language `L` of the script, typescript or python (default: what its name says)")
+			language := fs.String("language", "",
+				"language `L` of the script, typescript or python (default: what its name says)")
 			fs.Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 			asJSON := jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {

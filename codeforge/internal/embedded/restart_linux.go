@@ -20,8 +20,8 @@ const (
 	settled = 5 * time.Minute
 )
 
-// restarter starts everything again when a part of it fails. The daemons share slots, leases and sockets, so none of them
-// is started again alone: what a run may do must not depend on which of them remembers it.
+// restarter starts everything again when a part of it fails. The daemons share slots, leases and sockets, so none of
+// them is started again alone: what a run may do must not depend on which of them remembers it.
 type restarter struct {
 	config Config
 	lock   *os.File

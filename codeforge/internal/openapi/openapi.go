@@ -120,7 +120,7 @@ func (im *importer) version() error {
 	case im.root.Str("discoveryVersion") != "" || im.root.Str("kind") == "discovery#restDescription":
 		return &document.Refused{Found: "a document of Google's discovery service", Want: "--google in place of --openapi"}
 	case im.root.Str("asyncapi") != "":
-		return &document.Refused{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2: a description of HTTP requests"}
+		return &document.Refused{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
 	case im.root.Get("info").Str("_postman_id") != "" || im.root.Get("item").Is(tree.List):
 		return &document.Refused{Found: "what may be a Postman collection",
 			Want: "OpenAPI 3 or Swagger 2; postman-to-openapi of npm converts it"}

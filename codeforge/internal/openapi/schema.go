@@ -111,8 +111,8 @@ func onlyRequires(n *tree.Node) bool {
 	})
 }
 
-// discriminator returns what tells an alternative from the others: the property with the alternative's own value, if the
-// alternative's schema does not say it.
+// discriminator returns what tells an alternative from the others: the property with the alternative's own value, if
+// the alternative's schema does not say it.
 func (g *generator) discriminator(n *tree.Node) func(alternative *tree.Node) string {
 	d := n.Get("discriminator")
 	name := d.Str("propertyName")

@@ -35,7 +35,7 @@ func (im *importer) security() error {
 	options := im.options(ways, names)
 	if len(options) == 0 {
 		if len(im.o.Tokens) > 0 { // the document does not say how, the usual way is as good as any
-			return im.tokens(document.Bearer(""))
+			return im.tokens(document.Bearer("bearer"))
 		}
 		return nil
 	}

@@ -158,7 +158,8 @@ func (im *importer) server(text string, variables *tree.Node) (string, error) {
 	}
 	if strings.HasPrefix(server, "http:") {
 		return "", &document.Refused{Found: server + ", which is plain HTTP",
-			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in clear text"}
+			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in " +
+				"clear text"}
 	}
 	if len(im.out.Hosts) < maxHosts {
 		im.out.AddHost(host)

@@ -34,7 +34,9 @@ func enum(values []tree.Member, kinds []string, null bool) typ {
 	// A type beside some of its values makes them superfluous, and a reader is shown less.
 	for _, kind := range []string{"string", "number"} {
 		if seen[kind] {
-			out = slices.DeleteFunc(out, func(s string) bool { return s != kind && s != "null" && (s[0] == '"') == (kind == "string") })
+			out = slices.DeleteFunc(out, func(s string) bool {
+				return kind == "string" && s[0] == '"' || kind == "number" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9')
+			})
 		}
 	}
 	if len(out) == 1 {
@@ -91,6 +93,8 @@ func quote(s string) string {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
+		case r == '<': // markup, to whoever shows it as such
+			b.WriteString(`\u003c`)
 		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, visible.Plain(string(r)):
 			b.WriteRune(r)
 		case r > 0xffff:
@@ -148,8 +152,8 @@ const reserved = `
 any unknown never void null undefined string number boolean bigint symbol object this true false
 break case catch class const continue debugger default delete do else enum export extends finally for function if import
 in instanceof new return super switch throw try typeof var while with implements interface let package private protected
-public static yield async await of as is asserts infer keyof readonly unique declare module namespace abstract type global
-require intrinsic using accessor satisfies out override
+public static yield async await of as is asserts infer keyof readonly unique declare module namespace abstract type
+global require intrinsic using accessor satisfies out override
 Array ReadonlyArray Record Partial Required Readonly Pick Omit Exclude Extract NonNullable Parameters ReturnType Awaited
 InstanceType ConstructorParameters ThisType Uppercase Lowercase Capitalize Uncapitalize NoInfer ThisParameterType
 Object Function Boolean Symbol Number BigInt String RegExp Date Math JSON Promise PromiseLike Map Set WeakMap WeakSet

@@ -33,7 +33,8 @@ func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	return fmt.Errorf("another program answers at %s (%s): %s", p.URL, found, remedy)
 }
 
-// stranger reports whether something other than CodeForge answers at an endpoint, and what it did. The token is not sent.
+// stranger reports whether something other than CodeForge answers at an endpoint, and what it did. The token is not
+// sent.
 func stranger(ctx context.Context, url string) (found string, is bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/healthz", nil)
 	if err != nil {

@@ -33,8 +33,8 @@ func (d Dir) WriteEnded(e Ended) error { return d.write(endedFile, e) }
 // ForgetEnded is for a start, and for an end that was asked for.
 func (d Dir) ForgetEnded() { _ = os.Remove(d.Join(endedFile)) }
 
-// Ended is how the last supervisor ended, unless somebody asked for it. A supervisor that is killed cannot say so, but it
-// leaves up.json.
+// Ended is how the last supervisor ended, unless somebody asked for it. A supervisor that is killed cannot say so, but
+// it leaves up.json.
 func (d Dir) Ended() (Ended, bool) {
 	var e Ended
 	if data, err := os.ReadFile(d.Join(endedFile)); err == nil && json.Unmarshal(data, &e) == nil {
@@ -49,6 +49,7 @@ func (d Dir) Ended() (Ended, bool) {
 	if info, err := os.Stat(d.Join("log", "codeforge.log")); err == nil && info.ModTime().After(e.At) {
 		e.At = info.ModTime()
 	}
-	e.Reason = fmt.Sprintf("process %d was killed, or the machine was stopped; this is the time of its last log line", up.PID)
+	e.Reason = fmt.Sprintf("process %d was killed, or the machine was stopped; this is the time of its last log line",
+		up.PID)
 	return e, true
 }

@@ -101,7 +101,7 @@ func (s *localSlot) Start() frame.Start {
 	}
 }
 
-func (s *localSlot) Drain(context.Context) (controlapi.Receipt, error) {
+func (s *localSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
 	return controlapi.Receipt{}, nil
 }
 

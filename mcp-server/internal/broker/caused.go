@@ -59,7 +59,8 @@ func (b *Broker) over(c *call, i *instance) {
 		defer of.pending.Done()
 		ctx, cancel := context.WithTimeout(b.ctx, drainTime)
 		defer cancel()
-		r, err := i.slot.Drain(ctx)
+		cause := controlapi.Cause{Run: c.run, Call: i.server.api.Name + "." + c.tool, Among: among}
+		r, err := i.slot.Drain(ctx, cause)
 		if err != nil || len(r.Exchanges) == 0 {
 			return
 		}
@@ -68,8 +69,7 @@ func (b *Broker) over(c *call, i *instance) {
 		list := r.Exchanges[:min(len(r.Exchanges), maxCaused-of.count)]
 		of.count += len(list)
 		of.list = append(of.list, controlapi.Caused{
-			Call: i.server.api.Name + "." + c.tool, Among: among,
-			Exchanges: list, Omitted: r.Omitted + len(r.Exchanges) - len(list),
+			Cause: cause, Exchanges: list, Omitted: r.Omitted + len(r.Exchanges) - len(list),
 		})
 	})
 }

@@ -34,8 +34,8 @@ type Slot interface {
 	Write(p []byte) (int, error)
 	// Start is the first frame for the bridge.
 	Start() frame.Start
-	// Drain is what the proxy did for the server since the last time.
-	Drain(ctx context.Context) (controlapi.Receipt, error)
+	// Drain is what the proxy did for the server since the last time. The zero Cause is none.
+	Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error)
 	// Close ends everything in the slot and frees it. It may be called more than once.
 	Close() error
 }

@@ -100,7 +100,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	defer cancel()
 	head := runapi.ServerHead{Package: installed(api.Server.Package), Install: true, Registry: l.Registry}
 	s, err := l.open(ctx, api, head, controlapi.Registration{
-		Run: "install-" + api.Name, Install: true, Deadline: time.Now().Add(installTime),
+		Run: controlapi.InstallPrefix + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 func (s *sandboxSlot) blocked(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
-	receipt, err := s.Drain(ctx)
+	receipt, err := s.Drain(ctx, controlapi.Cause{})
 	if err != nil {
 		return ""
 	}
@@ -226,8 +226,8 @@ func denoCommand(api controlapi.API, dir, home string) []string {
 }
 
 // Drain implements Slot.
-func (s *sandboxSlot) Drain(ctx context.Context) (controlapi.Receipt, error) {
-	return s.launcher.Control.Drain(ctx, s.lease.Slot, s.lease.Generation)
+func (s *sandboxSlot) Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error) {
+	return s.launcher.Control.Drain(ctx, s.lease.Slot, s.lease.Generation, cause)
 }
 
 // Close implements Slot.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // newInstance makes an instance that is not yet started.
@@ -55,7 +56,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		b.mu.Lock()
 		free := b.free
 		b.mu.Unlock()
-		slot, err := b.cfg.Launcher.Launch(ctx, s.api, "server-"+s.api.Name)
+		slot, err := b.cfg.Launcher.Launch(ctx, s.api, controlapi.ServerPrefix+s.api.Name)
 		switch {
 		case err == nil:
 			return slot, nil

@@ -119,7 +119,7 @@ func (t tools) Tools(server string) ([]signature.Tool, bool) {
 }
 
 func (t tools) Caused(string) []controlapi.Caused {
-	return []controlapi.Caused{{Call: "git.log", Among: 1, Exchanges: []controlapi.Exchange{{URL: "https://git.example.com/"}}}}
+	return []controlapi.Caused{{Cause: controlapi.Cause{Call: "git.log", Among: 1}, Exchanges: []controlapi.Exchange{{URL: "https://git.example.com/"}}}}
 }
 
 // A run is told the servers among its APIs, and its session can be found while it runs. The sandbox may reach the host

@@ -26,8 +26,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// The keys of _meta under which a result has the run's receipt, its runapi.Exit and the notes in words for a person, for
-// programs. A model does not see them.
+// The keys of _meta under which a result has the run's receipt, its runapi.Exit, and the notes in words for a person.
+// They are for programs: a model does not see them.
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"

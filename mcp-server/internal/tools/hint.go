@@ -124,7 +124,8 @@ var (
 	otherRefusal = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '`)
 	mcpRefusal   = regexp.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
 		`Relative import path "mcp" not prefixed|Import "mcp" not a dependency`)
-	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|(?:npm|jsr) specifiers? (?:was|were) requested|` +
+	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|` +
+		`(?:npm|jsr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
 	requireRefusal = regexp.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
@@ -149,17 +150,18 @@ func refusals(printed string, r rendering) []voice.Text {
 	if wantsMCP {
 		out = append(out, noServers(r.catalog))
 	}
-	add(!wantsMCP && importRefusal.MatchString(printed), "Packages and URLs cannot be imported. Use what Deno has built in "+
-		"(\"node:fs\" too), fetch, and modules in /skills.")
+	add(!wantsMCP && importRefusal.MatchString(printed), "Packages and URLs cannot be imported. Use what Deno has built "+
+		"in (\"node:fs\" too), fetch, and modules in /skills.")
 	add(requireRefusal.MatchString(printed), "There is no CommonJS: write import fs from \"node:fs\".")
 	out = append(out, moduleRefusals(printed, r.skills)...)
 	if m := brokenSkill.FindStringSubmatch(printed); m != nil {
-		add(true, "The skill %NAME does not load: correct it {with update_skill|in a run, or remove it with codeforge skills "+
-			"rm %NAME}.", "%NAME", m[1])
+		add(true, "The skill %NAME does not load: correct it {with update_skill|in a run, or remove it with codeforge "+
+			"skills rm %NAME}.", "%NAME", m[1])
 	}
 	add(fileRefusal.MatchString(printed), "Code may read /tmp, /skills and /runs, and write /tmp and /skills.")
 	add(otherRefusal.MatchString(printed), "Environment variables, processes and native code are not available to code.")
-	add(sizeRefusal.MatchString(printed), fmt.Sprintf("A file may have at most %d MiB: write several.", runapi.MaxFile>>20))
+	add(sizeRefusal.MatchString(printed),
+		fmt.Sprintf("A file may have at most %d MiB: write several.", runapi.MaxFile>>20))
 	add(spaceRefusal.MatchString(printed), "There is no room left: remove files that are no longer needed.")
 	return out
 }

@@ -26,8 +26,8 @@ const (
 	maxReason = 160
 )
 
-// checker loads skills without running them: each is imported behind a module that throws, and the modules of a graph are
-// all read and linked before the first is run.
+// checker loads skills without running them: each is imported behind a module that throws, and all modules of a graph
+// are read and linked before the first is run.
 const checker = `for (const name of %s) {
   try {
     await import("data:text/javascript," + encodeURIComponent(

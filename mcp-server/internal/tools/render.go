@@ -105,7 +105,8 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 	blocks, told := []string{shown}, said{Notes: person}
 	if failed && shown == "" && len(notes) > 0 && notes[0].Model != "" {
 		blocks, model = model[:1:1], model[1:]
-		told.Output, told.Notes = notes[0].Person, slices.DeleteFunc(person, func(p string) bool { return p == notes[0].Person })
+		told.Output = notes[0].Person
+		told.Notes = slices.DeleteFunc(person, func(p string) bool { return p == told.Output })
 	}
 	if len(model) > 0 {
 		blocks = append(blocks, strings.Join(model, "\n"))

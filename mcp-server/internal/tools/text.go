@@ -36,7 +36,7 @@ const (
 		"operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
 		"Alone: every API with hosts and token names."
 
-	instructionsDescription = "How to write code for execute_code: credentials, limits, the saved skills, a worked example. " +
+	instructionsDescription = "How to write code for execute_code: credentials, limits, the saved skills, an example. " +
 		"Read once before first use."
 
 	updateDescription = "Change a skill by SEARCH/REPLACE blocks, applied all or none:\n" +
@@ -122,11 +122,10 @@ independent requests with Promise.all. Save large results to /tmp and read parts
 func workedExample(cat controlapi.Catalog) string {
 	a := exampleAPI(cat)
 	name, host, head := a.Name, "", ""
-	switch {
-	case name == "":
+	if name == "" {
 		name, host = "shop", "api.shop.example"
 		head = "No API is configured yet. With one named shop, "
-	default:
+	} else {
 		host = strings.Replace(a.Domains[0], "*", "www", 1)
 	}
 	token := ""
@@ -139,7 +138,7 @@ func workedExample(cat controlapi.Catalog) string {
 	if token != "" {
 		token = ", " + token
 	}
-	return head + fmt.Sprintf(`execute_code({"apis": [%q], "code": "..."}) with code like this (path and fields are made up):
+	return head + fmt.Sprintf(`execute_code({"apis": [%q], "code": "..."}) with code like this (path and fields: made up):
 
 const answer = await fetch("https://%s/v1/items?limit=100"%s);
 if (!answer.ok) throw new Error(answer.status + " " + await answer.text());

@@ -1,7 +1,7 @@
 // Package uncaught shortens what Deno prints about an error that ended a run to what its reader can use.
 //
-// Contract: what code itself has printed stays, except for colours. Of Deno's own words, the frames of its inside, advice
-// on flags and files that do not exist here, and the heap dump of V8 go.
+// Contract: what code itself has printed stays, except for colours. Of Deno's own words, the frames of its inside go,
+// advice on flags and files that do not exist here, and the heap dump of V8.
 package uncaught
 
 import (
@@ -52,11 +52,12 @@ var (
 	// inside are frames of Deno and V8.
 	inside = regexp.MustCompile(`^\s+at (?:.*\((?:ext:|node:|<anonymous>\)).*|ext:\S+)$`)
 	// advice begins a paragraph about package.json, npm and flags.
-	advice = regexp.MustCompile(`^\s+(?:info: Deno |hint: (?:Rewrite this module|If you want to use)|docs: https://docs\.deno\.com)`)
-	frame  = regexp.MustCompile(`^\s+at `)
-	flag   = regexp.MustCompile(`, run again with the --allow-[a-z-]+ flag`)
-	head   = regexp.MustCompile(`^error: (?:Uncaught )?(?:\(in promise\) )?`)
-	caret  = regexp.MustCompile(`^ *[~^]+$`)
+	advice = regexp.MustCompile(`^\s+(?:info: Deno |hint: (?:Rewrite this module|If you want to use)|` +
+		`docs: https://docs\.deno\.com)`)
+	frame = regexp.MustCompile(`^\s+at `)
+	flag  = regexp.MustCompile(`, run again with the --allow-[a-z-]+ flag`)
+	head  = regexp.MustCompile(`^error: (?:Uncaught )?(?:\(in promise\) )?`)
+	caret = regexp.MustCompile(`^ *[~^]+$`)
 )
 
 // withoutAdvice removes paragraphs of advice: from their first line to a blank line or a frame.

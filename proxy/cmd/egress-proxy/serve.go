@@ -169,10 +169,7 @@ func (d *daemon) problem() error {
 
 // newPool makes the pool from the settings for upstreams.
 func newPool(o options, set settings.Settings) (*upstream.Pool, error) {
-	conf := upstream.Config{Proxy: set.UpstreamProxy, Endpoint: o.endpoint}
-	if o.mode == "gateway" {
-		conf.Sandbox = set.Network.Subnet()
-	}
+	conf := upstream.Config{Proxy: set.UpstreamProxy, Endpoint: o.endpoint, Sandbox: set.Network.Subnet()}
 	if set.UpstreamCAFile != "" {
 		var err error
 		if conf.CAs, err = os.ReadFile(set.UpstreamCAFile); err != nil {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -178,12 +179,37 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	cause, ok := causeOf(r.URL.Query())
+	if !ok {
+		fail(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
+		return
+	}
 	rec, err := s.conf.Book.Drain(id, generation)
 	if err != nil {
 		fail(w, statusOf(err), err.Error())
 		return
 	}
+	if cause != (controlapi.Cause{}) && len(rec.Exchanges) > 0 {
+		s.conf.Journal.Caused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
+	}
 	answer(w, http.StatusOK, rec)
+}
+
+// The bounds of what a cause names, in bytes.
+const (
+	maxRunID = 64
+	maxCall  = 1024
+)
+
+// causeOf parses ?run=, ?call= and ?among=: all of them, or none.
+func causeOf(q url.Values) (controlapi.Cause, bool) {
+	c := controlapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
+	if !q.Has("run") && !q.Has("call") && !q.Has("among") {
+		return c, true
+	}
+	var err error
+	c.Among, err = strconv.Atoi(q.Get("among"))
+	return c, err == nil && c.Among > 0 && c.Run != "" && len(c.Run) <= maxRunID && c.Call != "" && len(c.Call) <= maxCall
 }
 
 // leaseOf parses {n} and ?generation=.

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -99,6 +100,43 @@ func serve(t *testing.T, c *Control) *controlapi.Client {
 	return client
 }
 
+// TestCaused: what a server sent because of a call is an event; what it sent for no call, or if it sent nothing, is none.
+func TestCaused(t *testing.T) {
+	control, journal := newControl(t)
+	c := serve(t, control)
+	reg := controlapi.Registration{Generation: 7, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(10 * time.Minute)}
+	if err := c.Register(t.Context(), slot.Max, reg); err != nil {
+		t.Fatal(err)
+	}
+	l, err := control.conf.Book.Attach(slot.Max, io.NopCloser(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, cancel := journal.Subscribe()
+	defer cancel()
+	cause := controlapi.Cause{Run: "r1", Call: "server.a tool", Among: 2}
+	for i, cause := range []controlapi.Cause{cause, {}, cause} {
+		if i < 2 {
+			journal.Record(receipt.Note{Exchange: controlapi.Exchange{Run: "server-server", URL: fmt.Sprint("https://x/", i)}, Recorder: l.Recorder})
+		}
+		if _, err := c.Drain(t.Context(), slot.Max, 7, cause); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Unregister(t.Context(), slot.Max, 7); err != nil {
+		t.Fatal(err)
+	}
+	<-events // the first exchange
+	e := <-events
+	if e.Caused == nil || e.Caused.Cause != cause || len(e.Caused.Exchanges) != 1 || e.Caused.Exchanges[0].URL != "https://x/0" {
+		t.Errorf("the event is %+v", e)
+	}
+	<-events // the second one
+	if e := <-events; e.Receipt == nil {
+		t.Errorf("another event: %+v", e)
+	}
+}
+
 func TestClient(t *testing.T) {
 	control, journal := newControl(t)
 	c := serve(t, control)
@@ -133,10 +171,18 @@ func TestClient(t *testing.T) {
 	if err := c.Register(ctx, 3, reg); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("again: %v", err)
 	}
-	if rec, err := c.Drain(ctx, 3, 7); err != nil || rec.Run != "r" || rec.Generation != 7 {
+	if rec, err := c.Drain(ctx, 3, 7, controlapi.Cause{}); err != nil || rec.Run != "r" || rec.Generation != 7 {
 		t.Errorf("drained: %+v, %v", rec, err)
 	}
-	if _, err := c.Drain(ctx, 3, 6); !errors.Is(err, controlapi.ErrFenced) {
+	for _, bad := range []controlapi.Cause{
+		{Run: "r", Among: 1}, {Call: "git.log", Among: 1}, {Run: "r", Call: "git.log"}, {Run: "r", Call: "git.log", Among: -1},
+		{Run: strings.Repeat("r", 65), Call: "git.log", Among: 1}, {Run: "r", Call: strings.Repeat("x", 1025), Among: 1},
+	} {
+		if _, err := c.Drain(ctx, 3, 7, bad); err == nil || errors.Is(err, controlapi.ErrFenced) {
+			t.Errorf("drained for %+v: %v", bad, err)
+		}
+	}
+	if _, err := c.Drain(ctx, 3, 6, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("drained for an older generation: %v", err)
 	}
 	if _, err := c.Unregister(ctx, 3, 6); !errors.Is(err, controlapi.ErrFenced) {

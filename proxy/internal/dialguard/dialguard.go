@@ -77,7 +77,7 @@ var (
 type Guard struct {
 	// AllowPrivate are the private ranges that are open.
 	AllowPrivate []netip.Prefix
-	// Sandbox is the network of the slots, in Docker mode. No configuration opens it.
+	// Sandbox is the network of the slots in Docker mode. No API opens it.
 	Sandbox netip.Prefix
 	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, which code must not reach: it runs code. 0: it is
 	// not on this machine.

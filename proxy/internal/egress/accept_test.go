@@ -167,21 +167,24 @@ func TestWebSocketCompression(t *testing.T) {
 	}
 }
 
+// cherryHost is an address of CherryPy's own, so that nobody else takes its port before it does.
+const cherryHost = "127.66.0.1"
+
 // cherryPy starts CherryPy as the upstream, or skips.
 func cherryPy(t *testing.T, r *rig) {
 	python := "/usr/bin/python3" // Debian's packages are for Debian's interpreter
 	if err := exec.CommandContext(t.Context(), python, "-c", "import cherrypy").Run(); err != nil {
 		testkit.Skip(t, "CherryPy is missing: apt-get install python3-cherrypy3")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", cherryHost+":0")
 	check(t, err)
 	addr := l.Addr().String()
 	check(t, l.Close())
-	cmd := exec.CommandContext(t.Context(), python, "testdata/cherrypy_server.py", addr[strings.LastIndexByte(addr, ':')+1:]) //nolint:gosec // fixed arguments
+	cmd := exec.CommandContext(t.Context(), python, "testdata/cherrypy_server.py", cherryHost, addr[strings.LastIndexByte(addr, ':')+1:]) //nolint:gosec // fixed arguments
 	cmd.Stderr = os.Stderr
 	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for until := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(testkit.Patience); ; time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			_ = c.Close()
 			break

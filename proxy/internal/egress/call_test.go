@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
@@ -588,7 +589,7 @@ func TestCallCancelled(t *testing.T) {
 				}
 				select {
 				case <-ended:
-				case <-time.After(5 * time.Second):
+				case <-time.After(testkit.Patience):
 					t.Fatal("the broker's request goes on")
 				}
 				<-done

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // deaf is a server that answers heads and reads no bodies: it takes what follows a head for the next request, as
@@ -182,7 +183,7 @@ func TestConnectionsOfRuns(t *testing.T) {
 		end()
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Fatalf("the connection of run %d is open after its end", generation)
 		}
 	}

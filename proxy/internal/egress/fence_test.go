@@ -18,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 )
@@ -55,7 +56,7 @@ func TestEndAborts(t *testing.T) {
 			}
 			select {
 			case <-ended:
-			case <-time.After(5 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Error("the upstream's exchange goes on")
 			}
 			if n := r.handler.InFlight(); n != 0 {
@@ -216,8 +217,8 @@ func TestConnectionBound(t *testing.T) {
 	one := func() error {
 		c, err := net.Dial("tcp", r.http[0])
 		check(t, err)
-		open = append(open, c)
-		check(t, c.SetDeadline(time.Now().Add(2*time.Second)))
+		defer c.Close()
+		check(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+demoHost+"\r\n\r\n")
 		_, err = http.ReadResponse(bufio.NewReader(c), nil)
 		return err
@@ -262,12 +263,16 @@ func TestReloadCuts(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { _, err := io.ReadAll(second.Body); ended <- err }()
+			wait := 300 * time.Millisecond
+			if !c.otherUp {
+				wait = testkit.Patience
+			}
 			select {
 			case <-ended:
 				if c.otherUp {
 					t.Error("the stream of the other API was cut")
 				}
-			case <-time.After(300 * time.Millisecond):
+			case <-time.After(wait):
 				if !c.otherUp {
 					t.Error("a stream whose scrubber does not know the new value goes on")
 				}
@@ -352,7 +357,7 @@ func TestWebSocket(t *testing.T) {
 		}
 	}))
 	end := r.begin()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	client := r.client(false)
 	client.Timeout = 0
@@ -378,7 +383,7 @@ func TestWebSocket(t *testing.T) {
 	}
 	select {
 	case <-gone:
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("the upstream was left waiting")
 	}
 	if len(rec.Exchanges) != 1 || rec.Exchanges[0].Status != 101 || rec.Count.Swapped != 1 || rec.Count.Sanitized < 1 {

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestHTTP2Heads sends heads that no well-behaved client does. Each is refused, and the upstream is not reached.
@@ -61,7 +63,7 @@ func (r *rig) h2(fields []string) string {
 	c, err := tls.Dial("tcp", r.https[0], &tls.Config{RootCAs: r.roots(), ServerName: demoHost, NextProtos: []string{"h2"}})
 	check(r.t, err)
 	defer c.Close()
-	check(r.t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	check(r.t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 	_, err = c.Write([]byte(http2.ClientPreface))
 	check(r.t, err)
 	f := http2.NewFramer(c, c)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // oneSession is a cache of TLS sessions that offers the last one to every server.
@@ -41,7 +43,7 @@ func TestResumedName(t *testing.T) {
 			return 0, false
 		}
 		defer c.Close()
-		check(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		check(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
@@ -177,7 +179,7 @@ func TestWebSocketExtensions(t *testing.T) {
 				if got := h.Values("Sec-Websocket-Extensions"); len(got) != 0 {
 					t.Errorf("the upstream was offered %q", got)
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Error("the upstream was not reached")
 			}
 		})

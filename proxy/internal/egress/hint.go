@@ -149,8 +149,8 @@ func why(code string) string {
 	case swap.CodeRepeated:
 		return "It is swapped once per place in a request."
 	case swap.CodeInsecure:
-		return "The request was plain http; use https. {The user can allow plain http for the API %API|To allow plain http, " +
-			"set \"allow_http\" in apis/%API/config.json}."
+		return "The request was plain http; use https. {The user can allow plain http for the API %API|To allow plain " +
+			"http, set \"allow_http\" in apis/%API/config.json}."
 	case swap.CodeOther:
 		return "It belongs to the API %API, which is not the host's or not one of this run's; its hosts are: %HOSTS."
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestReloadWhileStreaming: a value is replaced while a body streams up and its echo streams down. The exchange is cut;
@@ -75,7 +77,7 @@ func TestReloadWhileStreaming(t *testing.T) {
 				select {
 				case text := <-arrived:
 					sent += text
-				case <-time.After(5 * time.Second):
+				case <-time.After(testkit.Patience):
 					t.Fatalf("arrived: %q", sent)
 				}
 			}

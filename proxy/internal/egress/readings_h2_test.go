@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/readings"
 )
@@ -26,7 +27,7 @@ func (w *wire) sendHTTP2(host string, request []byte) (readings.Outcome, error) 
 		return readings.Outcome{}, err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testkit.Patience))
 	head, body, _ := bytes.Cut(request, []byte("\r\n\r\n"))
 	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 		return readings.Outcome{}, err

@@ -89,7 +89,7 @@ func (w *wire) send(host string, request []byte) (readings.Outcome, error) {
 		}
 		w.conn, w.in, w.host = c, bufio.NewReader(c), host
 	}
-	_ = w.conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = w.conn.SetDeadline(time.Now().Add(testkit.Patience))
 	written := make(chan struct{})
 	go func() { defer close(written); _, _ = w.conn.Write(request) }()
 	o, reuse, err := w.answer(request)
@@ -127,7 +127,7 @@ func (w *wire) answer(request []byte) (readings.Outcome, bool, error) {
 
 // take gets what reached the upstream. A request that the proxy answered itself may have left in part.
 func (w *wire) take(o *readings.Outcome) {
-	wait := 10 * time.Second
+	wait := testkit.Patience
 	if o.Status != http.StatusOK {
 		wait = time.Millisecond
 		if o.Code == "connection closed" || o.Status >= 500 {

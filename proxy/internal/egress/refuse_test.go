@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // raw sends bytes to slot 0 over TLS with this server name ("": plain TCP to port 80) and returns the answers.
@@ -25,7 +27,7 @@ func (r *rig) raw(serverName, text string) (*bufio.Reader, net.Conn) {
 	}
 	check(r.t, err)
 	r.t.Cleanup(func() { c.Close() })
-	check(r.t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	check(r.t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 	_, err = io.WriteString(c, text)
 	check(r.t, err)
 	return bufio.NewReader(c), c

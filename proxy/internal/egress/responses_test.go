@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestOddResponses: what a server may say in HTTP beside the body of an answer does not show the credential: interim
@@ -93,7 +95,7 @@ func TestOddResponses(t *testing.T) {
 			})
 			defer r.begin()()
 			in, conn := r.raw(demoHost, c.method+" / HTTP/1.1\r\nHost: "+demoHost+"\r\nAuthorization: Bearer "+tokenName+"\r\nConnection: close\r\n\r\n")
-			check(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+			check(t, conn.SetDeadline(time.Now().Add(testkit.Patience)))
 			wire, _ := io.ReadAll(in)
 			if text := strings.ToLower(strings.ReplaceAll(string(wire), "\x00", "")); strings.Contains(text, s[3:]) || !strings.Contains(text, "http/1.1 ") {
 				t.Errorf("on the wire: %s", text)

@@ -93,7 +93,7 @@ func start(t *testing.T, command []string) string {
 	select {
 	case p := <-port:
 		return "127.0.0.1:" + p
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("the server does not start")
 		return ""
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -336,7 +337,7 @@ func TestClientGone(t *testing.T) {
 	}
 	select {
 	case <-gone:
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("the upstream was left waiting")
 	}
 	eventually(t, func() bool { return r.handler.InFlight() == 0 })

@@ -23,7 +23,7 @@ func TestHTTP2Bounds(t *testing.T) {
 	defer raw.Close()
 	c, err := d.over(raw, "h2")
 	testkit.Must(t, err)
-	testkit.Must(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	testkit.Must(t, c.SetDeadline(time.Now().Add(testkit.Patience)))
 	_, err = io.WriteString(c, http2.ClientPreface)
 	testkit.Must(t, err)
 	f := http2.NewFramer(c, c)

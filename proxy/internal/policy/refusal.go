@@ -30,18 +30,18 @@ var refusals = map[string]sentence{
 	CodeHostInvalid: {http.StatusForbidden, "The request does not name a valid host.",
 		"Use a host name of the catalog in the URL; addresses are not reachable. " + shows + " the hosts."},
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
-		"Only hosts of the catalog are reachable: " + shows + " them. {The user can add an API for this host|Add the host to " +
-			"\"domains\" of an API, or a new API for it}."},
+		"Only hosts of the catalog are reachable: " + shows + " them. {The user can add an API for this host|Add the " +
+			"host to \"domains\" of an API, or a new API for it}."},
 	CodePortUnknown: {http.StatusForbidden, "The host is in no API at this port.",
 		"{The user can add|Add} the port to \"domains\" of an API."},
 	CodeAPIInactive: {http.StatusForbidden, "The host's API is not active.",
-		"%HOST belongs to an API that is switched off or cannot be loaded. {The user can activate|Activate} it (\"active\"); " +
-			"codeforge check says whether it loads."},
+		"%HOST belongs to an API that is switched off or cannot be loaded. {The user can activate|Activate} it " +
+			"(\"active\"); codeforge check says whether it loads."},
 	CodeAPINotInRun: {http.StatusForbidden, "The host's API is not one of this run's.",
 		"This run was narrowed to other APIs. Name %API in {the apis of execute_code|--apis} to use %HOST."},
 	CodePlainHTTP: {http.StatusForbidden, "The host is reachable over https only.",
-		"Use https://. {The user can allow plain http for the API %API (allow_http)|To allow plain http, set \"allow_http\" " +
-			"in apis/%API/config.json}."},
+		"Use https://. {The user can allow plain http for the API %API (allow_http)|To allow plain http, set " +
+			"\"allow_http\" in apis/%API/config.json}."},
 	CodeMethodRestricted: {http.StatusForbidden, "The method is restricted for this API.",
 		"The API %API does not permit this method, nor an override to it. {list_apis shows what it permits; " +
 			"the user can change that (restricted_methods, allowed_methods)|\"restricted_methods\" or \"allowed_methods\" " +

@@ -72,6 +72,12 @@ func (j *Journal) Record(n Note) {
 	j.Publish(controlapi.Event{Exchange: &e})
 }
 
+// Caused tells subscribers what a call of a tool made its server send. The exchanges were recorded before.
+func (j *Journal) Caused(c controlapi.Caused) {
+	c.Call = j.conf.Clean(c.Call)
+	j.Publish(controlapi.Event{Caused: &c})
+}
+
 // log writes one line for an exchange, and one for each kind of thing done to it.
 func (j *Journal) log(n Note, e controlapi.Exchange) {
 	tag, level := "req", slog.LevelInfo

@@ -36,8 +36,8 @@ type Failure struct {
 	Cause error
 }
 
-// Refusal is what the sandbox is told. Its texts are constants, with the host and the address that was dialled: the cause
-// may quote the upstream's bytes, and is for the operator.
+// Refusal is what the sandbox is told. Its texts are constants with the host and the address that was dialled: the
+// cause may quote the upstream's bytes, and is for the operator.
 func (f Failure) Refusal() controlapi.Refusal {
 	r := controlapi.Refusal{Code: f.Code, Host: f.Host}
 	var hint string
@@ -113,7 +113,8 @@ func (f Failure) refused() string {
 		return "%HOST leads to %ADDR, which " + e.Why + ". {The user can list|If that is meant, list} %RANGE in " +
 			"\"allow_private\" of {the API %API|apis/%API/config.json}."
 	}
-	return "%HOST leads to %ADDR, which " + e.Why + ": it stays closed. {Tell the user to check|Check} the host's DNS entry."
+	return "%HOST leads to %ADDR, which " + e.Why +
+		": it stays closed. {Tell the user to check|Check} the host's DNS entry."
 }
 
 // unreachable is the hint for an address that does not accept a connection.
@@ -140,7 +141,8 @@ func (f Failure) late() string {
 		return "%HOST leads to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service is " +
 			"down, or a firewall is in between. {Tell the user to check|Check} that."
 	}
-	return "%HOST took the request and sent no response. Ask for less in one request, e.g. a smaller page or range of time."
+	return "%HOST took the request and sent no response. Ask for less in one request, e.g. a smaller page or range of " +
+		"time."
 }
 
 // unverified is the hint for a certificate that is not accepted.

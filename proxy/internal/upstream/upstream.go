@@ -48,7 +48,7 @@ type Config struct {
 	Proxy *url.URL
 	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, see dialguard.Guard.
 	Endpoint uint16
-	// Sandbox is the network of the slots, in Docker mode: it is never dialled.
+	// Sandbox is the network of the slots in Docker mode. It is never dialled, in no mode.
 	Sandbox netip.Prefix
 	// CAs holds further certificate authorities for every upstream, in PEM.
 	CAs []byte

@@ -4,8 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 )
 
@@ -21,7 +21,7 @@ func TestImportedFiles(t *testing.T) {
 				"import t from '" + path + "' with { type: 'text' };\nconsole.log(t);\n",
 				"import '" + path + "';\n", "export * from '" + path + "';\n",
 			} {
-				r := w.Run(t, how, 20*time.Second)
+				r := w.Run(t, how, testkit.Patience)
 				said := r.Stdout + r.Stderr
 				if found := told.FindString(said); found != "" || r.Exit.Code == 0 {
 					t.Errorf("%s: %q in %.300q", how, found, said)
@@ -32,7 +32,7 @@ func TestImportedFiles(t *testing.T) {
 			}
 		}
 		// The files that code may read exist.
-		r := w.Run(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", 20*time.Second)
+		r := w.Run(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", testkit.Patience)
 		if m != rig.Container && r.Stdout != "true\n" {
 			t.Errorf("its own code: %+v", r)
 		}

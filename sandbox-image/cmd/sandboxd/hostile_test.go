@@ -46,7 +46,7 @@ func TestServerCannot(t *testing.T) {
 		w := servers(t, m, 2)
 		install(t, w, hostilePackage)
 		install(t, w, "npm:other@1.0.0")
-		run := w.Run(t, "await Deno.writeTextFile('/tmp/of-a-run', 'secret'); await Deno.writeTextFile('/skills/of-a-run', 'secret')", 20*time.Second)
+		run := w.Run(t, "await Deno.writeTextFile('/tmp/of-a-run', 'secret'); await Deno.writeTextFile('/skills/of-a-run', 'secret')", testkit.Patience)
 		if run.Exit.Code != 0 {
 			t.Fatalf("%+v", run)
 		}
@@ -148,7 +148,7 @@ func TestServerForks(t *testing.T) {
 		if out, err := other.Do("run " + bridgeIn(m) + " echo still"); out != "still" || err != nil {
 			t.Errorf("the other server: %q %v", out, err)
 		}
-		if r := w.Run(t, "console.log(1)", 20*time.Second); r.Stdout != "1\n" {
+		if r := w.Run(t, "console.log(1)", testkit.Patience); r.Stdout != "1\n" {
 			t.Errorf("a run: %+v", r)
 		}
 		if err := w.Client.Release(context.Background(), s.Generation); err != nil {
@@ -213,7 +213,7 @@ func TestServerOwner(t *testing.T) {
 		if err := owner.Close(); err != nil {
 			t.Fatal(err)
 		}
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(testkit.Patience)
 		for {
 			next, err := w.Client.AcquireServer(t.Context())
 			if err == nil {
@@ -270,7 +270,7 @@ func TestServerKilled(t *testing.T) {
 			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, runapi.ErrLeaseGone) {
 				t.Error(victim, err)
 			}
-			deadline := time.Now().Add(5 * time.Second)
+			deadline := time.Now().Add(testkit.Patience)
 			for len(puppets(t)) > 0 && time.Now().Before(deadline) {
 				time.Sleep(10 * time.Millisecond)
 			}

@@ -15,6 +15,7 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/settings",   // the environment
 	"github.com/codeforge-mcp/codeforge/catalog/secret",      // of settings
 	"github.com/codeforge-mcp/codeforge/catalog/hostname",    // of settings
+	"github.com/codeforge-mcp/codeforge/internal/typo",       // of settings
 	"github.com/codeforge-mcp/codeforge/internal/health",     // of health
 	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/visible",
 	"github.com/codeforge-mcp/codeforge/internal/proc", "github.com/codeforge-mcp/codeforge/internal/privilege",

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -26,16 +27,16 @@ var hostile = []struct {
 	{"endless loop", "console.log('so far');\nfor (;;);\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
 	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
 	{"ignores signals", "for (const s of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) Deno.addSignalListener(s, () => {});\nconsole.log('so far');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
-	{"heap bomb", "const a: unknown[] = [];\nfor (;;) a.push(new Array(1000).fill(Math.random()));\n", 30 * time.Second, runapi.OOM, ""},
-	{"buffer bomb", "const a: Uint8Array[] = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", 30 * time.Second, runapi.OOM, ""},
-	{"string bomb", "let s = 'x';\nconst a = [];\nfor (;;) { s = s + s.slice(0, 1 << 20); a.push(s + a.length); JSON.stringify(a); }\n", 30 * time.Second, runapi.OOM, ""},
-	{"worker bomb", "const src = URL.createObjectURL(new Blob(['const a = []; for (;;) a.push(new Array(1e4).fill(1))'], { type: 'text/javascript' }));\nfor (let i = 0; i < 3; i++) new Worker(src, { type: 'module' });\n", 30 * time.Second, runapi.OOM, ""},
-	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 60 * time.Second, runapi.OutputLimit, ""},
-	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n", 60 * time.Second, runapi.OutputLimit, ""},
-	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n", 60 * time.Second, runapi.OutputLimit, ""},
-	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n", 60 * time.Second, runapi.OutputLimit, "done\n"},
-	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n", 60 * time.Second, runapi.OutputLimit, "aaaa"},
-	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n", 60 * time.Second, runapi.OutputLimit, ""},
+	{"heap bomb", "const a: unknown[] = [];\nfor (;;) a.push(new Array(1000).fill(Math.random()));\n", 3 * time.Minute, runapi.OOM, ""},
+	{"buffer bomb", "const a: Uint8Array[] = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", 3 * time.Minute, runapi.OOM, ""},
+	{"string bomb", "let s = 'x';\nconst a = [];\nfor (;;) { s = s + s.slice(0, 1 << 20); a.push(s + a.length); JSON.stringify(a); }\n", 3 * time.Minute, runapi.OOM, ""},
+	{"worker bomb", "const src = URL.createObjectURL(new Blob(['const a = []; for (;;) a.push(new Array(1e4).fill(1))'], { type: 'text/javascript' }));\nfor (let i = 0; i < 3; i++) new Worker(src, { type: 'module' });\n", 3 * time.Minute, runapi.OOM, ""},
+	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n", 3 * time.Minute, runapi.OutputLimit, "done\n"},
+	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n", 3 * time.Minute, runapi.OutputLimit, "aaaa"},
+	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n", 3 * time.Minute, runapi.OutputLimit, ""},
 }
 
 func TestLimits(t *testing.T) {
@@ -49,7 +50,7 @@ func TestLimits(t *testing.T) {
 					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
 				}
 				took := time.Duration(r.Exit.WallMS) * time.Millisecond
-				if h.reason == runapi.Timeout && (took < h.timeout || took > h.timeout+5*time.Second) {
+				if h.reason == runapi.Timeout && (took < h.timeout || took > h.timeout+testkit.Patience) {
 					t.Errorf("ended after %s", took)
 				}
 				if h.reason == runapi.OOM && r.Exit.MaxRSS > 4*memory { // what it can take between two checks is more
@@ -61,7 +62,7 @@ func TestLimits(t *testing.T) {
 						t.Errorf("%s holds %v %v", d, left, err)
 					}
 				}
-				if next := w.Run(t, "console.log('next');\n", 20*time.Second); next.Stdout != "next\n" {
+				if next := w.Run(t, "console.log('next');\n", testkit.Patience); next.Stdout != "next\n" {
 					t.Errorf("the next run: %+v", next)
 				}
 			})
@@ -117,25 +118,25 @@ func TestKernelLimits(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
 		t.Run("file size", func(t *testing.T) {
-			r := w.Run(t, "const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n", 20*time.Second)
+			r := w.Run(t, "const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n", testkit.Patience)
 			if !strings.Contains(r.Stdout, "os error 27") {
 				t.Errorf("%+v", r)
 			}
 		})
 		t.Run("open files", func(t *testing.T) {
-			r := w.Run(t, "const a = [];\ntry { for (;;) a.push(Deno.openSync('/tmp')); } catch (e) { console.log(a.length > 500, e.message); }\n", 20*time.Second)
+			r := w.Run(t, "const a = [];\ntry { for (;;) a.push(Deno.openSync('/tmp')); } catch (e) { console.log(a.length > 500, e.message); }\n", testkit.Patience)
 			if !strings.Contains(r.Stdout, "true Too many open files") {
 				t.Errorf("%+v", r)
 			}
 		})
 		t.Run("threads", func(t *testing.T) {
-			r := w.Run(t, "const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n", 30*time.Second)
+			r := w.Run(t, "const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n", testkit.Patience)
 			if r.Stdout == "all\n" {
 				t.Errorf("600 workers: %+v", r.Exit)
 			}
 			nothingLeft(t, w, m)
 		})
-		if r := w.Run(t, "console.log('next');\n", 20*time.Second); r.Stdout != "next\n" {
+		if r := w.Run(t, "console.log('next');\n", testkit.Patience); r.Stdout != "next\n" {
 			t.Errorf("the next run: %+v", r)
 		}
 	})
@@ -148,12 +149,12 @@ func TestCancel(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*40)*time.Millisecond+time.Millisecond)
 			// A run that prints would also be ended by its reader being gone. One that prints nothing would not.
 			code := []string{"for (;;) { console.log('x'); await 0; }\n", "for (;;);\n"}[i%2]
-			_, err := w.Try(ctx, code, 30*time.Second)
+			_, err := w.Try(ctx, code, testkit.Patience)
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
-			if r := w.Run(t, "console.log('next');\n", 20*time.Second); r.Stdout != "next\n" {
+			if r := w.Run(t, "console.log('next');\n", testkit.Patience); r.Stdout != "next\n" {
 				t.Errorf("the next run: %+v", r)
 			}
 		}
@@ -184,7 +185,7 @@ func TestDroppedConnection(t *testing.T) {
 		if err := <-ended; !errors.Is(err, runapi.ErrInterrupted) {
 			t.Errorf("got %v", err)
 		}
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(testkit.Patience)
 		for {
 			stats, err := w.Client.Stats(context.Background())
 			if err != nil {
@@ -221,7 +222,7 @@ func TestStalledReader(t *testing.T) {
 		ended <- err
 	}()
 	for range 20 {
-		r := w.Run(t, "console.log('beside');\n", 10*time.Second)
+		r := w.Run(t, "console.log('beside');\n", testkit.Patience)
 		if r.Stdout != "beside\n" {
 			t.Fatalf("%+v", r)
 		}
@@ -283,7 +284,7 @@ func TestWhatTheKernelSays(t *testing.T) {
 			}
 		}
 		odd := oddDescriptors(pid)
-		for deadline := time.Now().Add(30 * time.Second); len(odd) > 0 && time.Now().Before(deadline); odd = oddDescriptors(pid) {
+		for deadline := time.Now().Add(testkit.Patience); len(odd) > 0 && time.Now().Before(deadline); odd = oddDescriptors(pid) {
 			time.Sleep(20 * time.Millisecond) // Deno may be preloading, and reading facts about the machine
 		}
 		if len(odd) > 0 {

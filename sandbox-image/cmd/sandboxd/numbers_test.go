@@ -2,8 +2,8 @@ package main
 
 import (
 	"testing"
-	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 )
 
@@ -20,7 +20,7 @@ func TestDescriptors(t *testing.T) {
 			rig.Modes(t, func(t *testing.T, m rig.Mode) {
 				o.Mode, o.Warm = m, 1
 				w := rig.Start(t, o)
-				if r := w.Run(t, "console.log(6 * 7);\n", 20*time.Second); r.Stdout != "42\n" {
+				if r := w.Run(t, "console.log(6 * 7);\n", testkit.Patience); r.Stdout != "42\n" {
 					t.Errorf("%+v\n%s", r, w.Log())
 				}
 			})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -246,7 +247,7 @@ func TestPermissionsChange(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
 		const ask = "const s = Deno.permissions.querySync;\nfor (const host of ['a.example', 'b.a.example', 'c.example']) console.log(Deno.permissions.querySync({ name: 'net', host }).state);\n"
-		if r := w.Run(t, ask, 10*time.Second); r.Stdout != "prompt\nprompt\nprompt\n" && r.Stdout != "denied\ndenied\ndenied\n" {
+		if r := w.Run(t, ask, testkit.Patience); r.Stdout != "prompt\nprompt\nprompt\n" && r.Stdout != "denied\ndenied\ndenied\n" {
 			t.Errorf("closed: %+v", r)
 		}
 		lease, err := w.Client.Acquire(context.Background())
@@ -271,7 +272,7 @@ func TestPermissionsChange(t *testing.T) {
 			t.Error(err)
 		}
 		w.Allow(t, "*")
-		if r := w.Run(t, ask, 10*time.Second); r.Stdout != "granted\ngranted\ngranted\n" {
+		if r := w.Run(t, ask, testkit.Patience); r.Stdout != "granted\ngranted\ngranted\n" {
 			t.Errorf("all: %+v", r)
 		}
 	})
@@ -326,7 +327,7 @@ func TestWaitingInterpreterDies(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Millisecond)
-		if r := w.Run(t, "console.log('ran')\n", 10*time.Second); r.Stdout != "ran\n" || r.Exit.Reason != runapi.Exited {
+		if r := w.Run(t, "console.log('ran')\n", testkit.Patience); r.Stdout != "ran\n" || r.Exit.Reason != runapi.Exited {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -409,7 +410,7 @@ func TestAttach(t *testing.T) {
 			if way != "SIGKILL" && err != nil {
 				t.Errorf("attach: %v %s", err, said)
 			}
-			for deadline := start.Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			for deadline := start.Add(testkit.Patience); ; time.Sleep(10 * time.Millisecond) {
 				s, err := w.Client.Stats(ctx)
 				if err == nil && s.Leased == 0 && s.Quarantined == 0 {
 					break

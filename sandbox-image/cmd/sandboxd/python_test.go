@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
@@ -92,7 +91,7 @@ func TestSameAsBarePython(t *testing.T) {
 		for _, p := range scripts {
 			t.Run(p.name, func(t *testing.T) {
 				want := bare[p.name]
-				r := w.Run(t, p.code, 30*time.Second)
+				r := w.Run(t, p.code, testkit.Patience)
 				ours := strings.NewReplacer(codeDir(m, r)+"/", "FILE/")
 				if got := ours.Replace(r.Stdout); got != want.stdout {
 					t.Errorf("stdout:\n%s\nbare Python:\n%s", got, want.stdout)
@@ -126,7 +125,7 @@ func TestTopLevelAwait(t *testing.T) {
 			{"exit text", "await __import__('asyncio').sleep(0)\nraise SystemExit('why')\n", "", "why\n", 1},
 		} {
 			t.Run(row.name, func(t *testing.T) {
-				r := w.Run(t, row.code, 30*time.Second)
+				r := w.Run(t, row.code, testkit.Patience)
 				stderr := strings.ReplaceAll(r.Stderr, codeDir(m, r)+"/", "FILE/")
 				if r.Stdout != row.stdout || stderr != row.stderr || r.Exit.Code != row.code2 {
 					t.Errorf("%q %q %+v\nwant %q %q %d", r.Stdout, stderr, r.Exit, row.stdout, row.stderr, row.code2)

@@ -217,8 +217,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	defer meter.Close()
 	p := pool.New(pool.Config{
-		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Jail: j,
-		Generations: generations, Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
+		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Jail: j, Generations: generations,
+		Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, Version: version.Version, Log: log,
 	})
 	if f.mode == container && !enter.CanRestrictReads() {
@@ -228,7 +228,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	var sandbox runapi.Sandbox = p
 	var trial *tried
 	if f.mode == container {
-		trial = newTried(p, f.deno, log)
+		trial = newTried(p, f, log)
 		sandbox = trial
 	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Accept: endpoint.Peers(0, owner), Log: log})

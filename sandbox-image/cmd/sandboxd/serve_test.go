@@ -2,8 +2,8 @@ package main
 
 import (
 	"testing"
-	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -14,7 +14,7 @@ func TestHello(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
 		for range 3 {
-			r := w.Run(t, "const x: number = 41;\nconsole.log(await Promise.resolve(x + 1), import.meta.main);\n", 10*time.Second)
+			r := w.Run(t, "const x: number = 41;\nconsole.log(await Promise.resolve(x + 1), import.meta.main);\n", testkit.Patience)
 			if r.Stdout != "42 true\n" || r.Stderr != "" || r.Exit.Code != 0 || r.Exit.Reason != runapi.Exited {
 				t.Errorf("%+v", r)
 			}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -176,7 +176,7 @@ func TestServerWithoutBridge(t *testing.T) {
 	if err != nil || !h.Ready || h.ServersProblem == "" {
 		t.Errorf("%+v %v", h, err)
 	}
-	if r := w.Run(t, "console.log(1)", 10*time.Second); r.Stdout != "1\n" {
+	if r := w.Run(t, "console.log(1)", testkit.Patience); r.Stdout != "1\n" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -189,10 +189,11 @@ func TestServerMemory(t *testing.T) {
 		if _, err := s.Do("allocate " + strconv.Itoa(30<<20)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond)
-		if st, err := w.Client.Stats(t.Context()); err != nil || st.ServersMemory < 30<<20 {
-			t.Errorf("%+v %v", st, err)
-		}
+		testkit.WaitFor(t, func() bool {
+			st, err := w.Client.Stats(t.Context())
+			testkit.Must(t, err)
+			return st.ServersMemory >= 30<<20
+		})
 		for range 3 {
 			if _, err := s.Do("start allocate " + strconv.Itoa(30<<20)); err != nil {
 				break

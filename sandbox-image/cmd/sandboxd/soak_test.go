@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -45,7 +46,7 @@ var attacks = []struct {
 type state struct{ files, processes, threads, tmp int }
 
 func (s state) grew(before state) bool {
-	return s.files > before.files+2 || s.processes != before.processes || s.tmp != before.tmp || s.threads > before.threads+8
+	return s.files > before.files+2 || s.processes != before.processes || s.tmp != before.tmp || s.threads > before.threads+32
 }
 
 func look(t *testing.T, w *rig.World) (s state, rss int64) {
@@ -72,7 +73,7 @@ func TestSoak(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1, Memory: 192 << 20})
 		for range 5 {
-			w.Run(t, "console.log(1)", 10*time.Second)
+			w.Run(t, "console.log(1)", testkit.Patience)
 		}
 		awaitWarm(t, w, 1)
 		nothingLeft(t, w, m)
@@ -81,7 +82,7 @@ func TestSoak(t *testing.T) {
 		for i := range n {
 			if rand.IntN(5) > 0 {
 				want := fmt.Sprintf("run %d %d\n", i, rand.Int())
-				r := w.Run(t, "console.log("+strconv.Quote(strings.TrimSpace(want))+")", 20*time.Second)
+				r := w.Run(t, "console.log("+strconv.Quote(strings.TrimSpace(want))+")", testkit.Patience)
 				if r.Stdout != want || r.Exit.Code != 0 {
 					t.Fatalf("run %d: %+v", i, r)
 				}
@@ -104,7 +105,7 @@ func TestSoak(t *testing.T) {
 		awaitWarm(t, w, 1)
 		nothingLeft(t, w, m)
 		after, rssAfter := look(t, w)
-		for end := time.Now().Add(20 * time.Second); after.grew(before) && time.Now().Before(end); after, rssAfter = look(t, w) {
+		for end := time.Now().Add(testkit.Patience); after.grew(before) && time.Now().Before(end); after, rssAfter = look(t, w) {
 			time.Sleep(50 * time.Millisecond) // the last run's files may not be closed yet; those of a leak stay
 		}
 		if after.grew(before) {
@@ -159,7 +160,7 @@ func TestManyClients(t *testing.T) {
 func TestRestart(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
-		last := w.Run(t, "console.log(1)", 10*time.Second).Lease.Generation
+		last := w.Run(t, "console.log(1)", testkit.Patience).Lease.Generation
 		for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			lease, err := w.Client.Acquire(context.Background())
 			if err != nil {
@@ -186,7 +187,7 @@ func TestRestart(t *testing.T) {
 			case how == syscall.SIGKILL && e.err == nil:
 				t.Errorf("SIGKILL: %+v", e.exit)
 			}
-			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(testkit.Patience); ; time.Sleep(5 * time.Millisecond) {
 				left := 0
 				for pid, exe := range below {
 					if now, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe"); err == nil && now == exe {
@@ -200,7 +201,7 @@ func TestRestart(t *testing.T) {
 					t.Fatalf("%d of %v are alive", left, below)
 				}
 			}
-			r := w.Run(t, "console.log('again')", 10*time.Second)
+			r := w.Run(t, "console.log('again')", testkit.Patience)
 			if r.Stdout != "again\n" || r.Lease.Generation <= last || r.Lease.Generation <= lease.Generation {
 				t.Errorf("%+v, last generation %d", r, last)
 			}

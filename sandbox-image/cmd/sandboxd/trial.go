@@ -36,14 +36,15 @@ const trialCode = `try {
 // nevertheless: when the container's resolv.conf cannot be read, for example.
 type tried struct {
 	*pool.Pool
-	deno string
-	log  *slog.Logger
+	deno    string
+	servers bool // there are slots for MCP servers
+	log     *slog.Logger
 
 	problem atomic.Pointer[string]
 }
 
-func newTried(p *pool.Pool, deno string, log *slog.Logger) *tried {
-	t := &tried{Pool: p, deno: deno, log: log}
+func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *tried {
+	t := &tried{Pool: p, deno: f.deno, servers: f.servers > 0, log: log}
 	t.because("it is being tried whether code can resolve names")
 	return t
 }
@@ -80,11 +81,13 @@ func (t *tried) run(ctx context.Context) {
 	}
 }
 
-// try runs the code as the user of a free slot, with that slot's network, but not as a run.
+// try runs the code as the user of a free slot, with that slot's network, but not as a run. In a slot for MCP servers
+// nothing else is started meanwhile. If there is none, the interpreter that a slot for runs prepares may find that it is
+// not alone there, and is started again.
 func (t *tried) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	lease, err := t.Acquire(ctx, runapi.LeaseRequest{})
+	lease, err := t.Acquire(ctx, runapi.LeaseRequest{Server: t.servers})
 	if err != nil {
 		return fmt.Errorf("trying whether code can resolve names: %w", err)
 	}
@@ -98,7 +101,8 @@ func (t *tried) try(ctx context.Context) error {
 
 // resolve runs the code as a user.
 func resolve(ctx context.Context, deno string, user *syscall.Credential) error {
-	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode) //nolint:gosec // our Deno
+	//nolint:gosec // our Deno, and our code
+	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode)
 	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent", "DENO_DIR=/nonexistent/deno"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
@@ -108,7 +112,7 @@ func resolve(ctx context.Context, deno string, user *syscall.Credential) error {
 		return nil
 	}
 	if err != nil {
-		said = strings.TrimSpace(said + " (" + err.Error() + ")")
+		said = strings.TrimSpace(said + " " + err.Error())
 	}
 	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the repository, "+
 		"with line feeds and no carriage returns, and does the proxy run?", said)

@@ -211,11 +211,10 @@ func nobody(int) bool { return false }
 
 // refused waits until Check fails: the parents of the daemons may still be exiting.
 func refused(p Process) bool {
-	for range 500 {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if p.Check() != nil {
 			return true
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }
@@ -257,7 +256,7 @@ func TestNothingIsLeft(t *testing.T) {
 				p, out := lockUp(t, j, what)
 				var alive []int
 				var err error
-				for end := time.Now().Add(30 * time.Second); what != "bomb" && what != "exits"; {
+				for end := time.Now().Add(testkit.Patience); what != "bomb" && what != "exits"; {
 					if alive, _, err = proc.OfUser(testSlot.UID(), nobody); err == nil && len(alive) >= children {
 						break
 					}

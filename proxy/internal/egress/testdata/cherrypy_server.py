@@ -28,7 +28,7 @@ class Root:
 
 
 cherrypy.config.update({
-    "server.socket_host": "127.0.0.1", "server.socket_port": int(sys.argv[1]), "log.screen": False,
+    "server.socket_host": sys.argv[1], "server.socket_port": int(sys.argv[2]), "log.screen": False,
     "engine.autoreload.on": False, "server.thread_pool": 4,
 })
 cherrypy.quickstart(Root())

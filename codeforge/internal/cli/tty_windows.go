@@ -1,0 +1,4 @@
+package cli
+
+// terminalDevice is the terminal of the process, whatever its standard input is.
+const terminalDevice = "CONIN$"
