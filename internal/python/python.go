@@ -87,7 +87,7 @@ func Inspect(ctx context.Context, path string) (Interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "-I", "-B", "-c", probe)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LANG=C.UTF-8"}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
 	out, err := cmd.Output()
 	if err != nil {

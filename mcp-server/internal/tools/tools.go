@@ -1,7 +1,8 @@
 // Package tools provides what MCP clients see: tools, resources, a prompt and instructions, on one mcp.Server.
 //
 // Text for the model is in content only. Tools have hand-written input schemas. The list of tools changes only with the
-// languages of the sandbox, so that a change of the catalog costs clients nothing. A panic in a handler is an error of that call only.
+// languages of the sandbox, so that a change of the catalog costs clients nothing.
+// A panic in a handler is an error of that call only.
 package tools
 
 import (

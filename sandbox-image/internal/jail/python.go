@@ -102,14 +102,17 @@ func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
 		return nil, err
 	}
 	library := path.Join("/usr", rel)
-	f := &pythonFiles{argv: append(bind("--ro-bind", stagePython, pythonPath), bind("--ro-bind", stageLibrary, library)...)}
+	f := &pythonFiles{argv: bind("--ro-bind", stagePython, pythonPath)}
+	f.argv = append(f.argv, bind("--ro-bind", stageLibrary, library)...)
 	for _, name := range hiddenInLibrary {
 		if _, err := os.Stat(filepath.Join(p.Library, name)); err == nil {
 			at := path.Join(library, name)
-			f.argv = append(f.argv, "--perms", "0555", "--size", strconv.Itoa(os.Getpagesize()), "--tmpfs", at, "--remount-ro", at)
+			f.argv = append(f.argv, "--perms", "0555", "--size", strconv.Itoa(os.Getpagesize()),
+				"--tmpfs", at, "--remount-ro", at)
 		}
 	}
-	binds := append(l.binds, enter.Bind{Name: stagePython, Source: p.Program}, enter.Bind{Name: stageLibrary, Source: p.Library})
+	binds := append(l.binds, enter.Bind{Name: stagePython, Source: p.Program},
+		enter.Bind{Name: stageLibrary, Source: p.Library})
 	if p.Environment != "" {
 		f.inside = environmentDir
 		f.argv = append(f.argv, bind("--ro-bind", stageEnvironment, environmentDir)...)
