@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
-// orStranger is err, unless its cause is that another program answers at the URL. That is said in a line, and nothing of
-// what the program answers is shown.
+// orStranger is err, unless its cause is that another program answers at the URL. That is said in a line, and nothing
+// of what the program answers is shown.
 func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	if err == nil || p.State != nil {
 		return err

@@ -82,8 +82,8 @@ func (t *tried) run(ctx context.Context) {
 }
 
 // try runs the code as the user of a free slot, with that slot's network, but not as a run. In a slot for MCP servers
-// nothing else is started meanwhile. If there is none, the interpreter that a slot for runs prepares may find that it is
-// not alone there, and is started again.
+// nothing else is started meanwhile. If there is none, the interpreter that a slot for runs prepares may find that it
+// is not alone there, and is started again.
 func (t *tried) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
@@ -114,6 +114,6 @@ func resolve(ctx context.Context, deno string, user *syscall.Credential) error {
 	if err != nil {
 		said = strings.TrimSpace(said + " " + err.Error())
 	}
-	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the repository, "+
-		"with line feeds and no carriage returns, and does the proxy run?", said)
+	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the "+
+		"repository, with line feeds and no carriage returns, and does the proxy run?", said)
 }
