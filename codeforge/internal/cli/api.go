@@ -14,22 +14,22 @@ import (
 
 func apiCommand() command {
 	return command{
-		name: "api", usage: "api add|list|check|test|search|... [NAME]", summary: "add, change, list, check, try or search the APIs in apis/",
+		name: "api", usage: "api add|update|list|check|test|search|edit|... [NAME]",
+		summary: "add, change, list, check, try or search the APIs in apis/",
 		details: `
   api add NAME      writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out, and
                     checks each answer. If there is an example, it asks for the credential only. A credential is never
-                    a flag: it is prompted for without echo, or read as one line from standard input.
-  api add NAME --openapi FILE|URL|-
-                    reads hosts, the way to authenticate, operations and types from an OpenAPI or Swagger document
-  api update NAME   reads that document again; hosts and credentials stay as they are
+                    a flag: it is prompted for without echo, or read as one line from standard input. With
+                    --openapi, hosts, the way to authenticate, operations and types come from a document.
+  api update NAME   reads the document of --openapi again; hosts and credentials stay as they are
   api list          lists every API, inactive ones included
   api check NAME    looks for mistakes in one API, without starting anything
   api test [NAME]   makes one harmless request through the running CodeForge and explains what happened; without a
                     name for every active API
   api search WORDS  asks the running CodeForge which operations, tools and skills fit, as a model does
   api edit NAME     opens config.json in $VISUAL or $EDITOR, and checks it afterwards
-  api enable NAME, api disable NAME
-                    switch an API on or off
+  api enable NAME   switches an API on
+  api disable NAME  switches an API off: its hosts are closed, its credentials still scrubbed
   api rm NAME       removes an API with its credentials
 
 Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 wrong command line.`,

@@ -136,7 +136,7 @@ func candidates(e *Env, before []string, flags bool) []string {
 		return []string{"bash", "zsh", "fish", "powershell"}
 	case c.name == "man":
 		return commandNames()
-	case c.name == "api" && strings.Contains(c.verb(given).usage, " NAME") && given != "add":
+	case c.name == "api" && strings.Contains(c.verb(given).usage, "NAME") && given != "add":
 		return apiNames(e)
 	}
 	return nil

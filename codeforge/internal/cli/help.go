@@ -51,9 +51,13 @@ func grouped() []group {
 // examples are what the help of a command shows, by the name of the command, and of its verb if it has verbs.
 func examples() map[string][]string {
 	return map[string][]string{
-		"init":          {"codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"},
-		"api":           {"codeforge api add stripe", "codeforge api list"},
-		"api add":       {"codeforge api add stripe", "codeforge api add maps --domain maps.example.com --token MAPS_KEY <key.txt"},
+		"init": {"codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"},
+		"api":  {"codeforge api add stripe", "codeforge api list"},
+		"api add": {
+			"codeforge api add stripe",
+			"codeforge api add maps --domain maps.example.com --token MAPS_KEY --in query:key <key.txt",
+			"codeforge api add shop --openapi https://shop.example.com/openapi.json --read-only",
+		},
 		"api list":      {"codeforge api list", "codeforge api list --json name,domains"},
 		"api check":     {"codeforge api check stripe", "codeforge api check stripe --json"},
 		"api test":      {"codeforge api test stripe", "codeforge api test stripe --path /v1/balance"},
