@@ -55,10 +55,17 @@ func (e *Env) setHome() error {
 		return fmt.Errorf("the working directory: %w", err)
 	}
 	home, err := findHome(e, cwd)
-	if err == nil && home != cwd {
+	if err != nil {
+		return err
+	}
+	if path := foreign(e, home, dotenvFile, "apis", statedir.Default); path != "" {
+		return fmt.Errorf("%s belongs to another user, in a folder that everybody can write to; want a folder of your own, "+
+			"because settings name programs to run", path)
+	}
+	if home != cwd {
 		e.home = home
 	}
-	return err
+	return nil
 }
 
 // inHome is a path below the folder. It is relative if that is the working directory.

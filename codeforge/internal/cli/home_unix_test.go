@@ -1,0 +1,51 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestForeignFolder: what another user puts into a folder that everybody can write to, such as /tmp, chooses no program
+// for whoever works there.
+func TestForeignFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testkit.Skip(t, "needs root to make another user's file")
+	}
+	const me, other = 0, 65534
+	for _, c := range []struct {
+		name    string
+		mode    os.FileMode
+		file    string
+		owner   int
+		sudo    string
+		refused bool
+	}{
+		{"another user's .env", 0o777, ".env", other, "", true},
+		{"another user's apis", 0o777, "apis", other, "", true},
+		{"another user's state", 0o777, ".codeforge", other, "", true},
+		{"another user's program", 0o777, "deno", other, "", false},
+		{"my own .env", 0o777, ".env", me, "", false},
+		{"with sudo, that of the caller", 0o777, ".env", other, "65534", false},
+		{"with sudo, a third user's", 0o777, ".env", other, "1000", true},
+		{"only its owner can write to the folder", 0o755, ".env", other, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, c.file)
+			testkit.Must(t, os.WriteFile(path, nil, 0o600))
+			testkit.Must(t, os.Lchown(path, c.owner, c.owner))
+			testkit.Must(t, os.Chmod(dir, c.mode))
+			t.Chdir(dir)
+			e := &Env{Environ: []string{"SUDO_UID=" + c.sudo}}
+			if err := e.setHome(); (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), "belongs to another user") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
