@@ -63,8 +63,8 @@ type API struct {
 	digest digest
 }
 
-// Scheme is how to reach one of the API's hosts if nothing else is known: "http" where the API allows it at a port of its
-// own, which is rarely that of TLS, and else "https".
+// Scheme is how to reach one of the API's hosts if nothing else is known: "http" where the API allows it at a port of
+// its own, which is rarely that of TLS, and else "https".
 func (a *API) Scheme(h HostPattern) string {
 	if a.AllowHTTP && h.Port() != 0 {
 		return "http"
@@ -108,8 +108,8 @@ type Methods struct {
 	Allowed []string
 }
 
-// Of is a catalog to look APIs up in by name, for a process that was told of them and loaded nothing. The APIs are sorted
-// by name. It finds none by host.
+// Of is a catalog to look APIs up in by name, for a process that was told of them and loaded nothing. The APIs are
+// sorted by name. It finds none by host.
 func Of(apis []*API) *Catalog {
 	c := &Catalog{apis: apis, byName: map[string]*API{}}
 	for _, a := range apis {

@@ -154,6 +154,10 @@ open(importlib.util.cache_from_source(source), "wb").write(code)
 	if res = w.MustPython(t, "from skills.add_numbers import add\nprint(add(2, 2))\nimport sys\nprint([p for p in sys.path if 'skills' in p])\n"); res.Out != "4\n[]\n" {
 		t.Errorf("%q %q", res.Out, res.Notes)
 	}
+	res = w.MustPython(t, `open("/skills/half.py", "w").write('"""Half."""\ndef half(:\n')`+"\n")
+	if !strings.Contains(res.Notes, "The skill half.py does not load: SyntaxError: ") {
+		t.Errorf("%q %q", res.Out, res.Notes)
+	}
 	out, err := json.Marshal(res.Receipt)
 	if err != nil || w.Leak(string(out)) != "" {
 		t.Error(err)

@@ -29,8 +29,8 @@ func (p Pattern) Port() uint16 {
 }
 
 // ParsePattern reads a host name, or "*." and a host name of at least two labels that is not a public suffix
-// (https://publicsuffix.org, private section included: anybody can register a name below "github.io"). ":" and a port may
-// follow, but none that a name without a port stands for. Its errors show no more of the input than the suffix.
+// (https://publicsuffix.org, private section included: anybody can register a name below "github.io"). ":" and a port
+// may follow, but none that a name without a port stands for. Its errors show no more of the input than the suffix.
 func ParsePattern(s string) (Pattern, error) {
 	name, port, err := cutPort(s)
 	if err != nil {

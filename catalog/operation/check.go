@@ -27,8 +27,8 @@ const (
 	maxPlace   = 160
 )
 
-// styles are the values of Line.Styles: a list as a=1,2 (comma), with "%20", "|" or a tab in between (space, pipe, tab), an
-// object or list as a[b]=1 (deep), or the value in JSON (json).
+// styles are the values of Line.Styles: a list as a=1,2 (comma), with "%20", "|" or a tab in between (space, pipe,
+// tab), an object or list as a[b]=1 (deep), or the value in JSON (json).
 func styles() []string { return []string{"comma", "space", "pipe", "tab", "deep", "json"} }
 
 // Methods are the methods that an operation can have.
@@ -98,7 +98,8 @@ func (l Line) check() error {
 // checkType checks a line of a type: nothing but a name and what it stands for.
 func (l Line) checkType() error {
 	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Tags == nil && l.Params == "" && l.Query == "" &&
-		l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" && l.Answer == "" && !l.Deprecated && l.Server == ""
+		l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" && l.Answer == "" &&
+		!l.Deprecated && l.Server == ""
 	switch {
 	case !alone:
 		return errors.New("a type with fields of an operation")

@@ -53,14 +53,14 @@ type Line struct {
 	Tags    []string `json:"t,omitempty"`  // the groups that it belongs to
 	Params  string   `json:"pp,omitempty"` // TypeScript of the path's parameters, where they are not all strings
 	Query   string   `json:"q,omitempty"`  // TypeScript, e.g. { per_page?: number; page?: number }
-	// Styles says how parameters of the query are written whose values are lists or objects. Unless it names another way, a
-	// list is repeated (a=1&a=2), and the fields of an object are parameters of their own.
+	// Styles says how parameters of the query are written whose values are lists or objects. Unless it names another way,
+	// a list is repeated (a=1&a=2), and the fields of an object are parameters of their own.
 	Styles       map[string]string `json:"qs,omitempty"`
-	Headers      string            `json:"h,omitempty"`  // TypeScript of headers that the operation wants, without the credential's
+	Headers      string            `json:"h,omitempty"`  // TypeScript of its headers, without the credential's
 	Body         string            `json:"b,omitempty"`  // TypeScript of the body
 	BodyMedia    string            `json:"bm,omitempty"` // its media type; empty is application/json
 	BodyOptional bool              `json:"bo,omitempty"` // requests without a body are fine too
-	Answer       string            `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer; empty when there is none
+	Answer       string            `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer; empty: none
 	Deprecated   bool              `json:"d,omitempty"`
 	Server       string            `json:"srv,omitempty"` // where it differs from the head's
 

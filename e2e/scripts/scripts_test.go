@@ -4,7 +4,6 @@ package scripts
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -224,7 +223,7 @@ func TestNoGNU(t *testing.T) {
 		testkit.Must(t, err)
 		for i, line := range strings.Split(string(text), "\n") {
 			if what := gnu.FindString(line); what != "" && !strings.HasPrefix(strings.TrimSpace(line), "#") {
-				t.Error(fmt.Sprintf("%s:%d uses %s", filepath.Base(path), i+1, what))
+				t.Errorf("%s:%d uses %s", filepath.Base(path), i+1, what)
 			}
 		}
 	}

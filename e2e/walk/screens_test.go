@@ -173,7 +173,7 @@ func alike(out, dir string) string {
 }
 
 // machine matches what doctor says of a machine, and its sums.
-var machine = regexp.MustCompile(`(?m)^(?:\w+ +(?:Docker|Docker Compose|container \S+|bubblewrap|permissions|namespaces) .*|\d+ ok, .*)\n`)
+var machine = regexp.MustCompile(`(?m)^(?:\w+ +(?:Docker|Docker Compose|container \S+|Python|bubblewrap|permissions|namespaces) .*|\d+ ok, .*)\n`)
 
 // portable removes what differs between machines.
 func portable(page string) string { return machine.ReplaceAllString(page, "") }

@@ -2,7 +2,8 @@
 //
 // The ports that code can reach follow the catalog, which the proxy reads and which changes. Only the supervisor may
 // enter the namespaces of slots. So the proxy asks it for a listener on one port of one slot, over a socket that it
-// inherited, and gets a descriptor. Contract: nobody else has an end of that socket; a request can do nothing but listen.
+// inherited, and gets a descriptor. Contract: nobody else has an end of that socket; a request can do nothing but
+// listen.
 package slotport
 
 import (

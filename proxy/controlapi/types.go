@@ -244,8 +244,8 @@ func MediaTypes() []string {
 	}
 }
 
-// What MCP servers and installations have in the place of a run's id is one of these and the server's name. No run has such
-// an id.
+// What MCP servers and installations have in the place of a run's id is one of these and the server's name. No run has
+// such an id.
 const (
 	ServerPrefix  = "server-"
 	InstallPrefix = "install-"

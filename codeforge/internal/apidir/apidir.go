@@ -90,7 +90,8 @@ func Free(dir, name string) error {
 	}
 	file := filepath.Join(dir, name, configFile)
 	if _, err := os.Lstat(file); err == nil {
-		return fmt.Errorf("%s already exists: codeforge api edit %s changes it, codeforge api rm %s removes it", file, name, name)
+		return fmt.Errorf("%s already exists: codeforge api edit %s changes it, codeforge api rm %s removes it",
+			file, name, name)
 	}
 	return nil
 }

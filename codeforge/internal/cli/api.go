@@ -14,7 +14,7 @@ import (
 
 func apiCommand() command {
 	return command{
-		name: "api", usage: "api add|update|list|check|test|search|edit|... [NAME]",
+		name: "api", usage: "api add|list|check|test|search|... [NAME]",
 		summary: "add, change, list, check, try or search the APIs in apis/",
 		details: `
   api add NAME      writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out, and

@@ -77,7 +77,8 @@ func (o *apiOptions) ask(e *Env, name string) (apidir.Entry, error) {
 		entry.Allowed = readOnly()
 	}
 	if len(entry.Domains) == 0 {
-		text, err := in.line("Host name(s) of the API, or a URL of it, e.g. api.stripe.com: ", "--domain", func(s string) (string, error) {
+		const question = "Host name(s) of the API, or a URL of it, e.g. api.stripe.com: "
+		text, err := in.line(question, "--domain", func(s string) (string, error) {
 			hosts, err := hostsOf(s)
 			return strings.Join(hosts, ","), err
 		})

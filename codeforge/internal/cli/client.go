@@ -31,7 +31,8 @@ else in the file stays as it is, and a copy of it is kept beside it. A file with
 paste is printed instead. The token is never written: where one is required the client starts codeforge stdio, which
 needs none, or with --http sends the value of MCP_AUTH_TOKEN in its own environment.
 
-Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written; 2 wrong command line.`,
+Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written;
+2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			o := connectOptions{target: targetFlags(fs)}
 			fs.BoolVar(&o.write, "write", false, "write without confirmation")

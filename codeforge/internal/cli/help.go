@@ -208,7 +208,7 @@ func (c command) flagVerbs(f *flag.Flag) (verbs []string, usage string) {
 
 // printHelp lists the commands.
 func printHelp(w io.Writer) {
-	fmt.Fprint(w, "codeforge runs a model's TypeScript in a sandbox "+
+	fmt.Fprint(w, "codeforge runs a model's code in a sandbox "+
 		"whose only way out is a proxy that holds the credentials.\n")
 	all := map[string]command{}
 	for _, c := range commands() {

@@ -70,7 +70,7 @@ func (r roff) asIs(text string) {
 // printManual is codeforge(1).
 func printManual(w io.Writer) {
 	r := roff{w}
-	r.head("codeforge", "runs a model's TypeScript in a sandbox whose only way out is a proxy that holds the credentials")
+	r.head("codeforge", "runs a model's code in a sandbox whose only way out is a proxy that holds the credentials")
 	r.section("synopsis")
 	fmt.Fprintln(w, ".B codeforge\n.I COMMAND\n[ARG...]")
 	all := map[string]command{}

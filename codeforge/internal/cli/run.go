@@ -21,7 +21,7 @@ import (
 
 func runCommand() command {
 	return command{
-		name: "run", usage: "run FILE.ts|.py [ARG...] [--apis a,b] [--receipt]",
+		name: "run", usage: "run FILE [ARG...] [--apis a,b] [--receipt]",
 		summary: "run a script as a model would, through MCP",
 		details: `
 FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. What a

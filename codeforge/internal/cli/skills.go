@@ -22,7 +22,7 @@ func skillsCommand() command {
   skills list              lists the skills of the running CodeForge
   skills show NAME         prints a skill's TypeScript
   skills rm NAME...        deletes skills, once you confirm
-  skills export DIR        copies every skill to a file of its name in DIR; existing files are kept unless --force is given
+  skills export DIR        copies every skill to a file in DIR; existing files are kept unless --force is given
 
 Models write skills: read one before you run it elsewhere.
 

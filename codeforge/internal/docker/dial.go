@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// RelayCommand is the command of codeforge that runs in the container: it says Hello when it has connected, then carries
-// the connection on standard input and output.
+// RelayCommand is the command of codeforge that runs in the container: it says Hello when it has connected, then
+// carries the connection on standard input and output.
 const (
 	RelayCommand = "relay"
 	Hello        = "codeforge-relay 1\n"

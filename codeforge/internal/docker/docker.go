@@ -43,7 +43,8 @@ func Find(ctx context.Context, home, project string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "docker", "ps", "--filter", "label=com.docker.compose.service="+Service, "--format",
-		`{{.Names}}`+"\t"+`{{.Label "com.docker.compose.project"}}`+"\t"+`{{.Label "com.docker.compose.project.working_dir"}}`)
+		`{{.Names}}`+"\t"+`{{.Label "com.docker.compose.project"}}`+"\t"+
+			`{{.Label "com.docker.compose.project.working_dir"}}`)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", nil //nolint:nilerr // no docker, or no engine: there is no stack to be found

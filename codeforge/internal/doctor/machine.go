@@ -143,7 +143,7 @@ func engine(ctx context.Context, _ Config) []Finding {
 
 // unhealthy is what the last healthcheck of a container said, in parentheses.
 func unhealthy(ctx context.Context, name string) string {
-	cmd := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{json .State.Health}}", name) //nolint:gosec // its name
+	cmd := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{json .State.Health}}", name) //nolint:gosec
 	text, err := cmd.Output()
 	var health struct{ Log []struct{ Output string } }
 	if err != nil || json.Unmarshal(text, &health) != nil || len(health.Log) == 0 {

@@ -161,6 +161,6 @@ WeakRef Error EvalError RangeError ReferenceError SyntaxError TypeError URIError
 Reflect Iterator Iterable IterableIterator AsyncIterator AsyncIterable AsyncIterableIterator Generator AsyncGenerator
 ArrayBuffer SharedArrayBuffer DataView Atomics Intl Uint8Array Int8Array Uint16Array Int16Array Uint32Array Int32Array
 Float32Array Float64Array BigInt64Array BigUint64Array Uint8ClampedArray ArrayLike PropertyKey PropertyDescriptor
-Blob File FormData Headers Request Response RequestInit ResponseInit BodyInit HeadersInit URL URLSearchParams AbortSignal
-AbortController ReadableStream WritableStream TransformStream TextEncoder TextDecoder Event EventTarget WebSocket Deno
-console globalThis Crypto Performance Worker Storage Temporal`
+Blob File FormData Headers Request Response RequestInit ResponseInit BodyInit HeadersInit URL URLSearchParams
+AbortSignal AbortController ReadableStream WritableStream TransformStream TextEncoder TextDecoder Event EventTarget
+WebSocket Deno console globalThis Crypto Performance Worker Storage Temporal`

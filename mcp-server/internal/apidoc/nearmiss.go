@@ -7,8 +7,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 )
 
-// Miss says what the document has to say of a request that was answered with an error, or is empty. The request is given
-// by its method and its URL.
+// Miss says what the document has to say of a request that was answered with an error, or is empty. The request is
+// given by its method and its URL.
 func (d *Doc) Miss(method, address string, status int) string {
 	u, err := url.Parse(address)
 	base, err2 := url.Parse(d.Head.Server)

@@ -57,8 +57,8 @@ func Verb(word string) Kind {
 
 // stops are words that tell nothing.
 const stops = " a an the of to in into on onto for from with without and or not no my me i we our us you your it its " +
-	"he this that these those there here by at as be been being is are was were am do does did done can could should will " +
-	"would may might must have has had having one some any all each every both many much more most just only also " +
+	"he this that these those there here by at as be been being is are was were am do does did done can could should " +
+	"will would may might must have has had having one some any all each every both many much more most just only also " +
 	"what which who whom whose how when where why whether if then than so up out off over about after before between " +
 	"again please want need let lets someone somebody something somewhere them they their "
 

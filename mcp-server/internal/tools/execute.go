@@ -130,8 +130,8 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 // executeArguments reads the arguments of execute_code.
 func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
 	a := argument.Read(raw, argument.Spec{
-		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language"}, Example: executeExample(s.cfg.Catalog.Catalog()),
-		MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
+		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language"},
+		Example: executeExample(s.cfg.Catalog.Catalog()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
 	})
 	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true), Python: s.language(a)}
 	if n := len(r.Code); n > runapi.MaxCode {

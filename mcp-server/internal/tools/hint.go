@@ -97,8 +97,8 @@ func (r rendering) notJSON(printed string) []voice.Text {
 		}
 		t := voice.Say("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check "+
 			r.word("answer.ok and the path, and print (await answer.text()).slice(0, 300).",
-				"the status and the path, and print the first 300 characters of the answer."), "%METHOD", method(x.Method), "%HOST", host.String()+path,
-			"%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
+				"the status and the path, and print the first 300 characters of the answer."),
+			"%METHOD", method(x.Method), "%HOST", host.String()+path, "%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
 		if !slices.Contains(out, t) {
 			out = append(out, t)
 		}

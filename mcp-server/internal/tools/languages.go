@@ -59,11 +59,13 @@ func because(problem string) string {
 var (
 	noModule  = regexp.MustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
 	noName    = regexp.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
-	noProcess = regexp.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|^BlockingIOError: \[Errno 11\]`)
+	noProcess = regexp.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|` +
+		`^BlockingIOError: \[Errno 11\]`)
 	noAddress = regexp.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
 	urlHost   = regexp.MustCompile(`https?://([A-Za-z0-9.-]{1,253})`)
 	noParse   = regexp.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
-	denoParse = regexp.MustCompile(`could not be parsed|SyntaxError|ReferenceError: (?:print|True|False|None|def) is not defined`)
+	denoParse = regexp.MustCompile(`could not be parsed|SyntaxError|` +
+		`ReferenceError: (?:print|True|False|None|def) is not defined`)
 )
 
 // Signs of one language in code that was run as the other.
@@ -93,7 +95,8 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 		return nil
 	}
 	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) {
-		return []voice.Text{voice.Say("The code looks like TypeScript, and its language was Python{: leave \"language\" out|}.")}
+		return []voice.Text{voice.Say("The code looks like TypeScript, and its language was Python" +
+			"{: leave \"language\" out|}.")}
 	}
 	if m := noModule.FindStringSubmatch(printed); m != nil {
 		out = append(out, r.missing(m[1]))
@@ -155,8 +158,8 @@ func pythonGuide(p runapi.Python) string {
 	}
 	return fmt.Sprintf(`## Python
 With "language": "python" the code is one module of Python %s%s, and print() shows. All else is the same.
-mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]), stash. Skills: /skills/<name>.py with
-a docstring, used by "from skills import <name>".
+mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]), stash. Skills: /skills/<name>.py
+with a docstring, used by "from skills import <name>".
 
 `, p.Version, with)
 }

@@ -82,7 +82,8 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	}
 	stdout := excerpt.New(checkOutput)
 	check := execution.Request{
-		Session: r.Session, APIs: r.APIs, Code: fmt.Sprintf(checker, list), Timeout: min(checkTime, s.cfg.TimeoutMax),
+		Session: r.Session, APIs: r.APIs, Python: r.Python, Code: fmt.Sprintf(checker, list),
+		Timeout: min(checkTime, s.cfg.TimeoutMax),
 	}
 	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
 		return nil

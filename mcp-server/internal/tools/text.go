@@ -114,8 +114,8 @@ independent requests with Promise.all. Save large results to /tmp and read parts
 %s
 %s
 ## Example
-%s`, reach, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, mcp+pythonGuide(g.python), keep, g.skills,
-		workedExample(g.catalog))
+%s`, reach, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit,
+		mcp+pythonGuide(g.python), keep, g.skills, workedExample(g.catalog))
 }
 
 // workedExample is code for an API that exists, or for a made-up one that says so.

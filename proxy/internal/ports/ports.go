@@ -1,7 +1,7 @@
 // Package ports keeps the proxy listening on the ports of the catalog besides 443 and 80, and on no others.
 //
-// Threat: a port that is open in the sandbox although no API has it any more. What arrives at an open port is judged like
-// every request: which hosts of which APIs are there is up to policy.
+// Threat: a port that is open in the sandbox although no API has it any more. What arrives at an open port is judged
+// like every request: which hosts of which APIs are there is up to policy.
 package ports
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 )
 
-// retry is how often a port is tried again that could not be opened: in embedded mode code may be listening on it itself.
+// retry is how often a port is tried again that could not be opened: in embedded mode code may be listening on it
+// itself.
 const retry = time.Second
 
 // Config holds what Ports needs.

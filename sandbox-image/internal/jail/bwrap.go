@@ -117,8 +117,8 @@ func runtimeFiles(libraries []library, ca string) []string {
 }
 
 // kernelFiles are what the sandbox of a program sees of /proc and /dev. Deno needs no permission to import a file, so
-// whatever can be opened can be read. So there is no /proc except the one link that Deno needs, and no device that gives memory (a
-// shared mapping of /dev/zero) or access to anything else.
+// whatever can be opened can be read. So there is no /proc except the one link that Deno needs, and no device that
+// gives memory (a shared mapping of /dev/zero) or access to anything else.
 func kernelFiles(program string) []string {
 	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
 	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {

@@ -98,8 +98,8 @@ func (p *Pool) refillPython() {
 	}
 }
 
-// seatForPython is a free slot without an interpreter, else one in which the last one is ending, else one in which one is
-// only prepared. p.mu is held.
+// seatForPython is a free slot without an interpreter, else one in which the last one is ending, else one in which one
+// is only prepared. p.mu is held.
 func (p *Pool) seatForPython() (best *seat) {
 	rank := 0
 	for _, s := range p.seats {

@@ -52,8 +52,8 @@ type Options struct {
 	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file of
 	// its own open. Closed closes the standard streams before sandboxd starts.
 	NoSys, Closed bool
-	// Python offers the machine's Python; the test is skipped where there is none. Runs are of Python, then, unless World's
-	// Language says otherwise.
+	// Python offers the machine's Python; the test is skipped where there is none. Runs are of Python, then, unless
+	// World's Language says otherwise.
 	Python bool
 	// Args are appended to the command line of serve.
 	Args []string
