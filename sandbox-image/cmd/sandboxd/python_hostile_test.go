@@ -64,6 +64,18 @@ func TestPythonLimits(t *testing.T) {
 	})
 }
 
+// No login of one run is sent by the libraries of another one: requests and aiohttp read ~/.netrc, or what NETRC names.
+func TestPythonLogins(t *testing.T) {
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Python: true})
+		w.Run(t, "import os\nwith open(os.path.expanduser('~/.netrc'), 'w') as f: f.write('default login a password b\\n')\n", 20*time.Second)
+		const code = "import os, netrc\nprint(netrc.netrc(os.environ.get('NETRC')).authenticators('api.example.com'))\n"
+		if r := w.Run(t, code, 20*time.Second); r.Stdout != "None\n" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // After a run of Python one of its interpreters is kept warm, which takes no place from those of TypeScript.
 func TestPythonWarm(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 3, Warm: 1, Python: true})
