@@ -2,7 +2,8 @@
 //
 // Threat: a script that a model wrote and that a person runs. What it imports is read from this machine and sent to the
 // sandbox, so only modules are: files named .ts, .mts, .js or .mjs that parse as such, below the script's folder or the
-// working directory, links followed. No configuration beside them is read.
+// working directory, links followed, that an import names in full. No configuration beside them is read, and no file
+// that a comment names.
 package bundle
 
 import (
@@ -63,10 +64,13 @@ func (s Script) Originals(text string) string {
 	return s.places.originals(text)
 }
 
+// maxMistakes bounds how many mistakes are told.
+const maxMistakes = 10
+
 // build bundles a script.
 func build(dir, name, code string, r *resolver) (Script, error) {
 	result := api.Build(api.BuildOptions{
-		Stdin:          &api.StdinOptions{Contents: code, ResolveDir: dir, Sourcefile: name, Loader: api.LoaderTS},
+		Stdin:          &api.StdinOptions{Contents: unmapped(code), ResolveDir: dir, Sourcefile: name, Loader: api.LoaderTS},
 		Bundle:         true,
 		Format:         api.FormatESModule,
 		Target:         api.ESNext,
@@ -82,7 +86,7 @@ func build(dir, name, code string, r *resolver) (Script, error) {
 	})
 	if len(result.Errors) > 0 {
 		var errs []error
-		for _, m := range result.Errors {
+		for _, m := range result.Errors[:min(len(result.Errors), maxMistakes)] {
 			errs = append(errs, mistake(m))
 		}
 		return Script{}, errors.Join(errs...)
@@ -150,9 +154,41 @@ func (r *resolver) setup(b api.PluginBuild) {
 		if err != nil {
 			return api.OnResolveResult{}, fmt.Errorf("importing %q: %w", a.Path, err)
 		}
-		return api.OnResolveResult{Path: path}, nil
+		return api.OnResolveResult{Path: path, PluginData: checked{}}, nil
+	})
+	// For a path that is only made while the code runs, esbuild takes along all files that it may turn out to name,
+	// without asking: keys in apis/*/config.json too.
+	b.OnLoad(api.OnLoadOptions{Filter: ".*"}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
+		if _, ok := a.PluginData.(checked); !ok {
+			return api.OnLoadResult{}, errComputed
+		}
+		code, err := os.ReadFile(a.Path)
+		if err != nil {
+			return api.OnLoadResult{}, err
+		}
+		text := unmapped(string(code))
+		return api.OnLoadResult{Contents: &text, Loader: loader(a.Path)}, nil
 	})
 }
+
+// checked marks a path that file has found.
+type checked struct{}
+
+var errComputed = errors.New("an import whose path is made while the code runs; want one with the file's whole name")
+
+// loader is how esbuild reads a module.
+func loader(path string) api.Loader {
+	if strings.HasSuffix(path, "ts") {
+		return api.LoaderTS
+	}
+	return api.LoaderJS
+}
+
+// mapComment is how a comment names a source map.
+var mapComment = regexp.MustCompile(`([/*][#@] sourceMappingURL)=`)
+
+// unmapped is code whose comments name no source map, which esbuild would read: whatever file or device it is.
+func unmapped(code string) string { return mapComment.ReplaceAllString(code, "$1:") }
 
 // file is the file of an import.
 func (r *resolver) file(a api.OnResolveArgs) (string, error) {

@@ -107,6 +107,41 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestComputed: no file leaves this machine because a path that is made while the code runs might turn out to name it.
+func TestComputed(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"in/lib.ts": "export const x = '';", "in/key.json": `{"k": "hunter2"}`, "in/near.ts": "export const k = 'hunter2';",
+		"apis/a/config.json": `{"k": "hunter2"}`, "note.txt": "hunter2", "out.ts": "export const k = 'hunter2';",
+	})
+	for _, code := range []string{
+		"await import(`../${x}.json`)", "await import(`../apis/${x}/config.json`)", "await import('../' + x + '/config.json')",
+		"require('../' + x + '.txt')", "require(`./${x}.json`)", "await import(`../${x}.ts`)", "await import(`./${x}`)",
+		"await import('./' + x, { with: { type: 'json' } })",
+	} {
+		got, err := Read(filepath.Join(dir, "in", "main.ts"), "import { x } from './lib.ts'; console.log("+code+")")
+		if err == nil || !strings.Contains(err.Error(), "made while the code runs") || strings.Contains(got.Code, "hunter2") {
+			t.Errorf("%s: got %q, %v", code, got.Code, err)
+		}
+	}
+}
+
+// TestNoMaps: a comment in a script names no file to read, and no text to show in the place of a file's name.
+func TestNoMaps(t *testing.T) {
+	const text = `{"version":3,"sources":["hunter2"],"names":[],"mappings":"AAAA;AAAA;AAAA"}`
+	dir := folder(t, map[string]string{
+		"map": text, "lib.ts": "export const x = 1;\nexport const y = x;\n//# sourceMappingURL=map\n",
+	})
+	for _, comment := range []string{
+		"//# sourceMappingURL=map", "//@ sourceMappingURL=map", "/*# sourceMappingURL=map */",
+		"//# sourceMappingURL=data:application/json," + text,
+	} {
+		got, err := Read(filepath.Join(dir, "main.ts"), "import { y } from './lib.ts';\nconsole.log(y);\n"+comment+"\n")
+		if err != nil || got.places == nil || strings.Contains(strings.Join(got.places.sources, " "), "hunter2") {
+			t.Errorf("%s: got %+v, %v", comment, got.places, err)
+		}
+	}
+}
+
 // TestPlaces: places are found whatever a map says, and a map that is none is an error.
 func TestPlaces(t *testing.T) {
 	for data, wrong := range map[string]bool{

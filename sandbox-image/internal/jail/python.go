@@ -40,14 +40,16 @@ func pythonArgs(dir string) []string {
 	return []string{"-s", "-B", "-X", "utf8", dir + "/" + PythonMain}
 }
 
-// pythonEnviron is the interpreter's whole environment. sitecustomize.py takes out what it alone needs.
+// pythonEnviron is the interpreter's whole environment. sitecustomize.py takes out what it alone needs. Without NETRC,
+// requests and aiohttp would send the login that another run has left in /tmp/.netrc, and in the place of a header of
+// this one.
 func pythonEnviron(dir, ca, packages, tz string) []string {
 	if tz == "" {
 		tz = "UTC"
 	}
 	env := []string{
 		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "PYTHONPATH=" + dir,
-		"SSL_CERT_FILE=" + ca, "REQUESTS_CA_BUNDLE=" + ca,
+		"SSL_CERT_FILE=" + ca, "REQUESTS_CA_BUNDLE=" + ca, "NETRC=/dev/null",
 	}
 	if packages != "" {
 		env = append(env, "CODEFORGE_PACKAGES="+packages)
