@@ -212,10 +212,10 @@ func lower(list []string) []string {
 	return out
 }
 
-// within is a context for a command that must end within some seconds.
+// within is a context for a command that must end within some seconds, and a minute more on a machine that is busy with others.
 func within(t *testing.T, seconds int) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second+testkit.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -13,13 +13,13 @@ import (
 
 // bearable is how long mcp-server may work on one message, on a busy machine. What these attacks send took minutes
 // where the work grew with its square.
-const bearable = 8 * time.Second
+const bearable = 20 * time.Second
 
 // costs are small messages that are much work, and messages that are kept.
 func costs() []Attack {
 	tool := func(name string, call func() (tool string, arguments map[string]any), plant string) Attack {
 		return Attack{Section: "E", Name: name, Expected: "answered at once", Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
-			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			if plant != "" {
 				defer clear(ctx, w)

@@ -62,7 +62,7 @@ func or(a, b string) string {
 func endpoint() []Attack {
 	one := func(name, expected string, c call, statuses ...int) Attack {
 		return Attack{Section: "E", Name: name, Expected: expected, Do: func(ctx context.Context, w *world.World) (string, bool) {
-			ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			status, text, _, err := c.send(ctx, w)
 			if err != nil {
@@ -119,7 +119,7 @@ func endpoint() []Attack {
 
 // alive asks for the tool list through a new session.
 func alive(ctx context.Context, w *world.World) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 45*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	s, err := w.Connect(ctx)
 	if err != nil {

@@ -25,7 +25,7 @@ func resources() []Attack {
 // ends: the run answered within what it is allowed and a few seconds, said one of the words, and the next run works.
 func ends(words ...string) Judge {
 	return func(e *Evidence) (string, bool) {
-		if wall := e.wall(); wall > e.Allowed+8*time.Second {
+		if wall := e.wall(); wall > e.Allowed+patience/2 {
 			return "took " + wall.Round(time.Second).String(), false
 		}
 		text := strings.ToLower(e.Result.Out + e.Result.Notes)
@@ -36,7 +36,7 @@ func ends(words ...string) Judge {
 		if !said {
 			return "does not say why: " + clip(strings.ReplaceAll(e.Result.Out+e.Result.Notes, "\n", " "), 100), false
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		next, err := e.World.Execute(ctx, `console.log((await fetch("https://httpbin.test/x/ok")).status, [...Deno.readDirSync("/tmp")].filter((f) => f.name.startsWith("`+e.Trial+`")).length)`)
 		if err != nil || !strings.HasPrefix(next.Out, "200 ") {
@@ -90,7 +90,7 @@ func leave(ctx context.Context, w *world.World) (string, bool) {
 		cancel()
 	}
 	start := time.Now()
-	soon, cancel := context.WithTimeout(ctx, 15*time.Second)
+	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := w.Execute(soon, "console.log('free')")
 	return fmt.Sprintf("twelve left, then %q after %s", strings.TrimSpace(r.Out), time.Since(start).Round(100*time.Millisecond)), err == nil && r.Out == "free\n"

@@ -162,7 +162,7 @@ func many(ctx context.Context, w *world.World) (string, bool) {
 	took := time.Since(start)
 	files, _ := strconv.Atoi(strings.TrimSpace(there.Out))
 	return fmt.Sprintf("%d files, %d told of, %d bytes in %s", files, len(list.Resources), len(said), took.Round(10*time.Millisecond)),
-		files >= runs*each && len(list.Resources) >= 200 && len(list.Resources) < 300 && len(said) < 4<<20 && took < 20*time.Second && alive(ctx, w)
+		files >= runs*each && len(list.Resources) >= 200 && len(list.Resources) < 300 && len(said) < 4<<20 && took < patience && alive(ctx, w)
 }
 
 func odd(ctx context.Context, w *world.World) (string, bool) {

@@ -38,7 +38,7 @@ func unsent(name string) Judge {
 	return func(e *Evidence) (string, bool) {
 		wires := e.World.Upstream.Wires(name)
 		// The upstream may notice a failed handshake after the code does.
-		for end := time.Now().Add(10 * time.Second); len(wires) == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(patience); len(wires) == 0 && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 			wires = e.World.Upstream.Wires(name)
 		}

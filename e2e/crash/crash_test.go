@@ -17,6 +17,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
@@ -289,7 +290,7 @@ func TestLate(t *testing.T) {
 				close(late.letGo)
 				select {
 				case <-late.delivered:
-				case <-time.After(30 * time.Second):
+				case <-time.After(testkit.Patience):
 					t.Fatal("the late message is not answered")
 				}
 				if late.status != http.StatusConflict {

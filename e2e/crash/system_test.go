@@ -117,7 +117,7 @@ func (s *system) end() {
 		_ = d.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-d.done:
-		case <-time.After(15 * time.Second):
+		case <-time.After(testkit.Patience):
 			s.t.Errorf("%s does not end", name)
 			_ = d.cmd.Process.Kill()
 			<-d.done

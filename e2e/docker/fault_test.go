@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // crash kills a container's main process as a crash or the kernel would. The restart policy applies, which `docker
@@ -103,7 +105,7 @@ func TestCrashDuringRun(t *testing.T) {
 func fetched(t *testing.T, trial string) {
 	t.Helper()
 	for began := time.Now(); len(stack.Upstream.Seen(trial)) == 0; time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > testkit.Patience {
 			t.Fatal("the code does not fetch")
 		}
 	}
@@ -190,7 +192,7 @@ func TestBrokenAPIs(t *testing.T) {
 	replace(strings.Replace(string(good), `"domains"`, `"domain"`, 1))
 	logged := func(want string) bool { return strings.Contains(stack.Logs(), want) }
 	for began := time.Now(); !logged("apis/httpbin/config.json"); time.Sleep(300 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > testkit.Patience {
 			t.Fatal("the mistake is not in any log")
 		}
 	}

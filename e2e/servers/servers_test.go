@@ -8,10 +8,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // everything is the reference server, which has a tool for each feature of the protocol.
@@ -77,21 +77,26 @@ func TestMainJob(t *testing.T) {
 	}
 }
 
-// status: the user's commands show the server.
+// status: the user's commands show the server. It may just be ending, after a call that was cancelled: then the next call
+// starts it again.
 func status(t *testing.T, w *world.World) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*testkit.Patience)
 	defer cancel()
-	var out string
-	var err error
-	if w.Mode == world.Docker {
-		out, err = w.Stack.Exec(ctx, "", "mcp-server", "codeforge", "status")
-	} else {
-		out, _, err = world.Tool(ctx, world.Command{User: w.User, Dir: w.Dir, Args: []string{"status", "--state", w.Process.State}})
-	}
-	if err != nil || !strings.Contains(out, "everything     running, 13 tools") {
-		t.Errorf("codeforge status: %v\n%s", err, out)
-	}
+	testkit.WaitFor(t, func() bool {
+		w.MustExecute(t, `await mcp.everything.echo({ message: "hi" });`, "everything")
+		var out string
+		var err error
+		if w.Mode == world.Docker {
+			out, err = w.Stack.Exec(ctx, "", "mcp-server", "codeforge", "status")
+		} else {
+			out, _, err = world.Tool(ctx, world.Command{User: w.User, Dir: w.Dir, Args: []string{"status", "--state", w.Process.State}})
+		}
+		if err != nil || !strings.Contains(out, "everything     ") {
+			t.Fatalf("codeforge status: %v\n%s", err, out)
+		}
+		return strings.Contains(out, "everything     running, 13 tools")
+	})
 }
 
 // features are what code can do with a server that is there.

@@ -162,6 +162,6 @@ func dockerNotRunning(t *testing.T) {
 		if err != nil || code == 0 {
 			t.Errorf("%s ended with %d, %v; want a failure", script, code, err)
 		}
-		says(t, out, "engine does not answer", "Docker Desktop", "systemctl start docker", "MODE=embedded make up")
+		says(t, out, "no Docker engine answers", "Docker Desktop", "systemctl start docker", "MODE=embedded make up")
 	}
 }

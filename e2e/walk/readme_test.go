@@ -147,7 +147,7 @@ func TestReadmeEmbedded(t *testing.T) {
 	})
 	w.blocks(t, embedded)
 	says(t, w.do(t, 30, w.quoted(t, "bin/codeforge check")), "1 active API", "0 mistakes")
-	w.do(t, 10, "for i in $(seq 50); do bin/codeforge status | grep -q api.github.com && exit; sleep 0.1; done; exit 1\n") // "within a second"
+	w.do(t, 60, "for i in $(seq 500); do bin/codeforge status | grep -q api.github.com && exit; sleep 0.1; done; exit 1\n") // "within a second"
 	says(t, w.do(t, 60, w.quoted(t, "bin/codeforge run repos.ts --receipt")), "octocat/hello-world", "GITHUB_AUTH_TOKEN in header:Authorization")
 	seen := up.Seen("")
 	if len(seen) == 0 || seen[len(seen)-1].Header.Get("Authorization") != "Bearer "+w.token.Value() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // update regenerates the documents that show what CodeForge prints.
@@ -26,10 +27,10 @@ func embeddedOnly(t *testing.T) {
 	}
 }
 
-// within is a context for something that must end within some seconds.
+// within is a context for something that must end within some seconds, and a minute more on a machine that is busy with others.
 func within(t *testing.T, seconds int) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second+testkit.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

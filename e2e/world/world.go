@@ -135,7 +135,7 @@ func Open(cfg Config) (*World, error) {
 	if err := start(cfg); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	var err error
 	if w.session, err = w.Connect(ctx); err != nil {

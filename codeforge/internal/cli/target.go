@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/docker"
@@ -27,7 +29,7 @@ func targetFlags(fs *flag.FlagSet) target {
 	}
 }
 
-// config takes what the flags leave out from the environment and .env.
+// config takes what the flags leave out from the environment and .env, of which the port may be on this machine only.
 func (t target) config(e *Env) (server.Config, error) {
 	w, err := readVariables(e)
 	if err != nil {
@@ -37,9 +39,9 @@ func (t target) config(e *Env) (server.Config, error) {
 	if err != nil {
 		return server.Config{}, err
 	}
-	port := w.getenv("MCP_PORT")
-	if port == "" {
-		port = "8080"
+	port := cmp.Or(w.getenv("MCP_PORT"), "8080")
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // a URL is made of it, and gets the token
+		return server.Config{}, fmt.Errorf("MCP_PORT: %q; want a whole number from 1 to 65535", port)
 	}
 	c := server.Config{
 		URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port),
@@ -50,7 +52,8 @@ func (t target) config(e *Env) (server.Config, error) {
 		return c, nil
 	}
 	if c.URL == "" {
-		c.URL = w.getenv("CODEFORGE_URL")
+		// Not of .env: one that came with somebody's folder must not choose who gets the token, and what runs where.
+		c.URL = e.Getenv("CODEFORGE_URL")
 	}
 	if e.inContainer() {
 		c.Socket = operatorapi.ContainerSocket

@@ -104,7 +104,8 @@ func fromBridge(e *frame.Error) *failure {
 	case frame.NotSent:
 		return ended(message, true)
 	case frame.Cancelled, frame.Abandoned:
-		return &failure{code: cancelled, message: "the call was cancelled"}
+		// Answers to calls that the broker cancelled come elsewhere: this bridge gave up by itself, because it is ending.
+		return ended("the connection to the server ended", false)
 	}
 	return ended(message, false)
 }

@@ -189,7 +189,13 @@ func (i *instance) write(ctx context.Context) {
 		select {
 		case f := <-i.out:
 			if err := w.Write(f); err != nil {
-				i.kill(fmt.Errorf("writing to the server: %w", err))
+				// The bridge has ended. Whoever reads from it hears why.
+				select {
+				case <-i.gone:
+				case <-ctx.Done():
+				case <-time.After(settleTime):
+					i.kill(fmt.Errorf("writing to the server: %w", err))
+				}
 				return
 			}
 		case <-ctx.Done():

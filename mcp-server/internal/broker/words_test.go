@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -235,6 +236,15 @@ func TestMarked(t *testing.T) {
 		got, f := marked(json.RawMessage(raw), true)
 		if string(got) != want || (f != nil) != (want == "") {
 			t.Errorf("%s: %s %v", raw, got, f)
+		}
+	}
+}
+
+// A call that a bridge cancels by itself, because it is being ended, is no call that code has cancelled.
+func TestCancelledByBridge(t *testing.T) {
+	for _, code := range []string{frame.Cancelled, frame.Abandoned} {
+		if f := fromBridge(&frame.Error{Code: code}); f.code != serverUnavailable || !f.transport || f.unsent || f.retryable {
+			t.Errorf("%s: %+v", code, f)
 		}
 	}
 }

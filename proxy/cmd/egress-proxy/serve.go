@@ -112,8 +112,8 @@ func assemble(
 	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean})
 	var handler *egress.Egress
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Changed: func(c reload.Change) {
+		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.Set(c.Now.Rules.Catalog.Ports())
-		handler.Cut(c)
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
 	}}
 	conf.Registry = policy.NewRegistry(set.Registry, set.RegistryPrivate)

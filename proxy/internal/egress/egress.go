@@ -234,7 +234,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	}
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	x.setHeaders(out)
-	if err := x.conf.Pool.Check(x.ctx, x.want(out), x.host.Name()); err != nil {
+	if err := x.conf.Pool.Check(x.ctx, x.want(out), out.URL); err != nil {
 		x.fail(err)
 		return
 	}

@@ -138,7 +138,8 @@ func New(c Config) (*Entrance, error) {
 }
 
 // Add accepts from a further listener, which belongs to the entrance from now on. The returned function closes it;
-// connections that it accepted stay.
+// connections that it accepted stay. Those that were made before are closed: a Drain before this one did not see them,
+// so the run that made them may be over.
 func (e *Entrance) Add(l Listener) (remove func(), err error) {
 	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.Valid() {
 		return nil, errors.New("entrance: a listener has no socket, no port, or a slot that does not exist")
@@ -146,14 +147,17 @@ func (e *Entrance) Add(l Listener) (remove func(), err error) {
 	a := newAcceptor(l, e.admit)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch e.state {
-	case over:
+	if e.state == over {
 		_ = l.TCP.Close()
 		return func() {}, nil
-	case now:
-		e.start(a)
+	}
+	for _, c := range a.queued() {
+		_ = c.Close()
 	}
 	e.acceptors = append(e.acceptors, a)
+	if e.state == now {
+		e.start(a)
+	}
 	return func() { e.remove(a) }, nil
 }
 
@@ -173,16 +177,23 @@ func (e *Entrance) fail(err error) {
 	}
 }
 
+// remove closes a listener. Until the last connection from it is bound to a lease, Drain waits for it.
 func (e *Entrance) remove(a *acceptor) {
 	e.mu.Lock()
-	e.acceptors = slices.DeleteFunc(e.acceptors, func(x *acceptor) bool { return x == a })
-	running := e.state != notYet
-	e.mu.Unlock()
-	if !running {
+	defer e.mu.Unlock()
+	if e.state == notYet { // and nothing accepts from it
 		_ = a.listener.TCP.Close()
-		return
+	} else {
+		e.mu.Unlock()
+		a.stop()
+		e.mu.Lock()
 	}
-	a.stop()
+	e.forget(a)
+}
+
+// forget takes an acceptor off the list. The caller holds mu.
+func (e *Entrance) forget(a *acceptor) {
+	e.acceptors = slices.DeleteFunc(e.acceptors, func(x *acceptor) bool { return x == a })
 }
 
 // turn changes the state and returns the acceptors there are.

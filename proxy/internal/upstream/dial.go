@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := d.addresses(ctx, host)
+	addrs, err := d.addresses(ctx, host, uint16(port))
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +73,8 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return nil, &dialError{last, err}
 }
 
-// addresses resolves a host and returns the addresses that may be dialled.
-func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+// addresses resolves a host and returns the addresses that may be dialled at the port.
+func (d *dialer) addresses(ctx context.Context, host string, port uint16) ([]netip.Addr, error) {
 	all, err := d.pool.conf.Resolve(ctx, host)
 	if err == nil && len(all) == 0 {
 		err = errors.New("no address")
@@ -84,7 +85,7 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	var open []netip.Addr
 	var refused error
 	for _, a := range all {
-		if err := d.guard.Check(a); err != nil {
+		if err := d.guard.CheckPort(netip.AddrPortFrom(a, port)); err != nil {
 			refused = err
 			continue
 		}
@@ -112,27 +113,30 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net
 	return (&net.Dialer{Control: d.guard.Control}).DialContext(ctx, "tcp", to.String())
 }
 
-// Check refuses a host that resolves to forbidden addresses only, where the upstream proxy would resolve it again. A
-// name that only the proxy can resolve passes.
-func (p *Pool) Check(ctx context.Context, w Want, host string) error {
+// Check refuses a URL whose host resolves to addresses that may not be dialled at its port, where the upstream proxy
+// would resolve it again. A name that only the proxy can resolve passes.
+func (p *Pool) Check(ctx context.Context, w Want, u *url.URL) error {
 	if p.conf.Proxy == nil {
 		return nil
 	}
 	private, _ := common(w.APIs)
 	d := &dialer{pool: p, guard: p.guard(private)}
-	if _, err := d.addresses(ctx, host); errors.Is(err, dialguard.ErrRefused) {
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), usualPorts[u.Scheme]), 10, 16)
+	if err != nil {
+		return err
+	}
+	if _, err := d.addresses(ctx, u.Hostname(), uint16(port)); errors.Is(err, dialguard.ErrRefused) {
 		return err
 	}
 	return nil
 }
 
+// usualPorts are the ports of URLs that name none.
+var usualPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+
 // proxyAddr is the address that http.Transport dials for a proxy URL.
 func proxyAddr(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
-	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), usualPorts[u.Scheme]))
 }
 
 // guard says which addresses may be dialled for APIs with these private ranges.

@@ -177,9 +177,12 @@ func TestUpstreamProxy(t *testing.T) {
 	addr := serveConns(t, nil, func(c net.Conn) { tunnel(c, target.Listener.Addr().String(), &asked) })
 	proxy, _ := url.Parse("http://user:pass@" + addr)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw})
-	p := newPool(t, Config{Proxy: proxy, CAs: ca, Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
-		if host == "inside.test" {
+	p := newPool(t, Config{Proxy: proxy, CAs: ca, Endpoint: 8080, Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
+		switch host {
+		case "inside.test":
 			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+		case "localhost":
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		}
 		return nil, errors.New("only the proxy can resolve it")
 	}})
@@ -190,11 +193,24 @@ func TestUpstreamProxy(t *testing.T) {
 	if got := *asked.Load(); !strings.HasPrefix(got, "example.com:443 Basic ") {
 		t.Errorf("the proxy was asked for %q", got)
 	}
-	if err := p.Check(t.Context(), Want{}, "example.com"); err != nil {
-		t.Errorf("a name that only the proxy resolves: %v", err)
-	}
-	if err := p.Check(t.Context(), Want{}, "inside.test"); !errors.Is(err, dialguard.ErrRefused) {
-		t.Errorf("a name of a private address: %v", err)
+	local := Want{APIs: []*catalog.API{{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}}}
+	for _, c := range []struct {
+		url     string
+		want    Want
+		refused bool
+	}{
+		{"https://example.com/", Want{}, false}, // only the proxy resolves it
+		{"https://inside.test/", Want{}, true},
+		{"http://localhost:8081/", local, false}, {"http://localhost/", local, false},
+		{"http://localhost:8080/", local, true}, // our own endpoint
+	} {
+		u, err := url.Parse(c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Check(t.Context(), c.want, u); (err != nil) != c.refused || c.refused && !errors.Is(err, dialguard.ErrRefused) {
+			t.Errorf("%s: %v", c.url, err)
+		}
 	}
 }
 

@@ -24,9 +24,9 @@ var hostile = []struct {
 	reason     runapi.Reason
 	stdout     string // prefix of the output
 }{
-	{"endless loop", "console.log('so far');\nfor (;;);\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
-	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
-	{"ignores signals", "for (const s of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) Deno.addSignalListener(s, () => {});\nconsole.log('so far');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
+	{"endless loop", "console.log('so far');\nfor (;;);\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+	{"ignores signals", "for (const s of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) Deno.addSignalListener(s, () => {});\nconsole.log('so far');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 2 * time.Second, runapi.Timeout, "so far\n"},
 	{"heap bomb", "const a: unknown[] = [];\nfor (;;) a.push(new Array(1000).fill(Math.random()));\n", 3 * time.Minute, runapi.OOM, ""},
 	{"buffer bomb", "const a: Uint8Array[] = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", 3 * time.Minute, runapi.OOM, ""},
 	{"string bomb", "let s = 'x';\nconst a = [];\nfor (;;) { s = s + s.slice(0, 1 << 20); a.push(s + a.length); JSON.stringify(a); }\n", 3 * time.Minute, runapi.OOM, ""},

@@ -18,7 +18,7 @@ var pythonAttacks string
 func TestPythonAttacks(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Python: true})
-		r := w.Run(t, pythonAttacks, 60*time.Second)
+		r := w.Run(t, pythonAttacks, testkit.Patience)
 		if r.Exit.Code != 0 || !strings.HasPrefix(r.Stdout, "tried ") || strings.Count(r.Stdout, "\n") != 1 {
 			t.Errorf("%s%s%+v", r.Stdout, r.Stderr, r.Exit)
 		}
@@ -36,18 +36,18 @@ func TestPythonLimits(t *testing.T) {
 			reason     runapi.Reason
 			stdout     string
 		}{
-			{"endless loop", "print('so far')\nwhile True: pass\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
-			{"ignores signals", "import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except OSError: pass\nprint('so far')\nwhile True: signal.pause()\n", 700 * time.Millisecond, runapi.Timeout, "so far\n"},
-			{"list bomb", "a = []\nwhile True: a.append(bytearray(10 << 20))\n", 30 * time.Second, runapi.OOM, ""},
-			{"ctypes bomb", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nwhile True: ctypes.memset(libc.malloc(ctypes.c_size_t(1 << 22)), 1, 1 << 22)\n", 30 * time.Second, runapi.OOM, ""},
-			{"fork storm", "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.001)\n", 700 * time.Millisecond, runapi.Timeout, ""},
+			{"endless loop", "print('so far')\nwhile True: pass\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+			{"ignores signals", "import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except OSError: pass\nprint('so far')\nwhile True: signal.pause()\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+			{"list bomb", "a = []\nwhile True: a.append(bytearray(10 << 20))\n", 3 * time.Minute, runapi.OOM, ""},
+			{"ctypes bomb", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nwhile True: ctypes.memset(libc.malloc(ctypes.c_size_t(1 << 22)), 1, 1 << 22)\n", 3 * time.Minute, runapi.OOM, ""},
+			{"fork storm", "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.001)\n", 2 * time.Second, runapi.Timeout, ""},
 		} {
 			t.Run(h.name, func(t *testing.T) {
 				r := w.Run(t, h.code, h.timeout)
 				if r.Exit.Reason != h.reason || r.Exit.Detail == "" || !strings.HasPrefix(r.Stdout, h.stdout) {
 					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
 				}
-				if next := w.Run(t, "print('next')\n", 20*time.Second); next.Stdout != "next\n" {
+				if next := w.Run(t, "print('next')\n", testkit.Patience); next.Stdout != "next\n" {
 					t.Errorf("the next run: %+v", next)
 				}
 			})
@@ -57,7 +57,7 @@ func TestPythonLimits(t *testing.T) {
 			"open files": {"a = []\ntry:\n    while True: a.append(open('/dev/null'))\nexcept OSError as x:\n    print(len(a) > 500, x.strerror)\n", "True Too many open files\n"},
 			"file size":  {"f = open('/tmp/big', 'wb')\nf.truncate(127 << 20)\ntry: f.truncate(129 << 20)\nexcept OSError as x: print(x.strerror)\nimport os\nos.remove('/tmp/big')\n", "File too large\n"},
 		} {
-			if r := w.Run(t, row[0], 30*time.Second); r.Stdout != row[1] {
+			if r := w.Run(t, row[0], testkit.Patience); r.Stdout != row[1] {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
@@ -80,19 +80,19 @@ func TestPythonLogins(t *testing.T) {
 func TestPythonWarm(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 3, Warm: 1, Python: true})
 	awaitWarm(t, w, 1)
-	if r := w.Run(t, "print('cold')\n", 20*time.Second); r.Stdout != "cold\n" || r.Exit.Warm {
+	if r := w.Run(t, "print('cold')\n", testkit.Patience); r.Stdout != "cold\n" || r.Exit.Warm {
 		t.Errorf("the first run: %+v", r)
 	}
 	awaitWarm(t, w, 2)
 	for range 3 {
-		if r := w.Run(t, "print('warm')\n", 20*time.Second); r.Stdout != "warm\n" || !r.Exit.Warm {
+		if r := w.Run(t, "print('warm')\n", testkit.Patience); r.Stdout != "warm\n" || !r.Exit.Warm {
 			t.Errorf("a later run: %+v", r)
 		}
 		awaitWarm(t, w, 2)
 	}
 	w.Language = ""
 	for range 3 {
-		if r := w.Run(t, "console.log('deno')\n", 20*time.Second); r.Stdout != "deno\n" || !r.Exit.Warm {
+		if r := w.Run(t, "console.log('deno')\n", testkit.Patience); r.Stdout != "deno\n" || !r.Exit.Warm {
 			t.Errorf("TypeScript: %+v", r)
 		}
 		awaitWarm(t, w, 2)
@@ -105,11 +105,11 @@ func TestPythonOneSlot(t *testing.T) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1, Python: true})
 		for range 3 {
 			w.Language = runapi.LanguagePython
-			if r := w.Run(t, "print('python')\n", 20*time.Second); r.Stdout != "python\n" {
+			if r := w.Run(t, "print('python')\n", testkit.Patience); r.Stdout != "python\n" {
 				t.Errorf("%+v", r)
 			}
 			w.Language = ""
-			if r := w.Run(t, "console.log('deno')\n", 20*time.Second); r.Stdout != "deno\n" {
+			if r := w.Run(t, "console.log('deno')\n", testkit.Patience); r.Stdout != "deno\n" {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -128,7 +128,7 @@ func TestNoPython(t *testing.T) {
 		t.Error(err)
 	}
 	w.Language = ""
-	if r := w.Run(t, "console.log(1)", 20*time.Second); r.Stdout != "1\n" {
+	if r := w.Run(t, "console.log(1)", testkit.Patience); r.Stdout != "1\n" {
 		t.Errorf("%+v", r)
 	}
 	testkit.Must(t, err)

@@ -33,7 +33,7 @@ var scripts = []struct{ name, code string }{
 	{"missing module", "import nothing_like_this\n"},
 	{"input", "print(repr(__import__('sys').stdin.read()))\ninput('name? ')\n"},
 	{"atexit", "import atexit\natexit.register(print, 'at exit')\nprint('end')\n"},
-	{"threads at the end", "import threading, time\ndef f():\n    time.sleep(0.05)\n    print('thread')\nthreading.Thread(target=f).start()\nprint('main')\n"},
+	{"threads at the end", "import threading\ne = threading.Event()\ndef f():\n    e.wait()\n    print('thread')\nthreading.Thread(target=f).start()\nprint('main')\ne.set()\n"},
 	{"asyncio.run", "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    raise KeyError('in main')\nasyncio.run(main())\n"},
 	{"utf-8", "print('grüezi 漢字 😀 ' * 1000)\n"},
 	{"surrogate", "print('\\ud800')\n"},

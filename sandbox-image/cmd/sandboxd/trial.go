@@ -82,8 +82,7 @@ func (t *tried) run(ctx context.Context) {
 }
 
 // try runs the code as the user of a free slot, with that slot's network, but not as a run. In a slot for MCP servers
-// nothing else is started meanwhile. If there is none, the interpreter that a slot for runs prepares may find that it
-// is not alone there, and is started again.
+// nothing else is started meanwhile. If there is none, it takes a slot for runs, once the interpreter there has started.
 func (t *tried) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
@@ -92,9 +91,11 @@ func (t *tried) try(ctx context.Context) error {
 		return fmt.Errorf("trying whether code can resolve names: %w", err)
 	}
 	defer func() { _ = t.Release(lease.Generation) }()
-	// While it starts, the slot's interpreter must be the only process of the slot's user.
-	if err := t.AwaitUp(ctx, lease.Generation); err != nil {
-		return fmt.Errorf("trying whether code can resolve names: %w", err)
+	if !t.servers {
+		// While it starts, the slot's interpreter must be the only process of the slot's user.
+		if err := t.AwaitUp(ctx, lease.Generation); err != nil {
+			return fmt.Errorf("trying whether code can resolve names: %w", err)
+		}
 	}
 	return resolve(ctx, t.deno, &syscall.Credential{Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID})
 }
