@@ -226,8 +226,11 @@ func checkOperations(r io.Reader, only *operation.Routes) error {
 		if err != nil {
 			return err
 		}
-		if only != nil && l.Method != "" {
-			only.Add(lines.Head(), l)
+		if only == nil || l.Method == "" {
+			continue
+		}
+		if err := only.Add(lines.Head(), l); err != nil {
+			return err
 		}
 	}
 }

@@ -1,9 +1,12 @@
 package operation
 
 import (
+	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
@@ -14,14 +17,20 @@ import (
 type Routes struct {
 	hosts map[string]*route
 	keys  []string // "GET /v1/refunds", with the base path of its server
+	size  int      // how many routes there are
 }
+
+// maxRoutes bounds the routes of one API. The largest documents that people import have a third of it; each costs a few
+// hundred bytes, and a document can ask for one with two.
+const maxRoutes = 1 << 17
 
 // route is a segment of paths, and those that may follow it.
 type route struct {
 	literal  map[string]*route
 	patterns []pattern // segments with a parameter in them, each form once
-	rest     []string  // the methods of paths that may go on for several segments from here
-	methods  []string  // of paths that end here
+	forms    map[string]*route
+	rest     []string // the methods of paths that may go on for several segments from here
+	methods  []string // of paths that end here
 }
 
 type pattern struct {
@@ -37,72 +46,90 @@ const maxSegments = 64
 func NewRoutes() *Routes { return &Routes{hosts: map[string]*route{}} }
 
 // Add adds an operation of a document. One that only a query or a fragment tells from others is none here: what a
-// server takes from a query it may also take from a body.
-func (r *Routes) Add(h Head, l Line) {
+// server takes from a query it may also take from a body. So is one of more segments than a request may have.
+func (r *Routes) Add(h Head, l Line) error {
 	server := h.Server
 	if l.Server != "" {
 		server = l.Server
 	}
 	u, err := url.Parse(server)
 	if err != nil || strings.ContainsAny(l.Path, "?#") {
-		return
+		return nil
 	}
 	parsed, err := hostname.Parse(u.Hostname())
 	if err != nil {
-		return
+		return nil //nolint:nilerr // no request has such a host
 	}
 	if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 		parsed = parsed.At(uint16(port))
 	}
+	path := strings.TrimSuffix(u.EscapedPath(), "/") + l.Path
+	count := strings.Count(path, "/")
+	if count > maxSegments {
+		return nil
+	}
+	if r.size+count+1 > maxRoutes {
+		return fmt.Errorf("operations of more than %d different segments in their paths", maxRoutes)
+	}
 	host := parsed.String()
 	at := r.hosts[host]
 	if at == nil {
-		at = &route{}
+		at = r.route()
 		r.hosts[host] = at
 	}
-	path := strings.TrimSuffix(u.EscapedPath(), "/") + l.Path
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		if strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "+}") {
 			at.rest = with(at.rest, l.Method)
 			at = nil
 			break
 		}
-		at = at.add(segment)
+		at = at.add(segment, r.route)
 	}
 	if at != nil {
 		at.methods = with(at.methods, l.Method)
 	}
 	r.keys = append(r.keys, l.Method+" "+path)
+	return nil
+}
+
+// route makes one.
+func (r *Routes) route() *route {
+	r.size++
+	return &route{}
 }
 
 // with adds a method, and HEAD to GET.
 func with(methods []string, m string) []string {
 	if m == "GET" {
-		methods = append(methods, "HEAD")
+		methods = with(methods, "HEAD")
+	}
+	if has(methods, m) {
+		return methods
 	}
 	return append(methods, m)
 }
 
 // add returns the route behind a segment.
-func (r *route) add(segment string) *route {
+func (r *route) add(segment string, made func() *route) *route {
 	if !strings.Contains(segment, "{") {
 		if r.literal == nil {
 			r.literal = map[string]*route{}
 		}
 		if r.literal[segment] == nil {
-			r.literal[segment] = &route{}
+			r.literal[segment] = made()
 		}
 		return r.literal[segment]
 	}
 	parts := around(segment)
-	for _, p := range r.patterns {
-		if strings.Join(p.parts, "{") == strings.Join(parts, "{") {
-			return p.next
-		}
+	form := strings.Join(parts, "{")
+	if r.forms == nil {
+		r.forms = map[string]*route{}
 	}
-	next := &route{}
-	r.patterns = append(r.patterns, pattern{parts, next})
-	return next
+	if r.forms[form] == nil {
+		r.forms[form] = made()
+		r.patterns = append(r.patterns, pattern{parts, r.forms[form]})
+	}
+	return r.forms[form]
 }
 
 // around is what stands around the parameters of a segment.
@@ -124,7 +151,35 @@ func (r *Routes) Allow(host, method, path string) bool {
 		return false
 	}
 	segments, ok := segments(path)
-	return ok && r.hosts[host].allow(segments, method)
+	if !ok || !r.hosts[host].allow(segments, method) {
+		return false
+	}
+	cut, differs := beforeQuery(segments)
+	return !differs || r.hosts[host].allow(cut, method)
+}
+
+// beforeQuery are the segments that are left to a server for which an escaped ? or # ends the path, as behind a proxy
+// that decodes and does not encode again.
+func beforeQuery(segments []string) ([]string, bool) {
+	for i, s := range segments {
+		s = decoded(s)
+		if at := strings.IndexAny(s, "?#"); at >= 0 {
+			return append(slices.Clone(segments[:i]), s[:at]), true
+		}
+	}
+	return nil, false
+}
+
+// decoded is a plain segment without escapes.
+func decoded(s string) string {
+	for strings.Contains(s, "%") {
+		next, err := url.PathUnescape(s)
+		if err != nil || next == s {
+			return s
+		}
+		s = next
+	}
+	return s
 }
 
 // segments splits a path, unless servers may read it in different ways.
@@ -145,7 +200,7 @@ func segments(path string) ([]string, bool) {
 }
 
 // plain reports whether a segment is one for every server: nothing in it is, or decodes to, a separator, a control
-// character, or a step to the same or the parent folder.
+// character, a step to the same or the parent folder, or bytes that are not UTF-8, which some servers take for these.
 func plain(s string) bool {
 	for range 3 {
 		name, _, _ := strings.Cut(s, ";") // which some servers leave out
@@ -156,7 +211,7 @@ func plain(s string) bool {
 			return false
 		}
 		decoded, err := url.PathUnescape(s)
-		if err != nil {
+		if err != nil || !utf8.ValidString(decoded) {
 			return false
 		}
 		if decoded == s {
@@ -194,8 +249,14 @@ func has(methods []string, m string) bool {
 	return false
 }
 
-// fits reports whether a segment has these parts around values that are not empty.
+// fits reports whether a segment has these parts around values that are not empty. Where there are such parts no value
+// has a semicolon, behind which some servers leave out what is left of the segment.
 func fits(parts []string, s string) bool {
+	if parts[0] != "" || parts[len(parts)-1] != "" || len(parts) > 2 {
+		if strings.Count(decoded(s), ";") > strings.Count(strings.Join(parts, ""), ";") {
+			return false
+		}
+	}
 	s, ok := strings.CutPrefix(s, parts[0])
 	if !ok {
 		return false
@@ -227,18 +288,23 @@ func (r *Routes) Nearest(method, path string) string {
 // farthest is how different the nearest operation may be, see distance.
 const farthest = 1.3
 
-// Nearest is the key, such as "GET /v1/refunds/{id}", that a request most likely meant, or empty.
+// maxWork bounds what Nearest compares, in pairs of characters: paths and templates may be made to take long.
+const maxWork = 1 << 23
+
+// Nearest is the key, such as "GET /v1/refunds/{id}", that a request most likely meant, or empty. Of very many keys it
+// looks at the first ones.
 func Nearest(method, path string, keys int, key func(int) string) string {
 	best, least := "", farthest
 	asked := strings.Split(strings.Trim(path, "/"), "/")
 	if len(path) > MaxPath || len(asked) > maxSegments {
 		return ""
 	}
-	for i := range keys {
+	work := maxWork
+	for i := 0; i < keys && work > 0; i++ {
 		m, template, _ := strings.Cut(key(i), " ")
-		d := distance(asked, template, least)
+		d := distance(asked, template, least, &work)
 		if _, rest, ok := strings.Cut(strings.TrimPrefix(template, "/"), "/"); ok { // a base path was left out
-			d = min(d, 0.5+distance(asked, rest, least))
+			d = min(d, 0.5+distance(asked, rest, least, &work))
 		}
 		if m != method {
 			d += 0.3
@@ -251,10 +317,11 @@ func Nearest(method, path string, keys int, key func(int) string) string {
 }
 
 // distance is how different a path is from a template: a segment more or less is 1, another word up to 2, a value for a
-// parameter a little.
-func distance(asked []string, template string, limit float64) float64 {
+// parameter a little. It takes what it does from work.
+func distance(asked []string, template string, limit float64, work *int) float64 {
 	d, i := 0.0, 0
 	for segment := range strings.SplitSeq(strings.Trim(template, "/"), "/") {
+		*work -= 16 + len(segment)
 		switch {
 		case i >= len(asked):
 			d++
@@ -264,8 +331,7 @@ func distance(asked []string, template string, limit float64) float64 {
 		case strings.Contains(segment, "{"):
 			d++
 		default:
-			most := max(len(segment), len(asked[i]))
-			d += 2 * float64(typo.Distance(strings.ToLower(segment), strings.ToLower(asked[i]), most)) / float64(most)
+			d += unlike(segment, asked[i], limit-d, work)
 		}
 		if d >= limit {
 			return d
@@ -278,18 +344,31 @@ func distance(asked []string, template string, limit float64) float64 {
 	return d
 }
 
+// unlike is how different two words are, from 0 to 2, or at least the limit.
+func unlike(a, b string, limit float64, work *int) float64 {
+	most := max(len(a), len(b))
+	slips := min(most, int(limit*float64(most)/2)+1)
+	if len(a)-len(b) >= slips || len(b)-len(a) >= slips {
+		return 2 * float64(slips) / float64(most)
+	}
+	*work -= min(len(a), 255) * min(len(b), 255)
+	return 2 * float64(typo.Distance(strings.ToLower(a), strings.ToLower(b), slips)) / float64(most)
+}
+
 // Fits reports whether a path is one that a template stands for. It is for hints: see Routes for what is allowed.
 func Fits(template, path string) bool {
-	want, got := strings.Split(strings.Trim(template, "/"), "/"), strings.Split(strings.Trim(path, "/"), "/")
-	for i, segment := range want {
+	template, path = strings.Trim(template, "/"), strings.Trim(path, "/")
+	for {
+		want, rest, more := strings.Cut(template, "/")
+		got, behind, goes := strings.Cut(path, "/")
 		switch {
-		case i >= len(got):
-			return false
-		case strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "+}"):
+		case strings.HasPrefix(want, "{") && strings.HasSuffix(want, "+}"):
 			return true
-		case segment != got[i] && (!strings.Contains(segment, "{") || !fits(around(segment), got[i])):
+		case want != got && (!strings.Contains(want, "{") || !fits(around(want), got)):
 			return false
+		case !more || !goes:
+			return more == goes
 		}
+		template, path = rest, behind
 	}
-	return len(want) == len(got)
 }

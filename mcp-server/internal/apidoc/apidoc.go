@@ -26,11 +26,13 @@ type Doc struct {
 	Index *search.Index // its entries are the operations, in their order
 
 	blocks [][]byte
-	lines  []position // the operations, then the types
-	keys   string     // "GET /v1/refunds", one behind the other
-	ends   []uint32   // where each ends
-	types  []string   // names, in order
-	typeAt []uint32   // the line of each
+	lines  []position     // the operations, then the types
+	keys   string         // "GET /v1/refunds", one behind the other
+	ends   []uint32       // where each ends
+	types  []string       // names, in order
+	typeAt []uint32       // the line of each
+	groups []string       // what Groups returns
+	ids    map[string]int // operations by their ID, if the language is GraphQL
 }
 
 // position is where a line is.
@@ -52,6 +54,10 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	}
 	var types []named
 	var typeLines []operation.Line
+	groups := map[string]int{}
+	if d.Head.GraphQL {
+		d.ids = map[string]int{}
+	}
 	for {
 		l, err := lines.Next()
 		if errors.Is(err, io.EOF) {
@@ -67,6 +73,10 @@ func Read(name string, r io.Reader) (*Doc, error) {
 		index(builder, l)
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
+		groups[group(l)]++
+		if _, known := d.ids[l.ID]; d.ids != nil && !known {
+			d.ids[l.ID] = d.Len() - 1
+		}
 		if err := p.add(l); err != nil {
 			return nil, err
 		}
@@ -84,7 +94,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	for _, t := range types {
 		d.types, d.typeAt = append(d.types, t.name), append(d.typeAt, t.line)
 	}
-	d.keys, d.Index = string(keys), builder.Index()
+	d.keys, d.Index, d.groups = string(keys), builder.Index(), largest(groups)
 	d.lines, d.ends = slices.Clip(d.lines), slices.Clip(d.ends)
 	return d, nil
 }
@@ -168,7 +178,7 @@ func index(b *search.Builder, l operation.Line) {
 	path, last := static(l.Path)
 	b.Add(kind(l),
 		search.Field{Text: last, Weight: 2.2, Bound: 1},
-		search.Field{Text: path, Weight: 1.4, Bound: 3},
+		search.Field{Text: path, Weight: 1.4, Bound: 3, Most: 40},
 		search.Field{Text: l.Summary, Weight: 2.4, Bound: 8},
 		search.Field{Text: l.ID, Weight: 1.4, Bound: 5},
 		search.Field{Text: strings.Join(l.Tags, " "), Weight: 0.8, Bound: 3},

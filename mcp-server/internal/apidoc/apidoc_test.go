@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 )
 
 const shop = `{"format":1,"server":"https://api.shop.test/v1","auth":[{"token":"SHOP_TOKEN","place":"header:Authorization","value":"Bearer SHOP_TOKEN"}],"operations":5,"types":2}
@@ -80,6 +83,31 @@ func TestMiss(t *testing.T) {
 		if got := d.Miss(method, address, status); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", asked, got, want)
 		}
+	}
+}
+
+// TestHostile: a document that was made to make its reader slow, or its answers long, does neither.
+func TestHostile(t *testing.T) {
+	const n = 150_000
+	text := func(graphql bool, line string) string {
+		head := fmt.Sprintf(`{"format":1,"server":"https://a.test","graphql":%v,"operations":%d,"types":0}`, graphql, n)
+		return head + "\n" + strings.Repeat(line+"\n", n)
+	}
+	d := read(t, text(true, `{"m":"POST","p":"/{a}","id":"query f"}`))
+	growth.Bounded(t, "looking up an operation and the groups", 5*time.Second, func() {
+		if _, ok := d.Find("query g"); ok {
+			t.Error("found what is not there")
+		}
+		if i, ok := d.Find("query f"); !ok || i != 0 {
+			t.Errorf("found %d, %v", i, ok)
+		}
+		if got := d.Groups(); len(got) != 1 || got[0] != fmt.Sprintf("/ %d", n) {
+			t.Errorf("groups: %.100q", got)
+		}
+	})
+	d = read(t, text(false, `{"m":"POST","p":"/{a}"}`))
+	if got, want := d.Miss("GET", "https://a.test/x", 404), "GET /x is no operation of shop, but POST is."; got != want {
+		t.Errorf("got %.100s, want %s", got, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package apidoc
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
@@ -32,7 +33,9 @@ func (d *Doc) Miss(method, address string, status int) string {
 			return d.Key(i) + " of " + d.Name + " takes other input: list_apis with \"operation\": \"" + d.Key(i) +
 				"\" shows which."
 		}
-		others = append(others, m)
+		if !slices.Contains(others, m) {
+			others = append(others, m)
+		}
 	}
 	asked := method + " " + shown(path)
 	if len(others) > 0 {

@@ -172,10 +172,16 @@ func (d *Doc) follow(b *strings.Builder, queue []string, shown map[string]bool) 
 	}
 }
 
+// maxNamed bounds what named returns.
+const maxNamed = 400
+
 // named are the types of this document that a type names, in their order.
 func (d *Doc) named(ts string) []string {
 	var out []string
 	each(ts, func(word string, _ bool) {
+		if len(out) == maxNamed {
+			return
+		}
 		if _, ok := slices.BinarySearch(d.types, word); ok && !slices.Contains(out, word) {
 			out = append(out, word)
 		}
@@ -186,10 +192,13 @@ func (d *Doc) named(ts string) []string {
 // Find is the operation that a text names: its method and path, or its path alone if it has one method.
 func (d *Doc) Find(text string) (int, bool) {
 	text = strings.Join(strings.Fields(text), " ")
+	if i, ok := d.ids[text]; ok {
+		return i, true
+	}
 	found, at := 0, 0
 	for i := range d.Len() {
 		key := d.Key(i)
-		if key == text || d.Head.GraphQL && d.Operation(i).ID == text {
+		if key == text {
 			return i, true
 		}
 		if _, path, _ := strings.Cut(key, " "); path == text {
@@ -203,11 +212,10 @@ func (d *Doc) Find(text string) (int, bool) {
 const maxGroups = 80
 
 // Groups are the parts of the API, the largest first, each with how many operations it has: "refunds 5".
-func (d *Doc) Groups() []string {
-	count := map[string]int{}
-	for i := range d.Len() {
-		count[group(d.Operation(i))]++
-	}
+func (d *Doc) Groups() []string { return d.groups }
+
+// largest writes groups as Groups returns them.
+func largest(count map[string]int) []string {
 	var names []string
 	for n := range count {
 		names = append(names, n)

@@ -84,7 +84,7 @@ func parse(all []*Index, text string) question {
 	for _, x := range all {
 		entries += x.Len()
 	}
-	lexicon := lexicon{all: all, entries: float64(entries)}
+	lexicon := &lexicon{all: all, entries: float64(entries), left: maxCompared}
 	for i, w := range words {
 		k := Verb(w)
 		if k == 0 && i == 0 && len(words) > 1 && article(words[1]) { // "refund a charge"
@@ -131,10 +131,14 @@ func (q *question) number(w string) {
 type lexicon struct {
 	all     []*Index
 	entries float64
+	left    int // how many more stems unknown words are compared with
 }
 
+// maxCompared is how many stems the unknown words of one question are compared with.
+const maxCompared = 200_000
+
 // count is how many entries have a stem.
-func (l lexicon) count(stem string) int {
+func (l *lexicon) count(stem string) int {
 	n := 0
 	for _, x := range l.all {
 		if i, ok := x.find(stem); ok {
@@ -145,12 +149,12 @@ func (l lexicon) count(stem string) int {
 }
 
 // weight is how much a stem tells that so many entries have.
-func (l lexicon) weight(count int) float32 {
+func (l *lexicon) weight(count int) float32 {
 	return float32(math.Log(1 + (l.entries-float64(count)+0.5)/(float64(count)+0.5)))
 }
 
 // group makes the group of a word. rest are the words behind it.
-func (l lexicon) group(word string, rest []string) group {
+func (l *lexicon) group(word string, rest []string) group {
 	stem := Stem(word)
 	g := group{forms: []form{{stem, 1}}}
 	n := l.count(stem)
@@ -197,7 +201,7 @@ func follows(named []string, stem string, rest []string) bool {
 }
 
 // unknown are the forms of a word that no entry has: two words written as one, or the nearest word.
-func (l lexicon) unknown(word, stem string) []form {
+func (l *lexicon) unknown(word, stem string) []form {
 	const least = 3
 	for i := least; i <= len(word)-least; i++ {
 		if a, b := Stem(word[:i]), Stem(word[i:]); l.count(a) > 0 && l.count(b) > 0 {
@@ -219,6 +223,9 @@ func (l lexicon) unknown(word, stem string) []form {
 			}
 			if len(s) < len(stem)-limit || len(s) > len(stem)+limit {
 				continue
+			}
+			if l.left--; l.left < 0 {
+				return near
 			}
 			if d := typo.Distance(stem, s, best+1); d < best {
 				best, near = d, []form{{s, typoWeight}}

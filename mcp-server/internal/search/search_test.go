@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 )
 
 func TestWords(t *testing.T) {
@@ -148,5 +151,36 @@ func FuzzSearch(f *testing.F) {
 		if hits := Search(x, s, 8); len(hits) > 8 {
 			t.Fatal(len(hits))
 		}
+	})
+}
+
+// TestHostile: entries of very many different words make neither a large index nor a long search.
+func TestHostile(t *testing.T) {
+	b, word := NewBuilder("hostile"), 0
+	for len(b.kinds) < 3*maxTerms/100 {
+		var text strings.Builder
+		for range 100 {
+			word++
+			text.WriteString("word")
+			for n := word; n > 0; n /= 20 {
+				text.WriteByte("bcdfghjklmnpqrtvwxzy"[n%20])
+			}
+			text.WriteByte(' ')
+		}
+		b.Add(0, Field{Text: text.String(), Weight: 1})
+	}
+	x := b.Index()
+	if n := len(x.ends); n > maxTerms {
+		t.Errorf("%d terms", n)
+	}
+	l := &lexicon{all: []*Index{x}, entries: float64(x.Len()), left: maxCompared}
+	for range 3 {
+		_ = l.unknown("wordaaaaa", "wordaaaaa")
+	}
+	if l.left > 0 {
+		t.Errorf("%d comparisons are left: the rows are not what they should be", l.left)
+	}
+	growth.Bounded(t, "a question of unknown words", 10*time.Second, func() {
+		Search([]*Index{x, x, x, x}, strings.Repeat("wordaaaaa wordeeeee wordiiiii wordooooo ", 6), 8)
 	})
 }

@@ -277,6 +277,9 @@ func clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
+// maxNear is with how many names one that is unknown is compared.
+const maxNear = 30_000
+
 // full is all of an operation, a tool or a type, in whatever API has it.
 func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []source, only, name string) string {
 	var found []string
@@ -293,7 +296,7 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 			if ok {
 				found = append(found, p.doc.Header(tokenNames(cat, p.doc.Name))+"\n"+text)
 			}
-			for i := range p.doc.Len() {
+			for i := range min(p.doc.Len(), max(0, maxNear-len(near))) {
 				near = append(near, p.doc.Key(i))
 			}
 		case p.tools != nil:
