@@ -118,7 +118,8 @@ func (im *importer) version() error {
 		return &document.Refused{Found: "Swagger " + document.Line(im.root.Str("swaggerVersion"), 20),
 			Want: "OpenAPI 3 or Swagger 2; swagger-converter of npm converts older documents"}
 	case im.root.Str("discoveryVersion") != "" || im.root.Str("kind") == "discovery#restDescription":
-		return &document.Refused{Found: "a document of Google's discovery service", Want: "an OpenAPI 3 or Swagger 2 document"}
+		return &document.Refused{Found: "a document of Google's discovery service",
+			Want: "an OpenAPI 3 or Swagger 2 document"}
 	case im.root.Str("asyncapi") != "":
 		return &document.Refused{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
 	case im.root.Get("info").Str("_postman_id") != "" || im.root.Get("item").Is(tree.List):

@@ -1,10 +1,13 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -456,4 +460,50 @@ type broken struct {
 func (l *broken) Install(context.Context, controlapi.API, func(string)) error {
 	l.tried.Add(1)
 	return errors.New("no registry")
+}
+
+// TestWhy: a server that ends before it has read anything says why, although writing to it fails first.
+func TestWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := controlapi.API{Name: "a", Server: &controlapi.Server{Command: []string{"x"}, State: "shared"}}
+		b := New(Config{
+			Launcher: dying{}, Catalog: func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },
+			Session: func(string) (string, bool) { return "s", true }, Started: func(string, bool) {},
+			Called: func(string, string, time.Duration) {}, Log: logline.New(t.Output(), "text", nil),
+		})
+		defer b.Close(context.WithoutCancel(t.Context()))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/a", nil)
+		r.Header.Set(controlapi.HeaderRun, "s1-r1")
+		rec := httptest.NewRecorder()
+		b.ServeHTTP(rec, r)
+		if got := rec.Body.String(); !strings.Contains(got, "KEY is required") {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+// dying is a Launcher of bridges that read nothing, and say after a second that the server did not start.
+type dying struct{ Launcher }
+
+func (dying) Launch(context.Context, controlapi.API, string) (Slot, error) {
+	s := &dyingSlot{}
+	err := frame.NewWriter(&s.said).Write(frame.FromBridge{Failed: &frame.Failed{Code: frame.NotStarted, Message: "KEY is required"}})
+	return s, err
+}
+
+type dyingSlot struct {
+	Slot
+	said bytes.Buffer
+}
+
+func (s *dyingSlot) Read(p []byte) (int, error) {
+	time.Sleep(time.Second)
+	return s.said.Read(p)
+}
+
+func (*dyingSlot) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (*dyingSlot) Start() frame.Start        { return frame.Start{ConnectTimeoutMS: 60_000} }
+func (*dyingSlot) Close() error              { return nil }
+func (*dyingSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
+	return controlapi.Receipt{}, nil
 }

@@ -52,6 +52,9 @@ func (s *share) free() {
 	r := s.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if s.size == 0 { // the first call of all may hold nothing
+		return
+	}
 	r.total -= s.size
 	if r.runs[s.run] -= s.size; r.runs[s.run] <= 0 {
 		delete(r.runs, s.run)

@@ -82,7 +82,8 @@ func (t *tried) run(ctx context.Context) {
 }
 
 // try runs the code as the user of a free slot, with that slot's network, but not as a run. In a slot for MCP servers
-// nothing else is started meanwhile. If there is none, it takes a slot for runs, once the interpreter there has started.
+// nothing else is started meanwhile. If there is none, it takes a slot for runs, once the interpreter there has
+// started.
 func (t *tried) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
