@@ -204,8 +204,12 @@ func (p source) show(entry int, detail apidoc.Detail) string {
 		}
 		return "TOOL mcp" + member(p.server) + "." + line
 	}
-	k := p.skills[entry]
-	return fmt.Sprintf("SKILL /skills/%s.ts  %s", k.Name, k.Description)
+	return skillLine(p.skills[entry])
+}
+
+// skillLine is a skill as a search shows it.
+func skillLine(k skill.Skill) string {
+	return fmt.Sprintf("SKILL /skills/%s  %s", skill.File(k.Name), k.Description)
 }
 
 // tokens is about how many tokens a text costs, rather too many than too few.

@@ -13,6 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -66,6 +67,15 @@ POST /v1/refunds  Create a refund
 	}
 	if got := call("list_apis", map[string]any{"query": "create", "api": "tracker"}); strings.Contains(got, "refunds") || !strings.Contains(got, "create_issue") {
 		t.Errorf("narrowed to tracker:\n%s", got)
+	}
+}
+
+// TestSkillLine: a skill is shown with its file, in whichever language it is.
+func TestSkillLine(t *testing.T) {
+	for name, want := range map[string]string{"page-through": "SKILL /skills/page-through.ts  x", "sums.py": "SKILL /skills/sums.py  x"} {
+		if got := skillLine(skill.Skill{Name: name, Description: "x"}); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 
