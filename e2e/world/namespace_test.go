@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
@@ -72,6 +74,11 @@ func TestLeftovers(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	// A process that has just been started has no command line for a moment.
+	testkit.WaitFor(t, func() bool {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+		return strings.HasPrefix(string(text), "sleep")
+	})
 	l, err := net.Listen("unix", "@codeforge-leftover")
 	if err != nil {
 		t.Fatal(err)
