@@ -149,7 +149,7 @@ func names(t task) (bool, string) {
 			}
 			patience := 50 * time.Millisecond
 			if host == resolver { // which does answer
-				patience = 5 * time.Second
+				patience = 2 * time.Second
 			}
 			_ = c.SetDeadline(time.Now().Add(patience))
 			_, _ = c.Write(question(t.Trial+".evil.test", kind))
