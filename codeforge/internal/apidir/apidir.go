@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/jsonfile"
 )
 
 // Entry is an API to add.
@@ -85,13 +86,21 @@ func Check(dir string, e Entry) error {
 
 // Free reports whether an API of this name can be added: the name is a good one, and there is no config.json.
 func Free(dir, name string) error {
-	if !fs.ValidPath(name) || filepath.Base(name) != name || strings.HasPrefix(name, ".") {
-		return fmt.Errorf("API name %q: use only letters, digits, - and _", name)
+	if err := checkName(name); err != nil {
+		return err
 	}
 	file := filepath.Join(dir, name, configFile)
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("%s already exists: codeforge api edit %s changes it, codeforge api rm %s removes it",
 			file, name, name)
+	}
+	return nil
+}
+
+// checkName keeps names from leading out of the folder of APIs. The catalog is stricter.
+func checkName(name string) error {
+	if !fs.ValidPath(name) || filepath.Base(name) != name || strings.HasPrefix(name, ".") {
+		return fmt.Errorf("API name %q: use only letters, digits, - and _", name)
 	}
 	return nil
 }
@@ -172,17 +181,7 @@ func (e Entry) render() ([]byte, error) {
 		if len(c.Surfaces) > 0 {
 			v = value{c.Value.Reveal(), c.Surfaces}
 		}
-		name, err := marshal(c.Name)
-		if err != nil {
-			return nil, err
-		}
-		text, err := marshal(v)
-		if err != nil {
-			return nil, err
-		}
-		creds.Write(name)
-		creds.WriteString(":")
-		creds.Write(text)
+		creds.WriteString(jsonfile.Compact(c.Name) + ":" + jsonfile.Compact(v))
 	}
 	creds.WriteString("}")
 	credentials := creds.Bytes()
@@ -212,12 +211,8 @@ func (e Entry) render() ([]byte, error) {
 	}{
 		schemaFile, e.Description, e.Domains, credentials, e.Reference, e.Restricted, e.Allowed, e.AllowHTTP, ops, true,
 	}
-	compact, err := marshal(config)
-	if err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, compact, "", "  "); err != nil {
+	if err := json.Indent(&out, []byte(jsonfile.Compact(config)), "", "  "); err != nil {
 		return nil, err
 	}
 	out.WriteByte('\n')
@@ -231,15 +226,4 @@ const schemaFile = "../config.schema.json"
 func Digest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
-}
-
-// marshal is json.Marshal without escapes for HTML.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("writing JSON: %w", err)
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
 }

@@ -1,64 +1,24 @@
 package apidir
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/jsonfile"
 )
-
-// span is where the value is that keys lead to in a text of JSON, or -1.
-func span(text []byte, keys ...string) (start, end int) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	for len(keys) > 0 {
-		if t, err := d.Token(); err != nil || t != json.Delim('{') {
-			return -1, -1
-		}
-		found := false
-		for !found && d.More() {
-			t, err := d.Token()
-			if err != nil {
-				return -1, -1
-			}
-			if found = t == keys[0]; found && len(keys) > 1 {
-				break
-			}
-			var raw json.RawMessage
-			if err := d.Decode(&raw); err != nil {
-				return -1, -1
-			}
-			if found {
-				end := int(d.InputOffset())
-				return end - len(raw), end
-			}
-		}
-		if !found {
-			return -1, -1
-		}
-		keys = keys[1:]
-	}
-	return -1, -1
-}
-
-// splice replaces a part of a text.
-func splice(text []byte, start, end int, with string) []byte {
-	return bytes.Join([][]byte{text[:start], text[end:]}, []byte(with))
-}
 
 // read reads dir/NAME/config.json.
 func read(dir, name string) (path string, text []byte, err error) {
-	if !fs.ValidPath(name) || filepath.Base(name) != name {
-		return "", nil, fmt.Errorf("API name %q: use only letters, digits, - and _", name)
+	if err := checkName(name); err != nil {
+		return "", nil, err
 	}
 	path = filepath.Join(dir, name, configFile)
 	text, err = os.ReadFile(path)
@@ -101,19 +61,16 @@ func Activate(dir, name string, active bool) error {
 	if err != nil {
 		return err
 	}
-	if start, end := span(text, "active"); start >= 0 {
-		return replace(path, splice(text, start, end, strconv.FormatBool(active)))
+	return set(path, text, active, "active")
+}
+
+// set sets a value of config.json.
+func set(path string, text []byte, value any, keys ...string) error {
+	text, err := jsonfile.Set(text, value, keys...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	end := bytes.LastIndexByte(text, '}')
-	if end < 0 || !json.Valid(text) {
-		return fmt.Errorf("%s is not JSON: codeforge api check %s shows where", path, name)
-	}
-	head := bytes.TrimRight(text[:end], " \t\r\n")
-	comma := ","
-	if bytes.HasSuffix(head, []byte("{")) {
-		comma = ""
-	}
-	return replace(path, fmt.Appendf(nil, "%s%s\n  \"active\": %t\n}\n", head, comma, active))
+	return replace(path, text)
 }
 
 // Update replaces operations.jsonl, and its digest in config.json, of which it changes nothing else.
@@ -125,39 +82,45 @@ func Update(dir, name string, file []byte) error {
 	if err := replace(filepath.Join(filepath.Dir(path), operation.FileName), file); err != nil {
 		return err
 	}
-	start, end := span(text, "operations", "sha256")
-	if start < 0 {
-		return nil
+	if had, err := jsonfile.Get(text, "operations", "sha256"); err != nil || had == nil {
+		return err
 	}
-	return replace(path, splice(text, start, end, strconv.Quote(Digest(file))))
+	return set(path, text, Digest(file), "operations", "sha256")
 }
 
-// Remove removes an API with its credentials. What is an example stays.
-func Remove(dir, name string) error {
+// Contents lists the files of an API that Remove removes, config.json first. What is an example stays.
+func Contents(dir, name string) ([]string, error) {
 	path, _, err := read(dir, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.Remove(path); err != nil { // first: without it, the folder is no API
-		return err
+	entries, err := os.ReadDir(filepath.Dir(path))
+	files := []string{configFile}
+	for _, entry := range entries {
+		if file := entry.Name(); file != configFile && !strings.HasSuffix(file, ".example") {
+			files = append(files, file)
+		}
 	}
-	folder := filepath.Dir(path)
-	entries, err := os.ReadDir(folder)
+	return files, err
+}
+
+// Remove removes an API with its credentials, and its folder if that is empty then.
+func Remove(dir, name string) error {
+	files, err := Contents(dir, name)
 	if err != nil {
 		return err
 	}
-	kept := false
-	for _, entry := range entries {
-		if strings.HasSuffix(entry.Name(), ".example") {
-			kept = true
-			continue
+	folder := filepath.Join(dir, name)
+	for _, file := range files { // without config.json, which comes first, the folder is no API
+		if err := os.RemoveAll(filepath.Join(folder, file)); err != nil {
+			return err
 		}
-		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
 	}
-	if !kept {
-		err = errors.Join(err, os.Remove(folder))
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) > 0 {
+		return err
 	}
-	return err
+	return os.Remove(folder)
 }
 
 // Example is the text of dir/NAME/config.json.example with the token names of its credentials, or nil.
@@ -173,47 +136,31 @@ func Example(dir, name string) (text []byte, tokens []string, err error) {
 	if text, err = io.ReadAll(io.LimitReader(f, 1<<20)); err != nil {
 		return nil, nil, err
 	}
-	start, end := span(text, "credentials")
-	if start < 0 {
-		return text, nil, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(text[start:end]))
-	if _, err := d.Token(); err != nil {
-		return nil, nil, err
-	}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, nil, err
-		}
-		token, _ := t.(string)
-		tokens = append(tokens, token)
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, nil, err
-		}
-	}
-	return text, tokens, nil
+	tokens, err = jsonfile.Keys(text, "credentials")
+	return text, tokens, err
 }
 
 // AddExample is Add for an example, with credentials in the place of the example's.
 func AddExample(dir, name string, text []byte, values map[string]secret.Value) (string, catalog.Problems, error) {
 	for token, value := range values {
-		start, end := span(text, "credentials", token)
-		if start < 0 {
-			return "", nil, fmt.Errorf("the example of %s has no %s", name, token)
-		}
-		if s, e := span(text, "credentials", token, "value"); s >= 0 {
-			start, end = s, e
-		}
-		quoted, err := marshal(value.Reveal())
+		path := []string{"credentials", token}
+		had, err := jsonfile.Get(text, path...)
 		if err != nil {
 			return "", nil, err
 		}
-		text = splice(text, start, end, string(quoted))
+		if had == nil {
+			return "", nil, fmt.Errorf("the example of %s has no %s", name, token)
+		}
+		if had, err := jsonfile.Get(text, append(path, "value")...); err == nil && had != nil {
+			path = append(path, "value")
+		}
+		if text, err = jsonfile.Set(text, value.Reveal(), path...); err != nil {
+			return "", nil, err
+		}
 	}
-	if start, end := span(text, "active"); start >= 0 {
-		text = splice(text, start, end, "true")
+	text, err := jsonfile.Set(text, true, "active")
+	if err != nil {
+		return "", nil, err
 	}
 	return write(dir, Entry{Name: name}, text)
 }

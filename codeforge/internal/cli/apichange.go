@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -27,26 +26,22 @@ func (o *apiOptions) activate(e *Env, name string, on bool) error {
 
 // remove removes an API after a confirmation.
 func (o *apiOptions) remove(e *Env, name string) error {
-	file := filepath.Join(o.apis, name, "config.json")
+	files, err := apidir.Contents(o.apis, name)
+	if err != nil {
+		return err
+	}
+	folder := visible.Line(filepath.Join(o.apis, name))
 	if !o.yes {
-		in := newPrompter(e)
-		if !in.terminal {
-			return errors.New("nothing was removed: pass --yes to remove without confirmation")
-		}
-		answer, err := in.line(fmt.Sprintf("Remove %s with its credentials? [y/N] ", visible.Line(file)), "--yes",
-			func(s string) (string, error) { return strings.ToLower(s), nil })
-		if err != nil {
+		question := fmt.Sprintf("Remove %s in %s?", visible.Line(strings.Join(files, ", ")), folder)
+		if err := confirm(e, question); err != nil {
 			return err
-		}
-		if answer != "y" && answer != "yes" {
-			return errors.New("nothing was removed")
 		}
 	}
 	if err := apidir.Remove(o.apis, name); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(e.Stdout, "Removed %s. Revoke its credentials where they were made if nothing else uses them.\n",
-		visible.Line(file))
+	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials where they were made if nothing else "+
+		"uses them.\n", visible.Line(strings.Join(files, ", ")), folder)
 	return err
 }
 

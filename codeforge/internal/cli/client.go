@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/jsonfile"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
@@ -124,7 +125,7 @@ func (o connectOptions) connect(e *Env, client clients.Client, a access) error {
 		return err
 	}
 	after, err := client.Merge(before, a.client(), o.http)
-	if errors.Is(err, clients.ErrNotJSON) {
+	if errors.Is(err, jsonfile.ErrNotJSON) {
 		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err, client.Line(a.client()))
 	}
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/jsonfile"
 )
 
 // TokenSetting is the setting, and the variable of the client's environment, that holds the bearer token. The token
@@ -181,7 +183,7 @@ func (c Client) Line(a Access) string {
 	if c.remote == nil {
 		a.Command = nil // it is printed on a line of its own
 	}
-	return compact(map[string]map[string]any{c.key: {name: c.entry(a, Placeholder, false)}})
+	return jsonfile.Compact(map[string]map[string]any{c.key: {name: c.entry(a, Placeholder, false)}})
 }
 
 // ClaudeCode is the command that adds the server to Claude Code.
@@ -198,7 +200,7 @@ func ClaudeCode(a Access) string {
 func (c Client) Merge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
 	reference := strings.ReplaceAll(c.reference, "NAME", TokenSetting)
 	e := c.entry(a, reference, a.Token && !preferHTTP)
-	out, err := insert(text, []string{c.key, name}, e)
+	out, err := jsonfile.Set(text, e, c.key, name)
 	if _, remote := e.(httpEntry); err != nil || !remote || !a.Token || c.inputs == nil {
 		return out, err
 	}
@@ -212,7 +214,7 @@ func (c Client) Merge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
 				return out, nil
 			}
 		}
-		return appendTo(out, "inputs", c.inputs)
+		return jsonfile.Append(out, "inputs", c.inputs)
 	}
-	return insert(out, []string{"inputs"}, c.inputs)
+	return jsonfile.Set(out, c.inputs, "inputs")
 }

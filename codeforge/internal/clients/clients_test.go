@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/jsonfile"
 )
 
 const url = "http://127.0.0.1:8080/mcp"
@@ -88,7 +90,7 @@ func TestMergeKeeps(t *testing.T) {
 		t.Errorf("inputs: %v\n%s", err, got)
 	}
 	for _, bad := range []string{"{ // mine\n}", `{"a": 1,}`, "not json", `[1]`, `{"mcpServers": [1]}`, `{"mcpServers": "x"}`} {
-		if got, err := cursor.Merge([]byte(bad), Access{URL: url}, false); !errors.Is(err, ErrNotJSON) {
+		if got, err := cursor.Merge([]byte(bad), Access{URL: url}, false); !errors.Is(err, jsonfile.ErrNotJSON) {
 			t.Errorf("%s: %v\n%s", bad, err, got)
 		}
 	}

@@ -1,4 +1,5 @@
-package clients
+// Package jsonfile edits JSON files that belong to the user: a value is set, and everything else stays byte by byte.
+package jsonfile
 
 import (
 	"bytes"
@@ -8,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrNotJSON is the error for a file with comments, trailing commas or mistakes: it is not changed.
+// ErrNotJSON is the error for a text with comments, trailing commas or mistakes: it is not changed.
 var ErrNotJSON = errors.New("the file is not plain JSON (comments, a trailing comma, or a mistake)")
 
 // member is one member of an object: where its value is in the text.
@@ -40,21 +41,60 @@ func members(text []byte, start, end int) ([]member, error) {
 	return out, nil
 }
 
-// insert sets the value at a path of keys, and makes the objects that are missing. The rest of the text stays as it is.
-func insert(text []byte, path []string, value any) ([]byte, error) {
+// Set sets the value at a path of keys, and makes the objects that are missing.
+func Set(text []byte, value any, path ...string) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")
 	}
-	if !json.Valid(text) {
-		return nil, ErrNotJSON
+	list, start, end, depth, err := find(text, path)
+	if err != nil {
+		return nil, err
 	}
 	unit := indentOf(text)
-	start := bytes.IndexFunc(text, func(r rune) bool { return !strings.ContainsRune(" \t\r\n", r) })
-	end := len(bytes.TrimRight(text, " \t\r\n"))
+	if depth < len(path) {
+		return add(text, start, end, list, path[depth:], value, depth, unit), nil
+	}
+	if same(text[start:end], value) {
+		return text, nil
+	}
+	return splice(text, start, end, pretty(value, strings.Repeat(unit, len(path)), unit)), nil
+}
+
+// Get is the text of the value at a path of keys, or nil if there is none.
+func Get(text []byte, path ...string) (json.RawMessage, error) {
+	_, start, end, depth, err := find(text, path)
+	if err != nil || depth < len(path) {
+		return nil, err
+	}
+	return json.RawMessage(text[start:end]), nil
+}
+
+// Keys lists the keys of the object at a path of keys, in the order of the text. There are none where there is none.
+func Keys(text []byte, path ...string) ([]string, error) {
+	_, start, end, depth, err := find(text, path)
+	if err != nil || depth < len(path) {
+		return nil, err
+	}
+	list, err := members(text, start, end)
+	var keys []string
+	for _, m := range list {
+		keys = append(keys, m.key)
+	}
+	return keys, err
+}
+
+// find follows a path of keys as far as it goes: depth keys of it lead to the value at [start, end), whose members are
+// list if the path goes on.
+func find(text []byte, path []string) (list []member, start, end, depth int, err error) {
+	if !json.Valid(text) {
+		return nil, 0, 0, 0, ErrNotJSON
+	}
+	start = bytes.IndexFunc(text, func(r rune) bool { return !strings.ContainsRune(" \t\r\n", r) })
+	end = len(bytes.TrimRight(text, " \t\r\n"))
 	for depth, key := range path {
-		list, err := members(text, start, end)
+		list, err = members(text, start, end)
 		if err != nil {
-			return nil, err
+			return nil, 0, 0, 0, err
 		}
 		at := -1
 		for i, m := range list {
@@ -63,14 +103,11 @@ func insert(text []byte, path []string, value any) ([]byte, error) {
 			}
 		}
 		if at < 0 {
-			return add(text, start, end, list, path[depth:], value, depth, unit), nil
+			return list, start, end, depth, nil
 		}
 		start, end = list[at].start, list[at].end
 	}
-	if same(text[start:end], value) {
-		return text, nil
-	}
-	return splice(text, start, end, pretty(value, strings.Repeat(unit, len(path)), unit)), nil
+	return nil, start, end, len(path), nil
 }
 
 // add puts a new member at the end of the object at [start, end).
@@ -79,7 +116,7 @@ func add(text []byte, start, end int, list []member, path []string, value any, d
 		value = map[string]any{path[i]: value}
 	}
 	inner := strings.Repeat(unit, depth+1)
-	line := "\n" + inner + compact(path[0]) + ": " + pretty(value, inner, unit)
+	line := "\n" + inner + Compact(path[0]) + ": " + pretty(value, inner, unit)
 	if len(list) == 0 {
 		return splice(text, start, end, "{"+line+"\n"+strings.Repeat(unit, depth)+"}")
 	}
@@ -87,19 +124,18 @@ func add(text []byte, start, end int, list []member, path []string, value any, d
 	return splice(text, last, last, ","+line)
 }
 
-// appendTo appends the elements of list to the array at a key.
-func appendTo(text []byte, key string, list any) ([]byte, error) {
-	var all struct{ elements []json.RawMessage }
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(text, &doc); err != nil {
-		return nil, ErrNotJSON
+// Append appends the elements of a list to the array at a key.
+func Append(text []byte, key string, list any) ([]byte, error) {
+	array, err := Get(text, key)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(doc[key], &all.elements); err != nil {
-		return nil, ErrNotJSON
+	var have, more []json.RawMessage
+	if err := json.Unmarshal(array, &have); err != nil {
+		return nil, fmt.Errorf("%w: %q is no array", ErrNotJSON, key)
 	}
-	var more []json.RawMessage
-	_ = json.Unmarshal([]byte(compact(list)), &more) // ours
-	return insert(text, []string{key}, append(all.elements, more...))
+	_ = json.Unmarshal([]byte(Compact(list)), &more) // ours
+	return Set(text, append(have, more...), key)
 }
 
 func splice(text []byte, start, end int, with string) []byte {
@@ -124,18 +160,18 @@ func same(raw []byte, value any) bool {
 	if json.Compact(&have, raw) != nil {
 		return false
 	}
-	return have.String() == compact(value)
+	return have.String() == Compact(value)
 }
 
 // pretty is a value over several lines, whose first begins where it is put.
 func pretty(value any, prefix, unit string) string {
 	var b bytes.Buffer
-	_ = json.Indent(&b, []byte(compact(value)), prefix, unit) // ours
+	_ = json.Indent(&b, []byte(Compact(value)), prefix, unit) // ours
 	return b.String()
 }
 
-// compact is a value on one line.
-func compact(value any) string {
+// Compact is a value on one line, without escapes for HTML.
+func Compact(value any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
