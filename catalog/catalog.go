@@ -79,6 +79,8 @@ type Credential struct {
 	Surfaces []Surface
 	// Placeholder is swapped like Name, and contains it. Empty: there is none.
 	Placeholder string
+	// Mint is how the proxy obtains the value. Nil: Value is it; else Value is empty.
+	Mint *Mint
 }
 
 // SurfaceKind is where in a request a token name may be swapped.
