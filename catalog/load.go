@@ -6,13 +6,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Options configure Load. The zero Options are for a first load in Docker.
@@ -98,32 +95,6 @@ func (l *loader) keepAll(err error) (*Catalog, Problems) {
 		maps.Copy(l.closed, l.o.Previous.closed)
 	}
 	return l.finish(), l.problems
-}
-
-// names lists the names in apis/ that may be APIs, without hidden ones and examples: APIs in force first, then by name.
-func (l *loader) names() ([]string, error) {
-	dir, err := l.root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	all, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(name string) bool {
-		return strings.HasPrefix(name, ".") || name == "example" || strings.HasSuffix(name, ".example")
-	})
-	slices.SortFunc(all, func(a, b string) int {
-		if x, y := l.o.Previous.API(a) != nil, l.o.Previous.API(b) != nil; x != y {
-			if x {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	return all, nil
 }
 
 // folders loads the first maxAPIs folders that have a config.json, and closes the hosts of the others.
@@ -256,68 +227,6 @@ func (l *loader) count(a *API) {
 	}
 }
 
-// misnamed warns of what is probably meant to be an API's config.json: a file beside the folders, a file with a similar
-// name, and a folder that has none. Folders with an example are templates.
-func (l *loader) misnamed(name string) {
-	info, err := l.root.Stat(name)
-	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
-		return // opening a pipe would wait for a writer
-	}
-	warn := func(file, found, want string) {
-		l.problems = append(l.problems,
-			Problem{API: name, File: "apis/" + file, Severity: Warning, Found: found, Want: want})
-	}
-	if !info.IsDir() {
-		if api, ok := loneConfig(name); ok {
-			warn(printable(name), "not read", "apis/"+api+"/config.json")
-		}
-		return
-	}
-	dir, err := l.root.Open(name)
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	entries, _ := dir.ReadDir(maxListed) // an error leaves fewer names to compare
-	template := len(entries) == 0
-	for _, e := range entries {
-		switch file := strings.ToLower(e.Name()); {
-		case strings.HasSuffix(file, ".example"):
-			template = true
-		case likeConfig(file):
-			warn(printable(name)+"/"+printable(e.Name()), "not read", "config.json")
-			template = true
-		}
-	}
-	if !template {
-		warn(printable(name), "a folder without config.json", "one in it, or the folder elsewhere")
-	}
-}
-
-// likeConfig reports whether a file's name in lower case was probably meant to be config.json.
-func likeConfig(file string) bool {
-	switch file {
-	case "config", "conf.json", "configuration.json", "config.jsonc", "config.json5", "config.json.txt", "config.yaml",
-		"config.yml", "config.toml":
-		return true
-	}
-	const slips = 3 // one more than may be
-	return typo.Distance(file, "config.json", slips) < slips
-}
-
-// loneConfig is the API that a JSON file in apis/ itself is probably meant to be.
-func loneConfig(file string) (api string, ok bool) {
-	const schema = "config.schema.json" // which comes with CodeForge
-	stem, isJSON := strings.CutSuffix(strings.ToLower(file), ".json")
-	if !isJSON || strings.ToLower(file) == schema {
-		return "", false
-	}
-	if likeConfig(strings.ToLower(file)) || folderProblem(stem) != "" {
-		stem = "<name>"
-	}
-	return stem, true
-}
-
 // settle puts a folder's new version in force, or rejects it.
 func (l *loader) settle(name string, a *API, v *validator) {
 	l.problems = append(l.problems, v.problems...)
@@ -373,36 +282,6 @@ func (l *loader) keep(name, why string) bool {
 	return true
 }
 
-// permissions warns of credentials that other users of the machine can read.
-func (v *validator) permissions(c config) {
-	inline := slices.ContainsFunc(c.credentials, func(r rawCredential) bool { return r.value != nil })
-	info, err := v.root.Stat(v.api + "/config.json")
-	if runtime.GOOS == "windows" || !inline || err != nil {
-		return
-	}
-	if mode := info.Mode().Perm(); mode&0o004 != 0 {
-		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
-			"mode 0600 (chmod 600)")
-	}
-}
-
-// mask replaces the file's credential values in its problems. It comes last, so that no message shows one.
-func (v *validator) mask(c config) {
-	for _, raw := range c.credentials {
-		if raw.value == nil || len(*raw.value) < minValue {
-			continue
-		}
-		for i := range v.problems {
-			p := &v.problems[i]
-			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
-				p.Field = strings.ReplaceAll(p.Field, *raw.value, "[secret]")
-			}
-			p.Found = strings.ReplaceAll(p.Found, *raw.value, "[secret]")
-			p.Want = strings.ReplaceAll(p.Want, *raw.value, "[secret]")
-		}
-	}
-}
-
 // finish compiles the catalog.
 func (l *loader) finish() *Catalog {
 	c := &Catalog{closed: l.closed}
@@ -424,30 +303,4 @@ func (l *loader) finish() *Catalog {
 	c.version = versionOf(c.apis, closed)
 	c.index()
 	return c
-}
-
-// maxFolder bounds a folder's name, in bytes.
-const maxFolder = 64
-
-// folderProblem says why a folder's name is not an API name, or is empty.
-func folderProblem(name string) string {
-	if len(name) > maxFolder {
-		return fmt.Sprintf("a name longer than %d characters", maxFolder)
-	}
-	for i := range len(name) {
-		b := name[i]
-		alnum := 'a' <= b && b <= 'z' || '0' <= b && b <= '9'
-		if !alnum && (i == 0 || b != '-' && b != '_') {
-			return "a name with something other than a-z, 0-9, - and _, or that starts with - or _"
-		}
-	}
-	return ""
-}
-
-func wantFolder(name string) string {
-	fixed := strings.Trim(strings.NewReplacer(" ", "-", ".", "-").Replace(strings.ToLower(name)), "-_")
-	if fixed != "" && folderProblem(fixed) == "" {
-		return "apis/" + fixed
-	}
-	return "a name like google-maps"
 }

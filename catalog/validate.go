@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -369,4 +370,34 @@ func wantSurface(text string) string {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return `"header", "header:Name", "query:name", "path" or "body:field"`
+}
+
+// permissions warns of credentials that other users of the machine can read.
+func (v *validator) permissions(c config) {
+	inline := slices.ContainsFunc(c.credentials, func(r rawCredential) bool { return r.value != nil })
+	info, err := v.root.Stat(v.api + "/config.json")
+	if runtime.GOOS == "windows" || !inline || err != nil {
+		return
+	}
+	if mode := info.Mode().Perm(); mode&0o004 != 0 {
+		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
+			"mode 0600 (chmod 600)")
+	}
+}
+
+// mask replaces the file's credential values in its problems. It comes last, so that no message shows one.
+func (v *validator) mask(c config) {
+	for _, raw := range c.credentials {
+		if raw.value == nil || len(*raw.value) < minValue {
+			continue
+		}
+		for i := range v.problems {
+			p := &v.problems[i]
+			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
+				p.Field = strings.ReplaceAll(p.Field, *raw.value, "[secret]")
+			}
+			p.Found = strings.ReplaceAll(p.Found, *raw.value, "[secret]")
+			p.Want = strings.ReplaceAll(p.Want, *raw.value, "[secret]")
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
-	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Routes are the operations of one API as requests have them. They allow what is surely one of them: a path that a
@@ -103,7 +102,7 @@ func with(methods []string, m string) []string {
 	if m == "GET" {
 		methods = with(methods, "HEAD")
 	}
-	if has(methods, m) {
+	if slices.Contains(methods, m) {
 		return methods
 	}
 	return append(methods, m)
@@ -226,7 +225,7 @@ func plain(s string) bool {
 // at one depth.
 func (r *route) allow(segments []string, method string) bool {
 	if len(segments) == 0 {
-		return has(r.methods, method)
+		return slices.Contains(r.methods, method)
 	}
 	s := segments[0]
 	if next := r.literal[s]; next != nil && next.allow(segments[1:], method) {
@@ -237,16 +236,7 @@ func (r *route) allow(segments []string, method string) bool {
 			return true
 		}
 	}
-	return has(r.rest, method) && segments[len(segments)-1] != ""
-}
-
-func has(methods []string, m string) bool {
-	for _, have := range methods {
-		if have == m {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.rest, method) && segments[len(segments)-1] != ""
 }
 
 // fits reports whether a segment has these parts around values that are not empty. Where there are such parts no value
@@ -275,100 +265,4 @@ func fits(parts []string, s string) bool {
 		s = s[1+at+len(part):]
 	}
 	return s == ""
-}
-
-// Nearest is the operation that a request most likely meant, or empty.
-func (r *Routes) Nearest(method, path string) string {
-	if r == nil {
-		return ""
-	}
-	return Nearest(method, path, len(r.keys), func(i int) string { return r.keys[i] })
-}
-
-// farthest is how different the nearest operation may be, see distance.
-const farthest = 1.3
-
-// maxWork bounds what Nearest compares, in pairs of characters: paths and templates may be made to take long.
-const maxWork = 1 << 23
-
-// Nearest is the key, such as "GET /v1/refunds/{id}", that a request most likely meant, or empty. Of very many keys it
-// looks at the first ones.
-func Nearest(method, path string, keys int, key func(int) string) string {
-	best, least := "", farthest
-	asked := strings.Split(strings.Trim(path, "/"), "/")
-	if len(path) > MaxPath || len(asked) > maxSegments {
-		return ""
-	}
-	work := maxWork
-	for i := 0; i < keys && work > 0; i++ {
-		m, template, _ := strings.Cut(key(i), " ")
-		d := distance(asked, template, least, &work)
-		if _, rest, ok := strings.Cut(strings.TrimPrefix(template, "/"), "/"); ok { // a base path was left out
-			d = min(d, 0.5+distance(asked, rest, least, &work))
-		}
-		if m != method {
-			d += 0.3
-		}
-		if d < least {
-			best, least = key(i), d
-		}
-	}
-	return best
-}
-
-// distance is how different a path is from a template: a segment more or less is 1, another word up to 2, a value for a
-// parameter a little. It takes what it does from work.
-func distance(asked []string, template string, limit float64, work *int) float64 {
-	d, i := 0.0, 0
-	for segment := range strings.SplitSeq(strings.Trim(template, "/"), "/") {
-		*work -= 16 + len(segment)
-		switch {
-		case i >= len(asked):
-			d++
-		case segment == asked[i]:
-		case strings.Contains(segment, "{") && fits(around(segment), asked[i]):
-			d += 0.05
-		case strings.Contains(segment, "{"):
-			d++
-		default:
-			d += unlike(segment, asked[i], limit-d, work)
-		}
-		if d >= limit {
-			return d
-		}
-		i++
-	}
-	if i < len(asked) {
-		d += float64(len(asked) - i)
-	}
-	return d
-}
-
-// unlike is how different two words are, from 0 to 2, or at least the limit.
-func unlike(a, b string, limit float64, work *int) float64 {
-	most := max(len(a), len(b))
-	slips := min(most, int(limit*float64(most)/2)+1)
-	if len(a)-len(b) >= slips || len(b)-len(a) >= slips {
-		return 2 * float64(slips) / float64(most)
-	}
-	*work -= min(len(a), 255) * min(len(b), 255)
-	return 2 * float64(typo.Distance(strings.ToLower(a), strings.ToLower(b), slips)) / float64(most)
-}
-
-// Fits reports whether a path is one that a template stands for. It is for hints: see Routes for what is allowed.
-func Fits(template, path string) bool {
-	template, path = strings.Trim(template, "/"), strings.Trim(path, "/")
-	for {
-		want, rest, more := strings.Cut(template, "/")
-		got, behind, goes := strings.Cut(path, "/")
-		switch {
-		case strings.HasPrefix(want, "{") && strings.HasSuffix(want, "+}"):
-			return true
-		case want != got && (!strings.Contains(want, "{") || !fits(around(want), got)):
-			return false
-		case !more || !goes:
-			return more == goes
-		}
-		template, path = rest, behind
-	}
 }

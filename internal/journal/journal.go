@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logfile"
@@ -75,7 +76,7 @@ type Query struct {
 }
 
 func (q Query) match(e controlapi.Event) bool {
-	return e.Exchange != nil && matches(e.Exchange.Run, q.Run) && !e.Exchange.At.Before(q.Since)
+	return e.Exchange != nil && strings.HasPrefix(e.Exchange.Run, q.Run) && !e.Exchange.At.Before(q.Since)
 }
 
 // Show calls on for the exchanges in dir that the query asks for, oldest first, and returns how many there were.
@@ -215,7 +216,7 @@ func Receipt(dir, run string) (controlapi.Receipt, bool, error) {
 	var whole *controlapi.Receipt
 	var parts controlapi.Receipt
 	caused := map[string][]controlapi.Caused{} // by run
-	matches := func(have string) bool { return matches(have, run) && (run != "" || controlapi.OfRun(have)) }
+	matches := func(have string) bool { return strings.HasPrefix(have, run) && (run != "" || controlapi.OfRun(have)) }
 	err := Read(dir, func(e controlapi.Event) {
 		switch {
 		case e.Receipt != nil && matches(e.Receipt.Run):
@@ -239,8 +240,4 @@ func Receipt(dir, run string) (controlapi.Receipt, bool, error) {
 	}
 	found.AddCaused(caused[found.Run])
 	return *found, found.Run != "", nil
-}
-
-func matches(have, want string) bool {
-	return want == "" || len(have) >= len(want) && have[:len(want)] == want
 }

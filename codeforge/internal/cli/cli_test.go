@@ -14,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -162,7 +163,7 @@ func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yep\n": false} {
 		terminalEnd, program, err := pty.Open()
 		if err != nil {
-			t.Skip(err) // no terminals on this system
+			testkit.Skip(t, "no terminals: "+err.Error())
 		}
 		e := &Env{Stdin: program, Stderr: terminal.Open(program)}
 		if _, err := io.WriteString(terminalEnd, answer); err != nil {

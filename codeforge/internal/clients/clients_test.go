@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/jsonfile"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 const url = "http://127.0.0.1:8080/mcp"
@@ -138,7 +139,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("mcp.json", link); err != nil {
-		t.Skip(err)
+		testkit.Skip(t, "no right to make links: "+err.Error())
 	}
 	if _, err := Write(link, []byte("something else"), []byte("after"), now); err == nil || !strings.Contains(err.Error(), "changed by another program") {
 		t.Errorf("changed meanwhile: %v", err)

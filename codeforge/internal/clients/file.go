@@ -50,15 +50,15 @@ func Write(path string, before, after []byte, now time.Time) (backup string, err
 	} else if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
 	}
-	part := path + ".codeforge-part"
-	if err := writeNew(part, after, mode); err != nil {
+	part, err := os.CreateTemp(filepath.Dir(path), ".codeforge-new-")
+	if err != nil {
 		return backup, err
 	}
-	if err := os.Rename(part, path); err != nil {
-		_ = os.Remove(part)
+	defer os.Remove(part.Name())
+	if err := finish(part, after, mode); err != nil {
 		return backup, err
 	}
-	return backup, nil
+	return backup, os.Rename(part.Name(), path)
 }
 
 // writeNew writes a file that must not exist.
@@ -67,6 +67,11 @@ func writeNew(path string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
+	return finish(f, text, mode)
+}
+
+// finish writes and closes a new file.
+func finish(f *os.File, text []byte, mode fs.FileMode) error {
+	_, err := f.Write(text)
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }

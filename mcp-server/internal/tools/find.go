@@ -1,8 +1,10 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,6 +68,9 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 			out = append(out, source{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
 		}
 	}
+	maps.DeleteFunc(s.finder.tools, func(server string, _ toolIndex) bool {
+		return !slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == server })
+	})
 	if l, err := s.cfg.Skills.List(); err == nil && only == "" {
 		out = append(out, source{index: s.finder.ofSkills(l.Skills), skills: l.Skills})
 	}
@@ -81,7 +86,9 @@ func (s *Surface) docs(ctx context.Context) []*apidoc.Doc {
 
 // ofTools is the index of a server's tools. The caller holds the lock.
 func (f *finder) ofTools(server string, tools []signature.Tool) *search.Index {
-	same := func(a, b signature.Tool) bool { return a.Name == b.Name && a.Description == b.Description }
+	same := func(a, b signature.Tool) bool {
+		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.InputSchema, b.InputSchema)
+	}
 	if old, ok := f.tools[server]; ok && slices.EqualFunc(old.tools, tools, same) {
 		return old.index
 	}

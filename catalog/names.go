@@ -1,0 +1,124 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
+)
+
+// names lists the names in apis/ that may be APIs, without hidden ones and examples: APIs in force first, then by name.
+func (l *loader) names() ([]string, error) {
+	dir, err := l.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	all, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(name string) bool {
+		return strings.HasPrefix(name, ".") || name == "example" || strings.HasSuffix(name, ".example")
+	})
+	slices.SortFunc(all, func(a, b string) int {
+		if x, y := l.o.Previous.API(a) != nil, l.o.Previous.API(b) != nil; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return all, nil
+}
+
+// misnamed warns of what is probably meant to be an API's config.json: a file beside the folders, a file with a similar
+// name, and a folder that has none. Folders with an example are templates.
+func (l *loader) misnamed(name string) {
+	info, err := l.root.Stat(name)
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		return // opening a pipe would wait for a writer
+	}
+	warn := func(file, found, want string) {
+		l.problems = append(l.problems,
+			Problem{API: name, File: "apis/" + file, Severity: Warning, Found: found, Want: want})
+	}
+	if !info.IsDir() {
+		if api, ok := loneConfig(name); ok {
+			warn(printable(name), "not read", "apis/"+api+"/config.json")
+		}
+		return
+	}
+	dir, err := l.root.Open(name)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	entries, _ := dir.ReadDir(maxListed) // an error leaves fewer names to compare
+	template := len(entries) == 0
+	for _, e := range entries {
+		switch file := strings.ToLower(e.Name()); {
+		case strings.HasSuffix(file, ".example"):
+			template = true
+		case likeConfig(file):
+			warn(printable(name)+"/"+printable(e.Name()), "not read", "config.json")
+			template = true
+		}
+	}
+	if !template {
+		warn(printable(name), "a folder without config.json", "one in it, or the folder elsewhere")
+	}
+}
+
+// likeConfig reports whether a file's name in lower case was probably meant to be config.json.
+func likeConfig(file string) bool {
+	switch file {
+	case "config", "conf.json", "configuration.json", "config.jsonc", "config.json5", "config.json.txt", "config.yaml",
+		"config.yml", "config.toml":
+		return true
+	}
+	const slips = 3 // one more than may be
+	return typo.Distance(file, "config.json", slips) < slips
+}
+
+// loneConfig is the API that a JSON file in apis/ itself is probably meant to be.
+func loneConfig(file string) (api string, ok bool) {
+	const schema = "config.schema.json" // which comes with CodeForge
+	file = strings.ToLower(file)
+	stem, isJSON := strings.CutSuffix(file, ".json")
+	if !isJSON || file == schema {
+		return "", false
+	}
+	if likeConfig(file) || folderProblem(stem) != "" {
+		stem = "<name>"
+	}
+	return stem, true
+}
+
+// maxFolder bounds a folder's name, in bytes.
+const maxFolder = 64
+
+// folderProblem says why a folder's name is not an API name, or is empty.
+func folderProblem(name string) string {
+	if len(name) > maxFolder {
+		return fmt.Sprintf("a name longer than %d characters", maxFolder)
+	}
+	for i := range len(name) {
+		b := name[i]
+		alnum := 'a' <= b && b <= 'z' || '0' <= b && b <= '9'
+		if !alnum && (i == 0 || b != '-' && b != '_') {
+			return "a name with something other than a-z, 0-9, - and _, or that starts with - or _"
+		}
+	}
+	return ""
+}
+
+func wantFolder(name string) string {
+	fixed := strings.Trim(strings.NewReplacer(" ", "-", ".", "-").Replace(strings.ToLower(name)), "-_")
+	if fixed != "" && folderProblem(fixed) == "" {
+		return "apis/" + fixed
+	}
+	return "a name like google-maps"
+}
