@@ -13,17 +13,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Registry answers as an npm registry does. Make it with New.
 type Registry struct {
-	// Broken replaces the bytes of tarballs by others, as a registry would that was broken into.
-	Broken bool
+	// Broken replaces the bytes of tarballs by others, as a registry would that was broken into, and says that they are
+	// the right ones.
+	Broken atomic.Bool
 
 	host     string
 	packages map[string]map[string]manifest // by name and version
@@ -66,17 +69,31 @@ func (r *Registry) add(path string) error {
 		return errors.New("no name or no version")
 	}
 	file := name + "/-/" + name[strings.LastIndexByte(name, '/')+1:] + "-" + version + ".tgz"
-	short, long := sha1.Sum(data), sha512.Sum512(data) //nolint:gosec // see above
-	m["dist"] = map[string]any{
-		"tarball": "https://" + r.host + "/" + file, "shasum": hex.EncodeToString(short[:]),
-		"integrity": "sha512-" + base64.StdEncoding.EncodeToString(long[:]),
-	}
+	m["dist"] = r.dist(file, data)
 	if r.packages[name] == nil {
 		r.packages[name] = map[string]manifest{}
 	}
 	r.packages[name][version] = m
 	r.files[file] = path
 	return nil
+}
+
+// dist is what a registry says about a tarball.
+func (r *Registry) dist(file string, data []byte) map[string]any {
+	short, long := sha1.Sum(data), sha512.Sum512(data) //nolint:gosec // npm's format has it
+	return map[string]any{
+		"tarball": "https://" + r.host + "/" + file, "shasum": hex.EncodeToString(short[:]),
+		"integrity": "sha512-" + base64.StdEncoding.EncodeToString(long[:]),
+	}
+}
+
+// broken is a manifest that fits the other bytes.
+func (r *Registry) broken(m manifest) (manifest, error) {
+	out := maps.Clone(m)
+	file := strings.TrimPrefix(m["dist"].(map[string]any)["tarball"].(string), "https://"+r.host+"/")
+	data, err := os.ReadFile(r.files[file])
+	out["dist"] = r.dist(file, append(data, 0))
+	return out, err
 }
 
 // manifestOf is the package.json of a tarball.
@@ -126,6 +143,13 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	all, latest := map[string]any{}, ""
 	for version, m := range versions {
+		if r.Broken.Load() {
+			var err error
+			if m, err = r.broken(m); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+		}
 		all[version] = m
 		if latest == "" || version > latest {
 			latest = version
@@ -141,7 +165,7 @@ func (r *Registry) tarball(w http.ResponseWriter, file string) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if r.Broken {
+	if r.Broken.Load() {
 		data = append(data, 0)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")

@@ -56,7 +56,7 @@ func TestDenoInstalls(t *testing.T) {
 	if len(r.Asked()) < 50 {
 		t.Errorf("only %d questions", len(r.Asked()))
 	}
-	r.Broken = true
+	r.Broken.Store(true)
 	if out, err := install("second"); err == nil || !strings.Contains(strings.ToLower(out), "checksum did not match") {
 		t.Errorf("other bytes were taken: %v\n%s", err, out)
 	}

@@ -265,6 +265,9 @@ func (s *Server) track(c net.Conn, open bool) {
 	}
 }
 
+// BreakRegistry lets the registry answer other bytes than before.
+func (s *Server) BreakRegistry() { s.registry.Broken.Store(true) }
+
 // Close stops every listener and connection and waits for them.
 func (s *Server) Close() error {
 	s.stop()

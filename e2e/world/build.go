@@ -14,7 +14,8 @@ var packages = []string{
 	"./codeforge/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server",
 	"./mcp-server/cmd/docker-shim",
 	"./mcp-server/cmd/mcp-bridge",
-	"./e2e/cmd/intruder", // for tests only: see attack
+	"./e2e/cmd/intruder",                            // for tests only: see attack
+	"./mcp-server/internal/bridge/testdata/hostile", // for tests only: see servers
 }
 
 // build builds the binaries from the working tree into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). A lock

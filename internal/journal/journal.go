@@ -43,8 +43,8 @@ func Record(ctx context.Context, dir string, client *controlapi.Client) error {
 	defer f.Close()
 	for ctx.Err() == nil {
 		// An error ends the stream: the proxy stopped, or this reader was too slow. The next stream continues.
-		if events, err := client.Subscribe(ctx); err == nil {
-			_ = events.Each(func(e controlapi.Event) { write(f, e) })
+		if events, err := client.Subscribe(ctx, controlapi.RequestEvents); err == nil {
+			_ = events.Lines(func(line []byte) { _, _ = f.Write(line) })
 		}
 		select {
 		case <-ctx.Done():
@@ -52,15 +52,6 @@ func Record(ctx context.Context, dir string, client *controlapi.Client) error {
 		}
 	}
 	return nil
-}
-
-func write(w io.Writer, e controlapi.Event) {
-	if e.Exchange == nil && e.Receipt == nil && e.Caused == nil {
-		return
-	}
-	if line, err := json.Marshal(e); err == nil {
-		_, _ = w.Write(append(line, '\n'))
-	}
 }
 
 // Query says which exchanges Show shows.

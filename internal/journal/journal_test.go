@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -95,7 +96,7 @@ func TestCaused(t *testing.T) {
 			}
 			var b bytes.Buffer
 			for _, e := range events {
-				write(&b, e)
+				testkit.Must(t, json.NewEncoder(&b).Encode(e))
 			}
 			if err := os.WriteFile(filepath.Join(state, Name), b.Bytes(), 0o600); err != nil {
 				t.Fatal(err)

@@ -10,7 +10,7 @@
 //	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one;
 //	       with &run=R&call=SERVER.TOOL&among=N it is also the event Caused
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
-//	GET    /v1/events                      -> NDJSON of Event, until closed
+//	GET    /v1/events?of=CATALOG|REQUESTS  -> NDJSON of Event, until closed
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
 //	GET    /metrics                        -> Prometheus text
 //
@@ -329,6 +329,18 @@ type Refusal struct {
 	Server    string `json:"server,omitempty"`
 	Tool      string `json:"tool,omitempty"`
 }
+
+// Events says which events a subscriber wants: it is not woken for the others.
+type Events string
+
+// The kinds of events.
+const (
+	CatalogEvents Events = "catalog"  // those with Catalog
+	RequestEvents Events = "requests" // the others
+)
+
+// Has reports whether an event is one of them.
+func (of Events) Has(e Event) bool { return (e.Catalog != "") == (of == CatalogEvents) }
 
 // Event is one line of GET /v1/events. Exactly one field is set.
 type Event struct {

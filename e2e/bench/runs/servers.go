@@ -18,29 +18,41 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
 )
 
-// NoopServer is the argument with which the bench is an MCP server on stdio with one tool, which does nothing.
+// NoopServer is the argument with which the bench is an MCP server on stdio with a tool that does nothing, and one that
+// takes waitTime to do it.
 const NoopServer = "noop-server"
+
+const waitTime = 20 * time.Millisecond
 
 // ServeNoop is that server.
 func ServeNoop(ctx context.Context) error {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	s.AddTool(&mcp.Tool{Name: "noop", InputSchema: json.RawMessage(`{"type":"object"}`)},
-		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "ok"}}}, nil
-		})
+	for name, takes := range map[string]time.Duration{"noop": 0, "wait": waitTime} {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				time.Sleep(takes)
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "ok"}}}, nil
+			})
+	}
 	return s.Run(ctx, &mcp.StdioTransport{})
 }
 
-// warmCalls prints the median of calls one after the other, and the times of 400 calls in all, one after the other and
-// eight at once, in milliseconds.
+// warmCalls prints, in milliseconds, the median of calls one after the other, and the times of many calls in all, one
+// after the other and eight at once: 400 of the tool that does nothing, and 100 of the other.
 const warmCalls = `await mcp.warm.noop();
 const each = [];
 for (let i = 0; i < 300; i++) { const t = performance.now(); await mcp.warm.noop(); each.push(performance.now() - t); }
 each.sort((a, b) => a - b);
-const many = Array.from({ length: 400 }, () => () => mcp.warm.noop());
-const one = performance.now(); await parallel(many, { limit: 1 });
-const eight = performance.now(); await parallel(many, { limit: 8 });
-console.log(each[150], eight - one, performance.now() - eight);
+const times = [each[150]];
+for (const [count, call] of [[400, () => mcp.warm.noop()], [100, () => mcp.warm.wait()]]) {
+  for (const limit of [1, 8]) {
+    const t = performance.now();
+    const bad = (await parallel(Array.from({ length: count }, () => call), { limit })).find((r) => r.status !== "fulfilled");
+    if (bad) throw bad.reason;
+    times.push(performance.now() - t);
+  }
+}
+console.log(...times);
 `
 
 // coldCall prints the time of the first call of a server that does not run, in milliseconds.
@@ -102,7 +114,7 @@ func Servers(ctx context.Context, cfg Config) (bench.Report, error) {
 // calls measures the rows of calls.
 func calls(ctx context.Context, cfg Config, s *server, program string, col *bench.Collector) error {
 	printed, err := s.numbers(ctx, warmCalls)
-	if err != nil || len(printed) != 3 {
+	if err != nil || len(printed) != 5 {
 		return fmt.Errorf("calls of a warm server: %v %w", printed, err)
 	}
 	direct, _, err := noopDirect(ctx, program, 300)
@@ -110,7 +122,8 @@ func calls(ctx context.Context, cfg Config, s *server, program string, col *benc
 		return err
 	}
 	col.Add("servers.call", printed[0]-direct, "from code %.2f ms, the SDK on stdio %.2f ms", printed[0], direct)
-	col.Add("servers.eight", printed[1]/printed[2], "400 calls: %.0f ms one by one, %.0f ms at 8 at once", printed[1], printed[2])
+	col.Add("servers.busy", printed[1]/printed[2], "400 calls: %.0f ms one by one, %.0f ms at 8 at once", printed[1], printed[2])
+	col.Add("servers.eight", printed[3]/printed[4], "100 calls: %.0f ms one by one, %.0f ms at 8 at once", printed[3], printed[4])
 	var ours, theirs []float64
 	for range cfg.Each {
 		time.Sleep(settle)

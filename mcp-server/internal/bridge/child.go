@@ -192,6 +192,11 @@ func (c *child) wait() {
 	}
 	c.state = err
 	close(c.done)
+	select {
+	case <-c.wire.closed:
+	case <-time.After(endTime): // its output is held in the same way
+		c.wire.end(nil)
+	}
 }
 
 // describe is how the process ended. c.done is closed.

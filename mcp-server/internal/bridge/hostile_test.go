@@ -132,7 +132,7 @@ func TestBadAnswers(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	for fault, want := range map[string]int{"": 19, "endless-pages": 100, "same-cursor": 2} {
+	for fault, want := range map[string]int{"": 20, "endless-pages": 100, "same-cursor": 2} {
 		b := hostile(t, fault)
 		b.ready()
 		_, c := b.send(frame.ToolsMethod, nil)
@@ -166,6 +166,29 @@ func TestDying(t *testing.T) {
 		case <-time.After(testkit.Patience):
 			t.Error("the bridge says nothing")
 		}
+	}
+}
+
+// TestDaemonLeft: a server that has ended is noticed although a process that it left behind, which only the slot's end
+// ends, holds its output.
+func TestDaemonLeft(t *testing.T) {
+	home := t.TempDir()
+	b := begin(t, frame.Start{Command: []string{peertest.Hostile(t), "forks", "daemon"}, Env: map[string]string{"HOME": home}})
+	b.ready()
+	text, err := os.ReadFile(filepath.Join(home, "forked"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	if got := b.call("die", `{"text":""}`); !strings.HasPrefix(got, frame.Gone) {
+		t.Errorf("the call: %s", got)
+	}
+	if f := <-b.failed; !strings.Contains(f.Message, "exit status 5") {
+		t.Errorf("%+v", f)
 	}
 }
 

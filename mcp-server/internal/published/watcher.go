@@ -82,7 +82,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// No change may fall between the fetch and the subscription.
-	events, err := w.cfg.Control.Subscribe(ctx)
+	events, err := w.cfg.Control.Subscribe(ctx, controlapi.CatalogEvents)
 	if err != nil {
 		return fmt.Errorf("following the catalog: %w", err)
 	}

@@ -260,7 +260,12 @@ func slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 
 // events streams the events, with an empty line from time to time so that a dead reader is noticed.
 func (s *Control) events(w http.ResponseWriter, r *http.Request) {
-	ch, cancel := s.conf.Journal.Subscribe()
+	of := controlapi.Events(r.URL.Query().Get("of"))
+	if of != controlapi.CatalogEvents && of != controlapi.RequestEvents {
+		fail(w, http.StatusBadRequest, "of: want catalog or requests")
+		return
+	}
+	ch, cancel := s.conf.Journal.Subscribe(of)
 	defer cancel()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
@@ -279,7 +284,7 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 		case e := <-ch:
 			err = enc.Encode(e)
 		}
-		if err != nil || rc.Flush() != nil {
+		if err != nil || (len(ch) == 0 && rc.Flush() != nil) {
 			return
 		}
 	}

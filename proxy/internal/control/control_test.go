@@ -112,7 +112,7 @@ func TestCaused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, cancel := journal.Subscribe()
+	events, cancel := journal.Subscribe(controlapi.RequestEvents)
 	defer cancel()
 	cause := controlapi.Cause{Run: "r1", Call: "server.a tool", Among: 2}
 	for i, cause := range []controlapi.Cause{cause, {}, cause} {
@@ -246,20 +246,37 @@ func TestSubscribe(t *testing.T) {
 	c := serve(t, control)
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		events, err := c.Subscribe(ctx)
+		events, err := c.Subscribe(ctx, controlapi.CatalogEvents)
 		if err != nil {
 			t.Fatal(err)
 		}
+		requests, err := c.Subscribe(ctx, controlapi.RequestEvents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		journal.Publish(controlapi.Event{Exchange: &controlapi.Exchange{Run: "r1"}})
 		journal.Publish(controlapi.Event{Catalog: "v2"})
+		journal.Publish(controlapi.Event{Receipt: &controlapi.Receipt{Run: "r1"}})
 		got := make(chan controlapi.Event, 10)
 		done := make(chan error, 1)
 		go func() { done <- events.Each(func(e controlapi.Event) { got <- e }) }()
 		if e := <-got; e.Catalog != "v2" {
 			t.Errorf("event %+v", e)
 		}
-		cancel()
+		var lines []string
+		err = requests.Lines(func(line []byte) {
+			if lines = append(lines, string(line)); len(lines) == 2 {
+				cancel()
+			}
+		})
+		if err == nil || len(lines) != 2 || !strings.HasPrefix(lines[0], `{"exchange":{`) || !strings.HasPrefix(lines[1], `{"receipt":{`) {
+			t.Errorf("lines %q, %v", lines, err)
+		}
 		if err := <-done; err == nil {
 			t.Error("the stream ended without an error")
+		}
+		if len(got) > 0 {
+			t.Errorf("another event: %+v", <-got)
 		}
 	}
 }
@@ -296,6 +313,8 @@ func TestBadRequests(t *testing.T) {
 		{"DELETE", "/v1/slots/0?generation=1", "", 200},
 		{"POST", "/v1/slots/0", good, 405},
 		{"GET", "/v1/nothing", "", 404},
+		{"GET", "/v1/events", "", 400},
+		{"GET", "/v1/events?of=all", "", 400},
 		{"PUT", "/v1/slots/100", good, 400},
 		{"PUT", "/v1/slots/100", strings.Replace(good, `"run"`, `"apis": ["demo"], "run"`, 1), 400}, // no MCP server
 		{"PUT", "/v1/slots/100", strings.Replace(good, `"run"`, `"install": true, "run"`, 1), 400},  // no registry

@@ -39,7 +39,7 @@ type Journal struct {
 	metrics *Metrics
 
 	mu   sync.Mutex
-	subs map[chan controlapi.Event]struct{}
+	subs map[chan controlapi.Event]controlapi.Events
 }
 
 // NewJournal makes a journal without subscribers.
@@ -47,7 +47,7 @@ func NewJournal(c Config) *Journal {
 	if c.Clean == nil {
 		c.Clean = func(s string) string { return s }
 	}
-	return &Journal{conf: c, metrics: newMetrics(), subs: map[chan controlapi.Event]struct{}{}}
+	return &Journal{conf: c, metrics: newMetrics(), subs: map[chan controlapi.Event]controlapi.Events{}}
 }
 
 // Metrics returns the counts so far.
@@ -127,13 +127,13 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 	_ = logline.Together(context.Background(), j.conf.Log, lines...)
 }
 
-// Subscribe returns a channel of every event from now on, until cancel is called. A subscriber that does not read loses
-// events.
-func (j *Journal) Subscribe() (events <-chan controlapi.Event, cancel func()) {
+// Subscribe returns a channel of the events of a kind from now on, until cancel is called. A subscriber that does not
+// read loses events.
+func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Event, cancel func()) {
 	ch := make(chan controlapi.Event, maxQueue)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.subs[ch] = struct{}{}
+	j.subs[ch] = of
 	return ch, func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -145,7 +145,10 @@ func (j *Journal) Subscribe() (events <-chan controlapi.Event, cancel func()) {
 func (j *Journal) Publish(e controlapi.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for ch := range j.subs {
+	for ch, of := range j.subs {
+		if !of.Has(e) {
+			continue
+		}
 		select {
 		case ch <- e:
 		default:

@@ -47,7 +47,7 @@ func TestLastClean(t *testing.T) {
 	clean := func(s string) string { return strings.ReplaceAll(s, canary, "NAME") }
 	var logs bytes.Buffer
 	j := NewJournal(Config{Log: logline.New(&logs, "text", clean), Clean: clean})
-	events, cancel := j.Subscribe()
+	events, cancel := j.Subscribe(controlapi.RequestEvents)
 	defer cancel()
 	rec := NewRecorder("run", 1)
 	for _, outcome := range []string{controlapi.OutcomeServed, controlapi.OutcomeDenied, controlapi.OutcomeFailed, controlapi.OutcomeAborted} {
@@ -77,7 +77,7 @@ func TestLastClean(t *testing.T) {
 // TestSlowSubscriber: a slow subscriber loses events and delays nobody.
 func TestSlowSubscriber(t *testing.T) {
 	j := NewJournal(Config{Log: logline.New(&bytes.Buffer{}, "text", nil)})
-	events, cancel := j.Subscribe()
+	events, cancel := j.Subscribe(controlapi.CatalogEvents)
 	done := make(chan bool)
 	go func() {
 		for range 2 * maxQueue {

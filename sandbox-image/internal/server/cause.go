@@ -5,6 +5,10 @@ import "strings"
 // maxCause bounds what is said about a failed installation, in bytes.
 const maxCause = 500
 
+// otherBytes is said first of a package that is not what it was.
+const otherBytes = "The registry answers other bytes than the lock file of the first installation has, or than it says " +
+	"itself. Find out why before you trust them: "
+
 // cause is, in one line, what Deno said behind its last "error: ". It puts each underlying error on a line of its own,
 // behind its number.
 func cause(output string) string {
@@ -24,5 +28,8 @@ func cause(output string) string {
 		}
 	}
 	said := strings.Join(parts, ": ")
+	if strings.Contains(said, "checksum did not match") {
+		said = otherBytes + said
+	}
 	return said[:min(len(said), maxCause)]
 }

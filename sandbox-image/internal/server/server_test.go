@@ -9,7 +9,7 @@ import (
 func TestCause(t *testing.T) {
 	for output, want := range map[string]string{
 		"Download https://packages.example.com/x\nerror: Failed caching npm package 'probe@1.0.0'\n" +
-			"    0: Tarball checksum did not match what was provided by npm registry for probe@1.0.0.\n       \n       Expected: a\n": "Failed caching npm package 'probe@1.0.0': Tarball checksum did not match what was provided by npm registry for probe@1.0.0: Expected: a",
+			"    0: Tarball checksum did not match what was provided by npm registry for probe@1.0.0.\n       \n       Expected: a\n": otherBytes + "Failed caching npm package 'probe@1.0.0': Tarball checksum did not match what was provided by npm registry for probe@1.0.0: Expected: a",
 		"error: npm package 'nothing' does not exist.":                      "npm package 'nothing' does not exist",
 		"error: one\nerror: Import failed\n\nCaused by:\n    404 Not Found": "Import failed: 404 Not Found",
 		"":                                    "The installer failed without saying why.",

@@ -58,10 +58,20 @@ func main() {
 	if is("slow-start") {
 		time.Sleep(4 * time.Second)
 	}
+	if is("sleeps") {
+		time.Sleep(5 * time.Minute)
+		return
+	}
 	if is("forks") {
-		child := exec.Command("sleep", "300")
+		child := exec.Command(os.Args[0], "sleeps")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
-		_ = child.Start()
+		if is("daemon") { // out of the group that the bridge ends
+			child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		}
+		if err := child.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(9)
+		}
 		_ = os.WriteFile(filepath.Join(os.Getenv("HOME"), "forked"), fmt.Append(nil, child.Process.Pid), 0o600)
 	}
 	if is("floods-stderr") {
@@ -135,7 +145,7 @@ func list(m message) {
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t", false)+`],"nextCursor":"x"}`)
 	default:
 		var tools []string
-		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow", "meet"} {
+		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow", "meet", "leave"} {
 			tools = append(tools, fmt.Sprintf(tool, name, name == "read" || name == "die-once"))
 		}
 		for n := range grown {
@@ -181,6 +191,9 @@ func call(m message) {
 		}()
 	case "die":
 		os.Exit(5)
+	case "leave": // after the answer
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
+		os.Exit(8)
 	case "half":
 		os.Stdout.WriteString(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"content":[{"type":"te`)
 		os.Exit(6)

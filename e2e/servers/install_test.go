@@ -1,0 +1,76 @@
+package servers
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// told prints the McpError of a call.
+const told = `console.log(await mcp.everything.echo({ message: "hi" }).catch((e) => e.code + "\n" + e.message));`
+
+// TestNotInstalled: a package that cannot be installed is an error that says why and what to do.
+func TestNotInstalled(t *testing.T) {
+	for _, c := range []struct {
+		name, pkg string
+		env       map[string]string
+		says      string
+	}{
+		{"no such package", "@modelcontextprotocol/no-such-server@1.0.0", nil, "no such package or version"},
+		{"the version is gone", "@modelcontextprotocol/server-everything@9.9.9", nil, "9.9.9"},
+		{"no registry", everything, map[string]string{"PACKAGE_REGISTRY": ""}, "PACKAGE_REGISTRY"},
+		{"the registry has a certificate of nobody", everything, map[string]string{"PACKAGE_REGISTRY": "https://" + upstream.BadCA + "/"}, "certificate"},
+		{"the registry has no address", everything, map[string]string{"PACKAGE_REGISTRY": "https://nowhere.invalid/"}, "nowhere.invalid"},
+		{"a private address", everything, map[string]string{"PACKAGE_REGISTRY_PRIVATE": ""}, "PACKAGE_REGISTRY_PRIVATE"},
+	} {
+		if world.CurrentMode() == world.Docker && c.env != nil {
+			continue // the same proxy and sandboxd with other settings: embedded mode has shown what they say
+		}
+		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+			w := world.Start(t, world.Config{Registry: true, Env: c.env, APIs: []world.API{server("everything", c.pkg, nil)}})
+			res := w.MustExecute(t, told)
+			if !strings.HasPrefix(res.Out, "install_failed\n") || !strings.Contains(res.Out, c.says) || !strings.Contains(res.Out, "Tell the user") {
+				t.Errorf("out %q, notes %q; want %q", res.Out, res.Notes, c.says)
+			}
+			t.Log(res.Out)
+		})
+	}
+}
+
+// TestOtherBytes: a registry that answers other bytes for a version than at its first installation gets nothing
+// installed, and the user is told how to go on.
+func TestOtherBytes(t *testing.T) {
+	if world.CurrentMode() == world.Docker {
+		t.Skip("the package is removed by hand: tested in embedded mode, and the jail's part by sandbox-image/internal/packages")
+	}
+	api := server("everything", everything, nil)
+	w := world.Start(t, world.Config{Registry: true, APIs: []world.API{api}})
+	if res := w.MustExecute(t, told); res.Out != "Echo: hi\n" {
+		t.Fatalf("out %q, notes %q", res.Out, res.Notes)
+	}
+	sealed, err := filepath.Glob(filepath.Join(w.Process.State, "packages", "*", "registry"))
+	if err != nil || len(sealed) != 1 {
+		t.Fatalf("sealed packages: %q, %v", sealed, err)
+	}
+	testkit.Must(t, os.RemoveAll(filepath.Dir(sealed[0])))
+	w.Upstream.(*upstream.Server).BreakRegistry()
+	// Another configuration is another server, whose process starts anew.
+	api.Config["mcp"].(map[string]any)["timeout"] = 50
+	text, err := json.Marshal(api.Config)
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(filepath.Join(w.Dir, "apis", "everything", "config.json"), text, 0o600))
+	var res world.Result
+	testkit.WaitFor(t, func() bool {
+		res = w.MustExecute(t, told)
+		return res.Out != "Echo: hi\n"
+	})
+	if !strings.HasPrefix(res.Out, "install_failed\n") || !strings.Contains(res.Out, "other bytes") {
+		t.Errorf("out %q, notes %q", res.Out, res.Notes)
+	}
+}
