@@ -20,7 +20,7 @@ mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 .PHONY: help build binaries deno cli up down test e2e attack bench fuzz lint clean uninstall
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: binaries deno ## build every binary into bin/, and fetch Deno into .tools/
 

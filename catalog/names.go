@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,6 +114,14 @@ func folderProblem(name string) string {
 		}
 	}
 	return ""
+}
+
+// CheckName returns why a name is no name of an API, or nil.
+func CheckName(name string) error {
+	if bad := folderProblem(name); bad != "" || name == "" {
+		return fmt.Errorf("found %s; want %s", cmp.Or(bad, "no name"), strings.TrimPrefix(wantFolder(name), "apis/"))
+	}
+	return nil
 }
 
 func wantFolder(name string) string {

@@ -1,5 +1,6 @@
 #!/bin/sh
 # deno.sh TARGET: puts the pinned Deno at TARGET, from its npm package, checked against sandbox-image/deno.version.
+# deno.sh TARGET check: fails, and says why, if it could not do that on this machine.
 set -eu
 target=$1
 pins=$(dirname "$0")/../sandbox-image/deno.version
@@ -23,7 +24,7 @@ current() { # is the file at TARGET the pinned Deno?
 
 if [ -n "${DENO_PATH:-}" ]; then
 	"$DENO_PATH" --version >/dev/null || { echo "DENO_PATH=$DENO_PATH does not run" >&2; exit 1; }
-	echo "Deno: $DENO_PATH (DENO_PATH)"
+	[ "${2:-}" = check ] || echo "Deno: $DENO_PATH (DENO_PATH)"
 	exit 0
 fi
 current && exit 0
@@ -31,6 +32,7 @@ command -v npm >/dev/null || {
 	echo "Deno $version comes from npm, and npm is not installed. Install Node.js with npm, or set DENO_PATH to a Deno $version of yours." >&2
 	exit 1
 }
+[ "${2:-}" != check ] || exit 0
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 echo "Deno: fetching @deno/$package@$version from npm"

@@ -11,7 +11,7 @@ for pair in "$@"; do
 done
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-	echo "Missing:$missing. Install them with your system's package manager (on Debian or Ubuntu: sudo apt-get install$missing)." >&2
+	echo "Missing:$missing. Install with your system's package manager (on Debian or Ubuntu: sudo apt-get install$missing)." >&2
 	exit 1
 fi
 echo "Installing with apt-get:$missing"

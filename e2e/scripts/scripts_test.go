@@ -17,7 +17,7 @@ import (
 // tools are those that the scripts for users need. All of them are on macOS, which has neither timeout nor flock nor
 // sha256sum.
 var tools = []string{
-	"awk", "cat", "chmod", "cut", "date", "dirname", "grep", "head", "kill", "mkdir", "mktemp", "mv", "rm", "sed",
+	"awk", "cat", "chmod", "cut", "date", "dirname", "grep", "head", "id", "kill", "mkdir", "mktemp", "mv", "rm", "sed",
 	"sleep", "sort", "tail", "tar", "tr", "uniq", "xargs",
 }
 
@@ -194,6 +194,39 @@ func TestUninstallElsewhere(t *testing.T) {
 esac`)
 	if out, code, calls := m.run("make/uninstall.sh", "YES=1"); code != 1 || !strings.Contains(out, "another folder") || strings.Contains(calls, " rm") {
 		t.Errorf("exit %d\n%s%s", code, out, calls)
+	}
+}
+
+// TestUpNeeds: what embedded mode needs is looked for before anything is built, and all that is missing is said at once.
+func TestUpNeeds(t *testing.T) {
+	const arm64 = "#!/bin/sh\n[ \"$1\" = -s ] && echo Linux || echo aarch64\n"
+	for _, r := range []struct {
+		name, golang string
+		says         string
+	}{
+		{"nothing is there", "", "Go is not installed"},
+		{"an old Go", "go1.19.8", "This Go is go1.19.8"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			m := newMachine(t, "Linux", "")
+			testkit.Must(t, os.WriteFile(filepath.Join(m.path, "uname"), []byte(arm64), 0o755)) //nolint:gosec // a program
+			if r.golang != "" {
+				m.program(filepath.Join(m.path, "go"), "echo "+r.golang)
+			}
+			m.program(filepath.Join(m.path, "make"), "echo RECIPE >&2")
+			testkit.Must(t, os.Mkdir(filepath.Join(m.dir, "sandbox-image"), 0o755))
+			pins := "version 2.0.0\nlinux-arm64-glibc -\n"
+			testkit.Must(t, os.WriteFile(filepath.Join(m.dir, "sandbox-image", "deno.version"), []byte(pins), 0o600))
+			out, code, _ := m.run("make/up.sh")
+			for _, want := range []string{r.says, "Install Go 1.26 or newer", "Missing: bubblewrap.", "npm is not installed"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("it does not say %q", want)
+				}
+			}
+			if code != 1 || strings.Contains(out, "RECIPE") || t.Failed() {
+				t.Errorf("exit %d:\n%s", code, out)
+			}
+		})
 	}
 }
 

@@ -86,8 +86,8 @@ func Check(dir string, e Entry) error {
 
 // Free reports whether an API of this name can be added: the name is a good one, and there is no config.json.
 func Free(dir, name string) error {
-	if err := checkName(name); err != nil {
-		return err
+	if err := catalog.CheckName(name); err != nil {
+		return fmt.Errorf("API name %q: %w", name, err)
 	}
 	file := filepath.Join(dir, name, configFile)
 	if _, err := os.Lstat(file); err == nil {

@@ -28,6 +28,12 @@ func read(dir, name string) (path string, text []byte, err error) {
 	return path, text, err
 }
 
+// exampleSuffix ends the name of an example.
+const exampleSuffix = ".example"
+
+// typesFile is what tells the types of an API.
+const typesFile = "types.d.ts"
+
 // File is the path of an API's config.json.
 func File(dir, name string) (string, error) {
 	path, _, err := read(dir, name)
@@ -88,7 +94,7 @@ func Update(dir, name string, file []byte) error {
 	return set(path, text, Digest(file), "operations", "sha256")
 }
 
-// Contents lists the files of an API that Remove removes, config.json first. What is an example stays.
+// Contents lists the files of an API that Remove removes, config.json first. What is an example stays, with its types.
 func Contents(dir, name string) ([]string, error) {
 	path, _, err := read(dir, name)
 	if err != nil {
@@ -96,8 +102,11 @@ func Contents(dir, name string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	files := []string{configFile}
+	_, noExample := os.Lstat(path + exampleSuffix)
 	for _, entry := range entries {
-		if file := entry.Name(); file != configFile && !strings.HasSuffix(file, ".example") {
+		file := entry.Name()
+		ofExample := strings.HasSuffix(file, exampleSuffix) || file == typesFile && noExample == nil
+		if file != configFile && !ofExample {
 			files = append(files, file)
 		}
 	}
@@ -125,7 +134,7 @@ func Remove(dir, name string) error {
 
 // Example is the text of dir/NAME/config.json.example with the token names of its credentials, or nil.
 func Example(dir, name string) (text []byte, tokens []string, err error) {
-	f, err := os.Open(filepath.Join(dir, name, configFile+".example"))
+	f, err := os.Open(filepath.Join(dir, name, configFile+exampleSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}

@@ -57,17 +57,17 @@ func TestActivate(t *testing.T) {
 
 // TestRemove: what is listed is what goes; an example stays, with its folder.
 func TestRemove(t *testing.T) {
-	dir := folder(t, map[string]string{"config.json": "{}", "key.txt": "x", "config.json.example": "{}"})
+	dir := folder(t, map[string]string{"config.json": "{}", "key.txt": "x", "config.json.example": "{}", "types.d.ts": "// of the example"})
 	files, err := apidir.Contents(dir, "shop")
 	testkit.Must(t, err)
 	if !slices.Equal(files, []string{"config.json", "key.txt"}) {
 		t.Errorf("contents %q", files)
 	}
 	testkit.Must(t, apidir.Remove(dir, "shop"))
-	if left, err := os.ReadDir(filepath.Join(dir, "shop")); err != nil || len(left) != 1 || left[0].Name() != "config.json.example" {
+	if left, err := os.ReadDir(filepath.Join(dir, "shop")); err != nil || len(left) != 2 || left[0].Name() != "config.json.example" {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	dir = folder(t, map[string]string{"config.json": "{}"})
+	dir = folder(t, map[string]string{"config.json": "{}", "types.d.ts": "// mine"})
 	testkit.Must(t, apidir.Remove(dir, "shop"))
 	if _, err := os.Stat(filepath.Join(dir, "shop")); err == nil {
 		t.Error("the folder is still there")

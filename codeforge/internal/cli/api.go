@@ -67,6 +67,7 @@ type apiOptions struct {
 	vars                                map[string]string
 	domains, tokens, surfaces, restrict words
 	json, readOnly, only, yes           bool
+	none                                bool // --token none
 }
 
 // variable reads --var.
@@ -106,9 +107,9 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 		{"test", 0, 1, func(name string) error { return o.testAll(ctx, e, name) }},
 		{"search", 1, maxWords, func(words string) error { return o.search(ctx, e, words) }},
 		{"edit", 1, 1, func(name string) error { return o.edit(ctx, e, name) }},
-		{"enable", 1, 1, func(name string) error { return o.activate(e, name, true) }},
-		{"disable", 1, 1, func(name string) error { return o.activate(e, name, false) }},
-		{"rm", 1, 1, func(name string) error { return o.remove(e, name) }},
+		{"enable", 1, 1, func(name string) error { return o.activate(ctx, e, name, true) }},
+		{"disable", 1, 1, func(name string) error { return o.activate(ctx, e, name, false) }},
+		{"rm", 1, 1, func(name string) error { return o.remove(ctx, e, name) }},
 	}
 	var names []string
 	for _, v := range verbs {

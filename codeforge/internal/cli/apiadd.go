@@ -36,14 +36,14 @@ func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 			return err
 		}
 		if text != nil {
-			return o.addExample(e, name, text, tokens)
+			return o.addExample(ctx, e, name, text, tokens)
 		}
 	}
-	entry, err := o.ask(e, name)
+	entry, err := o.ask(ctx, e, name)
 	if err != nil {
 		return err
 	}
-	return o.finish(e, newPrompter(e), entry)
+	return o.finish(ctx, e, newPrompter(e), entry)
 }
 
 // plain reports whether no flag says what the API is.
@@ -53,22 +53,22 @@ func (o *apiOptions) plain() bool {
 }
 
 // addExample uses the example of an API as its config.json.
-func (o *apiOptions) addExample(e *Env, name string, text []byte, tokens []string) error {
+func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text []byte, tokens []string) error {
 	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes its config.json.\n", visible.Line(name))
 	in, values := newPrompter(e), map[string]secret.Value{}
 	for _, token := range tokens {
-		value, err := in.secret("Credential for " + visible.Line(token) + " (not shown): ")
+		value, err := in.secret(ctx, "Credential for "+visible.Line(token)+" (not shown): ")
 		if err != nil {
 			return err
 		}
 		values[token] = value
 	}
 	path, warnings, err := apidir.AddExample(o.apis, name, text, values)
-	return o.wrote(e, name, path, warnings, err)
+	return o.wrote(ctx, e, name, path, warnings, err)
 }
 
 // ask prompts for what the flags leave out, and checks each answer at once.
-func (o *apiOptions) ask(e *Env, name string) (apidir.Entry, error) {
+func (o *apiOptions) ask(ctx context.Context, e *Env, name string) (apidir.Entry, error) {
 	in := newPrompter(e)
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict,
@@ -76,9 +76,12 @@ func (o *apiOptions) ask(e *Env, name string) (apidir.Entry, error) {
 	if o.readOnly {
 		entry.Allowed = readOnly()
 	}
+	if err := o.checkFlags(&entry); err != nil {
+		return entry, err
+	}
 	if len(entry.Domains) == 0 {
 		const question = "Host name(s) of the API, or a URL of it, e.g. api.stripe.com: "
-		text, err := in.line(question, "--domain", func(s string) (string, error) {
+		text, err := in.line(ctx, question, "--domain", func(s string) (string, error) {
 			hosts, err := hostsOf(s)
 			return strings.Join(hosts, ","), err
 		})
@@ -90,7 +93,7 @@ func (o *apiOptions) ask(e *Env, name string) (apidir.Entry, error) {
 		}
 	}
 	if in.terminal {
-		if err := o.askMore(in, &entry); err != nil {
+		if err := o.askMore(ctx, in, &entry); err != nil {
 			return entry, err
 		}
 	}
@@ -103,57 +106,87 @@ func (o *apiOptions) ask(e *Env, name string) (apidir.Entry, error) {
 	return entry, nil
 }
 
+// checkFlags checks what the flags say before anything is asked: an answer that was typed for nothing would hurt.
+func (o *apiOptions) checkFlags(entry *apidir.Entry) error {
+	var err error
+	if len(entry.Domains) > 0 {
+		if entry.Domains, err = hostsOf(strings.Join(entry.Domains, ",")); err != nil {
+			return usageError("--domain: %w", err)
+		}
+	}
+	if len(o.tokens) > 0 {
+		text, err := tokensOf(strings.Join(o.tokens, ","))
+		if err != nil {
+			return usageError("--token: %w", err)
+		}
+		o.tokens, o.none = list(text), text == ""
+	}
+	if _, err := surfacesOf(strings.Join(o.surfaces, ",")); err != nil {
+		return usageError("--in: %w", err)
+	}
+	return nil
+}
+
+// tokensOf checks a list of token names, which is empty for none.
+func tokensOf(s string) (string, error) {
+	if s == "none" {
+		return "", nil
+	}
+	if slices.ContainsFunc(list(s), func(t string) bool { return !catalog.ValidTokenName(t) }) {
+		return "", errors.New("found no token name; want 5 to 64 of A-Z, 0-9 and _, starting with a letter")
+	}
+	return s, nil
+}
+
+// surfacesOf checks a list of surfaces.
+func surfacesOf(s string) (string, error) {
+	for _, surface := range list(s) {
+		if _, err := catalog.ParseSurface(surface); err != nil {
+			return "", fmt.Errorf("%q: %w; want e.g. header, header:X-Api-Key or query:key", surface, err)
+		}
+	}
+	return s, nil
+}
+
 // askMore prompts for what has a default.
-func (o *apiOptions) askMore(in prompter, entry *apidir.Entry) error {
+func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Entry) error {
 	var err error
 	if entry.Description == "" {
-		entry.Description, err = in.line("What it is for, in a line that the model reads ["+entry.Name+"]: ", "--description",
+		entry.Description, err = in.line(ctx, "What it is for, in a line that the model reads ["+entry.Name+"]: ", "--description",
 			func(s string) (string, error) { return s, nil })
 		if err != nil {
 			return err
 		}
 	}
-	if len(o.tokens) == 0 {
+	if len(o.tokens) == 0 && !o.none {
 		usual := defaultToken(entry.Name)
-		text, err := in.line("Token name that code writes ["+usual+"], or none: ", "--token", func(s string) (string, error) {
-			switch {
-			case s == "":
+		text, err := in.line(ctx, "Token name that code writes ["+usual+"], or none: ", "--token", func(s string) (string, error) {
+			if s == "" {
 				return usual, nil
-			case s != "none" && slices.ContainsFunc(list(s), func(t string) bool { return !catalog.ValidTokenName(t) }):
-				return "", errors.New("found no token name; want 5 to 64 of A-Z, 0-9 and _, starting with a letter")
 			}
-			return s, nil
+			return tokensOf(s)
 		})
 		if err != nil {
 			return err
 		}
-		if text != "none" {
-			o.tokens = list(text)
-		}
+		o.tokens = list(text)
 	}
 	if len(o.surfaces) == 0 && len(o.tokens) > 0 {
-		text, err := in.line("Where requests carry it: header, header:X-Api-Key, query:key, path or body:field [header]: ",
-			"--in", func(s string) (string, error) {
-				for _, surface := range list(s) {
-					if _, err := catalog.ParseSurface(surface); err != nil {
-						return "", fmt.Errorf("%q: %w; want e.g. header, header:X-Api-Key or query:key", surface, err)
-					}
-				}
-				return s, nil
-			})
+		text, err := in.line(ctx, "Where requests carry it: header, header:X-Api-Key, query:key, path or body:field [header]: ",
+			"--in", surfacesOf)
 		if err != nil {
 			return err
 		}
 		o.surfaces = list(text)
 	}
 	if len(entry.Restricted) == 0 && entry.Allowed == nil {
-		text, err := in.line("Methods to refuse, e.g. POST,PUT,PATCH,DELETE [none]: ", "--restrict",
+		text, err := in.line(ctx, "Methods to refuse, e.g. POST,PUT,PATCH,DELETE [none]: ", "--restrict",
 			func(s string) (string, error) {
 				if s == "none" {
 					s = ""
 				}
-				return s, apidir.Check(o.apis, apidir.Entry{Name: entry.Name, Description: entry.Name, Domains: entry.Domains,
-					Restricted: list(s)})
+				return s, answerProblem(apidir.Check(o.apis, apidir.Entry{Name: entry.Name, Description: entry.Name,
+					Domains: entry.Domains, Restricted: list(s)}))
 			})
 		if err != nil {
 			return err
@@ -161,6 +194,17 @@ func (o *apiOptions) askMore(in prompter, entry *apidir.Entry) error {
 		entry.Restricted = list(text)
 	}
 	return nil
+}
+
+// answerProblem is what is wrong with an answer, without the file and the field that it would be in.
+func answerProblem(err error) error {
+	var bad *apidir.InvalidError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	p := bad.Problems[0]
+	p.File, p.Field = "", ""
+	return errors.New("found " + p.String())
 }
 
 // hostsOf are the hosts of a list of names and URLs.
@@ -192,7 +236,7 @@ func hostsOf(s string) ([]string, error) {
 func readOnly() []string { return []string{"GET", "HEAD"} }
 
 // finish checks an entry before its credentials are typed, asks for them, and writes it.
-func (o *apiOptions) finish(e *Env, in prompter, entry apidir.Entry) error {
+func (o *apiOptions) finish(ctx context.Context, e *Env, in prompter, entry apidir.Entry) error {
 	trial := entry
 	trial.Credentials = slices.Clone(entry.Credentials)
 	for i := range trial.Credentials {
@@ -203,18 +247,18 @@ func (o *apiOptions) finish(e *Env, in prompter, entry apidir.Entry) error {
 	}
 	for i := range entry.Credentials {
 		c := &entry.Credentials[i]
-		value, err := in.secret("Credential for " + visible.Line(c.Name) + c.Kind + " (not shown): ")
+		value, err := in.secret(ctx, "Credential for "+visible.Line(c.Name)+c.Kind+" (not shown): ")
 		if err != nil {
 			return err
 		}
 		c.Value = value
 	}
 	path, warnings, err := apidir.Add(o.apis, entry)
-	return o.wrote(e, entry.Name, path, warnings, err)
+	return o.wrote(ctx, e, entry.Name, path, warnings, err)
 }
 
 // wrote says what was written.
-func (o *apiOptions) wrote(e *Env, name, path string, warnings catalog.Problems, err error) error {
+func (o *apiOptions) wrote(ctx context.Context, e *Env, name, path string, warnings catalog.Problems, err error) error {
 	if err != nil {
 		return err
 	}
@@ -224,8 +268,15 @@ func (o *apiOptions) wrote(e *Env, name, path string, warnings catalog.Problems,
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
 	}
-	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; "+
-		"codeforge api test %s tries it.\n", visible.Line(path), name)
+	state := "CodeForge is not running, and will load it when it is"
+	switch o.loads(ctx, e, name, true) {
+	case notRunning:
+	case loaded:
+		state = "The running CodeForge has loaded it"
+	case notLoaded:
+		state = "The running CodeForge has not loaded it yet: codeforge check says whether something is wrong"
+	}
+	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", visible.Line(path), state, name)
 	return nil
 }
 

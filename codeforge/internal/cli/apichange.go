@@ -12,20 +12,21 @@ import (
 )
 
 // activate switches an API on or off.
-func (o *apiOptions) activate(e *Env, name string, on bool) error {
+func (o *apiOptions) activate(ctx context.Context, e *Env, name string, on bool) error {
 	if err := apidir.Activate(o.apis, name, on); err != nil {
 		return err
 	}
-	state := "off: its hosts are closed"
-	if on {
-		state = "on"
+	state := map[bool]string{true: "on", false: "off: its hosts are closed"}[on]
+	if o.loads(ctx, e, name, on) == notLoaded {
+		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
+			"that yet; codeforge check and codeforge status say more"
 	}
 	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", visible.Line(name), state)
 	return err
 }
 
 // remove removes an API after a confirmation.
-func (o *apiOptions) remove(e *Env, name string) error {
+func (o *apiOptions) remove(ctx context.Context, e *Env, name string) error {
 	files, err := apidir.Contents(o.apis, name)
 	if err != nil {
 		return err
@@ -33,12 +34,15 @@ func (o *apiOptions) remove(e *Env, name string) error {
 	folder := visible.Line(filepath.Join(o.apis, name))
 	if !o.yes {
 		question := fmt.Sprintf("Remove %s in %s?", visible.Line(strings.Join(files, ", ")), folder)
-		if err := confirm(e, question); err != nil {
+		if err := confirm(ctx, e, question); err != nil {
 			return err
 		}
 	}
 	if err := apidir.Remove(o.apis, name); err != nil {
 		return err
+	}
+	if o.loads(ctx, e, name, false) == notLoaded {
+		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status says more\n", visible.Line(name))
 	}
 	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials where they were made if nothing else "+
 		"uses them.\n", visible.Line(strings.Join(files, ", ")), folder)

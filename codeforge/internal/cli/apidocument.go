@@ -61,7 +61,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name string) error
 		with.Stdin = tty
 		in = newPrompter(&with)
 	}
-	if err := o.finish(e, in, entry); err != nil {
+	if err := o.finish(ctx, e, in, entry); err != nil {
 		return err
 	}
 	if !o.json {

@@ -169,7 +169,7 @@ func TestConfirm(t *testing.T) {
 		if _, err := io.WriteString(terminalEnd, answer); err != nil {
 			t.Fatal(err)
 		}
-		if err := confirm(e, "Delete it?"); (err == nil) != want {
+		if err := confirm(t.Context(), e, "Delete it?"); (err == nil) != want {
 			t.Errorf("%q: %v", answer, err)
 		}
 		_, _ = terminalEnd.Close(), program.Close()
@@ -181,7 +181,7 @@ func TestConfirm(t *testing.T) {
 	defer read.Close()
 	_, _ = io.WriteString(write, "y\n")
 	_ = write.Close()
-	if err := confirm(&Env{Stdin: read, Stderr: terminal.Open(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
+	if err := confirm(t.Context(), &Env{Stdin: read, Stderr: terminal.Open(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
 		t.Errorf("not a terminal: %v", err)
 	}
 }

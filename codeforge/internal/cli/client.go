@@ -71,7 +71,7 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	if name != "" {
-		return o.connect(e, client, a)
+		return o.connect(ctx, e, client, a)
 	}
 	if o.json {
 		lines := map[string]string{}
@@ -108,7 +108,7 @@ type connection struct {
 }
 
 // connect shows the change of a client's file, and makes it.
-func (o connectOptions) connect(e *Env, client clients.Client, a access) error {
+func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Client, a access) error {
 	if e.inContainer() {
 		fmt.Fprintf(e.Stdout, "%s\n", client.Line(a.client()))
 		return nil // the file is on the host
@@ -136,7 +136,7 @@ func (o connectOptions) connect(e *Env, client clients.Client, a access) error {
 		printChange(e, path, before, after)
 	}
 	if result.Changed {
-		if err := o.agreed(e); err != nil {
+		if err := o.agreed(ctx, e); err != nil {
 			return err
 		}
 		if result.Backup, err = clients.Write(path, before, after, time.Now()); err != nil {
@@ -152,14 +152,14 @@ func (o connectOptions) connect(e *Env, client clients.Client, a access) error {
 }
 
 // agreed is nil if the file may be written.
-func (o connectOptions) agreed(e *Env) error {
+func (o connectOptions) agreed(ctx context.Context, e *Env) error {
 	switch {
 	case o.write:
 		return nil
 	case !term.IsTerminal(int(e.Stdin.Fd())):
 		return errors.New("nothing was written: pass --write to write it")
 	}
-	return ask(e, "Write it?", "nothing was written")
+	return ask(ctx, e, "Write it?", "nothing was written")
 }
 
 // printChange shows what will be different in a file.

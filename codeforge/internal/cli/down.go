@@ -42,7 +42,7 @@ Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 				if err := printStopped(e, dir, stopped, *asJSON); err != nil || !*purge {
 					return err
 				}
-				return purgeState(e, dir, *yes)
+				return purgeState(ctx, e, dir, *yes)
 			}
 		},
 	}
@@ -61,7 +61,7 @@ func printStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
 }
 
 // purgeState lists what is in the state directory, asks, and removes it.
-func purgeState(e *Env, dir statedir.Dir, yes bool) error {
+func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	if !dir.Exists() {
 		_, err := fmt.Fprintln(e.Stdout, "There is no state to remove.")
 		return err
@@ -80,7 +80,7 @@ func purgeState(e *Env, dir statedir.Dir, yes bool) error {
 		fmt.Fprintf(e.Stdout, "  %-14s %5d files %10d bytes\n", entry.Name(), files, size)
 	}
 	if !yes {
-		if err := confirm(e, "Remove all of it, skills included?"); err != nil {
+		if err := confirm(ctx, e, "Remove all of it, skills included?"); err != nil {
 			return err
 		}
 	}

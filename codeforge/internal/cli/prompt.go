@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,26 +26,28 @@ func newPrompter(e *Env) prompter {
 }
 
 // line prompts for one line until check accepts it; without a terminal the flag is required.
-func (p prompter) line(question, flagName string, check func(string) (string, error)) (string, error) {
+func (p prompter) line(ctx context.Context, question, flagName string,
+	check func(string) (string, error),
+) (string, error) {
 	if !p.terminal {
 		return "", usageError("%s is missing, and standard input is not a terminal to prompt on", flagName)
 	}
 	for {
 		fmt.Fprint(p.e.Stderr, question)
-		line, err := p.lines.ReadString('\n')
+		line, err := typed(ctx, p.e, func() (string, error) { return p.lines.ReadString('\n') })
 		if err != nil {
-			return "", fmt.Errorf("reading the answer: %w", err)
+			return "", err
 		}
 		answer, err := check(strings.TrimSpace(line))
 		if err == nil {
 			return answer, nil
 		}
-		fmt.Fprintf(p.e.Stderr, "%s. Try again, or leave with Ctrl-C.\n", visible.Line(err.Error()))
+		fmt.Fprintf(p.e.Stderr, "%s Try again, or leave with Ctrl-C.\n", visible.Line(stopped(err.Error())))
 	}
 }
 
 // secret reads a credential without showing it.
-func (p prompter) secret(question string) (secret.Value, error) {
+func (p prompter) secret(ctx context.Context, question string) (secret.Value, error) {
 	if !p.terminal {
 		line, err := p.lines.ReadString('\n')
 		if err != nil && (!errors.Is(err, io.EOF) || line == "") {
@@ -54,15 +57,57 @@ func (p prompter) secret(question string) (secret.Value, error) {
 	}
 	for {
 		fmt.Fprint(p.e.Stderr, question)
-		data, err := term.ReadPassword(int(p.e.Stdin.Fd()))
-		fmt.Fprintln(p.e.Stderr)
+		data, err := typed(ctx, p.e, func() ([]byte, error) { return term.ReadPassword(int(p.e.Stdin.Fd())) })
 		if err != nil {
-			return secret.Value{}, fmt.Errorf("reading the credential: %w", err)
+			return secret.Value{}, err
 		}
+		fmt.Fprintln(p.e.Stderr)
 		const shortest = 8 // catalog refuses shorter ones, and what else was typed would be lost
 		if text := strings.TrimSpace(string(data)); len(text) >= shortest {
 			return secret.New(text), nil
 		}
 		fmt.Fprintf(p.e.Stderr, "A credential has at least %d characters. Try again, or leave with Ctrl-C.\n", shortest)
 	}
+}
+
+// typed waits for what is typed. Ctrl-C ends the wait, and leaves the terminal as it was: read may have hidden what is
+// typed, and goes on reading until the process ends.
+func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error) {
+	type answer struct {
+		text T
+		err  error
+	}
+	fd := int(e.Stdin.Fd())
+	before, stateErr := term.GetState(fd)
+	answers := make(chan answer, 1)
+	go func() {
+		text, err := read()
+		answers <- answer{text, err}
+	}()
+	var none T
+	select {
+	case <-ctx.Done():
+		if stateErr == nil {
+			_ = term.Restore(fd, before)
+		}
+		fmt.Fprintln(e.Stderr)
+		return none, silent(ExitInterrupted)
+	case a := <-answers:
+		if a.err == nil {
+			return a.text, nil
+		}
+		fmt.Fprintln(e.Stderr)
+		if errors.Is(a.err, io.EOF) {
+			return none, errors.New("standard input ended without an answer: nothing was changed")
+		}
+		return none, fmt.Errorf("reading the answer: %w", a.err)
+	}
+}
+
+// stopped ends a text with a full stop, unless it ends with a question.
+func stopped(text string) string {
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
 }

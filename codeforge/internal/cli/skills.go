@@ -39,7 +39,7 @@ Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line
 					return err
 				}
 				if verb == "rm" && !*yes {
-					if err := confirm(e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
+					if err := confirm(ctx, e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
 						return err
 					}
 				}
