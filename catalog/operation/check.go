@@ -18,6 +18,7 @@ const (
 	MaxPath    = 2048
 	MaxID      = 200
 	MaxSummary = 300
+	MaxWords   = 600
 	MaxTag     = 80
 	MaxTags    = 10
 	MaxStyles  = 50
@@ -91,13 +92,14 @@ func (l Line) check() error {
 		}
 	}
 	return errors.Join(shown("id", l.ID, MaxID), shown("summary", l.Summary, MaxSummary),
+		shown("words", l.Words, MaxWords),
 		shown("params", l.Params, MaxLine), shown("query", l.Query, MaxLine), shown("headers", l.Headers, MaxLine),
 		shown("body", l.Body, MaxLine), shown("media type", l.BodyMedia, maxMedia), shown("answer", l.Answer, MaxLine))
 }
 
 // checkType checks a line of a type: nothing but a name and what it stands for.
 func (l Line) checkType() error {
-	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Tags == nil && l.Params == "" && l.Query == "" &&
+	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Words == "" && l.Tags == nil && l.Params == "" && l.Query == "" &&
 		l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" && l.Answer == "" &&
 		!l.Deprecated && l.Server == ""
 	switch {

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -89,3 +90,62 @@ func cut(s string, most int) string {
 	}
 	return strings.TrimRight(s[:end], " ,;:.") + more
 }
+
+// The bounds of Words: how many words of the first text, and of each other one.
+const (
+	mostWords  = 40
+	mostOthers = 16
+)
+
+// Words are the words of texts that a summary does not have, each once and in lower case, for search.
+func Words(summary string, texts ...string) string {
+	seen := map[string]bool{}
+	each(summary, func(word string) bool { seen[word] = true; return true })
+	var b strings.Builder
+	for i, text := range texts {
+		left := mostWords
+		if i > 0 {
+			left = mostOthers
+		}
+		each(Line(text, maxRead), func(word string) bool {
+			const shortest, longest = 3, 24
+			if len(word) < shortest || len(word) > longest || seen[word] || empty[word] {
+				return true
+			}
+			if b.Len()+len(word)+1 > operation.MaxWords {
+				return false
+			}
+			if b.Len() > 0 {
+				b.WriteByte(' ')
+			}
+			seen[word] = true
+			b.WriteString(word)
+			left--
+			return left > 0
+		})
+	}
+	return b.String()
+}
+
+// each calls f for the words of a text until f returns false.
+func each(text string, f func(word string) bool) {
+	for word := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }) {
+		if !f(word) {
+			return
+		}
+	}
+}
+
+// empty are words that say nothing of an operation.
+var empty = func() map[string]bool {
+	out := map[string]bool{}
+	for _, word := range strings.Fields("the and for with from that this these those are was were has have had will would " +
+		"can could should may might must not but you your yours our its his her their them they who which what when where " +
+		"how why use used uses using also see into onto than then there here only any all each every other such both via per " +
+		"more most less least following given specified specify specifies based returns return returned response request " +
+		"requests endpoint operation method api http https www com href code example examples note default optional required " +
+		"parameter parameters field fields value values object objects following about does been being get gets") {
+		out[word] = true
+	}
+	return out
+}()

@@ -53,6 +53,8 @@ type importer struct {
 	out  *document.Document
 	refs *resolver
 	gen  *generator
+	// tags are the descriptions of the document's tags.
+	tags map[string]string
 	// swagger is for version 2.
 	swagger bool
 }
@@ -73,6 +75,10 @@ func FromTree(root *tree.Node, o document.Options) (*document.Document, error) {
 	}
 	if err := im.servers(); err != nil {
 		return nil, err
+	}
+	im.tags = map[string]string{}
+	for _, t := range root.Get("tags").Items() {
+		im.tags[t.Node.Str("name")] = t.Node.Str("description")
 	}
 	im.operations()
 	im.out.Types = im.gen.types()

@@ -251,7 +251,7 @@ func TestOperations(t *testing.T) {
 	for _, row := range []struct{ doc, want string }{
 		{head + `"paths":{"/a/{id}":{"parameters":[{"in":"path","name":"id","required":true,"schema":{"type":"integer"}}],"get":{"deprecated":true,"tags":["x"],"description":"First one. Second.",
 			"parameters":[{"in":"query","name":"f","schema":{"type":"object"},"style":"deepObject"},{"in":"header","name":"X-V","schema":{"type":"string"}},{"in":"header","name":"Accept"}]}}}}`,
-			`{"m":"GET","p":"/a/{id}","s":"First one.","t":["x"],"pp":"{ id: number }","q":"{ f?: { [key: string]: unknown } }","qs":{"f":"deep"},"h":"{ \"X-V\"?: string }","d":true}`},
+			`{"m":"GET","p":"/a/{id}","s":"First one.","t":["x"],"pp":"{ id: number }","q":"{ f?: { [key: string]: unknown } }","qs":{"f":"deep"},"h":"{ \"X-V\"?: string }","d":true,"w":"second"}`},
 		{head + `"paths":{"/a":{"post":{"requestBody":{"content":{"application/x-www-form-urlencoded":{"schema":{"properties":{"a":{"type":"string"}}}}}}}}}}`,
 			`{"m":"POST","p":"/a","b":"{ a?: string }","bm":"application/x-www-form-urlencoded","bo":true}`},
 		{`{"swagger":"2.0","host":"a.example","basePath":"/v1","paths":{"/a":{"post":{"parameters":[{"in":"body","name":"x","required":true,"schema":{"type":"array","items":{"type":"string"}}},{"in":"query","name":"q","type":"array","items":{"type":"string"}}],"responses":{"200":{"schema":{"type":"boolean"}}}}}}}`,

@@ -80,17 +80,20 @@ func (im *importer) fit(l *operation.Line) {
 	}
 }
 
-// words are an operation's summary and tags.
+// words are an operation's summary and tags, and what it is found by besides.
 func (im *importer) words(l *operation.Line, op *tree.Node) {
 	const long = 160
+	texts := []string{op.Str("description")}
 	if l.Summary = document.Sentence(op.Str("summary"), long); l.Summary == "" {
 		l.Summary = document.Sentence(op.Str("description"), long)
 	}
 	for _, t := range op.Get("tags").Items() {
 		if tag := document.Line(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
 			l.Tags = append(l.Tags, tag)
+			texts = append(texts, im.tags[t.Node.Text])
 		}
 	}
+	l.Words = document.Words(l.Summary, texts...)
 }
 
 // cleanPath is a path as requests have it: in ASCII, and without a fragment, by which some documents tell operations of

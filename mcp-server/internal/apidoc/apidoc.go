@@ -71,6 +71,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 			continue
 		}
 		index(builder, l)
+		l.Words = ""
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
 		groups[group(l)]++
@@ -176,11 +177,12 @@ func (d *Doc) line(p position) operation.Line {
 // index adds an operation to an index: what its path ends in says most, the names in its types say least.
 func index(b *search.Builder, l operation.Line) {
 	path, last := static(l.Path)
-	b.Add(kind(l),
+	b.AddLike(kind(l), path, l.Summary,
 		search.Field{Text: last, Weight: 2.2, Bound: 1},
 		search.Field{Text: path, Weight: 1.4, Bound: 3, Most: 40},
 		search.Field{Text: l.Summary, Weight: 2.4, Bound: 8},
 		search.Field{Text: l.ID, Weight: 1.4, Bound: 5},
+		search.Field{Text: l.Words, Weight: 1.1, Bound: 12},
 		search.Field{Text: strings.Join(l.Tags, " "), Weight: 0.8, Bound: 3},
 		search.Field{Text: names(l.Query), Weight: 0.25, Most: 40},
 		search.Field{Text: names(l.Body), Weight: 0.9, Bound: 8, Most: 60},

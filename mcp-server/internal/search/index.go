@@ -2,6 +2,7 @@ package search
 
 import (
 	"encoding/binary"
+	"hash/fnv"
 	"maps"
 	"math"
 	"slices"
@@ -21,6 +22,13 @@ type Index struct {
 	offsets  []uint32
 	counts   []uint32
 	kinds    []Kind
+	likes    []like
+}
+
+// like says which entries are alike: those with the same family and those with the same text.
+type like struct {
+	family, text uint16
+	length       uint8 // how many stems its first fields have
 }
 
 // Kind is what an entry does, and whether it is outdated.
@@ -69,6 +77,7 @@ type Field struct {
 type Builder struct {
 	name  string
 	kinds []Kind
+	likes []like
 	lists map[string]*list
 	entry map[string]float32 // of one entry, reused
 }
@@ -92,12 +101,29 @@ const maxTerms = 1 << 17
 // half is the weight of a term in an entry at which it counts half as much as it can.
 const half = 1.6
 
+// brief is how many fields say how long an entry is.
+const brief = 3
+
 // Add adds an entry.
-func (b *Builder) Add(kind Kind, fields ...Field) {
-	clear(b.entry)
-	for _, f := range fields {
-		b.field(f)
+func (b *Builder) Add(kind Kind, fields ...Field) { b.AddLike(kind, "", "", fields...) }
+
+// AddLike adds an entry that is like others with the same family or, even more, the same text.
+func (b *Builder) AddLike(kind Kind, family, text string, fields ...Field) {
+	l := like{uint16(len(b.kinds)), uint16(len(b.kinds)), 0} // like none, but by chance
+	if family != "" {
+		l.family = hash(family)
 	}
+	if text != "" {
+		l.text = hash(text)
+	}
+	clear(b.entry)
+	for i, f := range fields {
+		b.field(f)
+		if i == brief-1 {
+			l.length = uint8(min(len(b.entry), math.MaxUint8))
+		}
+	}
+	b.likes = append(b.likes, l)
 	n := len(b.kinds)
 	b.kinds = append(b.kinds, kind)
 	for stem, w := range b.entry {
@@ -114,6 +140,13 @@ func (b *Builder) Add(kind Kind, fields ...Field) {
 		l.last = n
 		l.count++
 	}
+}
+
+func hash(s string) uint16 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	sum := h.Sum32()
+	return uint16(sum ^ sum>>16)
 }
 
 // field adds the words of a field to the entry. A word counts once in a field.
@@ -140,7 +173,7 @@ func (b *Builder) field(f Field) {
 
 // Index is everything that was added. The Builder is not used afterwards.
 func (b *Builder) Index() *Index {
-	x := &Index{name: b.name, kinds: slices.Clip(b.kinds), offsets: make([]uint32, 1, len(b.lists)+1)}
+	x := &Index{name: b.name, kinds: slices.Clip(b.kinds), likes: slices.Clip(b.likes), offsets: make([]uint32, 1, len(b.lists)+1)}
 	Words(b.name, func(word string) { x.named = append(x.named, Stem(word)) })
 	terms := make([]byte, 0, 8*len(b.lists))
 	size := 0

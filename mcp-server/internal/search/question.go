@@ -12,6 +12,8 @@ import (
 type question struct {
 	groups []group
 	kind   Kind
+	// vague says that it has no verb: as a rule it is for something to read.
+	vague bool
 	// many is above zero if it asks for many things, below if for one.
 	many int
 	// places are the indexes that it names.
@@ -68,35 +70,64 @@ func stop(word string) bool { return strings.Contains(stops, " "+word+" ") }
 const (
 	verbWeight   = 0.45 // of a word that says what is done
 	joinedWeight = 0.9
-	typoWeight   = 0.7
+	// rarity is the power of a word's rarity that is its weight: below 1, so that one rare word does not outdo several.
+	rarity = 0.8
+	// whoWeight is for the people that "who" asks for.
+	whoWeight = 0.4
+	// verbPhrase is for phrases that say what is done; phraseRest is for the first word of a phrase alone.
+	verbPhrase = 0.7
+	phraseRest = 0.3
+	typoWeight = 0.7
+	// participleWeight is for a verb that describes a thing: "a running call".
+	participleWeight = 0.6
 )
 
 // parse reads a question.
-func parse(all []*Index, text string) question {
-	var q question
+func parse(all []*Index, text string) (q question) {
 	var words []string
 	Words(text, func(w string) {
 		if len(words) < MaxQuery {
 			words = append(words, w)
 		}
 	})
-	entries := 0
+	entries, nouns := 0, 0
 	for _, x := range all {
 		entries += x.Len()
 	}
 	lexicon := &lexicon{all: all, entries: float64(entries), left: maxCompared}
+	used := 0 // words before this one are part of a phrase
 	for i, w := range words {
+		if i < used {
+			continue
+		}
+		if p, behind := phraseAt(words, i); p != nil {
+			if q.kind == 0 && nouns == 0 {
+				q.kind = p.does
+			}
+			if p.does == 0 {
+				nouns++
+			}
+			q.groups = append(q.groups, lexicon.meaning(w, p))
+			if behind == i+1 {
+				used = behind + 1
+			}
+			continue
+		}
+		if w == "who" && i == 0 {
+			defer func() { q.groups = append(q.groups, lexicon.people()) }()
+		}
 		k := Verb(w)
 		if k == 0 && i == 0 && len(words) > 1 && article(words[1]) { // "refund a charge"
 			k = Create | Change
 		}
-		if q.kind == 0 {
+		if q.kind == 0 && nouns == 0 {
 			q.kind = k
 		}
 		q.number(w)
 		if stop(w) {
 			continue
 		}
+		nouns++
 		g := lexicon.group(w, words[i+1:])
 		if len(g.places) > 0 {
 			q.places = append(q.places, g.places...)
@@ -104,12 +135,73 @@ func parse(all []*Index, text string) question {
 		if slices.ContainsFunc(q.groups, func(o group) bool { return o.forms[0].stem == g.forms[0].stem }) {
 			continue
 		}
-		if Verb(w) != 0 {
+		switch {
+		case Verb(w) != 0:
 			g.weight *= verbWeight
+		case participle(w):
+			g.weight *= participleWeight
 		}
 		q.groups = append(q.groups, g)
 	}
+	q.vague = q.kind == 0 // "cards of a customer"
 	return q
+}
+
+// participle reports whether a word is a form of one that Verb knows, other than that itself.
+func participle(w string) bool {
+	base, ing := strings.CutSuffix(w, "ing")
+	if !ing {
+		if base, ing = strings.CutSuffix(w, "ed"); !ing {
+			return false
+		}
+	}
+	return Verb(base) != 0 || Verb(base+"e") != 0 || Verb(undouble(base)) != 0
+}
+
+// phraseAt finds a phrase of the thesaurus that begins with a word: two words side by side ("virtual machine"), or a
+// verb with an adverb behind what it is done to ("turn reminders off"). behind is where its second word is.
+func phraseAt(words []string, i int) (p *phrase, behind int) {
+	const far = 5
+	for j := i + 1; j < len(words) && j <= i+far; j++ {
+		if j > i+1 && !strings.Contains(" up down out back off on away ", " "+words[j]+" ") {
+			continue
+		}
+		if p := phrases()[plural(words[i])+"_"+plural(words[j])]; p != nil {
+			return p, j
+		}
+	}
+	return nil, 0
+}
+
+// people is the group of "who".
+func (l *lexicon) people() group {
+	var g group
+	best := 0
+	for _, w := range []string{"member", "user", "people", "person"} {
+		if n := l.count(Stem(w)); n > 0 {
+			g.forms = append(g.forms, form{Stem(w), 1})
+			best = max(best, n)
+		}
+	}
+	g.weight = whoWeight * l.weight(best)
+	return g
+}
+
+// meaning is the group of a phrase that begins with a word.
+func (l *lexicon) meaning(word string, p *phrase) group {
+	g := group{forms: []form{{Stem(word), phraseRest}}}
+	best := 0
+	for _, f := range p.means {
+		if n := l.count(f.stem); n > 0 {
+			g.forms = append(g.forms, f)
+			best = max(best, n)
+		}
+	}
+	g.weight = l.weight(max(best, int(l.entries)/50))
+	if p.does != 0 {
+		g.weight *= verbPhrase
+	}
+	return g
 }
 
 func article(word string) bool { return word == "a" || word == "an" || word == "the" || word == "this" }
@@ -150,7 +242,7 @@ func (l *lexicon) count(stem string) int {
 
 // weight is how much a stem tells that so many entries have.
 func (l *lexicon) weight(count int) float32 {
-	return float32(math.Log(1 + (l.entries-float64(count)+0.5)/(float64(count)+0.5)))
+	return float32(math.Pow(math.Log(1+(l.entries-float64(count)+0.5)/(float64(count)+0.5)), rarity))
 }
 
 // group makes the group of a word. rest are the words behind it.

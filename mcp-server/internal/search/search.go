@@ -35,10 +35,52 @@ func Search(all []*Index, question string, most int) []Hit {
 	defer rooms.Put(room)
 	var hits []Hit
 	for _, x := range all {
-		hits = room.search(x, q, most, hits)
+		hits = room.search(x, q, spare*most, hits)
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
-	return hits[:min(most, len(hits))]
+	return varied(hits, most)
+}
+
+// How much less an entry counts when better ones are about the same place or say the same.
+const (
+	sameFamily = 0.96
+	sameText   = 0.8
+	// spare is how many more entries than asked for are ranked, so that there are others to choose.
+	spare = 4
+)
+
+// varied chooses the best hits, each of which counts less for every one before it that is like it.
+func varied(hits []Hit, most int) []Hit {
+	var out []Hit
+	for len(out) < most && len(hits) > 0 {
+		best, at := float32(-1), 0
+		for i, h := range hits {
+			score := h.Score
+			if score <= best {
+				break // none behind it is better
+			}
+			k := h.Index.likes[h.Entry]
+			for _, o := range out {
+				if o.Index != h.Index {
+					continue
+				}
+				ok := o.Index.likes[o.Entry]
+				if ok.text == k.text {
+					score *= sameText
+				} else if ok.family == k.family {
+					score *= sameFamily
+				}
+			}
+			if score > best {
+				best, at = score, i
+			}
+		}
+		h := hits[at]
+		h.Score = best
+		out = append(out, h)
+		hits = slices.Delete(hits, at, at+1)
+	}
+	return out
 }
 
 // room is what a search needs: for each entry, the sum so far, the best form of the word at hand, and the weight of the
@@ -52,10 +94,13 @@ var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // How much more or less an entry scores.
 const (
-	rightKind, nearKind, wrongKind = 1.25, 1.0, 0.75
+	rightKind, nearKind, wrongKind = 1.3, 0.95, 0.6
+	vagueRead                      = 1.12 // to read, where the question has no verb
 	outdated                       = 0.6
 	elsewhere                      = 0.45 // in another place than the one that the question names
 	rightNumber                    = 1.12 // many asked for and answered, or one
+	// brevity is for entries of few words, which say little else than what was asked.
+	brevity = 1.5
 )
 
 // search adds the best entries of one index to hits.
@@ -96,7 +141,8 @@ func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
 	}
 	for _, e := range r.touched { // total is not zero: a word has added to it
 		share := r.has[e] / total
-		score := r.sum[e] * float32(math.Sqrt(float64(share))) * factors[x.kinds[e]]
+		score := r.sum[e] * float32(math.Sqrt(float64(share))) * factors[x.kinds[e]] *
+			(1 + brevity/float32(2+x.likes[e].length))
 		r.sum[e], r.has[e] = 0, 0
 		if score > floor {
 			hits = append(hits, Hit{x, e, score, share})
@@ -141,6 +187,8 @@ func (q question) factor(x *Index, k Kind) float32 {
 	f := float32(1)
 	const does = Read | Create | Change | Delete
 	switch {
+	case q.vague && k&Read != 0:
+		f = vagueRead
 	case q.kind == 0 || k&does == 0:
 	case k&q.kind != 0:
 		f = rightKind

@@ -98,6 +98,30 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// TestPhrases: two words that mean something else together, with what they are about in between.
+func TestPhrases(t *testing.T) {
+	x := []*Index{build("a", "POST refund payment", "POST payment", "PUT disable reminder", "PUT reminder", "ONE instance", "GET machine image", "GET member group", "GET group")}
+	for question, want := range map[string]int{
+		"give the customer of a payment their money back": 0, "turn the reminders off": 2, "show a virtual machine": 4, "who belongs to a group": 6,
+	} {
+		if hits := Search(x, question, 8); len(hits) == 0 || hits[0].Entry != want {
+			t.Errorf("%s: %+v, want %d", question, hits, want)
+		}
+	}
+}
+
+// TestVaried: entries that say the same do not crowd out others.
+func TestVaried(t *testing.T) {
+	b := NewBuilder("videos")
+	for i := range 12 {
+		b.AddLike(Read, fmt.Sprint(i), "List the pictures", Field{Text: "list pictures", Weight: 2})
+	}
+	b.Add(Read, Field{Text: "pictures beside other words", Weight: 2})
+	if hits := Search([]*Index{b.Index()}, "list pictures", 8); !slices.ContainsFunc(hits, func(h Hit) bool { return h.Entry == 12 }) {
+		t.Errorf("%+v", hits)
+	}
+}
+
 // TestSearchAgain: what one search leaves behind changes no other, in whatever order the indexes come.
 func TestSearchAgain(t *testing.T) {
 	a, b := build("a", "GET x y", "POST y z", "GET z"), build("b", "GET y", "DELETE z y x")

@@ -31,7 +31,7 @@ var thesaurus = sync.OnceValue(func() map[string][]form {
 	}
 	for line := range strings.Lines(thesaurusText) {
 		words := strings.Fields(line)
-		if len(words) == 0 || words[0] == "#" {
+		if len(words) == 0 || words[0] == "#" || strings.Contains(words[0], "_") {
 			continue
 		}
 		head, oneWay := Stem(words[0]), false
@@ -45,6 +45,38 @@ var thesaurus = sync.OnceValue(func() map[string][]form {
 				add(Stem(w), head, reverseWeight)
 			}
 		}
+	}
+	return out
+})
+
+// phraseWeight is what the further meanings of a phrase count; the first one counts as the word itself.
+const phraseWeight = 0.8
+
+// phrase is what two words mean together.
+type phrase struct {
+	means []form
+	// does is what the first meaning says is done, or zero.
+	does Kind
+}
+
+// phrases are those lines of the thesaurus whose first word has two parts, by that word.
+var phrases = sync.OnceValue(func() map[string]*phrase {
+	out := map[string]*phrase{}
+	for line := range strings.Lines(thesaurusText) {
+		words := strings.Fields(line)
+		if len(words) < 2 || !strings.Contains(words[0], "_") {
+			continue
+		}
+		p := &phrase{does: Verb(words[1])}
+		for i, w := range words[1:] {
+			f := form{Stem(w), phraseWeight}
+			if i == 0 {
+				f.weight = 1
+			}
+			p.means = append(p.means, f)
+		}
+		first, second, _ := strings.Cut(words[0], "_")
+		out[plural(first)+"_"+plural(second)] = p
 	}
 	return out
 })
