@@ -10,12 +10,14 @@ import sys
 
 def preload():
     """Loads what nearly all code that calls an API needs, and starts OpenSSL. Nothing leaves the process."""
-    import http.client  # noqa: F401
+    import encodings.idna  # noqa: F401
     import json  # noqa: F401
     import ssl
-    import urllib.request  # noqa: F401
+    import urllib.request
 
     ssl.create_default_context()
+    urllib.request.urlopen("data:,").close()
+    urllib.request._opener = None  # it has read the environment, which the code may change
 
 
 def await_order():
@@ -27,6 +29,7 @@ def await_order():
             preload()
         except Exception:  # the code will get the error too, if it uses what is missing
             pass
+        keep_loaded()
         order = os.read(0, 1)
     if order == b"\n":
         return None
@@ -190,11 +193,10 @@ def leave(status):
 def begin():
     packages = os.environ.pop("CODEFORGE_PACKAGES", "")
     os.environ.pop("PYTHONPATH", None)
-    servers = await_order()
-    keep_loaded()
     prepare_imports(packages)
     # What is printed before a run reaches its time limit is kept, so it must not wait in a buffer.
     sys.stdout.reconfigure(line_buffering=True)
+    servers = await_order()
     if servers is not None:
         define_mcp(*servers)
     path = sys.orig_argv[-1]

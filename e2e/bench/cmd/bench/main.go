@@ -3,7 +3,7 @@
 //	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,python,servers,docker,proxy,engine] [--rounds N] [--profiles]
 //	bench --redraw [--out DIR]
 //
-// It writes report.json and charts into the directory of --out. With BENCH_QUICK=1 it takes under three minutes and
+// It writes report.json and charts into the directory of --out. With BENCH_QUICK=1 it takes about three minutes and
 // leaves out the growth curves. Its exit code does not depend on the results.
 package main
 
