@@ -50,7 +50,7 @@ e2e: build ## run end-to-end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 attack: build ## run the attacks of SECURITY.md, then again with single defences switched off, and print tables
 	@cd e2e && $(GO) test -count=1 -p 1 -timeout 30m -v ./attack/... ./negative/...
 
-bench: build ## measure the tables of docs/performance.md on this machine (BENCH_QUICK=1: in under three minutes)
+bench: build ## measure the tables of docs/performance.md on this machine (BENCH_QUICK=1: in about three minutes)
 	@GO='$(GO)' make/bench.sh
 
 fuzz: ## run every fuzz target for FUZZTIME (5s)

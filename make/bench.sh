@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench.sh: compares CodeForge with its peers on this machine. BENCH_QUICK=1 takes two and a half minutes. Arguments go to
+# bench.sh: compares CodeForge with its peers on this machine. BENCH_QUICK=1 takes about three minutes. Arguments go to
 # bin/bench (--only proxy).
 set -eu
 cd "$(dirname "$0")/.."

@@ -2,7 +2,7 @@
 // happen. Each Attack is one small attempt with its expectation; Suite lists them all. They run against a whole
 // CodeForge with canary credentials, and every output is searched for every canary in every encoded form.
 //
-// What code in the sandbox tries is TypeScript, in testdata; its README.md has the format. The runner and the judges
+// What code in the sandbox tries is TypeScript or Python, in testdata; its README.md has the format. The runner and the judges
 // are Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs,
 // docker, skills, terminal), several runs or clients at once (neighbours, resources), tasks for the intruder (escaped,
 // memory), programs that deno check cannot accept (imports), and a ClientHello that crypto/tls makes (hosts). Suite
@@ -35,6 +35,8 @@ type Attack struct {
 	Name    string
 	// Expected says in a few words what must happen.
 	Expected string
+	// Language is that of Code; empty: TypeScript.
+	Language string
 	// Code runs in the sandbox behind the prelude. TRIAL in it is replaced by a mark that the upstream finds again, and
 	// REVERSED_HTTPBIN_TOKEN by that credential backwards: a value that code has got hold of.
 	Code string
@@ -135,13 +137,13 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 		code = strings.ReplaceAll(code, "REVERSED_"+name, backwards(c.Value()))
 	}
 	if !a.Escaped {
-		code = prelude() + code
+		code = prelude(a.Language) + code
 	}
 	var g *gauge
 	if a.Weighed {
 		g = startGauge()
 	}
-	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: code, APIs: a.APIs, Timeout: seconds})
+	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: code, APIs: a.APIs, Timeout: seconds, Language: a.Language})
 	if g != nil {
 		e.Weight = g.end()
 	}

@@ -25,13 +25,15 @@ const width = 8
 // TestSuite mounts every attack and prints the table.
 func TestSuite(t *testing.T) {
 	only := regexp.MustCompile(os.Getenv("CODEFORGE_ATTACK"))
-	var ordinary, open, bare, inside []Attack
+	var ordinary, open, bare, inside, pythons []Attack
 	var foreign []string
 	for _, a := range Suite() {
 		switch {
 		case !only.MatchString(a.Section + "/" + a.Name), a.Only != "" && a.Only != world.CurrentMode():
 		case a.Root && os.Geteuid() != 0:
 			foreign = append(foreign, a.Name)
+		case a.Language == python:
+			pythons = append(pythons, a)
 		case a.YOLO:
 			open = append(open, a)
 		case a.Unredacted:
@@ -50,6 +52,16 @@ func TestSuite(t *testing.T) {
 		env := map[string]string{"REDACTING_STRINGS": redactMe, "DEBUG_MODE": "true"}
 		outcomes = append(outcomes, siege(t, world.Config{Env: env}, ordinary)...)
 	})
+	// Of Python the kernel alone confines, so its attacks are mounted as every user.
+	t.Run("Python", func(t *testing.T) { outcomes = append(outcomes, siege(t, world.Config{}, pythons)...) })
+	if world.CurrentMode() == world.Embedded && os.Geteuid() == 0 {
+		t.Run("Python in the embedded mode of an ordinary user", func(t *testing.T) {
+			for _, o := range siege(t, world.Config{User: world.Ordinary}, pythons) {
+				o.Attack.Name += " (ordinary user)"
+				outcomes = append(outcomes, o)
+			}
+		})
+	}
 	t.Run("YOLO", func(t *testing.T) {
 		env := map[string]string{"YOLO_MODE": "true", "REDACTING_STRINGS": redactMe, "DEBUG_MODE": "true"}
 		outcomes = append(outcomes, siege(t, world.Config{Env: env, TrustCA: true}, open)...)
@@ -91,6 +103,9 @@ func siege(t *testing.T, cfg world.Config, attacks []Attack) []Outcome {
 	maps.Copy(env, cfg.Env)
 	cfg.Slots, cfg.Change, cfg.Env = width, withServers, env
 	w := world.Start(t, cfg)
+	if attacks[0].Language == python {
+		w.MustPython(t, "") // or the test is skipped
+	}
 	t.Logf("started after %s", time.Since(began).Round(time.Second))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()

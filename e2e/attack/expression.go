@@ -21,7 +21,7 @@ func judges() map[string]any {
 		"scrubbed": scrubbed, "swapped": swapped, "swappedAt": swappedAt, "undialled": undialled, "unheard": unheard, "unsent": unsent,
 		"unknownBoundary": unknownBoundary, "unswapped": unswapped, "verdicts": verdicts, "weighed": weighed,
 
-		"asGet": Judge(asGet), "basic": Judge(basic), "broken": Judge(broken), "closed": Judge(closed),
+		"asGet": Judge(asGet), "overweight": Judge(overweight), "basic": Judge(basic), "broken": Judge(broken), "closed": Judge(closed),
 		"documented": Judge(documented), "logged": Judge(logged), "oneHost": Judge(oneHost),
 		"overrideUnsent": Judge(overrideUnsent), "reached": Judge(reached), "stuck": Judge(stuck),
 		"survives": Judge(survives), "twoReadings": Judge(twoReadings), "unasked": Judge(unasked),

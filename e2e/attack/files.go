@@ -17,19 +17,29 @@ import (
 //go:embed testdata
 var testdata embed.FS
 
-// prelude is what every attack's code can use: show prints an answer as one line of JSON, raw speaks bytes.
-func prelude() string {
-	text, err := testdata.ReadFile("testdata/prelude.ts")
+// python is the language of the attacks in .py files.
+const python = "python"
+
+// prelude is what every attack's code in a language can use: show prints an answer as one line of JSON, raw speaks bytes.
+func prelude(language string) string {
+	name := "testdata/prelude.ts"
+	if language == python {
+		name = "testdata/prelude.py"
+	}
+	text, err := testdata.ReadFile(name)
 	if err != nil {
 		panic(err)
+	}
+	if language == python {
+		return string(text)
 	}
 	return strings.ReplaceAll("\n"+string(text), "\nexport ", "\n")
 }
 
-// fromFiles are the attacks of testdata/<section>/*.ts, by section and file (see testdata/README.md). A file that
+// fromFiles are the attacks of testdata/<section>, by section and file (see testdata/README.md). A file that
 // cannot be read panics, as a wrong pattern of a regexp.MustCompile does: it is a part of the program.
 func fromFiles() []Attack {
-	names, err := fs.Glob(testdata, "testdata/*/*.ts")
+	names, err := fs.Glob(testdata, "testdata/*/*.[tp][sy]")
 	if err != nil {
 		panic(err)
 	}
@@ -39,7 +49,7 @@ func fromFiles() []Attack {
 		if err != nil {
 			panic(err)
 		}
-		list, err := readFile(path.Base(path.Dir(name)), string(text))
+		list, err := readFile(path.Base(path.Dir(name)), path.Ext(name), string(text))
 		if err != nil {
 			panic(fmt.Sprintf("%s: %v", name, err))
 		}
@@ -69,8 +79,20 @@ var fields = []string{
 // mistyped is what a head begins with, if its first field is none: no code has such a comment.
 var mistyped = regexp.MustCompile(`^// [a-z]+: `)
 
-// readFile reads one file: what stands in front of the first name is a part of every attack of the file.
-func readFile(section, text string) ([]Attack, error) {
+// A head is a comment of the language, from the beginning of a line.
+var comment, pythonComment = regexp.MustCompile(`(?m)^//`), regexp.MustCompile(`(?m)^#`)
+
+// readFile reads one file with an extension: what stands in front of the first name is a part of every attack of the
+// file.
+func readFile(section, ext, text string) ([]Attack, error) {
+	if ext == ".py" {
+		list, err := readFile(section, ".ts", pythonComment.ReplaceAllString(text, "//"))
+		for i, a := range list {
+			list[i].Language, list[i].Name = python, "Python: "+a.Name
+			list[i].Code = comment.ReplaceAllString(a.Code, "#")
+		}
+		return list, err
+	}
 	var all []Attack
 	common, current := head{}, head{}
 	var shared, code []string

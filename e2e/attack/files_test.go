@@ -39,7 +39,7 @@ await raw("{what}", {port: "{port}"});
 
 // TestFiles: a file is read as its README says.
 func TestFiles(t *testing.T) {
-	list, err := readFile("A", sample)
+	list, err := readFile("A", ".ts", sample)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +64,19 @@ func TestFiles(t *testing.T) {
 	}
 	if _, held := list[2].Judge(evidence(`{"status":403,"code":"host_unknown"}` + "\n")); held {
 		t.Error("the judge of the third row is another")
+	}
+}
+
+// TestPythonFiles: a file in Python is read the same.
+func TestPythonFiles(t *testing.T) {
+	list, err := readFile("C", ".py", "# Prose.\n\n# expected: refused\n\nx = {}  # shared\n\n# name: {what}\n# judge: verdicts()\n# each: what = fork clone\nif x:\n    out(held=\"{what}\")  # 1 // 2\n# A comment.\n")
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	a := list[1]
+	const code = "# Prose.\n\n\nx = {}  # shared\n\nif x:\n    out(held=\"clone\")  # 1 // 2\n# A comment."
+	if a.Section != "C" || a.Name != "Python: clone" || a.Language != "python" || a.Code != code {
+		t.Errorf("%+v", a)
 	}
 }
 
@@ -95,7 +108,7 @@ func TestFilesRefused(t *testing.T) {
 		"a judge that is not a judge":    judged + "\"refused\"\nout(1);\n",
 		"a judge that is called in vain": judged + "stuck()\nout(1);\n",
 	} {
-		if list, err := readFile("A", text); err == nil {
+		if list, err := readFile("A", ".ts", text); err == nil {
 			t.Errorf("%s: read as %d attacks", name, len(list))
 		}
 	}

@@ -56,7 +56,7 @@ func (g *gauge) look() {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		exe, err := os.Readlink(d + "/exe")
-		if err != nil || filepath.Base(exe) != "deno" {
+		if err != nil || !interpreter(d, filepath.Base(exe)) {
 			continue
 		}
 		g.seen = true
@@ -65,6 +65,15 @@ func (g *gauge) look() {
 		total += kilobytes(rollup, "Pss_Anon:", "SwapPss:", "Private_Hugetlb:") + kilobytes(status, "VmPTE:")
 	}
 	g.peak = max(g.peak, total)
+}
+
+// interpreter tells the interpreters of runs from other programs of the machine.
+func interpreter(process, program string) bool {
+	if program == "deno" {
+		return true
+	}
+	argv, _ := os.ReadFile(process + "/cmdline")
+	return strings.HasPrefix(program, "python3") && bytes.HasSuffix(argv, []byte("/main.py\x00"))
 }
 
 // shmem is what files in memory take on this machine, those that nobody has mapped or can name included.

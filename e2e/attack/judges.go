@@ -39,6 +39,9 @@ func (e *Evidence) lines() []line {
 // mistakes are what the interpreter says of code that is wrong in itself.
 var mistakes = regexp.MustCompile(`(ReferenceError|SyntaxError): |is not a (function|constructor)|is not (defined|iterable)|Cannot (read|set) propert`)
 
+// pythonMistakes is the same of Python.
+var pythonMistakes = regexp.MustCompile(`(?m)^(NameError|UnboundLocalError|AttributeError|SyntaxError|IndentationError|TypeError|ImportError|ModuleNotFoundError|ValueError|KeyError): .*`)
+
 // misfired says what was wrong with the code of an attack itself, or nothing: such an attack was never mounted, and
 // what it prints of its failure must not pass for a refusal.
 func (e *Evidence) misfired() string {
@@ -46,6 +49,9 @@ func (e *Evidence) misfired() string {
 		if l.Kind == "ReferenceError" || l.Kind == "SyntaxError" || l.Kind == "TypeError" && mistakes.MatchString(l.Error) {
 			return l.Kind + ": " + clip(l.Error, 80)
 		}
+	}
+	if thrown := pythonMistakes.FindString(e.Result.Out + e.Result.Notes); thrown != "" {
+		return clip(thrown, 100)
 	}
 	if _, thrown, ok := strings.Cut(e.Result.Out, "Uncaught"); ok && mistakes.MatchString(thrown) {
 		return clip(strings.ReplaceAll(thrown, "\n", " "), 100)

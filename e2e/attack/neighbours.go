@@ -16,7 +16,7 @@ func twoRuns(ctx context.Context, w *world.World) (string, bool) {
 	for _, run := range []string{"one", "two"} {
 		e := &Evidence{World: w, Trial: trial}
 		e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Timeout: 20,
-			Code: prelude() + fmt.Sprintf(`for (let i = 0; i < 3; i++) await show(fetch("https://other.test/x/ok?t=%s&run=%s"));`, trial, run)})
+			Code: prelude("") + fmt.Sprintf(`for (let i = 0; i < 3; i++) await show(fetch("https://other.test/x/ok?t=%s&run=%s"));`, trial, run)})
 		if e.Failed != nil || len(e.lines()) != 3 {
 			return e.brief(), false
 		}
@@ -48,7 +48,7 @@ Deno.removeSync("/tmp/%[1]s");`, trial)})
 			owner <- err
 		}()
 		e := &Evidence{World: w, Trial: trial}
-		e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Timeout: 25, Code: strings.ReplaceAll(prelude()+`let there = false;
+		e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Timeout: 25, Code: strings.ReplaceAll(prelude("")+`let there = false;
 for (let i = 0; i < 400 && !there; i++) { try { Deno.statSync("/tmp/TRIAL"); there = true; } catch { await new Promise((d) => setTimeout(d, 50)); } }
 const tries = { read: () => Deno.readTextFileSync("/tmp/TRIAL"), write: () => Deno.writeTextFileSync("/tmp/TRIAL", "mine"), move: () => Deno.renameSync("/tmp/TRIAL", "/tmp/TRIAL-moved"), link: () => Deno.linkSync("/tmp/TRIAL", "/tmp/TRIAL-link") };
 if (there) for (const [name, f] of Object.entries(tries)) { try { f(); out({ held: false, seen: name + " worked" }); } catch (e) { out({ held: true, seen: name + ": " + e.name }); } }

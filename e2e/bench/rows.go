@@ -3,6 +3,7 @@ package bench
 // The names of the tables.
 const (
 	tableRuns    = "execute_code"
+	tablePython  = "execute_code, Python"
 	tableServers = "MCP servers"
 	tableProxy   = "proxy"
 	tableEngine  = "scan engine"
@@ -19,6 +20,10 @@ var Rows = []Row{
 	{ID: "runs.sustained", Table: tableRuns, What: "8 at once without a pause (each run pays for the next warm slot)", Unit: "x"},
 	{ID: "runs.idle", Table: tableRuns, What: "idle private memory per warm slot", Unit: "MB", Gate: 15, Stretch: 11, Less: true},
 	{ID: "runs.noop", Table: tableRuns, What: "mcp-server per call (a tool that does nothing), p50", Unit: "ms", Gate: 0.5, Stretch: 0.3, Less: true},
+
+	{ID: "python.warm", Table: tablePython, What: "embedded, warm slot, p50 against bare `python3 -c`", Unit: "x", Gate: 1.5, Stretch: 2},
+	{ID: "python.call", Table: tablePython, What: "embedded, warm slot, one HTTPS call to an API, p50 against bare Python doing the same", Unit: "x", Gate: 3, Stretch: 4},
+	{ID: "python.idle", Table: tablePython, What: "idle private memory per warm slot", Unit: "MB", Gate: 20, Stretch: 15, Less: true},
 
 	{ID: "servers.call", Table: tableServers, What: "call of a tool that does nothing, p50 above the SDK on stdio", Unit: "ms", Gate: 3, Stretch: 1.5, Less: true},
 	{ID: "servers.eight", Table: tableServers, What: "8 calls at once of a tool that takes 20 ms, calls/s against one after the other", Unit: "x", Gate: 4, Stretch: 6},

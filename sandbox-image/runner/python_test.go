@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,81 @@ func pythonRun(t *testing.T, b *broker, code string) string {
 		text += err.Error()
 	}
 	return text
+}
+
+// ends are programs whose end shows: what they print then, what they leave in files, and their exit code.
+var ends = []struct{ name, code string }{
+	{"an open file", "f = open('out', 'w')\nf.write('kept')\n"},
+	{"an open file of a class", "class Log:\n    def __init__(self): self.f = open('out', 'w'); self.me = self\nlog = Log()\nlog.f.write('kept')\n"},
+	{"an open archive", "import zipfile\nz = zipfile.ZipFile('out', 'w')\nz.writestr(zipfile.ZipInfo('a'), 'kept')\n"},
+	{"a file of a module", "import sys, types\nm = sys.modules['own'] = types.ModuleType('own')\nm.f = open('out', 'w')\nm.f.write('kept')\n"},
+	{"without a line feed", "print('x', end='')\n"},
+	{"a deleted object", "class A:\n    def __del__(self): print('deleted')\na = A()\nprint('end')\n"},
+	{"exit functions", "import atexit\natexit.register(print, 'first')\natexit.register(print, 'second')\n"},
+	{"a thread", "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\nprint('main')\n"},
+	{"a pool", "from concurrent.futures import ThreadPoolExecutor\np = ThreadPoolExecutor()\np.submit(print, 'pool')\n"},
+	{"exit code", "import sys\nsys.exit(7)\n"},
+	{"main", "print(__name__, __file__[-7:], __doc__, __package__, __spec__, sorted(n for n in dir() if n != '__file__'))\n"},
+	{"the module main", "import __main__, sys\nx = 1\nprint(__main__.x, sys.modules['__main__'].__dict__ is globals(), __loader__.name)\n"},
+	{"pickle", "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)\n"},
+	{"data class", "from dataclasses import dataclass\nimport typing\n@dataclass\nclass A:\n    b: 'B'\nclass B: pass\nprint(typing.get_type_hints(A)['b'] is B)\n"},
+}
+
+// What a program prints, leaves and exits with is as without CodeForge, whether or not the interpreter has preloaded.
+func TestPythonEnds(t *testing.T) {
+	program := testkit.Python(t).Program
+	for _, row := range ends {
+		t.Run(row.name, func(t *testing.T) {
+			var want string
+			dir := t.TempDir()
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(row.code), 0o600))
+			for i, order := range []string{"", string(GoByte), "l" + string(GoByte)} {
+				_ = os.Remove(filepath.Join(dir, "out"))
+				cmd := exec.Command(program, "-s", "-B", "-X", "utf8", "main.py")
+				cmd.Dir, cmd.Env, cmd.Stdin = dir, []string{"HOME=" + dir, "LANG=C.UTF-8"}, strings.NewReader(order)
+				if order != "" {
+					warm := t.TempDir()
+					testkit.Must(t, os.WriteFile(filepath.Join(warm, "sitecustomize.py"), Site, 0o600))
+					cmd.Env = append(cmd.Env, "PYTHONPATH="+warm)
+				}
+				out, err := cmd.CombinedOutput()
+				left, _ := os.ReadFile(filepath.Join(dir, "out"))
+				got := fmt.Sprintf("%s\n%v\n%q", strings.TrimPrefix(string(out), "\x00"), err, left)
+				if i == 0 {
+					want = got
+				} else if got != want {
+					t.Errorf("order %q: got\n%s\nwant\n%s", order, got, want)
+				}
+			}
+		})
+	}
+}
+
+// The same of programs with top-level await, which Python does not run by itself.
+func TestPythonAwaits(t *testing.T) {
+	const wait = "import asyncio, sys\nawait asyncio.sleep(0)\n"
+	for _, row := range []struct{ name, code, want string }{
+		{"an open file", "f = open('out', 'w')\nf.write('kept')\n", " <nil> kept"},
+		{"an open file of a class", "class Log: pass\nlog = Log()\nlog.me, log.f = log, open('out', 'w')\nlog.f.write('kept')\n", " <nil> kept"},
+		{"exit code", "sys.exit(7)\n", " exit status 7 "},
+		{"exit text", "sys.exit('so it ends')\n", "so it ends\n exit status 1 "},
+		{"an exception", "1 / 0\n", "Traceback (most recent call last):\n  File \"main.py\", line 3, in <module>\n    1 / 0\n    ~~^~~\nZeroDivisionError: division by zero\n exit status 1 "},
+		{"exit functions", "import atexit\natexit.register(print, 'first')\natexit.register(print, 'second')\n", "second\nfirst\n <nil> "},
+		{"a deleted object", "class A:\n    def __del__(self): print('deleted')\na = A()\nprint('end')\n", "end\ndeleted\n <nil> "},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir, warm := t.TempDir(), t.TempDir()
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(wait+row.code), 0o600))
+			testkit.Must(t, os.WriteFile(filepath.Join(warm, "sitecustomize.py"), Site, 0o600))
+			cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", "-X", "utf8", "main.py")
+			cmd.Dir, cmd.Env, cmd.Stdin = dir, []string{"PYTHONPATH=" + warm, "LANG=C.UTF-8"}, strings.NewReader("l\n")
+			out, err := cmd.CombinedOutput()
+			left, _ := os.ReadFile(filepath.Join(dir, "out"))
+			if got := fmt.Sprintf("%s %v %s", strings.TrimPrefix(string(out), "\x00"), err, left); got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
 }
 
 // The functions of MCP servers give in Python what they give in TypeScript.

@@ -10,12 +10,14 @@ import sys
 
 def preload():
     """Loads what nearly all code that calls an API needs, and starts OpenSSL. Nothing leaves the process."""
-    import http.client  # noqa: F401
+    import encodings.idna  # noqa: F401
     import json  # noqa: F401
     import ssl
-    import urllib.request  # noqa: F401
+    import urllib.request
 
     ssl.create_default_context()
+    urllib.request.urlopen("data:,").close()
+    urllib.request._opener = None  # it has read the environment, which the code may change
 
 
 def await_order():
@@ -27,6 +29,7 @@ def await_order():
             preload()
         except Exception:  # the code will get the error too, if it uses what is missing
             pass
+        keep_loaded()
         order = os.read(0, 1)
     if order == b"\n":
         return None
@@ -86,6 +89,28 @@ def prepare_imports(packages):
     sys.meta_path.append(SkillFinder)
 
 
+def keep_loaded():
+    """Keeps what is loaded until the process ends. Freeing it would take longer than the rest of a run.
+
+    What is frozen and refers to itself is never freed, and modules that are not in sys.modules are not cleared. What the
+    code makes is freed as ever, so that files are written and closed: therefore __main__ is a new module, not frozen.
+    """
+    import atexit
+    import gc
+
+    kept = {name: m for name, m in sys.modules.items() if name not in ("__main__", "builtins", "sys")}
+    kept[None] = [kept] + [vars(m) for m in kept.values()]
+    old = vars(sys.modules["__main__"])
+    gc.freeze()
+    sys.modules["__main__"] = main = type(sys)("__main__")
+    vars(main).update(old)
+
+    @atexit.register  # the first one, so it is called last
+    def leave_out():
+        for name in kept:
+            sys.modules.pop(name, None)
+
+
 ALLOW_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, without importing ast
 
 
@@ -138,12 +163,25 @@ def run_async(code, path):
 
 
 def leave(status):
+    """Ends the process as Python does: threads, exit functions, then what the code has made."""
     import atexit
+    import gc
+    import io
 
     threading = sys.modules.get("threading")
     if threading is not None:
         threading._shutdown()
     atexit._run_exitfuncs()
+    files = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+    for f in [f for f in gc.get_objects() if issubclass(type(f), files)] + [sys.stdout, sys.stderr]:
+        try:
+            f.flush()
+        except Exception:
+            pass
+    main = sys.modules["__main__"]
+    sys.modules.clear()
+    vars(main).clear()
+    gc.collect()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -155,10 +193,10 @@ def leave(status):
 def begin():
     packages = os.environ.pop("CODEFORGE_PACKAGES", "")
     os.environ.pop("PYTHONPATH", None)
-    servers = await_order()
     prepare_imports(packages)
     # What is printed before a run reaches its time limit is kept, so it must not wait in a buffer.
     sys.stdout.reconfigure(line_buffering=True)
+    servers = await_order()
     if servers is not None:
         define_mcp(*servers)
     path = sys.orig_argv[-1]

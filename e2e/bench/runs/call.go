@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
@@ -15,15 +14,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
 )
 
-// callScript calls the origin once, with the given credential.
-const callScript = "const r = await fetch('https://" + origin.Host + "/small', { headers: { authorization: 'Bearer %s' } });\nconsole.log(r.status, (await r.json()).id);\n"
-
-// called is the output of callScript.
+// called is what a language's call prints.
 const called = "200 cus_9s6XKzkNRiz8i3"
 
-// Call measures what most runs do: one API call over HTTPS, whose response is parsed. Bare Deno does the same with the
-// credential in its script. Both use the same resolver and the same origin. It must be called in an arena.
-func Call(ctx context.Context, cfg Config) (bench.Report, error) {
+// Call measures what most runs do: one API call over HTTPS, whose response is parsed. The bare interpreter does the same
+// with the credential in its script. Both use the same resolver and the same origin. It must be called in an arena.
+func Call(ctx context.Context, cfg Config) (bench.Report, error) { return call(ctx, cfg, cfg.deno()) }
+
+// CallPython is Call in Python.
+func CallPython(ctx context.Context, cfg Config) (bench.Report, error) {
+	return call(ctx, cfg, cfg.python())
+}
+
+func call(ctx context.Context, cfg Config, l language) (bench.Report, error) {
 	col := &bench.Collector{}
 	at := func(name string) string { return filepath.Join(arena.Dir, name) }
 	if err := origin.Certificate(at("ca.pem"), at("cert.pem"), at("key.pem")); err != nil {
@@ -45,15 +48,14 @@ func Call(ctx context.Context, cfg Config) (bench.Report, error) {
 	if err != nil {
 		return bench.Report{}, err
 	}
-	s, err := embedded(ctx, cfg, 2, map[string]string{"bench": string(api)})
+	s, err := embedded(ctx, cfg, l, 2, map[string]string{"bench": string(api)})
 	if err != nil {
 		return bench.Report{}, err
 	}
 	defer s.Close()
-	ours, theirs := fmt.Sprintf(callScript, name), fmt.Sprintf(callScript, origin.Credential)
-	theirs = strings.Replace(theirs, "console.log(", "if (r.status !== 200) throw r.status; console.log(", 1)
+	ours, theirs := fmt.Sprintf(l.call, name), fmt.Sprintf(l.call, origin.Credential)
 	for round := range cfg.Rounds {
-		log.Printf("execute_code, one call, round %d of %d", round+1, cfg.Rounds)
+		log.Printf("execute_code, one call from %s, round %d of %d", l.program, round+1, cfg.Rounds)
 		var warms, bares []float64
 		for range cfg.Each {
 			time.Sleep(settle)
@@ -65,7 +67,7 @@ func Call(ctx context.Context, cfg Config) (bench.Report, error) {
 				warms = append(warms, took.Seconds()*1e3)
 			}
 			time.Sleep(settle)
-			took, err = bare(ctx, cfg.Deno, theirs, "--allow-net="+origin.Host, "--cert="+at("ca.pem"))
+			took, err = timed(l.bare(theirs, at("ca.pem")))
 			if err != nil {
 				return bench.Report{}, err
 			}
@@ -75,7 +77,7 @@ func Call(ctx context.Context, cfg Config) (bench.Report, error) {
 			return bench.Report{}, errors.New("too few runs found a warm slot")
 		}
 		w, b := bench.Median(warms), bench.Median(bares)
-		col.Add("runs.call", b/w, "warm %.1f ms, bare %.1f ms", w, b)
+		col.Add(l.one, b/w, "warm %.1f ms, bare %.1f ms", w, b)
 	}
 	return bench.Report{Results: col.Results()}, nil
 }

@@ -13,9 +13,9 @@ import (
 
 // Config says how much to measure.
 type Config struct {
-	// Bin is the folder of CodeForge's programs, Deno the interpreter, Root the source tree.
-	Bin, Deno, Root string
-	Rounds          int
+	// Bin is the folder of CodeForge's programs, Deno and Python the interpreters, Root the source tree.
+	Bin, Deno, Python, Root string
+	Rounds                  int
 	// Each is how many runs of a kind a round has.
 	Each   int
 	Growth bool
@@ -27,26 +27,26 @@ const settle = 300 * time.Millisecond
 
 // Embedded measures the rows of embedded mode.
 func Embedded(ctx context.Context, cfg Config) (bench.Report, error) {
-	col := &bench.Collector{}
-	hot, err := embedded(ctx, cfg, 2, nil)
+	col, l := &bench.Collector{}, cfg.deno()
+	hot, err := embedded(ctx, cfg, l, 2, nil)
 	if err != nil {
 		return bench.Report{}, err
 	}
 	defer hot.Close()
-	cold, err := embedded(ctx, cfg, 0, nil)
+	cold, err := embedded(ctx, cfg, l, 0, nil)
 	if err != nil {
 		return bench.Report{}, err
 	}
 	defer cold.Close()
 	for round := range cfg.Rounds {
 		log.Printf("execute_code, embedded, round %d of %d", round+1, cfg.Rounds)
-		if err := single(ctx, cfg, hot, cold, col); err != nil {
+		if err := single(ctx, cfg, l, hot, cold, col); err != nil {
 			return bench.Report{}, err
 		}
 		if err := noop(ctx, hot, col); err != nil {
 			return bench.Report{}, err
 		}
-		if err := idle(hot, 2, col); err != nil {
+		if err := idle(hot, l, 2, col); err != nil {
 			col.Miss(err.Error(), "runs.idle")
 		}
 	}
@@ -67,13 +67,33 @@ func Embedded(ctx context.Context, cfg Config) (bench.Report, error) {
 	return report, nil
 }
 
-// single compares warm, cold and bare runs, one of each in turn.
-func single(ctx context.Context, cfg Config, hot, cold *server, col *bench.Collector) error {
+// Python measures the rows of Python in embedded mode.
+func Python(ctx context.Context, cfg Config) (bench.Report, error) {
+	col, l := &bench.Collector{}, cfg.python()
+	hot, err := embedded(ctx, cfg, l, 2, nil)
+	if err != nil {
+		return bench.Report{}, err
+	}
+	defer hot.Close()
+	for round := range cfg.Rounds {
+		log.Printf("execute_code, Python, round %d of %d", round+1, cfg.Rounds)
+		if err := single(ctx, cfg, l, hot, nil, col); err != nil {
+			return bench.Report{}, err
+		}
+		if err := idle(hot, l, 2, col); err != nil {
+			col.Miss(err.Error(), l.memory)
+		}
+	}
+	return bench.Report{Results: col.Results()}, nil
+}
+
+// single compares warm, cold and bare runs, one of each in turn. cold may be nil.
+func single(ctx context.Context, cfg Config, l language, hot, cold *server, col *bench.Collector) error {
 	var warms, colds, bares []float64
 	missed := 0
 	for range cfg.Each {
 		time.Sleep(settle)
-		took, warm, err := hot.run(ctx, Script, "2")
+		took, warm, err := hot.run(ctx, l.script, "2")
 		if err != nil {
 			return err
 		}
@@ -83,13 +103,16 @@ func single(ctx context.Context, cfg Config, hot, cold *server, col *bench.Colle
 			missed++
 		}
 		time.Sleep(settle)
-		b, err := bare(ctx, cfg.Deno, Script)
+		b, err := timed(l.bare(l.script, ""))
 		if err != nil {
 			return err
 		}
 		bares = append(bares, b.Seconds()*1e3)
+		if cold == nil {
+			continue
+		}
 		time.Sleep(settle / 4)
-		c, _, err := cold.run(ctx, Script, "2")
+		c, _, err := cold.run(ctx, l.script, "2")
 		if err != nil {
 			return err
 		}
@@ -98,9 +121,12 @@ func single(ctx context.Context, cfg Config, hot, cold *server, col *bench.Colle
 	if missed > cfg.Each/2 {
 		return fmt.Errorf("%d of %d runs found no warm slot", missed, cfg.Each)
 	}
-	w, b, c := bench.Median(warms), bench.Median(bares), bench.Median(colds)
-	col.Add("runs.warm", b/w, "warm %.1f ms, bare %.1f ms", w, b)
-	col.Add("runs.cold", c-b, "cold %.1f ms, bare %.1f ms", c, b)
+	w, b := bench.Median(warms), bench.Median(bares)
+	col.Add(l.warm, b/w, "warm %.1f ms, bare %.1f ms", w, b)
+	if cold != nil {
+		c := bench.Median(colds)
+		col.Add("runs.cold", c-b, "cold %.1f ms, bare %.1f ms", c, b)
+	}
 	return nil
 }
 
@@ -127,13 +153,13 @@ func noop(ctx context.Context, s *server, col *bench.Collector) error {
 // eight compares eight runs at once with eight bare interpreters at once: in bursts, each with all slots warm, and
 // without a pause.
 func eight(ctx context.Context, cfg Config, col *bench.Collector) error {
-	s, err := embedded(ctx, cfg, 8, nil)
+	s, err := embedded(ctx, cfg, cfg.deno(), 8, nil)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	ours := func() error { _, _, err := s.run(ctx, Script, "2"); return err }
-	theirs := func() error { _, err := bare(ctx, cfg.Deno, Script); return err }
+	theirs := func() error { _, err := timed(cfg.deno().bare(Script, "")); return err }
 	for round := range cfg.Rounds {
 		log.Printf("execute_code, 8 at once, round %d of %d", round+1, cfg.Rounds)
 		var bursts, bares []float64

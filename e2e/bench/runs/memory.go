@@ -14,12 +14,12 @@ import (
 )
 
 // idle measures the private memory of all processes that wait in a slot: the interpreter and its sandbox.
-func idle(s *server, warm int, col *bench.Collector) error {
+func idle(s *server, l language, warm int, col *bench.Collector) error {
 	time.Sleep(4 * settle)
 	var total, interpreters int64
 	of := map[string]int64{}
 	for pid, name := range descendants(s.process.PID()) {
-		if name != "deno" && name != "bwrap" {
+		if name != l.program && name != "bwrap" {
 			continue
 		}
 		private, err := privateMemory(pid)
@@ -28,15 +28,15 @@ func idle(s *server, warm int, col *bench.Collector) error {
 		}
 		total += private
 		of[name] += private
-		if name == "deno" {
+		if name == l.program {
 			interpreters++
 		}
 	}
 	if interpreters != int64(warm) {
 		return fmt.Errorf("%d interpreters wait where %d should", interpreters, warm)
 	}
-	col.Add("runs.idle", float64(total)/float64(warm)/1e6, "%d of 8 slots warm: deno %.1f MB, bubblewrap of all slots %.1f MB",
-		warm, float64(of["deno"])/1e6, float64(of["bwrap"])/1e6)
+	col.Add(l.memory, float64(total)/float64(warm)/1e6, "%d of 8 slots warm: %s %.1f MB, bubblewrap of all slots %.1f MB",
+		warm, l.program, float64(of[l.program])/1e6, float64(of["bwrap"])/1e6)
 	return nil
 }
 

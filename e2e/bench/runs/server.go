@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -22,10 +23,62 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
+	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // Script is the code of every run, in CodeForge and in bare Deno.
 const Script = "console.log(1 + 1)\n"
+
+// language is a language of execute_code and its bare interpreter.
+type language struct {
+	// name is that of execute_code's argument; empty: its default.
+	name string
+	// program is the interpreter's, e.g. "python3".
+	program string
+	// script prints 2. call calls the origin once, with the credential in the place of %s, and prints called.
+	script, call string
+	// bare is the command line that runs code as a user would, trusting an authority if ca names its file.
+	bare func(code, ca string) *exec.Cmd
+	// warm and one are the rows of script and call, memory that of idle memory.
+	warm, one, memory string
+}
+
+// deno is TypeScript.
+func (cfg Config) deno() language {
+	return language{
+		program: "deno", script: Script, warm: "runs.warm", one: "runs.call", memory: "runs.idle",
+		call: "const r = await fetch('https://" + origin.Host + "/small', { headers: { authorization: 'Bearer %s' } });\n" +
+			"if (r.status !== 200) throw r.status;\nconsole.log(r.status, (await r.json()).id);\n",
+		bare: func(code, ca string) *exec.Cmd {
+			args := []string{"run"}
+			if ca != "" {
+				args = append(args, "--allow-net="+origin.Host, "--cert="+ca)
+			}
+			cmd := exec.Command(cfg.Deno, append(args, "-")...) //nolint:gosec,noctx // short
+			cmd.Stdin = strings.NewReader(code)
+			return cmd
+		},
+	}
+}
+
+// python is Python.
+func (cfg Config) python() language {
+	return language{
+		name: runapi.LanguagePython, program: "python3", script: "print(1 + 1)\n",
+		warm: "python.warm", one: "python.call", memory: "python.idle",
+		call: "import json, urllib.request\n" +
+			"request = urllib.request.Request('https://" + origin.Host + "/small', headers={'Authorization': 'Bearer %s'})\n" +
+			"with urllib.request.urlopen(request) as r:\n    print(r.status, json.load(r)['id'])\n",
+		bare: func(code, ca string) *exec.Cmd {
+			cmd := exec.Command(cfg.Python, "-c", code) //nolint:gosec,noctx // short
+			if ca != "" {
+				cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+ca)
+			}
+			return cmd
+		},
+	}
+}
 
 // server is a running CodeForge and a session with it.
 type server struct {
@@ -33,12 +86,13 @@ type server struct {
 	session *mcp.ClientSession
 	process *arena.Process // `codeforge up`; nil in Docker
 	idle    chan *caller   // connections for run
+	args    map[string]any // of every run
 	stop    func()
 }
 
-// embedded starts `codeforge up` with 8 slots and this many warm interpreters, in a new directory. apis are config.json
+// embedded starts `codeforge up` with 8 slots and this many warm interpreters of a language, in a new directory. apis are config.json
 // files by name.
-func embedded(ctx context.Context, cfg Config, warm int, apis map[string]string, env ...string) (_ *server, err error) {
+func embedded(ctx context.Context, cfg Config, l language, warm int, apis map[string]string, env ...string) (_ *server, err error) {
 	dir, err := os.MkdirTemp("", "codeforge-bench-")
 	if err != nil {
 		return nil, err
@@ -61,7 +115,13 @@ func embedded(ctx context.Context, cfg Config, warm int, apis map[string]string,
 	}
 	cmd := exec.Command(filepath.Join(cfg.Bin, "codeforge"), "up", "--apis", folder, "--state", state, "--port", "0", "--slots", "8") //nolint:gosec,noctx // ours
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DENO_PATH=" + cfg.Deno, "SANDBOX_WARM=" + strconv.Itoa(warm)}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DENO_PATH=" + cfg.Deno}
+	if s.args = map[string]any{}; l.name == "" {
+		cmd.Env = append(cmd.Env, "SANDBOX_WARM="+strconv.Itoa(warm))
+	} else {
+		s.args["language"] = l.name
+		cmd.Env = append(cmd.Env, "SANDBOX_WARM=0", "SANDBOX_WARM_PYTHON="+strconv.Itoa(warm), "PYTHON_PATH="+cfg.Python)
+	}
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.process, err = arena.Start(cmd, true); err != nil {
@@ -189,7 +249,9 @@ func (s *server) run(ctx context.Context, code, want string) (took time.Duration
 		if c != nil {
 			c.Close()
 		}
-		if c, err = s.caller(ctx, "execute_code", map[string]any{"code": code}); err != nil {
+		args := map[string]any{"code": code}
+		maps.Copy(args, s.args)
+		if c, err = s.caller(ctx, "execute_code", args); err != nil {
 			return 0, false, err
 		}
 		c.code = code
@@ -221,15 +283,13 @@ func firstText(res *mcp.CallToolResult) string {
 	return ""
 }
 
-// bare runs `deno run -` with the script on its standard input, as a user would.
-func bare(ctx context.Context, deno, code string, flags ...string) (time.Duration, error) {
-	cmd := exec.CommandContext(ctx, deno, append(append([]string{"run"}, flags...), "-")...)
-	cmd.Stdin = strings.NewReader(code)
+// timed runs a command and returns how long it took.
+func timed(cmd *exec.Cmd) (time.Duration, error) {
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(start)
 	if err != nil {
-		return 0, fmt.Errorf("deno run -: %w: %s", err, out)
+		return 0, fmt.Errorf("%s: %w: %s", cmd.Path, err, out)
 	}
 	return took, nil
 }

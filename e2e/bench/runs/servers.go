@@ -85,7 +85,7 @@ func Servers(ctx context.Context, cfg Config) (bench.Report, error) {
 	}
 	add("warm", "shared")
 	add("fresh", "run")
-	few, err := embedded(ctx, cfg, 2, apis, "SANDBOX_PROGRAMS="+programs)
+	few, err := embedded(ctx, cfg, cfg.deno(), 2, apis, "SANDBOX_PROGRAMS="+programs)
 	if err != nil {
 		return bench.Report{}, err
 	}
@@ -93,7 +93,7 @@ func Servers(ctx context.Context, cfg Config) (bench.Report, error) {
 	for n := range unused {
 		add("unused"+strconv.Itoa(n), "shared")
 	}
-	many, err := embedded(ctx, cfg, 2, apis, "SANDBOX_PROGRAMS="+programs)
+	many, err := embedded(ctx, cfg, cfg.deno(), 2, apis, "SANDBOX_PROGRAMS="+programs)
 	if err != nil {
 		return bench.Report{}, err
 	}

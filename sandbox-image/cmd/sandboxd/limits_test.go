@@ -17,35 +17,78 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// hostile are runs that end at a limit.
+// hostile are runs that end at a limit, in both languages; an empty program: it does not exist in that one.
 var hostile = []struct {
-	name, code string
-	timeout    time.Duration
-	reason     runapi.Reason
-	stdout     string // prefix of the output
+	name, code, python string
+	timeout            time.Duration
+	reason             runapi.Reason
+	stdout             string // prefix of the output
 }{
-	{"endless loop", "console.log('so far');\nfor (;;);\n", 2 * time.Second, runapi.Timeout, "so far\n"},
-	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n", 2 * time.Second, runapi.Timeout, "so far\n"},
-	{"ignores signals", "for (const s of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) Deno.addSignalListener(s, () => {});\nconsole.log('so far');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 2 * time.Second, runapi.Timeout, "so far\n"},
-	{"heap bomb", "const a: unknown[] = [];\nfor (;;) a.push(new Array(1000).fill(Math.random()));\n", 3 * time.Minute, runapi.OOM, ""},
-	{"buffer bomb", "const a: Uint8Array[] = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", 3 * time.Minute, runapi.OOM, ""},
-	{"string bomb", "let s = 'x';\nconst a = [];\nfor (;;) { s = s + s.slice(0, 1 << 20); a.push(s + a.length); JSON.stringify(a); }\n", 3 * time.Minute, runapi.OOM, ""},
-	{"worker bomb", "const src = URL.createObjectURL(new Blob(['const a = []; for (;;) a.push(new Array(1e4).fill(1))'], { type: 'text/javascript' }));\nfor (let i = 0; i < 3; i++) new Worker(src, { type: 'module' });\n", 3 * time.Minute, runapi.OOM, ""},
-	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n", 3 * time.Minute, runapi.OutputLimit, ""},
-	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n", 3 * time.Minute, runapi.OutputLimit, ""},
-	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n", 3 * time.Minute, runapi.OutputLimit, ""},
-	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n", 3 * time.Minute, runapi.OutputLimit, "done\n"},
-	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n", 3 * time.Minute, runapi.OutputLimit, "aaaa"},
-	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"endless loop", "console.log('so far');\nfor (;;);\n",
+		"print('so far')\nwhile True: pass\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n",
+		"import time\nprint('so far')\ntime.sleep(1e6)\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+	{"ignores signals", "for (const s of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) Deno.addSignalListener(s, () => {});\nconsole.log('so far');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
+		"import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except OSError: pass\nprint('so far')\nwhile True: signal.pause()\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+	{"heap bomb", "const a: unknown[] = [];\nfor (;;) a.push(new Array(1000).fill(Math.random()));\n",
+		"a = []\nwhile True: a.append([0.5] * 1000)\n", 3 * time.Minute, runapi.OOM, ""},
+	{"buffer bomb", "const a: Uint8Array[] = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n",
+		"a = []\nwhile True: a.append(b'1' * (10 << 20))\n", 3 * time.Minute, runapi.OOM, ""},
+	{"string bomb", "let s = 'x';\nconst a = [];\nfor (;;) { s = s + s.slice(0, 1 << 20); a.push(s + a.length); JSON.stringify(a); }\n",
+		"s, a = 'x', []\nwhile True:\n    s += s[:1 << 20]\n    a.append(s + str(len(a)))\n", 3 * time.Minute, runapi.OOM, ""},
+	{"worker bomb", "const src = URL.createObjectURL(new Blob(['const a = []; for (;;) a.push(new Array(1e4).fill(1))'], { type: 'text/javascript' }));\nfor (let i = 0; i < 3; i++) new Worker(src, { type: 'module' });\n",
+		"import threading\ndef fill():\n    a = []\n    while True: a.append([0.5] * 10000)\nfor i in range(3): threading.Thread(target=fill).start()\n", 3 * time.Minute, runapi.OOM, ""},
+	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
+		"import time\nb = b'1' * (1 << 20)\nwith open('/tmp/a', 'wb') as f, open('/tmp/b', 'wb') as g:\n    for i in range(100): f.write(b), g.write(b)\n    while True: time.sleep(0.01)\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n",
+		"import itertools, os\nos.mkdir('/tmp/many')\nfor i in itertools.count():\n    try: open(f'/tmp/many/{i}', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n",
+		"import itertools\nfor i in itertools.count():\n    try: open(f'/skills/s{i}.py', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n",
+		"with open('/skills/big.py', 'wb') as f: f.write(bytes(17 << 20))\nprint('done')\n", 3 * time.Minute, runapi.OutputLimit, "done\n"},
+	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n",
+		"import sys\nwhile True: sys.stdout.buffer.write(b'a' * 65536)\n", 3 * time.Minute, runapi.OutputLimit, "aaaa"},
+	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n",
+		"import sys\nwhile True: sys.stderr.buffer.write(b'a' * 65536)\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"memory of malloc", "", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nwhile True: ctypes.memset(libc.malloc(ctypes.c_size_t(1 << 22)), 1, 1 << 22)\n", 3 * time.Minute, runapi.OOM, ""},
+	{"fork storm", "", "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.001)\n", 2 * time.Second, runapi.Timeout, ""},
+}
+
+// languages runs a test in both languages and every mode. After a run, one interpreter of the language waits. pick
+// chooses code.
+func languages(t *testing.T, f func(t *testing.T, o rig.Options, pick func(typescript, python string) string)) {
+	t.Run("typescript", func(t *testing.T) {
+		rig.Modes(t, func(t *testing.T, m rig.Mode) {
+			f(t, rig.Options{Mode: m, Warm: 1}, func(typescript, _ string) string { return typescript })
+		})
+	})
+	t.Run("python", func(t *testing.T) {
+		rig.Modes(t, func(t *testing.T, m rig.Mode) {
+			f(t, rig.Options{Mode: m, Python: true}, func(_, python string) string { return python })
+		})
+	})
+}
+
+// next checks that the next run works.
+func next(t *testing.T, w *rig.World, pick func(typescript, python string) string) {
+	t.Helper()
+	if r := w.Run(t, pick("console.log('next');\n", "print('next')\n"), testkit.Patience); r.Stdout != "next\n" {
+		t.Errorf("the next run: %+v", r)
+	}
 }
 
 func TestLimits(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		const memory = 256 << 20
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Memory: memory})
+		o.Slots, o.Memory = 2, memory
+		w := rig.Start(t, o)
 		for _, h := range hostile {
+			code := pick(h.code, h.python)
+			if code == "" {
+				continue
+			}
 			t.Run(h.name, func(t *testing.T) {
-				r := w.Run(t, h.code, h.timeout)
+				r := w.Run(t, code, h.timeout)
 				if r.Exit.Reason != h.reason || r.Exit.Detail == "" || !strings.HasPrefix(r.Stdout, h.stdout) {
 					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
 				}
@@ -56,15 +99,13 @@ func TestLimits(t *testing.T) {
 				if h.reason == runapi.OOM && r.Exit.MaxRSS > 4*memory { // what it can take between two checks is more
 					t.Errorf("reached %d MiB", r.Exit.MaxRSS>>20)
 				}
-				nothingLeft(t, w, m)
+				nothingLeft(t, w, o.Mode)
 				for _, d := range []string{"tmp", "skills"} {
 					if left, err := os.ReadDir(filepath.Join(w.Dir, d)); err != nil || len(left) > 0 {
 						t.Errorf("%s holds %v %v", d, left, err)
 					}
 				}
-				if next := w.Run(t, "console.log('next');\n", testkit.Patience); next.Stdout != "next\n" {
-					t.Errorf("the next run: %+v", next)
-				}
+				next(t, w, pick)
 			})
 		}
 	})
@@ -115,59 +156,62 @@ func descendants(pid int) map[int]string {
 }
 
 func TestKernelLimits(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
+		o.Slots = 1
+		w := rig.Start(t, o)
 		t.Run("file size", func(t *testing.T) {
-			r := w.Run(t, "const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n", testkit.Patience)
+			r := w.Run(t, pick("const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n",
+				"import os\nf = open('/tmp/big', 'wb')\nf.truncate(127 << 20)\ntry:\n    f.truncate(129 << 20)\n    print('grew')\nexcept OSError as e: print('os error', e.errno)\nos.remove('/tmp/big')\n"), testkit.Patience)
 			if !strings.Contains(r.Stdout, "os error 27") {
 				t.Errorf("%+v", r)
 			}
 		})
 		t.Run("open files", func(t *testing.T) {
-			r := w.Run(t, "const a = [];\ntry { for (;;) a.push(Deno.openSync('/tmp')); } catch (e) { console.log(a.length > 500, e.message); }\n", testkit.Patience)
+			r := w.Run(t, pick("const a = [];\ntry { for (;;) a.push(Deno.openSync('/tmp')); } catch (e) { console.log(a.length > 500, e.message); }\n",
+				"import os\na = []\ntry:\n    while True: a.append(os.open('/tmp', 0))\nexcept OSError as e: print(str(len(a) > 500).lower(), e.strerror)\n"), testkit.Patience)
 			if !strings.Contains(r.Stdout, "true Too many open files") {
 				t.Errorf("%+v", r)
 			}
 		})
 		t.Run("threads", func(t *testing.T) {
-			r := w.Run(t, "const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n", testkit.Patience)
+			r := w.Run(t, pick("const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n",
+				"import os, threading\ne = threading.Event()\nfor i in range(600): threading.Thread(target=e.wait).start()\nprint('all')\nos._exit(0)\n"), testkit.Patience)
 			if r.Stdout == "all\n" {
-				t.Errorf("600 workers: %+v", r.Exit)
+				t.Errorf("600 threads: %+v", r.Exit)
 			}
-			nothingLeft(t, w, m)
+			nothingLeft(t, w, o.Mode)
 		})
-		if r := w.Run(t, "console.log('next');\n", testkit.Patience); r.Stdout != "next\n" {
-			t.Errorf("the next run: %+v", r)
-		}
+		next(t, w, pick)
 	})
 }
 
 func TestCancel(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
+		o.Slots = 2
+		w := rig.Start(t, o)
 		for i := range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*40)*time.Millisecond+time.Millisecond)
 			// A run that prints would also be ended by its reader being gone. One that prints nothing would not.
-			code := []string{"for (;;) { console.log('x'); await 0; }\n", "for (;;);\n"}[i%2]
+			code := []string{pick("for (;;) { console.log('x'); await 0; }\n", "while True: print('x')\n"), pick("for (;;);\n", "while True: pass\n")}[i%2]
 			_, err := w.Try(ctx, code, testkit.Patience)
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
-			if r := w.Run(t, "console.log('next');\n", testkit.Patience); r.Stdout != "next\n" {
-				t.Errorf("the next run: %+v", r)
-			}
+			next(t, w, pick)
 		}
-		nothingLeft(t, w, m)
+		nothingLeft(t, w, o.Mode)
 	})
 }
 
 // A connection that closes ends its runs and its leases.
 func TestDroppedConnection(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 0})
+	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
+		o.Slots, o.Warm = 2, 0
+		w := rig.Start(t, o)
+		language := pick(runapi.LanguageTypeScript, runapi.LanguagePython)
 		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
-		lease, err := other.Acquire(context.Background())
+		lease, err := other.AcquireFor(context.Background(), language)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,8 +219,8 @@ func TestDroppedConnection(t *testing.T) {
 		started := make(chan struct{}, 1)
 		go func() {
 			_, err := other.Run(context.Background(), runapi.RunRequest{
-				Generation: lease.Generation, Run: "dropped", Language: runapi.LanguageTypeScript, Permissions: w.Hash,
-				Code: "console.log('up');\nfor (;;);\n", TimeoutMS: 60000,
+				Generation: lease.Generation, Run: "dropped", Language: language, Permissions: w.Hash,
+				Code: pick("console.log('up');\nfor (;;);\n", "print('up')\nwhile True: pass\n"), TimeoutMS: 60000,
 			}, func(runapi.Event) { started <- struct{}{} })
 			ended <- err
 		}()
@@ -246,7 +290,19 @@ func TestStalledReader(t *testing.T) {
 
 // The confinement of a waiting interpreter, as the kernel reports it.
 func TestWhatTheKernelSays(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	for _, row := range []struct {
+		program   string
+		o         rig.Options
+		variables int // those of the contract, and bwrap's PWD
+	}{
+		{"deno", rig.Options{Mode: rig.Root, Slots: 1, Warm: 1}, 7},
+		{"python3", rig.Options{Mode: rig.Root, Slots: 1, Python: true, Args: []string{"--warm-python", "1"}}, 9},
+	} {
+		t.Run(row.program, func(t *testing.T) { kernelSays(t, rig.Start(t, row.o), row.program, row.variables) })
+	}
+}
+
+func kernelSays(t *testing.T, w *rig.World, program string, variables int) {
 	awaitWarm(t, w, 1)
 	own, err := proc.Namespace(os.Getpid(), "net")
 	if err != nil {
@@ -254,7 +310,7 @@ func TestWhatTheKernelSays(t *testing.T) {
 	}
 	seen := 0
 	for pid, exe := range descendants(w.Process.Pid) {
-		if filepath.Base(exe) != "deno" {
+		if !strings.HasPrefix(filepath.Base(exe), program) {
 			continue
 		}
 		seen++
@@ -270,7 +326,7 @@ func TestWhatTheKernelSays(t *testing.T) {
 			t.Errorf("oom_score_adj %s", score)
 		}
 		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if got := strings.Count(string(env), "="); got != 7 { // the six of the contract, and bwrap's PWD
+		if got := strings.Count(string(env), "="); got != variables {
 			t.Errorf("environment %q", env)
 		}
 		mounts, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
@@ -285,7 +341,7 @@ func TestWhatTheKernelSays(t *testing.T) {
 		}
 		odd := oddDescriptors(pid)
 		for deadline := time.Now().Add(testkit.Patience); len(odd) > 0 && time.Now().Before(deadline); odd = oddDescriptors(pid) {
-			time.Sleep(20 * time.Millisecond) // Deno may be preloading, and reading facts about the machine
+			time.Sleep(20 * time.Millisecond) // it may be preloading, and reading facts about the machine
 		}
 		if len(odd) > 0 {
 			t.Errorf("descriptors %v", odd)

@@ -25,45 +25,6 @@ func TestPythonAttacks(t *testing.T) {
 	})
 }
 
-// A run of Python is held to the limits of a run.
-func TestPythonLimits(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		const memory = 256 << 20
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Memory: memory, Python: true})
-		for _, h := range []struct {
-			name, code string
-			timeout    time.Duration
-			reason     runapi.Reason
-			stdout     string
-		}{
-			{"endless loop", "print('so far')\nwhile True: pass\n", 2 * time.Second, runapi.Timeout, "so far\n"},
-			{"ignores signals", "import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except OSError: pass\nprint('so far')\nwhile True: signal.pause()\n", 2 * time.Second, runapi.Timeout, "so far\n"},
-			{"list bomb", "a = []\nwhile True: a.append(bytearray(10 << 20))\n", 3 * time.Minute, runapi.OOM, ""},
-			{"ctypes bomb", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nwhile True: ctypes.memset(libc.malloc(ctypes.c_size_t(1 << 22)), 1, 1 << 22)\n", 3 * time.Minute, runapi.OOM, ""},
-			{"fork storm", "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.001)\n", 2 * time.Second, runapi.Timeout, ""},
-		} {
-			t.Run(h.name, func(t *testing.T) {
-				r := w.Run(t, h.code, h.timeout)
-				if r.Exit.Reason != h.reason || r.Exit.Detail == "" || !strings.HasPrefix(r.Stdout, h.stdout) {
-					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
-				}
-				if next := w.Run(t, "print('next')\n", testkit.Patience); next.Stdout != "next\n" {
-					t.Errorf("the next run: %+v", next)
-				}
-			})
-		}
-		for name, row := range map[string][2]string{
-			"threads":    {"import threading, os\ne = threading.Event()\ntry:\n    for i in range(600): threading.Thread(target=e.wait, daemon=True).start()\n    print('all')\nexcept RuntimeError as x:\n    print('refused', i > 100, x, flush=True)\nos._exit(0)\n", "refused True can't start new thread\n"},
-			"open files": {"a = []\ntry:\n    while True: a.append(open('/dev/null'))\nexcept OSError as x:\n    print(len(a) > 500, x.strerror)\n", "True Too many open files\n"},
-			"file size":  {"f = open('/tmp/big', 'wb')\nf.truncate(127 << 20)\ntry: f.truncate(129 << 20)\nexcept OSError as x: print(x.strerror)\nimport os\nos.remove('/tmp/big')\n", "File too large\n"},
-		} {
-			if r := w.Run(t, row[0], testkit.Patience); r.Stdout != row[1] {
-				t.Errorf("%s: %+v", name, r)
-			}
-		}
-	})
-}
-
 // No login of one run is sent by the libraries of another one: requests and aiohttp read ~/.netrc, or what NETRC names.
 func TestPythonLogins(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {

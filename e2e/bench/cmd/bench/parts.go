@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/engine"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/runs"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/traffic"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
 const rounds = 3
@@ -76,6 +77,11 @@ func measureInArena(ctx context.Context, what string, cfg any) (bench.Report, er
 // reportFile is where the process in the arena writes its report.
 const reportFile = 3
 
+// calls are what is measured of runs in an arena.
+var calls = map[string]func(context.Context, runs.Config) (bench.Report, error){
+	"call": runs.Call, "call in Python": runs.CallPython,
+}
+
 // inArena is the first process in the arena.
 func inArena(args []string) error {
 	if len(args) != 2 {
@@ -88,13 +94,13 @@ func inArena(args []string) error {
 		}
 		return traffic.Run(ctx, cfg)
 	}
-	if args[0] == "call" {
+	if call, ok := calls[args[0]]; ok {
 		measure = func(ctx context.Context) (bench.Report, error) {
 			var cfg runs.Config
 			if err := json.Unmarshal([]byte(args[1]), &cfg); err != nil {
 				return bench.Report{}, err
 			}
-			return runs.Call(ctx, cfg)
+			return call(ctx, cfg)
 		}
 	}
 	if err := arena.Make(); err != nil {
@@ -127,6 +133,26 @@ func runsPart(ctx context.Context, o options) (bench.Report, error) {
 	call, err := measureInArena(ctx, "call", runsConfig(o))
 	if err != nil {
 		call.Notes = append(call.Notes, "the row of one call is left out: "+err.Error())
+	}
+	report.Merge(call)
+	return report, nil
+}
+
+// pythonPart measures execute_code in Python, in embedded mode.
+func pythonPart(ctx context.Context, o options) (bench.Report, error) {
+	cfg := runsConfig(o)
+	found, err := python.Find(ctx, python.Candidates(os.Getenv("PYTHON_PATH")))
+	if err != nil {
+		return bench.Report{Notes: []string{"the table of Python is left out: " + err.Error()}}, nil
+	}
+	cfg.Python = found.Program
+	report, err := runs.Python(ctx, cfg)
+	if err != nil {
+		return report, err
+	}
+	call, err := measureInArena(ctx, "call in Python", cfg)
+	if err != nil {
+		call.Notes = append(call.Notes, "the row of one call from Python is left out: "+err.Error())
 	}
 	report.Merge(call)
 	return report, nil

@@ -1,0 +1,260 @@
+# What the kernel and the namespaces must stop by themselves: Python has no permissions of its own.
+
+# expected: refused by the kernel
+# judge: verdicts()
+
+# name: control: what code may do
+# expected: works
+# note: Without which a sandbox that can do nothing would hold all of these.
+def mine():
+    with open("/tmp/TRIAL-mine", "w") as f:
+        f.write("mine")
+    with open("/tmp/TRIAL-mine") as f:
+        text = f.read()
+    os.remove("/tmp/TRIAL-mine")
+    return text == "mine"
+
+
+def thread():
+    done = []
+    t = threading.Thread(target=done.append, args=(1,))
+    t.start()
+    t.join()
+    return done == [1]
+
+
+for name, f in {
+    "read": mine,
+    "skills": lambda: os.listdir("/skills") is not None,
+    "connect": lambda: socket.create_connection(("httpbin.test", 443)).close() is None,
+    "fetch": lambda: urllib.request.urlopen("https://httpbin.test/x/ok?t=TRIAL").read() == b"ok",
+    "thread": thread,
+    "ctypes": lambda: libc.getpid() == os.getpid(),
+    "random": lambda: len(os.urandom(8)) == 8,
+}.items():
+    worked = f()
+    out(held=worked is True, seen=f"{name} {worked}")
+
+# name: who am I
+# expected: nobody, without a capability
+header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+sets = (ctypes.c_uint32 * 6)()
+syscall(125, 90, header, sets)
+out(held=not any(sets), seen=f"capabilities {list(sets)}")
+ambient = [c for c in range(64) if libc.prctl(47, 1, c, 0, 0) == 1]
+out(held=not ambient, seen=f"ambient capabilities {ambient}")
+out(held=0 not in (os.getuid(), os.geteuid(), os.getgid(), os.getegid(), *os.getgroups()), seen=f"uid {os.getuid()} groups {os.getgroups()}")
+out(held=libc.prctl(39, 0, 0, 0, 0) == 1, seen="no new privileges")
+out(held=libc.prctl(21, 0, 0, 0, 0) == 2, seen="seccomp")
+
+# name: another identity
+def become(call, *args):
+    try:
+        return call(*args)
+    except OSError as e:  # EINVAL: the user namespace has no such user
+        raise PermissionError(errno.EPERM if e.errno == errno.EINVAL else e.errno, str(e)) from None
+
+
+for name, f, args in [
+    ("setuid", os.setuid, [0]), ("setgid", os.setgid, [0]), ("setresuid", os.setresuid, [0, 0, 0]), ("setgroups", os.setgroups, [[0]]),
+    ("setuid of a neighbour", os.setuid, [os.getuid() + 1]), ("setgid of a neighbour", os.setgid, [os.getgid() + 1]),
+]:
+    attempt(name, lambda: become(f, *args), REFUSALS)
+
+# name: namespaces and mounts
+for name, f in {
+    "a user namespace": lambda: syscall(272, 97, 0x10000000),
+    "a network namespace": lambda: syscall(272, 97, 0x40000000),
+    "a mount namespace": lambda: syscall(272, 97, 0x20000),
+    "clone into a user namespace": lambda: syscall(56, 220, 0x10000000 | 17, 0, 0, 0, 0),
+    "clone3": lambda: syscall(435, 435, (ctypes.c_uint64 * 11)(0x10000000, 0, 0, 0, 17), 88),
+    "setns": lambda: syscall(308, 268, 0, 0x40000000),
+    "mount": lambda: syscall(165, 40, b"x\0", b"/tmp\0", b"tmpfs\0", 0, 0),
+    "remount": lambda: syscall(165, 40, 0, b"/\0", 0, 32, 0),
+    "umount": lambda: syscall(166, 39, b"/proc\0", 2),
+    "pivot_root": lambda: syscall(155, 41, b"/\0", b"/tmp\0"),
+    "fsopen": lambda: syscall(430, 430, b"tmpfs\0", 0),
+    "open_tree": lambda: syscall(428, 428, -100, b"/\0", 1),
+    "chroot": lambda: os.chroot("/tmp"),
+    "a device": lambda: os.mknod("/tmp/TRIAL", 0o60600, os.makedev(8, 0)),
+}.items():
+    attempt(name, f, REFUSALS)
+
+# name: kernel interfaces by ctypes
+for name, f in {
+    "ptrace of 1": lambda: syscall(101, 117, 0x4206, 1, 0, 0),
+    "ptrace of a parent": lambda: syscall(101, 117, 0, 0, 0, 0),
+    "process_vm_readv": lambda: syscall(310, 270, 1, 0, 0, 0, 0, 0),
+    "process_vm_writev": lambda: syscall(311, 271, 1, 0, 0, 0, 0, 0),
+    "pidfd_getfd": lambda: syscall(438, 438, 0, 0, 0),
+    "process_madvise": lambda: syscall(440, 440, 0, 0, 0, 0, 0),
+    "io_uring_setup": lambda: syscall(425, 425, 8, (ctypes.c_char * 120)()),
+    "io_uring_enter": lambda: syscall(426, 426, 0, 1, 1, 1, 0, 0),
+    "io_uring_register": lambda: syscall(427, 427, 0, 0, 0, 0),
+    "userfaultfd": lambda: syscall(323, 282, 0),
+    "memfd_create": lambda: os.memfd_create("x"),
+    "memfd_secret": lambda: syscall(447, 447, 0),
+    "keyctl": lambda: syscall(250, 219, 0, -3, 1),
+    "add_key": lambda: syscall(248, 217, b"user\0", b"x\0", b"y\0", 1, -2),
+    "request_key": lambda: syscall(249, 218, b"user\0", b"x\0", 0, 0),
+    "bpf": lambda: syscall(321, 280, 0, 0, 0),
+    "perf_event_open": lambda: syscall(298, 241, (ctypes.c_uint32 * 34)(1, 136), 0, -1, -1, 0),
+    "init_module": lambda: syscall(175, 105, b"x", 1, b"\0"),
+    "finit_module": lambda: syscall(313, 273, 0, b"\0", 0),
+    "kexec_load": lambda: syscall(246, 104, 0, 0, 0, 0),
+    "reboot": lambda: syscall(169, 142, 0xFEE1DEAD, 672274793, 0, 0),
+    "swapon": lambda: syscall(167, 224, b"/tmp/x\0", 0),
+    "acct": lambda: syscall(163, 89, b"/tmp/x\0"),
+    "shmget": lambda: syscall(29, 194, 0, 4096, 0o1666),
+    "msgget": lambda: syscall(68, 186, 0, 0o1666),
+    "semget": lambda: syscall(64, 190, 0, 1, 0o1666),
+    "mq_open": lambda: syscall(240, 180, b"x\0", 0o102, 0o600, 0),
+    "syslog": lambda: syscall(103, 116, 3, ctypes.create_string_buffer(100), 100),
+    "clock_settime": lambda: time.clock_settime(time.CLOCK_REALTIME, 1.0),
+    "sethostname": lambda: socket.sethostname("mine"),
+    "open_by_handle_at": lambda: syscall(304, 265, -100, (ctypes.c_uint32 * 4)(8, 1), 0),
+    "fanotify_init": lambda: syscall(300, 262, 4, 0),
+    "quotactl": lambda: syscall(179, 60, 0, 0, 0, 0),
+    "kcmp": lambda: syscall(312, 272, 1, os.getpid(), 0, 0, 0),
+    "move_pages of 1": lambda: syscall(279, 239, 1, 0, 0, 0, 0, 0),
+    "priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, -20),
+    "another seccomp filter": lambda: syscall(157, 167, 22, 1, 0, 0, 0),
+    "vhangup": lambda: syscall(153, 58),
+    "iopl": lambda: syscall(172, None, 3),
+    "modify_ldt": lambda: syscall(154, None, 1, 0, 0),
+    "vm86": lambda: syscall(None, None),
+}.items():
+    attempt(name, f, REFUSALS)
+
+# name: system calls of other tables
+# expected: refused, or not there
+# note: The 32-bit table of an amd64 kernel has its own numbers: 20 is getpid by int 0x80, 0x40000027 that of x32.
+import mmap
+
+attempt("getpid of x32", lambda: syscall(0x40000027, None), REFUSALS)
+attempt("code that was written", lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close() or (_ for _ in ()).throw(OSError("mapped, which Deno's compiler needs too")))
+
+# name: processes
+# note: posix_spawn tries with vfork, multiprocessing with fork and spawn.
+import multiprocessing
+import subprocess
+
+
+def worker(how):
+    p = multiprocessing.get_context(how).Process(target=print)
+    p.start()
+    p.join()
+    return p.exitcode
+
+
+for name, f in {
+    "fork": os.fork,
+    "forkpty": os.forkpty,
+    "vfork": lambda: syscall(58, None),
+    "clone": lambda: syscall(56, 220, 17, 0, 0, 0, 0),
+    "posix_spawn": lambda: os.posix_spawn(sys.executable, [sys.executable, "-c", "1"], {}),
+    "subprocess": lambda: subprocess.run([sys.executable, "-c", "1"]),
+    "a shell": lambda: subprocess.run("id", shell=True),
+    "popen": lambda: os.popen("id").read(),
+    "multiprocessing by fork": lambda: worker("fork"),
+    "multiprocessing by spawn": lambda: worker("spawn"),
+    "exec": lambda: os.execv(sys.executable, [sys.executable, "-c", "print(1)"]),
+    "exec of the loader": lambda: os.execv("/lib64/ld-linux-x86-64.so.2", ["x", sys.executable]),
+    "exec of a file in /tmp": lambda: (open("/tmp/TRIAL", "w").write("#!/usr/bin/python3\n"), os.chmod("/tmp/TRIAL", 0o755), os.execv("/tmp/TRIAL", ["x"])),
+    "a signal to process 1": lambda: os.kill(1, 9),
+    "a signal to everybody": lambda: os.kill(-1, 9),
+}.items():
+    attempt(name, f, CLOSED | {errno.ESRCH})
+with contextlib.suppress(OSError):
+    os.remove("/tmp/TRIAL")
+
+# name: sockets of other kinds
+# note: A family whose module the kernel has not loaded is refused as one that it does not know.
+for name, family, kind, protocol in [
+    ("ICMP", socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), ("ping", socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP),
+    ("raw", socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW), ("packets", socket.AF_PACKET, socket.SOCK_RAW, 0x300),
+    ("IPv6", socket.AF_INET6, socket.SOCK_STREAM, 0), ("UDP over IPv6", socket.AF_INET6, socket.SOCK_DGRAM, 0),
+    ("unix", socket.AF_UNIX, socket.SOCK_STREAM, 0), ("vsock", 40, socket.SOCK_STREAM, 0), ("ciphers", 38, socket.SOCK_SEQPACKET, 0),
+    ("bluetooth", 31, socket.SOCK_RAW, 1), ("key", 15, socket.SOCK_RAW, 2), ("tipc", 30, socket.SOCK_STREAM, 0), ("xdp", 44, socket.SOCK_RAW, 0),
+    ("can", 29, socket.SOCK_RAW, 1), ("rds", 21, socket.SOCK_SEQPACKET, 0), ("netfilter", 16, socket.SOCK_RAW, 12), ("audit", 16, socket.SOCK_RAW, 9),
+    ("sctp", socket.AF_INET, socket.SOCK_STREAM, 132), ("mptcp", socket.AF_INET, socket.SOCK_STREAM, 262), ("udplite", socket.AF_INET, socket.SOCK_DGRAM, 136),
+    ("dccp", socket.AF_INET, 6, 33), ("smc", 43, socket.SOCK_STREAM, 0),
+]:
+    attempt(name, lambda: socket.socket(family, kind, protocol), REFUSALS | {errno.EINVAL})
+
+# name: files of the machine
+# expected: out of reach
+own = str(os.getpid())
+paths = """/proc /proc/mounts /proc/version /proc/cpuinfo /proc/meminfo /proc/cmdline /proc/modules /proc/uptime /proc/keys /proc/stat
+/proc/net/tcp /proc/net/unix /proc/sys/kernel/hostname /proc/config.gz /proc/kcore /proc/thread-self/status /sys /sys/class/net /sys/fs/cgroup
+/sys/kernel/notes /etc/passwd /etc/shadow /etc/group /etc/hosts /etc/hostname /etc/os-release /etc/machine-id /etc/mtab /etc/codeforge/ca/ca.key
+/dev/zero /dev/full /dev/tty /dev/shm /dev/mqueue /dev/mem /dev/kmsg /dev/sda /dev/fuse /dev/kvm /run /var /root /home /boot /mnt /opt /srv
+/.dockerenv /bin /usr/sbin /usr/bin/sh /apis /apis/httpbin/config.json /var/lib/sandboxd /var/lib/codeforge/ca-private/ca.key /run/net/owner
+/run/sandboxd/sandboxd.sock /var/run/docker.sock /dev/shm/run/control.sock /usr/lib/python3/dist-packages/../../../../etc/passwd""".split()
+for pid in "self", "1", "2", own, str(os.getppid()):
+    for name in "mountinfo environ cmdline cgroup maps mem status stat comm fd fdinfo/0 root/etc/passwd cwd ns net/dev".split():
+        paths.append(f"/proc/{pid}/{name}")
+# Directories of the sandbox itself whose names are the same on every machine.
+KNOWN = {"/proc/self", "/etc/codeforge", "/etc/resolv.conf", "/etc/ssl", "/dev/null", "/dev/random", "/dev/urandom"}
+opened = []
+for path in paths:
+    with contextlib.suppress(OSError):
+        if os.path.isdir(path):
+            if [n for n in os.listdir(path) if path + "/" + n not in KNOWN]:
+                opened.append(path)
+        else:
+            with open(path, "rb", buffering=0) as f:
+                if f.read(64):
+                    opened.append(path)
+out(held=not opened, seen=f"{len(paths)} tried, open {opened}")
+
+# name: files of the machine by a symbolic link
+# expected: out of reach
+for i, to in enumerate(["/etc/passwd", "/proc/self/environ", "/proc/1/root/etc/passwd", "/var/run/docker.sock"]):
+    link = f"/tmp/TRIAL-{i}"
+    with contextlib.suppress(OSError):
+        os.symlink(to, link)
+    attempt(to, lambda: open(link, "rb").read(1), CLOSED | {errno.ENXIO})
+    with contextlib.suppress(OSError):
+        os.remove(link)
+attempt("a hard link", lambda: os.link("/etc/passwd", "/tmp/TRIAL"), CLOSED)
+attempt("a hard link to the program", lambda: os.link(sys.executable, "/tmp/TRIAL"), CLOSED)
+
+# name: writing outside
+# expected: nowhere
+here = os.path.dirname(os.path.abspath(__file__))
+for path in ["/x", "/usr/x", "/usr/lib/x", here + "/x", "/etc/x", "/dev/x", "/dev/shm/x", "/runs/x", "/proc/x", "/proc/self/oom_score_adj", "/proc/sys/kernel/core_pattern",
+             "/sys/x", "/sys/fs/cgroup/cgroup.procs", os.path.dirname(os.__file__) + "/x.py", sys.executable, "/etc/resolv.conf", os.environ["SSL_CERT_FILE"], "/dev/mem"]:
+    attempt(path, lambda: open(path, "r+b" if os.path.exists(path) else "wb"), CLOSED | {errno.ETXTBSY})
+attempt("its own code", lambda: open(__file__, "r+b"), CLOSED)
+attempt("another code", lambda: os.rename(__file__, here + "/other.py"), CLOSED)
+attempt("attributes", lambda: os.setxattr(__file__, "user.x", b"x"), CLOSED)
+attempt("/runs", lambda: os.chmod("/runs", 0o777), CLOSED)
+attempt("a run's output", lambda: os.mkdir("/runs/TRIAL"), CLOSED)
+
+# name: more than the limits
+# expected: cannot be raised
+import resource
+
+for name in "NPROC", "NOFILE", "CORE", "FSIZE":
+    which = getattr(resource, "RLIMIT_" + name)
+    soft, hard = resource.getrlimit(which)
+    out(held=hard != resource.RLIM_INFINITY, seen=f"{name} is {hard}")
+    # prlimit64, because the module gives a ValueError
+    attempt(name, lambda: syscall(302, 261, 0, which, (ctypes.c_uint64 * 2)(hard + 1, hard + 1), 0), REFUSALS)
+
+# name: a terminal
+# expected: none
+for fd in range(3):
+    attempt(f"TIOCSTI on {fd}", lambda: libc.ioctl(fd, 0x5412, b"x") == 0 or (_ for _ in ()).throw(OSError("no terminal")))
+attempt("/dev/tty", lambda: open("/dev/tty"), CLOSED | {errno.ENXIO})
+
+# name: what is left of CodeForge in memory and descriptors
+# expected: nothing
+fds = []
+for fd in range(3, 1024):
+    with contextlib.suppress(OSError):
+        fds.append((fd, os.fstat(fd).st_mode))
+out(held=not fds, seen=f"descriptors {fds}")
+held = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TZ", "LANG", "HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NETRC", "PWD")}
+out(held=not held, seen=f"environment {held}")
