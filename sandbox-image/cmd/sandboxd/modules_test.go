@@ -85,7 +85,7 @@ func TestModules(t *testing.T) {
 func TestModulesBounded(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, TypeScript: true})
 	var one, other strings.Builder
-	for i := range 16000 { // compared with each other, which takes the compiler longer than it has
+	for i := range 50000 { // compared with each other, which takes the compiler longer than it has
 		fmt.Fprintf(&one, " | { k%d: string; v: { a: 1 } }", i)
 		fmt.Fprintf(&other, " | { k%d: string; v: { b: 1 } }", i)
 	}
