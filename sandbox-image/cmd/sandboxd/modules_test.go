@@ -2,11 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
@@ -81,27 +79,19 @@ func TestModules(t *testing.T) {
 	})
 }
 
-// TestModulesBounded: types that take the compiler for ever, or all memory, cost a run some seconds, and nothing else.
-func TestModulesBounded(t *testing.T) {
+// TestModulesBroken: whatever declarations hold, they are only read by the compiler, and code that uses nothing of them
+// runs.
+func TestModulesBroken(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, TypeScript: true})
-	var one, other strings.Builder
-	for i := range 50000 { // compared with each other, which takes the compiler longer than it has
-		fmt.Fprintf(&one, " | { k%d: string; v: { a: 1 } }", i)
-		fmt.Fprintf(&other, " | { k%d: string; v: { b: 1 } }", i)
-	}
-	for name, types := range map[string]string{
-		"slow":   shopTypes + "export type A =" + one.String() + ";\nexport type B =" + other.String() + ";\n",
-		"broken": "}}} ; declare global { interface Array<T> { length: string } } {{{",
+	for _, types := range []string{
+		"}}} ; declare global { interface Array<T> { length: string } } {{{",
+		"console.log('code'); import '/skills/evil.ts'; Deno.exit(3);",
+		`/// <reference path="../../../etc/passwd" />` + "\nexport * from '/proc/self/environ';",
 	} {
 		w.Modules = shop(t, types)
-		start := time.Now()
-		r := w.Run(t, `import { shop } from "/apis/shop.ts"; console.log(typeof shop);
-			type T = typeof import("/apis/shop.ts"); let b: import("/apis/shop.ts").B = null as any as import("/apis/shop.ts").A;`, testkit.Patience)
-		if r.Stdout != "function\n" {
-			t.Errorf("%s: %+v", name, r)
-		}
-		if took := time.Since(start); took > testkit.Patience/2 {
-			t.Errorf("%s took %s", name, took)
+		r := w.Run(t, `import * as all from "/apis/shop.ts"; console.log(typeof (all as any).default, [1].length + 1)`, testkit.Patience)
+		if r.Stdout != "function 2\n" {
+			t.Errorf("%s: %+v", types, r)
 		}
 	}
 }

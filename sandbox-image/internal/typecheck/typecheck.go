@@ -117,6 +117,8 @@ func refused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake 
 }
 
 var (
+	// whole is a body that is given whole.
+	whole    = regexp.MustCompile(`Type '(?:FormData|URLSearchParams|Blob|File|ReadableStream|ArrayBuffer|Uint8Array(?:<.*>)?)' `)
 	assigned = regexp.MustCompile(`^(?:Argument of type|Type) '(.+)' is not assignable to (?:parameter of )?type '(.+)'\.`)
 	absent   = regexp.MustCompile(`^Property '.*' does not exist on type '(.+)'\.`)
 )
@@ -133,6 +135,9 @@ func lenient(m runapi.Mistake, types []runapi.Module) bool {
 		return on != nil && slices.Contains([]string{"{}", "object", "never", "unknown", "Object"}, on[1])
 	case 2305, 2724: // an export: what a client has, it says itself
 		return false
+	}
+	if whole.MatchString(lines[len(lines)-1]) {
+		return true
 	}
 	last := assigned.FindStringSubmatch(lines[len(lines)-1])
 	if last == nil {
