@@ -1,7 +1,7 @@
 // The typed client of an API: what code imports as /apis/<name>.ts, after a line that defines `table`, see Client in
 // client.go. Requests are plain fetch with the names of tokens in them, so that the proxy decides and swaps as ever.
 
-const operations = new Map(table.operations.map(([key, o]) => [key, {
+const operations = new Map((table.operations ?? []).map(([key, o]) => [key, {
   ...o, styles: new Map(o.styles), query: new Set(o.query), fields: new Set(o.fields),
 }]));
 const parts = ["path", "query", "headers", "body", "signal"];
@@ -75,7 +75,7 @@ function address(name, operation, input, caller) {
   const path = name.slice(name.indexOf(" ") + 1).replace(/\{([^{}]+)\}/g, (_, key) => fill(key));
   const params = new URLSearchParams();
   for (const [key, v] of Object.entries(input.query ?? {})) add(params, key, v, operation.styles.get(key), false);
-  for (const a of table.auth) if (a.query && !params.has(a.query)) params.set(a.query, a.value);
+  for (const a of table.auth ?? []) if (a.query && !params.has(a.query)) params.set(a.query, a.value);
   const query = params.toString();
   return (operation.server ?? table.server) + path + (query && (path.includes("?") ? "&" : "?") + query);
 }
@@ -112,7 +112,7 @@ function payload(operation, body) {
 async function send(name, operation, input, url, caller) {
   const headers = new Headers();
   for (const [key, v] of Object.entries(input.headers ?? {})) if (v !== undefined && v !== null) headers.set(key, scalar(v));
-  for (const a of table.auth) {
+  for (const a of table.auth ?? []) {
     if (a.header && !headers.has(a.header)) {
       headers.set(a.header, a.basic ? "Basic " + btoa(a.basic.join(":")) : a.value);
     }

@@ -9,7 +9,7 @@ func denoArgs(dir string, net []string, ca string, memory int64) []string {
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
 		"--import-map=" + imports(dir), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir,
+		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir + "," + dir + "/" + ClientDir,
 		"--allow-write=" + TmpDir + "," + SkillsDir,
 	}
 	switch {
