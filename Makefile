@@ -17,12 +17,12 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno cli up down test e2e attack bench fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test e2e attack bench fuzz lint clean uninstall
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: binaries deno ## build every binary into bin/, and fetch Deno into .tools/
+build: binaries deno typescript ## build every binary into bin/, and fetch Deno and TypeScript into .tools/
 
 binaries:
 	@mkdir -p $(BIN)
@@ -30,6 +30,9 @@ binaries:
 
 deno:
 	@make/deno.sh $(DENO)
+
+typescript:
+	@make/typescript.sh .tools/typescript
 
 cli: ## build codeforge alone into bin/, for any system with Go: it finds CodeForge in Docker, and needs nothing else
 	@mkdir -p $(BIN)

@@ -5,9 +5,11 @@ import (
 	"testing"
 )
 
-// TestDenoVersion: the pin is a full version.
-func TestDenoVersion(t *testing.T) {
-	if v := DenoVersion(); !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(v) {
-		t.Errorf("deno.version pins %q", v)
+// TestPins: the pins are full versions.
+func TestPins(t *testing.T) {
+	for _, v := range []string{DenoVersion(), TypeScriptVersion()} {
+		if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(v) {
+			t.Errorf("pins %q", v)
+		}
 	}
 }

@@ -55,6 +55,15 @@ func showTools() error {
 	if err := bind(os.Getenv(binVar), filepath.Join(shared, "bin")); err != nil {
 		return err
 	}
+	if typescript, err := testkit.FindTypeScript(os.Getenv(rootVar)); err == nil { // beside the folder of the binaries
+		to := filepath.Join(shared, ".tools", "typescript")
+		if err := os.MkdirAll(to, 0o755); err != nil { //nolint:gosec // see above
+			return err
+		}
+		if err := bind(typescript, to); err != nil {
+			return err
+		}
+	}
 	deno, _ := testkit.FindDeno(os.Getenv(rootVar)) // empty where there is none
 	if deno == "" {
 		return nil

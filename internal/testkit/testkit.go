@@ -87,6 +87,26 @@ func FindDeno(root string) (string, error) {
 	return path, nil
 }
 
+// FindTypeScript is the folder of TypeScript's compiler in a source tree. The error is fs.ErrNotExist where it was not
+// fetched.
+func FindTypeScript(root string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Join(root, ".tools", "typescript"))
+	if err != nil {
+		return "", &fs.PathError{Op: "finding TypeScript (make typescript fetches it)", Path: dir, Err: fs.ErrNotExist}
+	}
+	return dir, nil
+}
+
+// TypeScript is FindTypeScript for a test, which is skipped where there is none.
+func TypeScript(tb testing.TB) string {
+	tb.Helper()
+	dir, err := FindTypeScript(Root(tb))
+	if err != nil {
+		Skip(tb, err.Error())
+	}
+	return dir
+}
+
 // Deno is FindDeno for a test, which is skipped where there is none.
 func Deno(tb testing.TB) string {
 	tb.Helper()

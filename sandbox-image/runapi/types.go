@@ -19,6 +19,7 @@ package runapi
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -92,6 +93,8 @@ type RunRequest struct {
 	// Servers are the MCP servers that the code may call, each with the names of its tools as far as they are known, at
 	// most MaxServers bytes in all. They are what the code's global "mcp" enumerates: what it may call, the proxy decides.
 	Servers map[string][]string `json:"servers,omitempty"`
+	// Modules are the typed clients that the code imports, at most MaxModules bytes in all. Only TypeScript has any.
+	Modules []Module `json:"modules,omitempty"`
 	// Permissions is the hash of the permission set this run expects: PermissionSet.Hash.
 	Permissions string `json:"permissions"`
 	// TimeoutMS is the wall time of the run in milliseconds, counted from the moment the code starts.
@@ -110,12 +113,43 @@ func (r RunRequest) ServersSize() int {
 	return size
 }
 
-// The largest code, and the largest Servers, that are accepted, in bytes. Each name counts with NameBytes more.
+// Module is a typed client of one API, which code imports as /apis/NAME.ts.
+type Module struct {
+	// Name is the API's, [a-z0-9_-]{1,64}.
+	Name string `json:"name"`
+	// Table is JSON of a runner.Table: what the client knows of the API's operations.
+	Table json.RawMessage `json:"table"`
+	// Types are declarations of TypeScript by which the code is checked before it runs. Empty: the client is not typed.
+	Types string `json:"types,omitempty"`
+}
+
+// ModulesSize is the size of Modules, as MaxModules counts it.
+func (r RunRequest) ModulesSize() int {
+	size := 0
+	for _, m := range r.Modules {
+		size += len(m.Name) + len(m.Table) + len(m.Types)
+	}
+	return size
+}
+
+// The largest code, Servers and Modules that are accepted, in bytes. Each name of a server counts with NameBytes more.
 const (
 	MaxCode    = 4 << 20
 	MaxServers = 256 << 10
+	MaxModules = 4 << 20
 	NameBytes  = 8
 )
+
+// Mistake is a use of a typed client that cannot be right.
+type Mistake struct {
+	// Line and Column are counted from 1.
+	Line   int `json:"line"`
+	Column int `json:"column"`
+	// Code is the compiler's number, e.g. 2345, and Text what it says: a line, and further ones that explain it. Both the
+	// code and the document's author can put any text into it.
+	Code int    `json:"code"`
+	Text string `json:"text"`
+}
 
 // MaxFile is the largest file that code can write, in bytes.
 const MaxFile = 128 << 20
@@ -138,6 +172,7 @@ const (
 	Cancelled   Reason = "cancelled"    // the request was closed, or sandboxd is stopping
 	OOM         Reason = "oom"          // over the memory limit or V8's heap limit
 	OutputLimit Reason = "output_limit" // printed, or wrote to shared directories, too much
+	Mistaken    Reason = "mistaken"     // it was not started: see Mistakes
 )
 
 // Exit is the last event of a run. By the time it is sent, no process of the slot is left.
@@ -159,6 +194,8 @@ type Exit struct {
 	InvalidUTF8 int64 `json:"invalid_utf8,omitempty"`
 	// StdoutFile is the path in the sandbox at which later runs can read the whole output, or empty.
 	StdoutFile string `json:"stdout_file,omitempty"`
+	// Mistakes are why the code was not started, the first ones.
+	Mistakes []Mistake `json:"mistakes,omitempty"`
 	// Warm says that the run used a warm interpreter.
 	Warm bool `json:"warm"`
 }
@@ -187,8 +224,10 @@ type Health struct {
 	Servers        int    `json:"servers"`
 	ServersProblem string `json:"servers_problem,omitempty"`
 	Deno           string `json:"deno"`
-	Python         Python `json:"python"`
-	Version        string `json:"version"`
+	// TypeScript is the version of the compiler that checks code; empty: there is none, and code runs unchecked.
+	TypeScript string `json:"typescript,omitempty"`
+	Python     Python `json:"python"`
+	Version    string `json:"version"`
 }
 
 // Python says whether code can be Python.

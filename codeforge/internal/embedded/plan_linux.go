@@ -13,6 +13,7 @@ import (
 // plan is what the supervisor runs. The outer process passes it to the inner one.
 type plan struct {
 	State, APIs, Bin, Deno string
+	TypeScript             string // empty: there is none
 	// Keep lists the paths that the proxy reads under their own names: APIs, and the file of further authorities.
 	Keep []string
 	Port int
@@ -80,6 +81,9 @@ func sandboxArgs(p plan, v view.View) []string {
 		"--packages", v.Path("packages"))
 	if p.Programs != "" {
 		args = append(args, "--programs", v.Path("programs"))
+	}
+	if p.TypeScript != "" {
+		args = append(args, "--typescript", v.Path("typescript"))
 	}
 	if p.SkillsReadonly {
 		args = append(args, "--skills-readonly")

@@ -33,6 +33,7 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 	if warning != "" {
 		warnings = append(warnings, warning)
 	}
+	p.TypeScript, _ = TypeScript(p.Bin)
 	if c.Python != "" {
 		if _, err := os.Stat(c.Python); err != nil {
 			return p, nil, fmt.Errorf("PYTHON_PATH: %w", err)

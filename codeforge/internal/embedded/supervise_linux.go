@@ -124,7 +124,9 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
 	var err error
 	p := s.plan
-	s.view, err = view.Make(view.Config{State: p.State, Bin: p.Bin, Deno: p.Deno, Programs: p.Programs, Keep: p.Keep})
+	s.view, err = view.Make(view.Config{
+		State: p.State, Bin: p.Bin, Deno: p.Deno, TypeScript: p.TypeScript, Programs: p.Programs, Keep: p.Keep,
+	})
 	if err != nil {
 		return status{}, reexec.Explain(err)
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	State string
 	// Bin is the folder of the binaries, Deno the interpreter.
 	Bin, Deno string
+	// TypeScript is the folder of the compiler; empty: there is none.
+	TypeScript string
 	// Programs is the folder of programs for MCP servers; empty: there is none.
 	Programs string
 	// Keep lists further paths that the view must not cover: the daemons use them under their own names.
@@ -58,7 +60,7 @@ func Make(c Config) (View, error) {
 	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+TmpSize+",mode=1777"); err != nil {
 		return View{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
 	}
-	base, err := place(append([]string{c.State, c.Bin, c.Deno, c.Programs}, c.Keep...))
+	base, err := place(append([]string{c.State, c.Bin, c.Deno, c.TypeScript, c.Programs}, c.Keep...))
 	if err != nil {
 		return View{}, err
 	}
@@ -83,6 +85,11 @@ func Make(c Config) (View, error) {
 	}
 	if c.Programs != "" {
 		if err := v.bind(c.Programs, "programs", true); err != nil {
+			return View{}, err
+		}
+	}
+	if c.TypeScript != "" {
+		if err := v.bind(c.TypeScript, "typescript", true); err != nil {
 			return View{}, err
 		}
 	}

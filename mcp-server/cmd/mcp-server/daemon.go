@@ -97,6 +97,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	d.executor = execution.New(execution.Config{
 		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
+		Modules: d.modules,
 	})
 	d.surface = tools.New(tools.Config{
 		Executor: d.executor, Servers: d.broker, Library: d.library,
@@ -106,6 +107,22 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	d.mcp = transport.New(transport.Config{Server: d.surface.Server(), Log: d.log})
 	return d, d.open(ctx, getenv, m)
+}
+
+// knownWithin bounds the wait for the operations of APIs before a run that imports their clients.
+const knownWithin = 5 * time.Second
+
+// modules are the typed clients that code imports.
+func (d *daemon) modules(ctx context.Context, code string) []runapi.Module {
+	ctx, cancel := context.WithTimeout(ctx, knownWithin)
+	defer cancel()
+	return d.library.Modules(ctx, d.catalog.Catalog(), code, func(name string) string {
+		_, source, err := d.skills.Read(name)
+		if err != nil {
+			return "" // the import says why
+		}
+		return source
+	})
 }
 
 // open opens the listeners.

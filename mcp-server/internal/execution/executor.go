@@ -59,6 +59,8 @@ type Config struct {
 	Catalog *published.Watcher
 	// Servers may be nil: no tool is known.
 	Servers Servers
+	// Modules, if not nil, are the typed clients that code of TypeScript imports.
+	Modules func(ctx context.Context, code string) []runapi.Module
 	Log     *slog.Logger
 }
 
@@ -108,6 +110,8 @@ type Outcome struct {
 	Waited  time.Duration
 	Exit    runapi.Exit
 	Receipt controlapi.Receipt
+	// Modules are the typed clients that the code was given.
+	Modules []runapi.Module
 	// Lost says that the code may have run, but the proxy could not return a receipt.
 	Lost bool
 }
@@ -123,6 +127,9 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	cancel()
 	if err != nil {
 		return o, err
+	}
+	if e.cfg.Modules != nil && !r.Python {
+		o.Modules = e.cfg.Modules(ctx, r.Code)
 	}
 	for try := 1; ; try++ {
 		err = e.leased(ctx, r, &o, on)
@@ -193,6 +200,7 @@ func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcom
 			Language:    cmp.Or(r.lease(), runapi.LanguageTypeScript),
 			Code:        r.Code,
 			Servers:     e.servers(r.APIs),
+			Modules:     o.Modules,
 			Permissions: hash,
 			TimeoutMS:   r.Timeout.Milliseconds(),
 		}, on)

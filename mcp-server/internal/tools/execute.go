@@ -119,12 +119,30 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
 		code: r.Code, isPython: r.Python, python: s.languages(),
-		remarks: slices.Concat(strays(after, before), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		mistakes: s.mistakes(o),
+		remarks:  slices.Concat(strays(after, before), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
 	return res, nil
+}
+
+// maxMistakes is how many mistakes a model is shown.
+const maxMistakes = 8
+
+// mistakes are those for which code was not run, a line each.
+func (s *Surface) mistakes(o execution.Outcome) []string {
+	now, cancel := context.WithCancel(context.Background())
+	cancel() // what is known of the APIs was known when the run began
+	var out []string
+	for i, m := range o.Exit.Mistakes {
+		if i == maxMistakes {
+			return append(out, fmt.Sprintf("and %d more", len(o.Exit.Mistakes)-i))
+		}
+		out = append(out, s.cfg.Library.Say(now, m, o.Modules))
+	}
+	return out
 }
 
 // executeArguments reads the arguments of execute_code.

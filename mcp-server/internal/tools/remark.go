@@ -71,6 +71,15 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
 }
 
+// imported names skills as code does that imports them, so that their typed clients are there.
+func imported(names []string) string {
+	var b strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&b, "\n// %q", "/skills/"+skill.File(name))
+	}
+	return b.String()
+}
+
 // remarksOn says what is wrong with skills in the language of the run.
 func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker string, names []string) (out []string) {
 	if len(names) == 0 || s.cfg.Executor == nil {
@@ -81,8 +90,12 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		return nil
 	}
 	stdout := excerpt.New(checkOutput)
+	code := fmt.Sprintf(checker, list)
+	if !r.Python {
+		code += imported(names)
+	}
 	check := execution.Request{
-		Session: r.Session, APIs: r.APIs, Python: r.Python, Code: fmt.Sprintf(checker, list),
+		Session: r.Session, APIs: r.APIs, Python: r.Python, Code: code,
 		Timeout: min(checkTime, s.cfg.TimeoutMax),
 	}
 	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {

@@ -29,10 +29,12 @@ type rendering struct {
 	changes        []skill.Change
 	// skills are the names of all skills, remarks are what to tell of those that were written.
 	skills, remarks []string
-	catalog         controlapi.Catalog
-	code            string
-	isPython        bool
-	python          runapi.Python // what the sandbox says of it
+	// mistakes are those for which the code was not run, a line each.
+	mistakes []string
+	catalog  controlapi.Catalog
+	code     string
+	isPython bool
+	python   runapi.Python // what the sandbox says of it
 }
 
 // render makes the result of a run: on success stdout, exactly as printed; on failure stderr, then stdout. There is a
@@ -42,6 +44,8 @@ func render(r rendering) *mcp.CallToolResult {
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
 	if r.err != nil {
 		notes = append(notes, explain(r.err, r.outcome))
+	} else if r.outcome.Exit.Reason == runapi.Mistaken {
+		notes = append(notes, voice.Say("%MISTAKES", "%MISTAKES", mistaken(r.mistakes)))
 	} else if r.outcome.Exit.Detail != "" {
 		notes = append(notes, voice.Say("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
 	}
@@ -83,6 +87,12 @@ func render(r rendering) *mcp.CallToolResult {
 		}
 	}
 	return res
+}
+
+// mistaken tells of the mistakes for which code was not run.
+func mistaken(lines []string) string {
+	return "Type errors, nothing was run:\n" + strings.Join(lines, "\n") +
+		"\nA line `// @ts-ignore` above one, or `// @ts-nocheck` as the first line, runs the code all the same."
 }
 
 // said is what a person reads: Output in place of the first block if that is a note, and the notes.

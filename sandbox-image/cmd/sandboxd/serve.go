@@ -47,7 +47,7 @@ type serveFlags struct {
 	mode, socket, deno, bwrap, ca  string
 	runs, skills, tmp, state, code string
 	bridge, packages, programs     string
-	owner                          string
+	typescript, owner              string
 	slots, warm, servers           int
 	memory, serverMemory           int64
 	skillsReadonly                 bool
@@ -81,6 +81,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.socket, "socket", "", "")
 	fs.StringVar(&f.deno, "deno", "", "")
 	fs.StringVar(&f.bwrap, "bwrap", "", "")
+	fs.StringVar(&f.typescript, "typescript", "", "")
 	fs.Func("python", "", func(path string) error { f.pythons = append(f.pythons, path); return nil })
 	fs.IntVar(&f.warmPython, "warm-python", s.WarmPython, "")
 	fs.StringVar(&f.ca, "ca", "", "")
@@ -149,7 +150,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if f.packages == "" {
 		f.packages = filepath.Join(f.state, "packages")
 	}
-	for _, path := range []*string{&f.code, &f.packages, &f.bridge, &f.programs} {
+	for _, path := range []*string{&f.code, &f.packages, &f.bridge, &f.programs, &f.typescript} {
 		if *path == "" {
 			continue
 		}
@@ -177,12 +178,16 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		return err
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
-	findingPython := findPython(ctx, f)
+	findingPython, findingCompiler := findPython(ctx, f), findCompiler(ctx, f.typescript, log)
 	denoVersion, err := askDeno(ctx, f.deno)
 	if err != nil {
 		return err
 	}
 	interpreter, python := findingPython()
+	typescript := findingCompiler()
+	if typescript == "" {
+		f.typescript = ""
+	}
 	// A process that outlives its parent becomes our child, so that we can wait for it.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming the reaper of orphans: %w", err)
@@ -219,7 +224,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	p := pool.New(pool.Config{
 		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Jail: j, Generations: generations,
 		Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
-		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, Version: version.Version, Log: log,
+		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, TypeScript: typescript, Version: version.Version,
+		Log: log,
 	})
 	if f.mode == container && !enter.CanRestrictReads() {
 		log.Warn("the kernel has no Landlock, or it is switched off: " +
@@ -233,7 +239,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
-		"deno", denoVersion, "python", cmp.Or(python.Version, "none"), "socket", f.socket)
+		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"), "socket", f.socket)
 	serving = true
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
@@ -280,7 +286,8 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 	}
 	if f.mode == container {
 		j, err := jail.NewContainer(jail.ContainerConfig{
-			Slots: f.slots, Deno: f.deno, Python: python, CA: f.ca, Work: f.code, Limits: limits, Servers: jailServers(f),
+			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
+			Servers: jailServers(f),
 		})
 		if err == nil {
 			err = closeSkills(f.skills)
@@ -308,7 +315,7 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 		}
 	}
 	j, err := jail.NewEmbedded(jail.EmbeddedConfig{
-		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, Python: python, CA: f.ca,
+		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca,
 		Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code,
 		SkillsReadonly: f.skillsReadonly, Limits: limits, Servers: jailServers(f),
 	})
@@ -339,6 +346,40 @@ func askDeno(ctx context.Context, path string) (string, error) {
 		return "", fmt.Errorf("%s is not Deno: it says %.40q", path, out)
 	}
 	return fields[1], nil
+}
+
+// findCompiler asks TypeScript's compiler for its version while the caller does something else, and returns a function
+// that waits for it: empty where there is none.
+func findCompiler(ctx context.Context, dir string, log *slog.Logger) func() string {
+	if dir == "" {
+		return func() string { return "" }
+	}
+	done := make(chan string, 1)
+	go func() {
+		version, err := askCompiler(ctx, filepath.Join(dir, jail.CompilerFile))
+		if err != nil {
+			log.Warn("code is not checked before it runs", "error", err)
+		}
+		done <- version
+	}()
+	return func() string { return <-done }
+}
+
+// askCompiler returns the version of a compiler, e.g. "7.0.2".
+func askCompiler(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = []string{"NO_COLOR=1", "HOME=/nonexistent"}
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("starting TypeScript's compiler (%s): %w", path, err)
+	}
+	version, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "Version ")
+	if !ok {
+		return "", fmt.Errorf("%s is not TypeScript's compiler: it says %.40q", path, out)
+	}
+	return version, nil
 }
 
 // How a user adds packages, in the words that a model passes on.

@@ -5,6 +5,7 @@ package interp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/typecheck"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
@@ -176,11 +179,11 @@ func (p *Interpreter) Close() error {
 // ErrNotSent means that the interpreter ended before it got the code: another one may be tried.
 var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
-// send gives the interpreter its code.
-func (p *Interpreter) send(ctx context.Context, t Task) error {
+// send gives the interpreter its code, unless that has mistakes.
+func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error) {
 	start, err := runner.Go(p.python, t.Servers)
 	if err != nil {
-		return fmt.Errorf("naming the servers: %w", err)
+		return nil, fmt.Errorf("naming the servers: %w", err)
 	}
 	p.mu.Lock()
 	p.hasCode = true
@@ -188,21 +191,51 @@ func (p *Interpreter) send(ctx context.Context, t Task) error {
 	select {
 	case <-p.up:
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if p.failure != nil {
-		return p.failure
+		return nil, p.failure
 	}
 	// A write to the pipe would not tell: other processes of the sandbox may hold its read end.
 	if !proc.Lives(p.process.Main()) {
-		return ErrNotSent
+		return nil, ErrNotSent
 	}
 	if err := p.process.WriteMain(t.Code); err != nil {
-		return fmt.Errorf("writing the code: %w", err)
+		return nil, fmt.Errorf("writing the code: %w", err)
+	}
+	if len(t.Modules) > 0 && !p.python {
+		if mistakes, err := p.modules(ctx, t); err != nil || len(mistakes) > 0 {
+			return mistakes, err
+		}
 	}
 	p.before = proc.CPU(p.process.Main())
 	if _, err := p.in.Write(start); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotSent, err)
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	return p.in.Close()
+	return nil, p.in.Close()
+}
+
+// modules writes what the code imports, and checks how the code uses it.
+func (p *Interpreter) modules(ctx context.Context, t Task) ([]runapi.Mistake, error) {
+	for _, m := range t.Modules {
+		var table runner.Table
+		if err := json.Unmarshal(m.Table, &table); err != nil {
+			return nil, fmt.Errorf("reading what the client of %s knows: %w", m.Name, err)
+		}
+		text, err := runner.Client(table)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.process.WriteFile(jail.ClientDir+"/"+m.Name+".ts", text); err != nil {
+			return nil, fmt.Errorf("writing the client of %s: %w", m.Name, err)
+		}
+	}
+	mistakes, err := typecheck.Check(ctx, p.process, t.Modules)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		t.Unchecked(err)
+	}
+	return mistakes, nil
 }

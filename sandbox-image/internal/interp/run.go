@@ -24,6 +24,8 @@ type Task struct {
 	Code []byte
 	// Servers are runapi.RunRequest's.
 	Servers map[string][]string
+	// Modules are runapi.RunRequest's, which the code is checked by before it runs.
+	Modules []runapi.Module
 	Timeout time.Duration
 	// Memory is the run's limit on memory in bytes, Output its limit on printed bytes. A run that exceeds one is ended.
 	Memory, Output int64
@@ -33,6 +35,8 @@ type Task struct {
 	Ended func()
 	// Keep gets the whole of standard output.
 	Keep *output.File
+	// Unchecked is called if the code could not be checked, and why. It runs all the same.
+	Unchecked func(error)
 	// Watch reports whether the run exceeds another limit: a reason and a sentence, or "". It is called every watchEvery
 	// and once more when no process of the run is left.
 	Watch func() (runapi.Reason, string)
@@ -66,8 +70,14 @@ type run struct {
 // with the reason "cancelled". After an error the Exit is not valid: the code was never sent, a process could not be
 // killed, or Emit failed.
 func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
-	if err := p.send(ctx, t); err != nil {
+	mistakes, err := p.send(ctx, t)
+	if err != nil {
 		return runapi.Exit{}, err
+	}
+	if len(mistakes) > 0 {
+		err := p.End()
+		t.Ended()
+		return runapi.Exit{Code: 1, Reason: runapi.Mistaken, Mistakes: mistakes}, err
 	}
 	start := time.Now()
 	r := &run{p: p, task: t}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -148,6 +149,15 @@ func (b *bwrapProcess) Remove() error {
 // WriteMain implements Process.
 func (b *bwrapProcess) WriteMain(code []byte) error {
 	return os.WriteFile(b.code, code, 0o644)
+}
+
+// WriteFile implements Process.
+func (b *bwrapProcess) WriteFile(name string, data []byte) error {
+	path := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
 }
 
 // infoTimeout bounds the time until bubblewrap reports process 1.

@@ -63,6 +63,22 @@ func TestContainerPlan(t *testing.T) {
 	}
 }
 
+// The compiler sees itself and the slot's code, and none of what runs share.
+func TestCompilerPlans(t *testing.T) {
+	limits := Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024}
+	args := []string{"-p", "types/typed.json"}
+	e := &Embedded{ownUIDs: true, cfg: EmbeddedConfig{Bwrap: "/usr/bin/bwrap", TypeScript: "/opt/typescript", Limits: limits}}
+	golden(t, "compiler-embedded", e.compilerPlan(&bwrapProcess{slot: 3, dir: "/work/slot3-1"}, args).Args())
+	c := &Container{cfg: ContainerConfig{TypeScript: "/usr/local/lib/typescript", Work: "/code", Limits: limits}}
+	plan := c.compilerPlan(&containerProcess{slot: 3, group: slot.GroupID}, args)
+	golden(t, "compiler-container", plan.Args())
+	for _, path := range []string{TmpDir, SkillsDir, RunsDir, "/proc", "/etc"} {
+		if slices.Contains(plan.Read, path) {
+			t.Errorf("the compiler reads %s", path)
+		}
+	}
+}
+
 // A server sees none of the paths of runs, and an installation writes to its own folder alone.
 func TestServerPlans(t *testing.T) {
 	servers := Servers{

@@ -35,6 +35,8 @@ type ContainerConfig struct {
 	// Python is nil where there is none.
 	Python *python.Interpreter
 	CA     string
+	// TypeScript is the folder of TypeScript's compiler; empty: there is none.
+	TypeScript string
 	// Work is the directory of private files; what it held is removed. Slots must be able to enter it.
 	Work    string
 	Limits  Limits
@@ -380,6 +382,17 @@ func (t *containerProcess) Unnamed(device uint64) int64 {
 
 // WriteMain implements Process.
 func (t *containerProcess) WriteMain(code []byte) error { return t.writeMain(code) }
+
+// WriteFile implements Process.
+func (t *containerProcess) WriteFile(name string, data []byte) error {
+	if dir := filepath.Dir(name); dir != "." {
+		err := groupDir(filepath.Join(t.jail.dir(t.slot), dir), BasePrivateGroup+int(t.slot), 0o750)
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return t.jail.write(t.slot, name, data)
+}
 
 // Kill implements Process. wait kills the other processes of the user.
 func (t *containerProcess) Kill() { _ = t.root.Kill() }

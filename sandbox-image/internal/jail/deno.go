@@ -7,9 +7,9 @@ import "strconv"
 func denoArgs(dir string, net []string, ca string, memory int64) []string {
 	args := []string{
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
-		"--cert", ca,
+		"--import-map=" + imports(dir), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir,
+		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir + "," + dir + "/" + ClientDir,
 		"--allow-write=" + TmpDir + "," + SkillsDir,
 	}
 	switch {
@@ -19,6 +19,11 @@ func denoArgs(dir string, net []string, ca string, memory int64) []string {
 		args = append(args, "--allow-net="+join(net))
 	}
 	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
+}
+
+// imports is the map by which code imports the clients of its own slot from /apis/, as a URL, which needs no file.
+func imports(dir string) string {
+	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"}}`
 }
 
 func join(list []string) string {

@@ -36,6 +36,8 @@ type EmbeddedConfig struct {
 	Bwrap, Deno string
 	// Python is nil where there is none.
 	Python *python.Interpreter
+	// TypeScript is the folder of TypeScript's compiler; empty: there is none.
+	TypeScript string
 	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; what it held is
 	// removed.
 	CA, Runs, Skills, Tmp, Work string
@@ -119,6 +121,9 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 		return nil, err
 	}
 	binds = append(append(binds, enter.Bind{Name: stageDeno, Source: cfg.Deno}), e.runBinds()...)
+	if cfg.TypeScript != "" {
+		binds = append(binds, enter.Bind{Name: stageTypeScript, Source: cfg.TypeScript})
+	}
 	e.stage, err = enter.NewStage(append(binds, cfg.Servers.binds()...))
 	return e, err
 }

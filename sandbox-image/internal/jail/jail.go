@@ -24,6 +24,8 @@ const (
 	RunsDir   = "/runs"
 	MainFile  = "main.ts"
 	WarmFile  = "warm.ts"
+	// ClientDir is the folder beside the code with the modules that it imports from /apis/.
+	ClientDir = "apis"
 	// The same of Python, which finds the second one by its name.
 	PythonMain = "main.py"
 	PythonSite = "sitecustomize.py"
@@ -90,6 +92,11 @@ type Process interface {
 	Check() error
 	// WriteMain writes the code where the waiting interpreter reads it.
 	WriteMain(code []byte) error
+	// WriteFile writes another file beside the code. Its name may begin with one folder.
+	WriteFile(name string, data []byte) error
+	// StartCompiler starts TypeScript's compiler beside the waiting interpreter, with these arguments. It sees the code and
+	// the files that WriteFile wrote, and nothing that runs share. The caller still owns stdio.
+	StartCompiler(args []string, stdio Stdio) (Compiler, error)
 	// Main is the pid of the interpreter, 0 before Check.
 	Main() int
 	// Memory is what all processes of the slot hold, in bytes. Valid after Check.
@@ -106,6 +113,18 @@ type Process interface {
 	Status() Status
 	// Remove deletes the private files. Call it after Done.
 	Remove() error
+}
+
+// Compiler is TypeScript's compiler while it checks the code of a slot. It runs no code, and can start no process.
+type Compiler interface {
+	// Memory is what it holds, in bytes.
+	Memory() int64
+	// Kill kills it. Done is closed some time later.
+	Kill()
+	// Done is closed when it has ended.
+	Done() <-chan struct{}
+	// Status is how it ended. Valid after Done.
+	Status() Status
 }
 
 // Status is how an interpreter ended.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
@@ -227,9 +228,10 @@ func (p *Pool) try(
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
 	exit, err := w.Run(ctx, interp.Task{
-		Code: []byte(r.Code), Servers: r.Servers, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
+		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
-		Watch: func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
+		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
+		Watch:     func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
 	})
 	exit.Warm = isWarm
 	ended := w.End()
@@ -347,10 +349,26 @@ func valid(r runapi.RunRequest) error {
 		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
 	case r.ServersSize() > runapi.MaxServers:
 		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), runapi.MaxServers)
+	case r.ModulesSize() > runapi.MaxModules:
+		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), runapi.MaxModules)
+	case !validModules(r):
+		return errors.New("modules: want names of 1 to 64 of a-z, 0-9, - and _, each once")
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
 		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
 	}
 	return nil
+}
+
+// validModules reports whether every module has the name of a file, each another one.
+func validModules(r runapi.RunRequest) bool {
+	seen := map[string]bool{}
+	for _, m := range r.Modules {
+		if !validRun(strings.ReplaceAll(m.Name, "_", "-")) || seen[m.Name] {
+			return false
+		}
+		seen[m.Name] = true
+	}
+	return true
 }
 
 func validRun(id string) bool {

@@ -45,6 +45,8 @@ type Config struct {
 	LeaseIdle time.Duration
 	// TZ is the interpreters' time zone. Health reports Deno, Version and Python.
 	TZ, Deno, Version string
+	// TypeScript is the version of the compiler; empty: there is none.
+	TypeScript string
 	// Python says whether code can be Python.
 	Python runapi.Python
 	Log    *slog.Logger
@@ -204,7 +206,7 @@ func (p *Pool) Health() runapi.Health {
 	defer p.mu.Unlock()
 	h := runapi.Health{
 		Slots: p.cfg.Slots, Servers: p.cfg.Servers.Slots, ServersProblem: p.cfg.Servers.Problem,
-		Deno: p.cfg.Deno, Version: p.cfg.Version, Python: p.cfg.Python,
+		Deno: p.cfg.Deno, TypeScript: p.cfg.TypeScript, Version: p.cfg.Version, Python: p.cfg.Python,
 	}
 	usable := 0
 	for _, s := range p.seats {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // prepare makes sandboxd's directories below the system's directory for temporary files.
@@ -70,6 +71,15 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	if o.Python {
 		args = append(args, "--python", w.python.Program)
 	}
+	typescript := ""
+	if o.TypeScript {
+		typescript = testkit.TypeScript(t)
+		at := typescript
+		if o.Mode == Container {
+			at = inTypeScript
+		}
+		args = append(args, "--typescript", at)
+	}
 	args = append(append(args, "--slots", strconv.Itoa(o.Slots), "--warm", strconv.Itoa(o.Warm),
 		"--memory", strconv.FormatInt(o.Memory, 10),
 		"--servers", strconv.Itoa(o.Servers), "--server-memory", strconv.FormatInt(o.ServerMemory, 10)), o.Args...)
@@ -78,7 +88,7 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	cmd := exec.Command(self, append([]string{Binary(t)}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), dirEnv + "=" + w.Dir, denoEnv + "=" + deno,
 		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
-		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge, programsEnv + "=" + o.Programs}
+		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge, programsEnv + "=" + o.Programs, typescriptEnv + "=" + typescript}
 	if disarm.Variable(disarmEnv) {
 		cmd.Env = append(cmd.Env, disarmEnv+"="+os.Getenv(disarmEnv))
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	// Python offers the machine's Python; the test is skipped where there is none. Runs are of Python, then, unless
 	// World's Language says otherwise.
 	Python bool
+	// TypeScript offers the compiler; the test is skipped where it was not fetched.
+	TypeScript bool
 	// Args are appended to the command line of serve.
 	Args []string
 }
@@ -68,6 +70,8 @@ type World struct {
 	Hash    string // of the permission set in force
 	// Servers are those that runs may call.
 	Servers map[string][]string
+	// Modules are the typed clients that runs import.
+	Modules []runapi.Module
 	// Language is that of the runs; empty: TypeScript.
 	Language string
 
@@ -317,7 +321,7 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	var out, errs bytes.Buffer
 	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: cmp.Or(w.Language, runapi.LanguageTypeScript), Code: code, Servers: w.Servers, Permissions: w.Hash,
+		Language: cmp.Or(w.Language, runapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules, Permissions: w.Hash,
 		TimeoutMS: timeout.Milliseconds(),
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)

@@ -24,16 +24,17 @@ import (
 )
 
 const (
-	superviseEnv = "SANDBOX_RIG_MODE"
-	slotsEnv     = "SANDBOX_RIG_SLOTS"
-	serversEnv   = "SANDBOX_RIG_SERVERS"
-	bridgeEnv    = "SANDBOX_RIG_BRIDGE"
-	programsEnv  = "SANDBOX_RIG_PROGRAMS"
-	dirEnv       = "SANDBOX_RIG_DIR"
-	denoEnv      = "SANDBOX_RIG_DENO"
-	pythonEnv    = "SANDBOX_RIG_PYTHON" // the program, and the folder of its library
-	noSysEnv     = "SANDBOX_RIG_NO_SYS"
-	closedEnv    = "SANDBOX_RIG_CLOSED"
+	superviseEnv  = "SANDBOX_RIG_MODE"
+	slotsEnv      = "SANDBOX_RIG_SLOTS"
+	serversEnv    = "SANDBOX_RIG_SERVERS"
+	bridgeEnv     = "SANDBOX_RIG_BRIDGE"
+	programsEnv   = "SANDBOX_RIG_PROGRAMS"
+	typescriptEnv = "SANDBOX_RIG_TYPESCRIPT"
+	dirEnv        = "SANDBOX_RIG_DIR"
+	denoEnv       = "SANDBOX_RIG_DENO"
+	pythonEnv     = "SANDBOX_RIG_PYTHON" // the program, and the folder of its library
+	noSysEnv      = "SANDBOX_RIG_NO_SYS"
+	closedEnv     = "SANDBOX_RIG_CLOSED"
 	// disarmEnv is what package disarm reads, under its build tag.
 	disarmEnv = "CODEFORGE_DISARM"
 )
@@ -182,9 +183,10 @@ const zones = "/usr/share/zoneinfo"
 
 // The paths of programs in the container.
 const (
-	inDeno     = "/usr/local/bin/deno"
-	inSandboxd = "/usr/local/bin/sandboxd"
-	inBridge   = "/usr/local/bin/mcp-bridge"
+	inDeno       = "/usr/local/bin/deno"
+	inSandboxd   = "/usr/local/bin/sandboxd"
+	inBridge     = "/usr/local/bin/mcp-bridge"
+	inTypeScript = "/usr/local/lib/typescript"
 )
 
 // containerRoot makes a root directory like that of the image, and changes into it.
@@ -205,6 +207,9 @@ func containerRoot(dir, deno, sandboxd string) error {
 		if _, err := os.Stat(zones); err == nil {
 			mounts = append(mounts, mount{zones, zones})
 		}
+	}
+	if typescript := os.Getenv(typescriptEnv); typescript != "" {
+		mounts = append(mounts, mount{typescript, inTypeScript})
 	}
 	if bridge := os.Getenv(bridgeEnv); bridge != "" {
 		mounts = append(mounts, mount{bridge, inBridge})

@@ -1,0 +1,413 @@
+package apidoc
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+)
+
+const (
+	// maxCalled is how many operations one client has, maxDeclared how long its declarations are, in bytes. Types for which
+	// there is no room are any.
+	maxCalled   = 500
+	maxDeclared = 512 << 10
+)
+
+// Identifier is what code imports of an API's client: its name, as far as that is an identifier.
+func Identifier(api string) string {
+	name := strings.ReplaceAll(api, "-", "_")
+	if name == "" || '0' <= name[0] && name[0] <= '9' || !runner.CheckIdentifier(name) {
+		name = "_" + name
+	}
+	return name
+}
+
+// Client is what the client of an API knows of these operations, given by their keys, and TypeScript that declares it.
+// Those that the API does not have are left out. tokens are the names of the API's tokens.
+func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, types string) {
+	t = runner.Table{Name: d.Name, Call: Identifier(d.Name), Server: d.Head.Server, Auth: d.auth(tokens)}
+	if d.Head.GraphQL {
+		t.Note = d.Name + " is an API of GraphQL: send its queries with fetch"
+		return t, ""
+	}
+	c := declarations{doc: d, call: t.Call}
+	seen := map[string]bool{}
+	for i := range d.Len() {
+		key := d.Key(i)
+		if !keys[key] || seen[key] || len(t.Operations) == maxCalled {
+			continue
+		}
+		seen[key] = true
+		l := d.Operation(i)
+		o := runner.Operation{Key: key, Media: l.BodyMedia, Server: l.Server}
+		for _, name := range slices.Sorted(maps.Keys(l.Styles)) {
+			o.Styles = append(o.Styles, [2]string{name, l.Styles[name]})
+		}
+		o.Query = append(fieldNames(l.Query), fieldNames(d.Head.Common)...)
+		o.Fields = fieldNames(d.resolved(l.Body))
+		t.Operations = append(t.Operations, o)
+		c.operation(l, key)
+	}
+	return t, c.text()
+}
+
+// basic is how a head writes a user name and a password.
+var basic = regexp.MustCompile(`^Basic \$\{btoa\("([A-Za-z0-9_]+):([A-Za-z0-9_]*)"\)\}$`)
+
+// auth is how requests carry the tokens that the API has.
+func (d *Doc) auth(tokens []string) []runner.Auth {
+	out := []runner.Auth{}
+	for _, a := range d.Head.Auth {
+		kind, name, _ := strings.Cut(a.Place, ":")
+		r := runner.Auth{Value: a.Value}
+		if m := basic.FindStringSubmatch(a.Value); m != nil {
+			r = runner.Auth{Basic: m[1:]}
+		}
+		switch {
+		case !slices.Contains(tokens, a.Token) || name == "":
+			continue
+		case kind == "header":
+			r.Header = name
+		case kind == "query":
+			r.Query = name
+		default:
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// resolved is the type that a type's name stands for, or the type itself.
+func (d *Doc) resolved(ts string) string {
+	const chain = 5
+	for range chain {
+		t, ok := d.Type(ts)
+		if !ok {
+			break
+		}
+		ts = t.TS
+	}
+	return ts
+}
+
+// fieldNames are the names of an object's properties.
+func fieldNames(ts string) []string {
+	out := []string{}
+	list, _ := members(ts)
+	for _, m := range list {
+		if name, _, ok := property(m); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// property splits a member of an object in its name and its type. It is false for an index signature.
+func property(member string) (name, ts string, ok bool) {
+	if strings.HasPrefix(member, "[") {
+		return "", "", false
+	}
+	at := strings.Index(member, ": ")
+	if strings.HasPrefix(member, `"`) {
+		end := 1
+		for end < len(member) && member[end] != '"' {
+			if member[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		if end+1 >= len(member) {
+			return "", "", false
+		}
+		if at = strings.Index(member[end:], ": "); at >= 0 {
+			at += end
+		}
+	}
+	if at < 0 {
+		return "", "", false
+	}
+	name = strings.TrimSuffix(member[:at], "?")
+	if strings.HasPrefix(name, `"`) {
+		var err error
+		if name, err = strconv.Unquote(braced.ReplaceAllStringFunc(name, eight)); err != nil {
+			return "", "", false
+		}
+	}
+	return name, member[at+2:], true
+}
+
+// braced is a character in a string of TypeScript that Go's strings have with eight digits.
+var braced = regexp.MustCompile(`\\u\{[0-9a-f]{1,6}\}`)
+
+func eight(s string) string { return fmt.Sprintf(`\U%08s`, s[3:len(s)-1]) }
+
+// declarations is the text that declares a client.
+type declarations struct {
+	doc        *Doc
+	call       string
+	types      strings.Builder
+	operations strings.Builder
+	queue      []string
+	n          int
+}
+
+// declared begins the names of what is declared here. A document that has such a name spoils its own check alone.
+const declared = "codeforge$"
+
+// operation declares one operation.
+func (c *declarations) operation(l operation.Line, key string) {
+	var input []string
+	needed := false
+	part := func(name, ts string, required bool) {
+		if ts == "" {
+			return
+		}
+		alias := c.alias(name)
+		fmt.Fprintf(&c.types, "type %s = %s;\n", alias, ts)
+		mark := "?"
+		if required {
+			mark, needed = "", true
+		}
+		input = append(input, name+mark+": "+alias)
+	}
+	path, query := c.path(l), c.wire(merged(l.Query, c.doc.Head.Common), l.Styles)
+	part("path", path, path != "")
+	part("query", query, anyRequired(query))
+	headers, must := c.headers(l.Headers)
+	part("headers", headers, must)
+	body := l.Body
+	if body != "" {
+		if l.BodyMedia == "application/x-www-form-urlencoded" || l.BodyMedia == "multipart/form-data" {
+			body = c.wire(body, nil)
+		} else {
+			body = c.use(body)
+		}
+	}
+	part("body", body, !l.BodyOptional)
+	input = append(input, "signal?: any")
+	answer := "any"
+	if l.Answer != "" {
+		answer = c.use(l.Answer)
+	}
+	mark := "?"
+	if needed {
+		mark = ""
+	}
+	fmt.Fprintf(&c.types, "type %s = { %s };\ntype %s = %s;\n", c.alias("input"), strings.Join(input, "; "),
+		c.alias("answer"), answer)
+	fmt.Fprintf(&c.operations, "  %s: { input: [input%s: %s]; answer: %s };\n", runner.Literal(key), mark,
+		c.alias("input"), c.alias("answer"))
+	c.n++
+}
+
+// alias is the name of a part of the operation that is being declared. The compiler uses it in what it says.
+func (c *declarations) alias(part string) string {
+	return fmt.Sprintf("%s%s$%d$%s", declared, part, c.n, c.call)
+}
+
+// use is a type as the declarations have it: what nothing is known of is any. The types that it names are declared.
+func (c *declarations) use(ts string) string {
+	c.queue = append(c.queue, c.doc.named(ts)...)
+	return lenient(ts)
+}
+
+// path declares the path's parameters.
+func (c *declarations) path(l operation.Line) string {
+	given := map[string]string{}
+	list, _ := members(l.Params)
+	for _, m := range list {
+		if name, ts, ok := property(m); ok {
+			given[name] = ts
+		}
+	}
+	var out []string
+	seen := map[string]bool{}
+	for _, m := range inPath.FindAllStringSubmatch(l.Path, -1) {
+		name := strings.TrimSuffix(m[1], "+")
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		ts := given[name]
+		if ts == "" {
+			ts = "string"
+		}
+		out = append(out, runner.Literal(name)+": "+c.text1(ts))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "{ " + strings.Join(out, "; ") + " }"
+}
+
+var inPath = regexp.MustCompile(`\{([^{}]+)\}`)
+
+// wire declares what is sent as text: a number may be given as a string, and a list of one as a value.
+func (c *declarations) wire(ts string, styles map[string]string) string {
+	list, ok := members(ts)
+	if !ok {
+		return c.use(ts)
+	}
+	for i, m := range list {
+		name, t, ok := property(m)
+		if !ok {
+			list[i] = c.use(m)
+			continue
+		}
+		one, isList := strings.CutSuffix(t, "[]")
+		wide := c.text1(t)
+		if isList && wide == lenient(t) { // a list of something else than words and numbers
+			wide = c.use(t)
+		}
+		if isList && styles != nil && styles[name] == "" {
+			wide += " | " + c.text1(one)
+		}
+		list[i] = strings.TrimSuffix(m, t) + wide
+	}
+	return "{ " + strings.Join(list, "; ") + " }"
+}
+
+// text1 is a type of what is sent as text.
+func (c *declarations) text1(ts string) string {
+	switch ts {
+	case "string":
+		return "string | number | boolean"
+	case "number":
+		return "number | `${number}`"
+	case "boolean":
+		return `boolean | "true" | "false"`
+	case "string[]":
+		return "(string | number)[]"
+	case "number[]":
+		return "(number | `${number}`)[]"
+	}
+	return c.use(ts)
+}
+
+// headers declares headers, of which there may always be more, and whether one must be given.
+func (c *declarations) headers(ts string) (declared string, must bool) {
+	out := []string{"[name: string]: any"}
+	list, _ := members(ts)
+	for _, m := range list {
+		name, _, ok := property(m)
+		if !ok || optional(m) == 1 {
+			continue
+		}
+		switch strings.ToLower(name) {
+		case "user-agent", "host", "content-length", "accept-encoding", "connection", "content-encoding", "date", "cookie":
+			continue
+		}
+		must = true
+		out = append(out, runner.Literal(name)+": any")
+	}
+	return "{ " + strings.Join(out, "; ") + " }", must
+}
+
+// merged is an object with the properties of two.
+func merged(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	first, ok1 := members(a)
+	second, ok2 := members(b)
+	if !ok1 || !ok2 {
+		return a
+	}
+	return "{ " + strings.Join(append(first, second...), "; ") + " }"
+}
+
+// anyRequired reports whether an object has a property that must be given.
+func anyRequired(ts string) bool {
+	list, _ := members(ts)
+	return slices.ContainsFunc(list, func(m string) bool {
+		return optional(m) == 0 && !strings.HasPrefix(m, "[")
+	})
+}
+
+// text is all of the declarations.
+func (c *declarations) text() string {
+	shown := map[string]bool{}
+	var named strings.Builder
+	for len(c.queue) > 0 {
+		name := c.queue[0]
+		c.queue = c.queue[1:]
+		if shown[name] {
+			continue
+		}
+		shown[name] = true
+		t, _ := c.doc.Type(name)
+		ts := t.TS
+		if c.types.Len()+named.Len()+len(ts) > maxDeclared {
+			ts = "any"
+		}
+		fmt.Fprintf(&named, "type %s = %s;\n", name, c.use(ts))
+	}
+	var b strings.Builder
+	b.WriteString("export {};\n") // every declaration is this module's own
+	b.WriteString(named.String())
+	b.WriteString(c.types.String())
+	fmt.Fprintf(&b, "interface %soperations {\n%s}\n", declared, c.operations.String())
+	b.WriteString(strings.NewReplacer("OPERATIONS", declared+"operations", "ITEM", declared+"item",
+		"CLIENT", declared+"client", "CALL", c.call).Replace(clientTypes))
+	return b.String()
+}
+
+// clientTypes declare the client itself. The properties that hold a list are those of client.js.
+const clientTypes = `type ITEM<A> = A extends readonly (infer T)[] ? T
+  : A extends { data: readonly (infer T)[] } ? T : A extends { items: readonly (infer T)[] } ? T
+  : A extends { results: readonly (infer T)[] } ? T : A extends { value: readonly (infer T)[] } ? T
+  : A extends { values: readonly (infer T)[] } ? T : A extends { entries: readonly (infer T)[] } ? T
+  : A extends { records: readonly (infer T)[] } ? T : any;
+interface CLIENT {
+  <K extends keyof OPERATIONS>(operation: K, ...input: OPERATIONS[K]["input"]): Promise<OPERATIONS[K]["answer"]>;
+  raw<K extends keyof OPERATIONS>(operation: K, ...input: OPERATIONS[K]["input"]): Promise<any>;
+  pages<K extends keyof OPERATIONS>(operation: K, ...input: OPERATIONS[K]["input"]):
+    AsyncGenerator<ITEM<OPERATIONS[K]["answer"]>, void, void>;
+}
+declare const api: CLIENT;
+export { api as CALL };
+export declare const ApiError: any;
+export type ApiError = any;
+export default api;
+`
+
+// lenient is a type in which what nothing is known of (unknown) is any, so that code may use it.
+func lenient(ts string) string {
+	if !strings.Contains(ts, "unknown") {
+		return ts
+	}
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(ts); {
+		c := ts[i]
+		if quoted || !letter(c) {
+			if c == '\\' && quoted && i+1 < len(ts) {
+				b.WriteByte(c)
+				i++
+				c = ts[i]
+			} else if c == '"' {
+				quoted = !quoted
+			}
+			b.WriteByte(c)
+			i++
+			continue
+		}
+		from := i
+		for i < len(ts) && (letter(ts[i]) || '0' <= ts[i] && ts[i] <= '9') {
+			i++
+		}
+		word := ts[from:i]
+		if word == "unknown" && !strings.HasPrefix(strings.TrimPrefix(ts[i:], "?"), ":") {
+			word = "any"
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}

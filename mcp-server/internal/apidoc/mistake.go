@@ -1,0 +1,84 @@
+package apidoc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+)
+
+var (
+	unknownField  = regexp.MustCompile(`^Object literal may only specify known properties, (?:but|and) ('.*') does not exist in type '(.*)'\.(?: Did you mean to write ('.*')\?)?$`)
+	unknownOption = regexp.MustCompile(`^Argument of type '"((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /.*)"' is not assignable to parameter of type '.*'\.$`)
+	// generated are the names of declarations that a client is made of.
+	generated = regexp.MustCompile(`codeforge\$(path|query|headers|body|input|answer)\$([0-9]{1,4})\$([A-Za-z0-9_]+)`)
+)
+
+// maxMistake is how long the line of one mistake may be, in bytes.
+const maxMistake = 300
+
+// Say is a mistake in one line for a model: where, what, and what would be right. modules are those of the run.
+func (l *Library) Say(ctx context.Context, m runapi.Mistake, modules []runapi.Module) string {
+	lines := strings.Split(m.Text, "\n")
+	text := lines[0]
+	if asked := unknownOption.FindStringSubmatch(text); asked != nil {
+		text = l.noOperation(ctx, asked[1], modules)
+	} else if last := lines[len(lines)-1]; len(lines) > 1 && last != "" {
+		text = last // the innermost reason
+	}
+	if f := unknownField.FindStringSubmatch(text); f != nil {
+		text = f[1] + " does not exist in '" + f[2] + "'."
+		if f[3] != "" {
+			text += " Did you mean " + f[3] + "?"
+		}
+	}
+	tables := tablesOf(modules)
+	text = generated.ReplaceAllStringFunc(text, func(name string) string {
+		m := generated.FindStringSubmatch(name)
+		n, err := strconv.Atoi(m[2])
+		i := slices.IndexFunc(tables, func(t runner.Table) bool { return t.Call == m[3] })
+		if err != nil || i < 0 || n >= len(tables[i].Operations) {
+			return "the " + m[1]
+		}
+		return "the " + m[1] + " of " + tables[i].Operations[n].Key
+	})
+	return fmt.Sprintf("%d:%d %s", m.Line, m.Column, visible.Line(cut(text, maxMistake)))
+}
+
+// tablesOf are the tables of modules.
+func tablesOf(modules []runapi.Module) []runner.Table {
+	out := make([]runner.Table, len(modules))
+	for i, m := range modules {
+		_ = json.Unmarshal(m.Table, &out[i]) // written here
+	}
+	return out
+}
+
+// noOperation says that there is no such operation, and which one is the nearest.
+func (l *Library) noOperation(ctx context.Context, asked string, modules []runapi.Module) string {
+	method, path, _ := strings.Cut(asked, " ")
+	text := "'" + asked + "' is no operation of "
+	for i, m := range modules {
+		if i > 0 {
+			text += " or "
+		}
+		text += m.Name
+	}
+	for _, d := range l.Docs(ctx) {
+		if !slices.ContainsFunc(modules, func(m runapi.Module) bool { return m.Name == d.Name }) {
+			continue
+		}
+		if near := operation.Nearest(method, path, d.Len(), d.Key); near != "" {
+			return text + "; nearest: " + near
+		}
+	}
+	return text + ": list_apis with query finds one"
+}

@@ -1,0 +1,108 @@
+package apidoc
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+)
+
+const (
+	clientRoot = "/apis/"
+	skillRoot  = "/skills/"
+	// maxModules is how many clients code can import, maxSkills how many of the skills that it imports are read for the
+	// operations that they name.
+	maxModules = 50
+	maxSkills  = 50
+)
+
+var (
+	importsClient = regexp.MustCompile("[\"'`]/apis/([a-z0-9_-]{1,64})\\.ts[\"'`]")
+	importsSkill  = regexp.MustCompile("[\"'`](?:/skills|\\.)/([A-Za-z0-9_-]{1,64})\\.ts[\"'`]")
+	// namesOperation is an operation as code and operations.jsonl have it, a literal of its own.
+	namesOperation = regexp.MustCompile("[\"'`]((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /[^\"'`\\s\\\\]*)[\"'`]")
+)
+
+// Modules are the typed clients that code imports, and the skills that it imports, each with the operations that these
+// name. Code that imports none costs nothing. source is the source of a skill, empty if there is none.
+func (l *Library) Modules(
+	ctx context.Context, cat controlapi.Catalog, code string, source func(skill string) string,
+) []runapi.Module {
+	text := code
+	if strings.Contains(code, skillRoot) {
+		text += skills(code, source)
+	}
+	if !strings.Contains(text, clientRoot) {
+		return nil
+	}
+	var names []string
+	for _, m := range importsClient.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(names, m[1]) && len(names) < maxModules {
+			names = append(names, m[1])
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	keys := map[string]bool{}
+	for _, m := range namesOperation.FindAllStringSubmatch(text, -1) {
+		keys[m[1]] = true
+	}
+	docs := l.Docs(ctx)
+	var out []runapi.Module
+	for _, api := range cat.APIs {
+		if !slices.Contains(names, api.Name) {
+			continue
+		}
+		table := runner.Table{Name: api.Name, Call: Identifier(api.Name), Note: api.Name + " has no list of operations, " +
+			"which codeforge api add with --openapi makes: call it with fetch"}
+		types := ""
+		if i := slices.IndexFunc(docs, func(d *Doc) bool { return d.Name == api.Name }); i >= 0 {
+			var tokens []string
+			for _, c := range api.Credentials {
+				tokens = append(tokens, c.Name)
+			}
+			table, types = docs[i].Client(keys, tokens)
+		}
+		if text, err := json.Marshal(table); err == nil {
+			out = append(out, runapi.Module{Name: api.Name, Table: text, Types: types})
+		}
+	}
+	return fitting(out)
+}
+
+// fitting leaves out what a run has no room for: first types, then clients.
+func fitting(all []runapi.Module) []runapi.Module {
+	for i := range all {
+		if (runapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > runapi.MaxModules {
+			all[i].Types = ""
+		}
+		if (runapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > runapi.MaxModules {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// skills is the source of the skills that code imports, and of those that they import.
+func skills(code string, source func(string) string) string {
+	var b strings.Builder
+	var seen []string
+	for next := []string{code}; len(next) > 0; next = next[1:] {
+		for _, m := range importsSkill.FindAllStringSubmatch(next[0], -1) {
+			if slices.Contains(seen, m[1]) || len(seen) == maxSkills || b.Len() > runapi.MaxCode {
+				continue
+			}
+			seen = append(seen, m[1])
+			text := source(m[1])
+			b.WriteString("\n" + text)
+			next = append(next, text)
+		}
+	}
+	return b.String()
+}

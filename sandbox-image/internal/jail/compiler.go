@@ -1,0 +1,139 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/internal/proc"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+)
+
+const (
+	// CompilerFile is the compiler in its folder, beside the declarations of the language.
+	CompilerFile = "tsc"
+	// stageTypeScript is the name of the staged folder, typeScriptDir where the compiler sees it.
+	stageTypeScript = "typescript"
+	typeScriptDir   = "/typescript"
+	// compilerHeap is how much memory the compiler tries to stay below, in bytes. It collects none until then: a run
+	// waits for it.
+	compilerHeap = 192 << 20
+)
+
+// errNoCompiler is the error where there is no compiler.
+var errNoCompiler = errors.New("there is no compiler of TypeScript")
+
+// compilerEnviron is the compiler's whole environment.
+func compilerEnviron() []string {
+	return []string{"GOGC=off", fmt.Sprintf("GOMEMLIMIT=%d", compilerHeap), "NO_COLOR=1", "HOME=" + CodeDir}
+}
+
+// compilerPlan is the identity, limits and command line of the compiler's sandbox. Of the host it sees itself, the
+// declarations of the language, and the slot's code.
+func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
+	program := typeScriptDir + "/" + CompilerFile
+	argv := e.box(b.slot, 0).argv(compilerEnviron())
+	argv = append(argv, bind("--ro-bind", stageTypeScript, typeScriptDir)...)
+	argv = append(argv, bind("--ro-bind", stageWork+"/"+filepath.Base(b.dir), CodeDir)...)
+	argv = append(argv, kernelFiles(program)...)
+	argv = append(argv, "--remount-ro", "/", "--chdir", CodeDir, "--", program)
+	limits := e.cfg.Limits
+	p := enter.Plan{
+		NetNS: netnsFD, MountNS: mountFD, FileSize: limits.FileSize, OpenFiles: limits.OpenFiles,
+		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, args...),
+	}
+	e.identify(&p, b.slot, limits)
+	return p
+}
+
+// StartCompiler implements Process. The compiler's sandbox has process numbers of its own, and ends apart from the
+// interpreter's.
+func (b *bwrapProcess) StartCompiler(args []string, stdio Stdio) (Compiler, error) {
+	e := b.jail
+	if e.cfg.TypeScript == "" {
+		return nil, errNoCompiler
+	}
+	c, err := e.launch(b.slot, e.compilerPlan(b, args), e.filter, e.stage, stdio)
+	if err != nil {
+		return nil, fmt.Errorf("starting the compiler: %w", err)
+	}
+	c.begin()
+	return bwrapCompiler{c}, nil
+}
+
+// bwrapCompiler is a compiler in a sandbox of its own.
+type bwrapCompiler struct{ *bwrapProcess }
+
+// Memory implements Compiler: that of all processes of the sandbox.
+func (c bwrapCompiler) Memory() int64 {
+	select {
+	case <-c.initKnown:
+	default:
+		return 0
+	}
+	if c.init == 0 {
+		return 0
+	}
+	return c.memory.total(c.init)
+}
+
+// compilerPlan is the identity, limits and command line of the compiler in a slot.
+func (c *Container) compilerPlan(t *containerProcess, args []string) enter.Plan {
+	dir, l := c.dir(t.slot), c.cfg.Limits
+	program := filepath.Join(c.cfg.TypeScript, CompilerFile)
+	return enter.Plan{
+		NetNS: -1, UID: t.slot.UID(), GID: t.group, Groups: []int{BasePrivateGroup + int(t.slot)},
+		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
+		NoNewPrivs: true, Filter: true, Forks: l.Forks,
+		Read: []string{c.cfg.TypeScript, dir, "/dev/null", "/dev/random", "/dev/urandom"}, Dir: dir,
+		Argv: append([]string{program}, args...), Env: compilerEnviron(),
+	}
+}
+
+// StartCompiler implements Process. Until the compiler has ended, the slot's user has two processes.
+func (t *containerProcess) StartCompiler(args []string, stdio Stdio) (Compiler, error) {
+	if t.jail.cfg.TypeScript == "" {
+		return nil, errNoCompiler
+	}
+	plan := t.jail.compilerPlan(t, args)
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+		Files: []*os.File{stdio.In, stdio.Out, stdio.Err},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting the compiler: %w", err)
+	}
+	c := &containerCompiler{process: p, done: make(chan struct{})}
+	go c.wait()
+	return c, nil
+}
+
+// containerCompiler is a compiler that runs as the slot's user.
+type containerCompiler struct {
+	process *os.Process
+	done    chan struct{}
+	status  Status
+}
+
+func (c *containerCompiler) wait() {
+	defer close(c.done)
+	state, err := c.process.Wait()
+	if err != nil {
+		c.status.Leftover = err
+		return
+	}
+	ws := state.Sys().(syscall.WaitStatus)
+	c.status.Code = ws.ExitStatus()
+	if ws.Signaled() {
+		c.status.Signal = int(ws.Signal())
+		c.status.Code = 128 + c.status.Signal
+	}
+	c.status.CPU = state.UserTime() + state.SystemTime()
+}
+
+func (c *containerCompiler) Memory() int64         { return proc.Memory(c.process.Pid) }
+func (c *containerCompiler) Kill()                 { _ = c.process.Kill() }
+func (c *containerCompiler) Done() <-chan struct{} { return c.done }
+func (c *containerCompiler) Status() Status        { return c.status }

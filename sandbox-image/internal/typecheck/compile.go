@@ -1,0 +1,120 @@
+package typecheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// limit is how long one check may take, and memory how much it may hold, in bytes.
+	limit  = 3 * time.Second
+	memory = 384 << 20
+	// look is how often its memory is looked at.
+	look = 10 * time.Millisecond
+	// maxOutput is what is read of the compiler's output, in bytes.
+	maxOutput = 512 << 10
+	// maxMistakes is how many a run is told of.
+	maxMistakes = 20
+)
+
+// Slot is the slot of an interpreter that waits for code. Its code has been written already.
+type Slot interface {
+	WriteFile(name string, data []byte) error
+	StartCompiler(args []string, stdio jail.Stdio) (jail.Compiler, error)
+}
+
+// Check returns the mistakes for which the slot's code is not to be run. An error means that it was not checked.
+func Check(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mistake, error) {
+	if !wanted(modules) {
+		return nil, nil
+	}
+	for name, data := range files(modules) {
+		if err := s.WriteFile(name, data); err != nil {
+			return nil, fmt.Errorf("writing the types: %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	out, err := compile(ctx, s, typed)
+	if err != nil {
+		return nil, err
+	}
+	mistakes := refused(parse(out), modules)
+	if len(mistakes) == 0 {
+		return nil, nil
+	}
+	if out, err = compile(ctx, s, untyped); err != nil {
+		return nil, err
+	}
+	mistakes = without(mistakes, parse(out))
+	return mistakes[:min(len(mistakes), maxMistakes)], nil
+}
+
+// compile runs the compiler and returns what it printed.
+func compile(ctx context.Context, s Slot, configuration string) (string, error) {
+	var files [6]*os.File
+	for i := 0; i < len(files); i += 2 {
+		var err error
+		if files[i], files[i+1], err = os.Pipe(); err != nil {
+			return "", fmt.Errorf("making pipes: %w", err)
+		}
+		defer files[i].Close()
+		defer files[i+1].Close()
+	}
+	c, err := s.StartCompiler([]string{"-p", configuration, "--pretty", "false"},
+		jail.Stdio{In: files[0], Out: files[3], Err: files[5]})
+	for _, theirs := range []*os.File{files[0], files[1], files[3], files[5]} {
+		_ = theirs.Close()
+	}
+	if err != nil {
+		return "", err
+	}
+	printed := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(io.LimitReader(files[2], maxOutput))
+		_, _ = io.Copy(io.Discard, files[2])
+		printed <- string(text)
+	}()
+	go func() { _, _ = io.Copy(io.Discard, files[4]) }()
+	if err := watch(ctx, c); err != nil {
+		return "", err
+	}
+	out, st := <-printed, c.Status()
+	switch {
+	case st.Leftover != nil:
+		return "", fmt.Errorf("ending the compiler: %w", st.Leftover)
+	case st.Code > 2: // 0 without mistakes, 1 or 2 with some
+		return "", fmt.Errorf("the compiler ended with code %d", st.Code)
+	}
+	return out, nil
+}
+
+// watch waits for the compiler, and kills it when it holds too much memory or ctx ends.
+func watch(ctx context.Context, c jail.Compiler) error {
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	var why error
+	for {
+		select {
+		case <-c.Done():
+			return why
+		case <-ctx.Done():
+			why = errors.Join(why, context.Cause(ctx))
+			c.Kill()
+			<-c.Done()
+			return why
+		case <-ticker.C:
+			if c.Memory() > memory && why == nil {
+				why = fmt.Errorf("the compiler held more than %d MiB", memory>>20)
+				c.Kill()
+			}
+		}
+	}
+}

@@ -1,0 +1,181 @@
+// Package typecheck has TypeScript's compiler find the mistakes in how code uses typed clients, before the code runs.
+//
+// Code need not be well typed to be right, so only what a client's types alone make wrong counts: a mistake that the
+// compiler finds too when the clients are any is none. It is no boundary. Where there is no compiler, or it takes too
+// long or too much memory, code runs unchecked; and code can say so itself (// @ts-nocheck).
+package typecheck
+
+import (
+	_ "embed" // globals.d.ts
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// globals are the declarations of what code finds beside the language.
+//
+//go:embed globals.d.ts
+var globals []byte
+
+// dir is the folder beside the code with the declarations.
+const dir = "types"
+
+// The configurations of the compiler: with the clients' types, and with all clients any.
+const (
+	typed   = dir + "/typed.json"
+	untyped = dir + "/untyped.json"
+)
+
+// wanted reports whether a run is to be checked.
+func wanted(modules []runapi.Module) bool {
+	return slices.ContainsFunc(modules, func(m runapi.Module) bool { return m.Types != "" })
+}
+
+// files are what the compiler reads beside the code, by their names.
+func files(modules []runapi.Module) map[string][]byte {
+	out := map[string][]byte{
+		dir + "/globals.d.ts": globals,
+		dir + "/any.d.ts":     []byte(`declare module "/apis/*";` + "\n"),
+		typed:                 config(map[string][]string{"/apis/*.ts": {"./api-*.d.ts"}}, "globals.d.ts"),
+		untyped:               config(nil, "globals.d.ts", "any.d.ts"),
+	}
+	for _, m := range modules {
+		text := m.Types
+		if text == "" {
+			text = "declare const api: any;\nexport = api;\n"
+		}
+		out[dir+"/api-"+m.Name+".d.ts"] = []byte(text)
+	}
+	return out
+}
+
+// config is a configuration. It is lenient: an API's answers have more and less than its document says.
+func config(paths map[string][]string, declarations ...string) []byte {
+	options := map[string]any{
+		"target": "esnext", "module": "esnext", "moduleResolution": "bundler", "allowImportingTsExtensions": true,
+		"moduleDetection": "force", "noEmit": true, "strict": false, "lib": []string{"esnext"}, "types": []string{},
+		"skipLibCheck": true, "allowJs": false, "noErrorTruncation": false,
+	}
+	if paths != nil {
+		options["paths"] = paths
+	}
+	text, _ := json.Marshal(map[string]any{ // strings and booleans alone
+		"compilerOptions": options, "files": append([]string{"../main.ts"}, declarations...),
+	})
+	return text
+}
+
+// found is one line of the compiler about the code, with the lines that explain it.
+var found = regexp.MustCompile(`^main\.ts\(([0-9]{1,7}),([0-9]{1,7})\): error TS([0-9]{1,5}): (.*)$`)
+
+const (
+	maxFound = 500 // what is read of the compiler's mistakes
+	maxText  = 2000
+)
+
+// parse reads what the compiler printed.
+func parse(out string) []runapi.Mistake {
+	var all []runapi.Mistake
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\r\n")
+		if m := found.FindStringSubmatch(line); m != nil {
+			if len(all) == maxFound {
+				break
+			}
+			var n [3]int
+			for i := range n {
+				n[i], _ = strconv.Atoi(m[i+1]) // digits alone
+			}
+			all = append(all, runapi.Mistake{Line: n[0], Column: n[1], Code: n[2], Text: cut(m[4])})
+			continue
+		}
+		if last := len(all) - 1; last >= 0 && strings.HasPrefix(line, "  ") {
+			all[last].Text = cut(all[last].Text + "\n" + strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
+
+// wrong are the compiler's numbers of what cannot be right: a value or property that is not one of the type, arguments
+// that are missing, a comparison that is never true, an export that there is not, a loop over what is no list.
+var wrong = []int{
+	2322, 2345, 2353, 2561, 2339, 2551, 2554, 2555, 2741, 2739, 2740, 2559, 2820, 2819, 2367, 2678, 2305, 2724, 2349,
+	2488, 2504, 2769, 2416, 2460, 2461, 2549,
+}
+
+// refused are those of the mistakes for which code is not run. types are the declarations by which they were found.
+func refused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake {
+	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
+		return !slices.Contains(wrong, m.Code) || lenient(m, types)
+	})
+}
+
+var (
+	// whole is a body that is given whole.
+	whole    = regexp.MustCompile(`Type '(?:FormData|URLSearchParams|Blob|File|ReadableStream|ArrayBuffer|Uint8Array(?:<.*>)?)' `)
+	assigned = regexp.MustCompile(`^(?:Argument of type|Type) '(.+)' is not assignable to (?:parameter of )?type '(.+)'\.`)
+	absent   = regexp.MustCompile(`^Property '.*' does not exist on type '(.+)'\.`)
+)
+
+// lenient reports whether code may be right in spite of a mistake.
+func lenient(m runapi.Mistake, types []runapi.Module) bool {
+	lines := strings.Split(m.Text, "\n")
+	switch m.Code {
+	case 2339, 2551: // one of several types has the property, or nothing is known of the type
+		if len(lines) > 1 {
+			return true
+		}
+		on := absent.FindStringSubmatch(lines[0])
+		return on != nil && slices.Contains([]string{"{}", "object", "never", "unknown", "Object"}, on[1])
+	case 2305, 2724: // an export: what a client has, it says itself
+		return false
+	}
+	if whole.MatchString(lines[len(lines)-1]) {
+		return true
+	}
+	last := assigned.FindStringSubmatch(lines[len(lines)-1])
+	if last == nil {
+		return false
+	}
+	switch from, to := last[1], last[2]; from {
+	case "string", "number", "boolean": // a value that the compiler does not know may be one of those that are allowed
+		return literals(to, types)
+	case "Date": // JSON has it as a string
+		return to == "string" || strings.Contains(to, "string |") || strings.Contains(to, "| string")
+	case "string[]", "number[]":
+		return strings.HasPrefix(to, "[") || literals(strings.TrimSuffix(to, "[]"), types)
+	case "{}":
+		return true // made field by field
+	}
+	return false
+}
+
+// literals reports whether a type allows single values, as the compiler writes it: a union of literals, or its name.
+func literals(ts string, types []runapi.Module) bool {
+	if strings.ContainsAny(ts, "\"`") || strings.ContainsAny(ts[:1], "-0123456789") ||
+		strings.HasPrefix(ts, "true") || strings.HasPrefix(ts, "false") {
+		return true
+	}
+	for _, c := range types {
+		if _, after, ok := strings.Cut(c.Types, "\ntype "+ts+" = "); ok {
+			line, _, _ := strings.Cut(after, "\n")
+			return !strings.HasPrefix(line, "{") && strings.Contains(line, `"`)
+		}
+	}
+	return false
+}
+
+// without are the mistakes that are not in another list, at the same place.
+func without(mistakes, others []runapi.Mistake) []runapi.Mistake {
+	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
+		return slices.ContainsFunc(others, func(o runapi.Mistake) bool {
+			return o.Line == m.Line && o.Column == m.Column && o.Code == m.Code
+		})
+	})
+}

@@ -1,0 +1,115 @@
+package typecheck
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// slot is a Slot whose compiler is another program.
+type slot struct {
+	argv   []string
+	memory int64
+	killed atomic.Bool
+}
+
+func (s *slot) WriteFile(string, []byte) error { return nil }
+
+func (s *slot) StartCompiler(_ []string, stdio jail.Stdio) (jail.Compiler, error) {
+	c := &compiler{slot: s, cmd: exec.Command(s.argv[0], s.argv[1:]...), done: make(chan struct{})} //nolint:noctx // killed
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = stdio.In, stdio.Out, stdio.Err
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { _ = c.cmd.Wait(); close(c.done) }()
+	return c, nil
+}
+
+type compiler struct {
+	slot *slot
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func (c *compiler) Memory() int64         { return c.slot.memory }
+func (c *compiler) Kill()                 { c.slot.killed.Store(true); _ = c.cmd.Process.Kill() }
+func (c *compiler) Done() <-chan struct{} { return c.done }
+func (c *compiler) Status() jail.Status {
+	return jail.Status{Code: max(0, c.cmd.ProcessState.ExitCode())}
+}
+
+func some() []runapi.Module { return []runapi.Module{{Name: "shop", Types: "export {};"}} }
+
+// TestBounds: a compiler that takes too long, holds too much or fails is ended, and the code counts as unchecked.
+func TestBounds(t *testing.T) {
+	for name, s := range map[string]*slot{
+		"memory":  {argv: []string{"sleep", "600"}, memory: memory + 1},
+		"caller":  {argv: []string{"sleep", "600"}},
+		"crashed": {argv: []string{"sh", "-c", "exit 9"}},
+		"missing": {argv: []string{"/nonexistent/tsc"}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit/10)
+		start := time.Now()
+		mistakes, err := Check(ctx, s, some())
+		cancel()
+		if err == nil || mistakes != nil || time.Since(start) > testkit.Patience {
+			t.Errorf("%s: %v %v after %s", name, mistakes, err, time.Since(start))
+		}
+		if slow := s.argv[0] == "sleep"; slow != s.killed.Load() {
+			t.Errorf("%s: killed %v", name, s.killed.Load())
+		}
+	}
+	endless := &slot{argv: []string{"sh", "-c", `while :; do echo "main.ts(1,1): error TS2322: x"; done`}}
+	ctx, cancel := context.WithTimeout(t.Context(), limit/10)
+	defer cancel()
+	if mistakes, err := Check(ctx, endless, some()); err == nil {
+		t.Errorf("endless output: %v", mistakes)
+	}
+	if mistakes, err := Check(t.Context(), nil, []runapi.Module{{Name: "shop"}}); mistakes != nil || err != nil {
+		t.Errorf("without types: %v %v", mistakes, err)
+	}
+}
+
+// TestRefused: what cannot be right is refused, what may be right is not.
+func TestRefused(t *testing.T) {
+	types := []runapi.Module{{Types: "export {};\ntype Reason = \"a\" | \"b\";\ntype Body = { x: \"a\" };\n"}}
+	for text, want := range map[string]bool{
+		`2322 Type '"dup"' is not assignable to type '"duplicate" | "fraud"'.`:  true,
+		`2322 Type 'string' is not assignable to type '"duplicate" | "fraud"'.`: false,
+		`2322 Type 'string' is not assignable to type 'Reason'.`:                false,
+		`2322 Type 'string' is not assignable to type 'Body'.`:                  true,
+		`2322 Type 'string' is not assignable to type 'number'.`:                true,
+		"2322 Type 'string' is not assignable to type 'number | `${number}`'.":  false,
+		`2322 Type 'Date' is not assignable to type 'string'.`:                  false,
+		`2345 Argument of type '{ a: string; }' is not assignable to parameter of type 'X'.|Types of property 'a' are incompatible.|Type 'string' is not assignable to type '1 | 2'.`:   false,
+		`2345 Argument of type '{ a: string; }' is not assignable to parameter of type 'X'.|Types of property 'a' are incompatible.|Type 'string' is not assignable to type 'boolean'.`: true,
+		`2740 Type 'FormData' is missing the following properties from type 'X': a, b`:                                                                                                  false,
+		`2559 Type 'URLSearchParams' has no properties in common with type '{ a?: string; }'.`:                                                                                          false,
+		`2339 Property 'id' does not exist on type 'Charge'.`:                                                                                                                           true,
+		`2339 Property 'id' does not exist on type 'string | Charge'.|Property 'id' does not exist on type 'string'.`:                                                                   false,
+		`2339 Property 'id' does not exist on type '{}'.`:                                                                                                                               false,
+		`7006 Parameter 'x' implicitly has an 'any' type.`:                                                                                                                              false,
+		`18048 'x' is possibly 'undefined'.`:                                                                                                                                            false,
+		`2304 Cannot find name 'x'.`:                                                                                                                                                    false,
+		`1005 ';' expected.`:                                                                                                                                                            false,
+		`2554 Expected 2 arguments, but got 1.`:                                                                                                                                         true,
+	} {
+		code, rest, _ := strings.Cut(text, " ")
+		out := "main.ts(3,4): error TS" + code + ": " + strings.ReplaceAll(rest, "|Ty", "\n  Ty")
+		out = strings.ReplaceAll(out, ".|Prop", ".\n  Prop") + "\n"
+		found := parse("types/x.d.ts(1,1): error TS2322: not of the code\n" + out + "Found 1 error.\n")
+		if len(found) != 1 || found[0].Line != 3 || found[0].Column != 4 {
+			t.Fatalf("%s: %+v", text, found)
+		}
+		if got := len(refused(found, types)) == 1; got != want {
+			t.Errorf("%s: refused %v", text, got)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+// The typed client of an API: what code imports as /apis/<name>.ts, after a line that defines `table`, see Client in
+// client.go. Requests are plain fetch with the names of tokens in them, so that the proxy decides and swaps as ever.
+
+const operations = new Map((table.operations ?? []).map(([key, o]) => [key, {
+  ...o, styles: new Map(o.styles), query: new Set(o.query), fields: new Set(o.fields),
+}]));
+const parts = ["path", "query", "headers", "body", "signal"];
+const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
+const own = (o, key) => isObject(o) && Object.hasOwn(o, key) ? o[key] : undefined;
+
+/** An answer that is no success. `body` is its JSON or text. */
+class ApiError extends Error {
+  constructor(operation, response, body) {
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    super(`${operation}: ${response.status} ${text.length > 600 ? text.slice(0, 600) + "…" : text}`.trim());
+    Object.assign(this, { status: response.status, body, headers: response.headers });
+    Object.defineProperty(this, "name", { value: "ApiError", enumerable: false });
+  }
+}
+
+// A request's error is thrown where the client was called, not where it was found.
+function fail(message, caller) {
+  const error = new TypeError(message);
+  Error.captureStackTrace(error, caller);
+  throw error;
+}
+
+function find(name, input, caller) {
+  const operation = operations.get(name);
+  if (!operation && table.note) fail(table.note, caller);
+  if (!operation) {
+    fail(`${JSON.stringify(name)} is no operation of ${table.name} that this code names. Write an operation as one ` +
+      `literal, e.g. ${table.call}("GET /path/{id}", {path: {id}}); list_apis with query finds it`, caller);
+  }
+  if (!isObject(input)) fail(`${name}: want an object with ${parts.join(", ")}`, caller);
+  const odd = Object.keys(input).find((k) => !parts.includes(k));
+  if (odd !== undefined) fail(`${name}: ${JSON.stringify(odd)} is no part of a request; want ${parts.join(", ")}`, caller);
+  return operation;
+}
+
+function scalar(v) {
+  if (v instanceof Date) return v.toISOString();
+  return typeof v === "object" && v !== null ? JSON.stringify(v) : String(v);
+}
+
+// add writes one parameter in its style. A list is repeated, and the fields of an object are parameters of their own,
+// unless the style is another one or deep says that they have brackets.
+function add(params, name, value, style, deep) {
+  if (value === undefined || value === null) return;
+  const nested = typeof value === "object" && !(value instanceof Date);
+  if (!nested) return params.append(name, scalar(value));
+  const list = Array.isArray(value);
+  if (style === "json") return params.append(name, JSON.stringify(value));
+  const between = { comma: ",", space: " ", pipe: "|", tab: "\t" }[style];
+  if (between) {
+    const flat = list ? value : Object.entries(value).flat();
+    return params.append(name, flat.map(scalar).join(between));
+  }
+  const brackets = style === "deep" || (list ? deep && value.some((v) => typeof v === "object" && v !== null) : deep);
+  for (const [key, v] of Object.entries(value)) {
+    if (brackets) add(params, `${name}[${key}]`, v, "deep", true);
+    else add(params, list ? name : key, v, undefined, deep);
+  }
+}
+
+function address(name, operation, input, caller) {
+  const fill = (key) => {
+    const many = key.endsWith("+"), what = many ? key.slice(0, -1) : key, v = own(input.path, what);
+    if (v === undefined || v === null || v === "") fail(`${name} needs path: {${JSON.stringify(what)}: ...}`, caller);
+    // A URL parser would resolve dots, also escaped ones.
+    const segments = many ? scalar(v).split("/") : [scalar(v)];
+    if (segments.some((s) => s === "." || s === "..")) fail(`${name}: ${JSON.stringify(v)} is no ${what}`, caller);
+    return segments.map(encodeURIComponent).join("/");
+  };
+  const path = name.slice(name.indexOf(" ") + 1).replace(/\{([^{}]+)\}/g, (_, key) => fill(key));
+  const params = new URLSearchParams();
+  for (const [key, v] of Object.entries(input.query ?? {})) add(params, key, v, operation.styles.get(key), false);
+  for (const a of table.auth ?? []) if (a.query && !params.has(a.query)) params.set(a.query, a.value);
+  const query = params.toString();
+  return (operation.server ?? table.server) + path + (query && (path.includes("?") ? "&" : "?") + query);
+}
+
+const form = "application/x-www-form-urlencoded", multipart = "multipart/form-data";
+
+// payload is a body as fetch takes it, and the media type that it then lacks.
+function payload(operation, body) {
+  const media = operation.media ?? "application/json";
+  if (body === undefined) return [undefined];
+  if (body instanceof FormData || body instanceof URLSearchParams) return [body];
+  if (body instanceof Blob || body instanceof ReadableStream || body instanceof ArrayBuffer || ArrayBuffer.isView(body)) {
+    return [body, media];
+  }
+  if (media === form && isObject(body)) {
+    const params = new URLSearchParams();
+    for (const [key, v] of Object.entries(body)) add(params, key, v, operation.styles.get(key), true);
+    return [params];
+  }
+  if (media === multipart && isObject(body)) {
+    const data = new FormData();
+    for (const [key, v] of Object.entries(body)) {
+      for (const one of Array.isArray(v) ? v : [v]) {
+        if (one !== undefined && one !== null) data.append(key, one instanceof Blob ? one : scalar(one));
+      }
+    }
+    return [data];
+  }
+  const json = /^application\/json$|\+json$/.test(media);
+  if (typeof body === "string" && (!json || /^\s*[[{]/.test(body))) return [body, media];
+  return [JSON.stringify(body), media];
+}
+
+async function send(name, operation, input, url, caller) {
+  const headers = new Headers();
+  for (const [key, v] of Object.entries(input.headers ?? {})) if (v !== undefined && v !== null) headers.set(key, scalar(v));
+  for (const a of table.auth ?? []) {
+    if (a.header && !headers.has(a.header)) {
+      headers.set(a.header, a.basic ? "Basic " + btoa(a.basic.join(":")) : a.value);
+    }
+  }
+  const [body, media] = payload(operation, input.body);
+  if (media && !headers.has("content-type")) headers.set("content-type", media);
+  const method = name.slice(0, name.indexOf(" "));
+  return await fetch(url ?? address(name, operation, input, caller), { method, headers, body, signal: input.signal });
+}
+
+// read is the body of an answer.
+async function read(response) {
+  const media = response.headers.get("content-type") ?? "";
+  if (/^(text\/|application\/(xml|javascript|x-ndjson))|\+xml/i.test(media)) return await response.text();
+  if (media && !/json/i.test(media)) {
+    const data = await response.blob();
+    return data.size ? data : undefined;
+  }
+  const text = await response.text();
+  if (text === "") return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+async function exchange(name, operation, input, url, caller) {
+  const at = {};
+  Error.captureStackTrace(at, caller);
+  const response = await send(name, operation, input, url, caller), body = await read(response);
+  if (response.ok) return { response, body };
+  const error = new ApiError(name, response, body instanceof Blob ? await body.text() : body ?? response.statusText);
+  error.stack = at.stack.replace(/^[^\n]*/, () => `ApiError: ${error.message}`);
+  throw error;
+}
+
+// lists are the properties of an answer that hold its list, the likeliest first.
+const lists = ["data", "items", "results", "value", "values", "entries", "records", "objects", "nodes", "elements"];
+
+function list(body) {
+  if (Array.isArray(body)) return body;
+  for (const key of lists) if (Array.isArray(own(body, key))) return body[key];
+  const arrays = isObject(body) ? Object.values(body).filter(Array.isArray) : [];
+  return arrays.length === 1 ? arrays[0] : undefined;
+}
+
+// within is the first value that an answer has at one of these places.
+function within(body, places) {
+  for (const place of places) {
+    const v = place.split("/").reduce((o, key) => own(o, key), body);
+    if (typeof v === "string" && v !== "" || typeof v === "number") return v;
+  }
+}
+
+const links = [
+  "next", "next/href", "nextLink", "@odata.nextLink", "next_page_url", "next_url", "next_href", "nextPageUrl", "next_page",
+  "links/next", "links/next/href", "_links/next", "_links/next/href", "paging/next", "paging/next/link",
+  "pagination/next", "pagination/next_url", "meta/next", "meta/next_page_url",
+];
+// cursors are where an answer tells where the next page starts, and the parameters that take it.
+const cursors = [
+  [["nextPageToken", "next_page_token"], ["pageToken", "page_token", "nextPageToken"]],
+  [["nextToken", "NextToken", "next_token", "meta/next_token"],
+    ["nextToken", "NextToken", "next_token", "pagination_token"]],
+  [["next_cursor", "nextCursor", "response_metadata/next_cursor", "meta/next_cursor", "pagination/next_cursor",
+    "pagination/nextCursor", "paging/cursors/after", "paging/next/after", "meta/cursor/next", "cursor/next", "cursor", "after",
+    "next"],
+    ["cursor", "start_cursor", "next_cursor", "nextCursor", "page_cursor", "after", "starting_after", "page[cursor]",
+      "page[after]"]],
+  [["metadata/continue", "continue"], ["continue"]],
+  [["offset", "next_offset", "nextOffset"], ["offset"]],
+  [["next_page", "nextPage", "meta/next_page", "pagination/next_page", "next"], ["page", "page_number", "pageNumber"]],
+];
+
+// following is the request of the next page: its address, or what it has other than this one; undefined after the last.
+function following(name, operation, input, response, body, items, caller) {
+  let link = /<([^<>]*)>[^<]*?;\s*rel="?next"?/i.exec(response.headers.get("link") ?? "")?.[1];
+  if (link === undefined) {
+    link = links.map((l) => within(body, [l])).find((v) => /^(https?:\/)?\//.test(v));
+  }
+  if (link !== undefined) {
+    const url = new URL(link, response.url);
+    if (url.origin !== new URL(response.url).origin) fail(`${name}: the next page is at ${url.origin}`, caller);
+    return { url: url.href };
+  }
+  if (response.headers.has("link") && /rel="?(prev|first|last)/i.test(response.headers.get("link"))) return;
+  const set = (key, value) => {
+    const part = operation.query.has(key) ? "query" : "body";
+    return { input: { ...input, [part]: { ...input[part], [key]: value } } };
+  };
+  const takes = (keys) => keys.find((k) => operation.query.has(k) || operation.fields.has(k));
+  const last = [body?.has_more, body?.hasMore, body?.has_next_page, body?.isLast === true ? false : undefined];
+  if (last.includes(false)) return;
+  for (const [places, keys] of cursors) {
+    const key = takes(keys), value = key && within(body, places);
+    if (value !== undefined) return set(key, value);
+  }
+  if (items.length === 0) return;
+  const after = takes(["starting_after"]), id = own(items.at(-1), "id");
+  if (after && id !== undefined) return last.includes(true) ? set(after, id) : undefined;
+  if (takes(["cursor", "page_token", "pageToken", "start_cursor", "after", "continue"]) !== undefined) return;
+  const asked = (key) => Number(own(input.query, key) ?? own(input.body, key));
+  const size = takes(["per_page", "page_size", "pageSize", "perPage", "limit", "size", "count", "maxResults"]);
+  if (size && asked(size) > items.length) return;
+  const page = takes(["page", "page_number", "pageNumber"]);
+  if (page) {
+    const now = asked(page) || within(body, ["page", "current_page", "meta/page", "meta/current_page"]);
+    const number = Number.isInteger(now) ? now : 1;
+    const pages = within(body, ["total_pages", "totalPages", "meta/total_pages", "pages", "last_page"]);
+    return typeof pages === "number" && number >= pages ? undefined : set(page, number + 1);
+  }
+  const offset = takes(["offset", "skip", "start", "startAt"]);
+  if (offset) {
+    const reached = (asked(offset) || 0) + items.length;
+    const total = within(body, ["total", "total_count", "totalCount", "meta/total", "count"]);
+    return typeof total === "number" && reached >= total ? undefined : set(offset, reached);
+  }
+}
+
+/** Calls an operation and returns the body of its answer. Throws an ApiError unless it is a success. */
+async function api(operation, input = {}) {
+  return (await exchange(operation, find(operation, input, api), input, undefined, api)).body;
+}
+
+/** Calls an operation and returns its Response, whatever its status. */
+api.raw = async function raw(operation, input = {}) {
+  return await send(operation, find(operation, input, raw), input, undefined, raw);
+};
+
+/** Calls an operation that answers lists and gives their items one by one, page after page. */
+api.pages = async function* pages(operation, input = {}) {
+  const found = find(operation, input, pages), seen = new Set();
+  for (let next = { input }; next;) {
+    const request = next.input ?? input;
+    const { response, body } = await exchange(operation, found, request, next.url, pages);
+    const items = list(body);
+    if (!items) fail(`${operation} answers no list: ${JSON.stringify(Object.keys(body ?? {})).slice(0, 200)}`, pages);
+    yield* items;
+    next = following(operation, found, request, response, body, items, pages);
+    const key = next && JSON.stringify([next.url, next.input?.query, next.input?.body]);
+    if (seen.has(key)) return; // an API that answers the same page again
+    seen.add(key);
+  }
+};
