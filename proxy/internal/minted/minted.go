@@ -7,6 +7,7 @@
 package minted
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,27 +84,30 @@ func Problem(value string) error {
 	return nil
 }
 
-// Add makes a value known until a time, under the token name that it is shown as. What is known already gets the new
-// time. An error means that it is not known and must not be used.
-func (v *Values) Add(name, value string, until time.Time) error {
-	if err := Problem(value); err != nil {
-		return err
+// Value is one to be known.
+type Value struct {
+	// Name is the token name that Text is shown as. Empty: Text is no credential of its own, such as a refresh token, and
+	// is shown as a mask. A token name in its place would be swapped if code sent it back.
+	Name, Text string
+	// Until is when Text is forgotten.
+	Until time.Time
+}
+
+// Add makes values known. What is known already gets the new time. An error means that none of them may be used.
+func (v *Values) Add(values ...Value) error {
+	for _, n := range values {
+		if err := Problem(n.Text); err != nil {
+			return err
+		}
 	}
 	v.mu.Lock()
 	v.forget()
-	k := key{name, value}
-	_, known := v.live[k]
-	if !known && v.count(name) >= Most {
-		v.mu.Unlock()
-		return ErrFull
-	}
-	v.live[k] = until
-	if _, ok := v.ids[name]; !ok {
-		v.ids[name] = len(v.names)
-		v.names = append(v.names, name)
-	}
-	if !known {
-		v.version++
+	for _, n := range values {
+		if _, known := v.live[key{n.Name, n.Text}]; !known && n.Name != "" && v.count(n.Name) >= Most {
+			v.mu.Unlock()
+			return ErrFull
+		}
+		v.set(n)
 	}
 	want := v.version
 	v.mu.Unlock()
@@ -111,9 +115,19 @@ func (v *Values) Add(name, value string, until time.Time) error {
 	return nil
 }
 
-// AddInner is Add for a value that is no credential of its own, such as a refresh token. It is shown as a mask: a token
-// name in its place would be swapped if code sent it back.
-func (v *Values) AddInner(value string, until time.Time) error { return v.Add(secret.Mask, value, until) }
+// set is Add for one value. The caller holds mu.
+func (v *Values) set(n Value) {
+	shown := cmp.Or(n.Name, secret.Mask)
+	k := key{shown, n.Text}
+	if _, known := v.live[k]; !known {
+		v.version++
+	}
+	v.live[k] = n.Until
+	if _, ok := v.ids[shown]; !ok {
+		v.ids[shown] = len(v.names)
+		v.names = append(v.names, shown)
+	}
+}
 
 // Count returns how many values of a credential are known.
 func (v *Values) Count(name string) int {
@@ -122,11 +136,11 @@ func (v *Values) Count(name string) int {
 	return v.count(name)
 }
 
-// count is Count for a caller who holds mu. Inner values have no bound of their own: each belongs to a credential's.
+// count is Count for a caller who holds mu.
 func (v *Values) count(name string) int {
 	n := 0
 	for k := range v.live {
-		if k.name == name && name != secret.Mask {
+		if k.name == name {
 			n++
 		}
 	}
