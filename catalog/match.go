@@ -79,6 +79,18 @@ func (c *Catalog) AllCredentials() []Credential {
 	return all
 }
 
+// AllSecrets lists everything that must be scrubbed: each secret of every credential, as a credential with the secret as
+// its value. Where one has several, it is there several times, and where it has none (yet), not at all.
+func (c *Catalog) AllSecrets() []Credential {
+	var all []Credential
+	for _, cr := range c.AllCredentials() {
+		for _, s := range cr.Secrets() {
+			all = append(all, Credential{Name: cr.Name, Value: s})
+		}
+	}
+	return all
+}
+
 // index compiles the lookups. It is the last step of a load.
 func (c *Catalog) index() {
 	c.byName, c.byPattern, c.named = map[string]*API{}, map[string][]*API{}, map[string]bool{}
@@ -90,11 +102,12 @@ func (c *Catalog) index() {
 		c.byName[a.Name] = a
 		for _, p := range a.Hosts {
 			c.named[p.Name()] = true
-			if port := p.Port(); port != 0 && a.Active {
+			open := a.Active && !a.Internal
+			if port := p.Port(); port != 0 && open {
 				c.ports = append(c.ports, port)
 			}
 			list := c.byPattern[p.String()]
-			if a.Active {
+			if open {
 				list = append(list, a)
 			}
 			c.byPattern[p.String()] = list

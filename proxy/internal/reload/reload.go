@@ -147,7 +147,7 @@ func (r *Reloader) report(problems catalog.Problems) {
 // remember adds the catalog's credentials to those that are scrubbed. They come first, so that a value is shown under
 // its current name. It reports whether a value is new.
 func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
-	now := c.AllCredentials()
+	now := c.AllSecrets()
 	known := make(map[string]bool, len(r.ever))
 	for _, cr := range r.ever {
 		known[cr.Value.Reveal()] = true
@@ -184,7 +184,7 @@ func sameCredentials(a, b *catalog.API) bool {
 		return false
 	}
 	for i := range a.Credentials {
-		if a.Credentials[i].Name != b.Credentials[i].Name || !a.Credentials[i].Value.Equal(b.Credentials[i].Value) {
+		if !a.Credentials[i].Same(b.Credentials[i]) {
 			return false
 		}
 	}
@@ -209,7 +209,7 @@ func holdsAll(a, b *catalog.API) bool {
 func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
 	out := controlapi.Catalog{YOLO: yolo, APIs: []controlapi.API{}}
 	for _, a := range c.APIs() {
-		if a.Active {
+		if a.Active && !a.Internal {
 			out.APIs = append(out.APIs, publicAPI(a))
 		}
 	}

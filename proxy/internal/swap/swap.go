@@ -141,9 +141,10 @@ func New(all []catalog.Credential) *Swapper {
 			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true})
 		}
 		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
-		v := c.Value.Reveal()
-		values = append(values, engine.Forms(v, i)...)
-		lower = append(lower, engine.LowerForms(v, i)...)
+		for _, v := range c.Secrets() {
+			values = append(values, engine.Forms(v.Reveal(), i)...)
+			lower = append(lower, engine.LowerForms(v.Reveal(), i)...)
+		}
 	}
 	s.placeholders = engine.New(placeholders)
 	s.names, s.parts, s.values, s.lower = engine.New(names), engine.New(parts), engine.New(values), engine.New(lower)
