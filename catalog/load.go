@@ -375,7 +375,7 @@ func (l *loader) keep(name, why string) bool {
 
 // permissions warns of credentials that other users of the machine can read.
 func (v *validator) permissions(c config) {
-	inline := slices.ContainsFunc(c.credentials, func(r rawCredential) bool { return r.value != nil })
+	inline := len(c.inline()) > 0
 	info, err := v.root.Stat(v.api + "/config.json")
 	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
@@ -386,19 +386,41 @@ func (v *validator) permissions(c config) {
 	}
 }
 
+// inline are the secrets that config.json itself holds.
+func (c config) inline() []string {
+	var out []string
+	add := func(s source) {
+		if s.value != nil {
+			out = append(out, *s.value)
+		}
+	}
+	for _, raw := range c.credentials {
+		add(raw.source)
+		for _, field := range slices.Sorted(maps.Keys(raw.mint.sources())) {
+			if field != "access_key_id" { // public, and often a word of messages
+				add(raw.mint.secret[field])
+			}
+		}
+	}
+	if c.clientCert != nil {
+		add(c.clientCert.key)
+	}
+	return out
+}
+
 // mask replaces the file's credential values in its problems. It comes last, so that no message shows one.
 func (v *validator) mask(c config) {
-	for _, raw := range c.credentials {
-		if raw.value == nil || len(*raw.value) < minValue {
+	for _, secret := range c.inline() {
+		if len(secret) < minValue {
 			continue
 		}
 		for i := range v.problems {
 			p := &v.problems[i]
 			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
-				p.Field = strings.ReplaceAll(p.Field, *raw.value, "[secret]")
+				p.Field = strings.ReplaceAll(p.Field, secret, "[secret]")
 			}
-			p.Found = strings.ReplaceAll(p.Found, *raw.value, "[secret]")
-			p.Want = strings.ReplaceAll(p.Want, *raw.value, "[secret]")
+			p.Found = strings.ReplaceAll(p.Found, secret, "[secret]")
+			p.Want = strings.ReplaceAll(p.Want, secret, "[secret]")
 		}
 	}
 }

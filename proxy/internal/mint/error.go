@@ -47,6 +47,7 @@ const (
 	detailChanged     = "configuration_changed"
 	detailOther       = "other_error"
 	detailKind        = "kind_is_not_obtained"
+	detailNotSupplied = "not_supplied"
 )
 
 // shown are the error codes of servers that are passed on. Others are replaced: a server that echoes a secret may do so

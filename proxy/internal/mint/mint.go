@@ -75,6 +75,7 @@ type Minter struct {
 	wg    sync.WaitGroup
 
 	loading sync.Mutex // one Configure at a time
+	storing sync.Mutex // one change of the folder at a time; taken before a state's mu
 
 	mu     sync.Mutex
 	store  *store // nil until there is a credential to obtain
@@ -107,7 +108,8 @@ type state struct {
 	kind kind
 
 	mu      sync.Mutex
-	gone    bool // replaced by another configuration, or logged out
+	gone    bool // replaced by another configuration
+	serial  int  // grows with every login, logout and supplied value: a renewal that began before comes too late
 	kept    kept
 	renewAt time.Time
 	flight  *flight
@@ -130,6 +132,8 @@ type flight struct {
 type kind interface {
 	// obtain returns the next value. old is what is kept.
 	obtain(ctx context.Context, r *requester, old kept) (grant, error)
+	// stored reports whether what is obtained is stored. What a secret manager holds is not copied to a disk.
+	stored() bool
 }
 
 // grant is what a kind obtained.
@@ -137,6 +141,8 @@ type grant struct {
 	Access string
 	// Life is how long it lives. 0: the server does not say.
 	Life time.Duration
+	// Stale is how long it may be used beyond Life while nothing replaces it.
+	Stale time.Duration
 	// Endless: it has no end.
 	Endless bool
 	// Refresh replaces the kept one. Empty: the kept one stays.
@@ -154,6 +160,8 @@ func kindOf(m *catalog.Mint) kind {
 		return nil
 	case m.OAuth2 != nil:
 		return &oauth2{m.OAuth2}
+	case m.Command != nil:
+		return supplied{}
 	}
 	return nil
 }
@@ -180,20 +188,16 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 			next[cr.Name] = s
 		}
 	}
-	for _, v := range values { // one that cannot be known is not used
-		if minted.Problem(v.Text) != nil {
-			next[v.Name].kept = kept{}
-			values = slices.DeleteFunc(values, func(o minted.Value) bool { return o.Text == v.Text })
-		}
-	}
 	if len(values) > 0 {
 		err = errors.Join(err, m.conf.Values.Add(values...))
 	}
-	known := scrub.New(slices.Concat(c.AllCredentials(), c.InnerSecrets()))
+	known := scrub.New(c.AllSecrets())
 	m.mu.Lock()
 	old := m.states
 	m.states, m.known = next, known
 	m.mu.Unlock()
+	m.storing.Lock() // what a former state obtained is stored now or never
+	defer m.storing.Unlock()
 	for name, s := range old {
 		if next[name] != s {
 			s.mu.Lock()
@@ -230,7 +234,7 @@ func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.conf.Mint.Equal(cr.Mint) { // another client secret, perhaps the right one
+	if !s.conf.Same(cr) { // another client secret, perhaps the right one
 		s.failed, s.nextTry, s.attempts = nil, time.Time{}, 0
 	}
 	s.conf, s.api, s.kind = cr, a, kindOf(cr.Mint)
@@ -244,9 +248,13 @@ func (s *state) load(st *store, now time.Time) []minted.Value {
 		s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
 		return nil
 	}
-	s.kept = k
-	s.renewAt = renewal(k)
-	return s.values(k, now)
+	values := s.values(k, now)
+	if slices.ContainsFunc(values, func(v minted.Value) bool { return minted.Problem(v.Text) != nil }) {
+		s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
+		return nil
+	}
+	s.kept, s.renewAt = k, renewal(k)
+	return values
 }
 
 // values are what must be known of a kept credential.
@@ -273,7 +281,10 @@ func (s *state) values(k kept, now time.Time) []minted.Value {
 
 // renewal is when a kept credential is renewed: early, and each at another time.
 func renewal(k kept) time.Time {
-	if k.Expires == nil {
+	switch {
+	case k.Renew != nil:
+		return *k.Renew
+	case k.Expires == nil:
 		return time.Time{}
 	}
 	life := k.Expires.Sub(k.Minted)
@@ -344,7 +355,7 @@ func (m *Minter) state(c catalog.Credential) (*state, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone || !s.conf.Mint.Equal(c.Mint) {
+	if s.gone || !s.conf.Same(c) {
 		return nil, &Error{Name: c.Name, Code: policy.CodeTokenUnavailable, Detail: detailChanged}
 	}
 	return s, nil
@@ -443,29 +454,38 @@ func (m *Minter) fly(s *state, f *flight) {
 
 // attempt obtains, stores, publishes and puts in force.
 func (m *Minter) attempt(ctx context.Context, s *state) error {
+	s.mu.Lock()
+	old, unstored, k, serial := s.kept, s.unstored, s.kind, s.serial
+	digest := s.conf.Mint.Digest()
+	s.mu.Unlock()
+	switch {
+	case k == nil:
+		return unavailable(detailKind)
+	case !k.stored():
+		return m.obtain(ctx, s, k, old, serial, digest, nil)
+	}
 	st, err := m.opened(true)
 	if err != nil {
 		return unavailable(detailStorage)
 	}
-	s.mu.Lock()
-	old, unstored, k := s.kept, s.unstored, s.kind
-	r := &requester{transport: m.conf.Transport, owner: m.owner, api: s.api, userAgent: m.conf.UserAgent}
-	digest := s.conf.Mint.Digest()
-	s.mu.Unlock()
 	if unstored != nil {
-		return m.accept(s, st, *unstored)
-	}
-	if k == nil {
-		return unavailable(detailKind)
+		return m.put(s, serial, *unstored, func(next kept) error { return st.write(s.name, next) })
 	}
 	d, err := st.begin(s.name)
 	if err != nil {
 		return unavailable(detailStorage)
 	}
 	defer d.discard()
+	return m.obtain(ctx, s, k, old, serial, digest, d.commit)
+}
+
+// obtain asks for the next value, and takes it over.
+func (m *Minter) obtain(
+	ctx context.Context, s *state, k kind, old kept, serial int, digest string, commit func(kept) error,
+) error {
 	began := m.now()
 	step("ask")
-	g, err := k.obtain(ctx, r, old)
+	g, err := k.obtain(ctx, m.requester(s), old)
 	if err != nil {
 		return err
 	}
@@ -474,12 +494,7 @@ func (m *Minter) attempt(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	return m.put(s, next, func() error { return d.commit(next) })
-}
-
-// accept stores and publishes what a server gave before.
-func (m *Minter) accept(s *state, st *store, next kept) error {
-	return m.put(s, next, func() error { return st.write(s.name, next) })
+	return m.put(s, serial, next, commit)
 }
 
 // judge turns a grant into what is kept, or refuses it.
@@ -493,6 +508,8 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 	}
 	switch life := g.Life; {
 	case g.Endless:
+	case g.Stale > 0:
+		next.Renew, next.Expires = end(began, life), end(began, life+g.Stale)
 	case life == 0:
 		next.Expires = end(began, defaultLife)
 	case life < minLife:
@@ -535,34 +552,60 @@ func echoes(known *scrub.Scrubber, text string, next, old kept) bool {
 	return known.Contains(text) || scrub.New(own).Contains(text)
 }
 
-// put stores, publishes and puts in force. What could not be stored stays in memory, unused.
-func (m *Minter) put(s *state, next kept, commit func() error) error {
+// put stores, publishes and puts in force, in this order, unless something else has done so since serial. No request
+// waits for the disk or for the patterns meanwhile, unless it waits for this value. What could not be stored stays in
+// memory, unused. commit stores; nil: it is not stored.
+func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) error {
+	if err := m.save(s, serial, next, commit); err != nil {
+		return err
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone {
-		return unavailable(detailChanged)
-	}
-	if !disarm.Off("store-first") {
-		if err := commit(); err != nil {
-			s.unstored = &next
-			return unavailable(detailStorage)
-		}
-	}
-	s.unstored = nil
+	old := s.kept
+	s.mu.Unlock()
 	now := m.now()
 	values := s.values(next, now)
-	if old := s.kept; old.Refresh != "" && old.Refresh != next.Refresh {
+	if old.Refresh != "" && old.Refresh != next.Refresh {
 		values = append(values, minted.Value{Text: old.Refresh, Until: now.Add(after)})
 	}
 	step("publish")
+	published := error(nil)
 	if !disarm.Off("publish-first") {
-		if err := m.conf.Values.Add(values...); err != nil {
-			s.kept = kept{Digest: next.Digest, Refresh: next.Refresh, Client: next.Client}
-			return unavailable(detailTooMany)
-		}
+		published = m.conf.Values.Add(values...)
 	}
 	step("use")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.gone || s.serial != serial:
+		return unavailable(detailChanged)
+	case published != nil: // the login goes on with its refresh token
+		s.kept = kept{Digest: next.Digest, Refresh: next.Refresh, Client: next.Client}
+		return unavailable(detailTooMany)
+	}
 	s.kept, s.renewAt = next, renewal(next)
+	return nil
+}
+
+// save stores.
+func (m *Minter) save(s *state, serial int, next kept, commit func(kept) error) error {
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	s.mu.Lock()
+	late := s.gone || s.serial != serial
+	s.mu.Unlock()
+	if late {
+		return unavailable(detailChanged)
+	}
+	var err error
+	if commit != nil && !disarm.Off("store-first") {
+		err = commit(next)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unstored = nil; err != nil {
+		s.unstored = &next
+		return unavailable(detailStorage)
+	}
 	return nil
 }
 

@@ -80,6 +80,9 @@ func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, err
 	return g, err
 }
 
+// stored implements kind.
+func (o *oauth2) stored() bool { return true }
+
 // token asks the token endpoint.
 func (o *oauth2) token(ctx context.Context, r *requester, c *client, form url.Values) (grant, error) {
 	if c.Resource != "" {

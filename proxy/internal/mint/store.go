@@ -26,6 +26,8 @@ type kept struct {
 	Access  string     `json:"access,omitempty"`
 	Minted  time.Time  `json:"minted,omitzero"`
 	Expires *time.Time `json:"expires,omitempty"`
+	// Renew is when it should be replaced, if not a while before Expires.
+	Renew *time.Time `json:"renew,omitempty"`
 	// Refresh gets the next one.
 	Refresh string `json:"refresh,omitempty"`
 	// Inner are further secrets, that Access is used with.

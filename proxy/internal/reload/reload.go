@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +46,8 @@ type Config struct {
 	Minted *minted.Values
 	// Registry is the package registry, see policy.Rules.
 	Registry *catalog.API
+	// Prepare is called with every new catalog before it is in force. Nil: nothing is.
+	Prepare func(*catalog.Catalog)
 	// Changed is called for every change, after it is in force.
 	Changed func(Change)
 	// Signal requests a reload at once, as SIGHUP does. Nil: never.
@@ -118,9 +119,12 @@ func (r *Reloader) Load() {
 	next := &Snapshot{
 		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO, Registry: r.conf.Registry},
 		Scrub:    scrub.New(r.ever).With(values),
-		Swap:     swap.New(c.AllCredentials(), c.InnerSecrets()...).With(values),
+		Swap:     swap.New(c.AllCredentials()).With(values),
 		Public:   public(c, problems, r.conf.YOLO),
 		Problems: problems,
+	}
+	if r.conf.Prepare != nil {
+		r.conf.Prepare(c)
 	}
 	r.current.Store(next)
 	active := 0
@@ -167,8 +171,7 @@ func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
 	if !r.mints && c.Mints() {
 		r.mints, added = true, true
 	}
-	now := slices.DeleteFunc(c.AllCredentials(), func(cr catalog.Credential) bool { return cr.Value.Empty() })
-	now = append(now, c.InnerSecrets()...)
+	now := c.AllSecrets()
 	known := make(map[string]bool, len(r.ever))
 	for _, cr := range r.ever {
 		known[cr.Value.Reveal()] = true
@@ -205,8 +208,7 @@ func sameCredentials(a, b *catalog.API) bool {
 		return false
 	}
 	for i := range a.Credentials {
-		x, y := a.Credentials[i], b.Credentials[i]
-		if x.Name != y.Name || !x.Value.Equal(y.Value) || !x.Mint.Equal(y.Mint) {
+		if !a.Credentials[i].Same(b.Credentials[i]) {
 			return false
 		}
 	}
@@ -231,7 +233,7 @@ func holdsAll(a, b *catalog.API) bool {
 func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
 	out := controlapi.Catalog{YOLO: yolo, APIs: []controlapi.API{}}
 	for _, a := range c.APIs() {
-		if a.Active {
+		if a.Active && !a.Internal {
 			out.APIs = append(out.APIs, publicAPI(a))
 		}
 	}

@@ -145,7 +145,7 @@ var errNotObtained = errors.New("the credential cannot be obtained")
 
 // New compiles the credentials of the whole catalog, and the secrets inside those that are minted. A request that
 // carries one of them is refused.
-func New(all []catalog.Credential, inner ...catalog.Credential) *Swapper {
+func New(all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byText: map[string]string{}}
 	var names, placeholders, parts, known, lower []engine.Pattern
 	for i, c := range all {
@@ -156,11 +156,9 @@ func New(all []catalog.Credential, inner ...catalog.Credential) *Swapper {
 			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true})
 		}
 		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
-	}
-	for i, c := range slices.Concat(all, inner) {
-		if v := c.Value.Reveal(); v != "" {
-			known = append(known, engine.Forms(v, i)...)
-			lower = append(lower, engine.LowerForms(v, i)...)
+		for _, v := range c.Secrets() {
+			known = append(known, engine.Forms(v.Reveal(), i)...)
+			lower = append(lower, engine.LowerForms(v.Reveal(), i)...)
 		}
 	}
 	s.placeholders, s.names, s.parts = engine.New(placeholders), engine.New(names), engine.New(parts)
