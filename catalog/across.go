@@ -20,7 +20,7 @@ func (l *loader) sorted() []*API {
 // across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates;
 // an old version may cause the next conflict.
 func (l *loader) across() {
-	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() {
+	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() || l.sources() {
 	}
 	l.duplicates()
 	l.servers()
@@ -152,6 +152,78 @@ func (l *loader) credentials() []owned {
 	return all
 }
 
+// secrets lists every secret of every credential, as the credential's value.
+func (l *loader) secrets() []owned {
+	var all []owned
+	for _, c := range l.credentials() {
+		for _, s := range c.Secrets() {
+			o := c
+			o.Value = s
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// sources rejects APIs whose fetches use token names that no API with the host of their address has, or that need
+// themselves. It reports whether there was one.
+func (l *loader) sources() (found bool) {
+	byName := map[string]owned{}
+	for _, c := range l.credentials() {
+		byName[c.Name] = c
+	}
+	for _, c := range l.credentials() {
+		if c.Mint == nil || c.Mint.Fetch == nil || l.fresh[c.api.Name] != c.api {
+			continue
+		}
+		wrong, want := unfit(c, byName)
+		if wrong == "" {
+			continue
+		}
+		p := Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json",
+			Field: "credentials." + c.Name + ".fetch.headers", Found: wrong, Want: want}
+		l.problems = append(l.problems, p)
+		l.reject(c.api.Name, c.api, p.String())
+		found = true
+	}
+	return found
+}
+
+// unfit says what is wrong with the token names that a fetch uses, or is empty.
+func unfit(c owned, byName map[string]owned) (found, want string) {
+	host, err := serverHost(c.Mint.Fetch.URL)
+	if err != nil {
+		return "", ""
+	}
+	for _, name := range c.Mint.Fetch.Uses {
+		used, known := byName[name]
+		switch {
+		case !known && strings.Contains(name, "_"):
+			return "the token name " + cut(name) + ", which no API has", "the name of a credential of an API with the host"
+		case !known: // an ordinary word
+		case !covers(used.api.Hosts, host):
+			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
+				"a credential of an API with that host in domains"
+		case needs(name, c.Name, byName, nil):
+			return "the token name " + name + ", which is fetched with " + c.Name + " itself", "a credential that does not need this one"
+		}
+	}
+	return "", ""
+}
+
+// needs reports whether obtaining one credential takes another.
+func needs(name, other string, byName map[string]owned, seen []string) bool {
+	if name == other {
+		return true
+	}
+	c := byName[name]
+	if slices.Contains(seen, name) || c.Mint == nil || c.Mint.Fetch == nil {
+		return false
+	}
+	seen = append(seen, name)
+	return slices.ContainsFunc(c.Mint.Fetch.Uses, func(used string) bool { return needs(used, other, byName, seen) })
+}
+
 // disclosure rejects APIs whose public part contains a credential of any API, which code could then read, or whose
 // credential is the token name of another, which code could then send. An API rejected in a pass is skipped for the
 // rest of it. It reports whether there was one.
@@ -160,7 +232,7 @@ func (l *loader) disclosure() (found bool) {
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.unchanged(a) }) {
 		return false
 	}
-	all, fresh := l.credentials(), []owned{}
+	all, fresh := l.secrets(), []owned{}
 	for _, c := range all {
 		if !l.unchanged(c.api) {
 			fresh = append(fresh, c)
@@ -205,6 +277,9 @@ func (l *loader) unchanged(a *API) bool {
 func (l *loader) duplicates() {
 	first := map[string]string{}
 	for _, c := range l.credentials() {
+		if c.Value.Empty() {
+			continue
+		}
 		other, dup := first[c.Value.Reveal()]
 		if !dup {
 			first[c.Value.Reveal()] = c.Name

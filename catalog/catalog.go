@@ -51,6 +51,10 @@ type API struct {
 	Types, OperationsFile *Document
 	// Server is set when the API is an MCP server.
 	Server *Server
+	// Internal closes the hosts to code: only what obtains credentials uses the API. No list for code or models has it.
+	Internal bool
+	// ClientCert authenticates the proxy at the hosts. Nil: there is none.
+	ClientCert *ClientCert
 	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
 	Operations *Operations
 	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).

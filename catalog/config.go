@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // config is config.json decoded, with defaults applied, not yet validated.
@@ -15,17 +16,35 @@ type config struct {
 	restricted, allowed            []string // nil: absent
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
-	compress                       bool
-	server                         *Server     // nil: absent
-	operations                     *Operations // nil: absent
+	compress, internal             bool
+	clientCert                     *rawClientCert // nil: absent
+	server                         *Server        // nil: absent
+	operations                     *Operations    // nil: absent
 }
 
-// rawCredential is one entry of "credentials". Exactly one of value, file and env is set.
-type rawCredential struct {
-	name             string
+// source is where a secret stands. Exactly one of value, file and env is set.
+type source struct {
 	value, file, env *string
-	in               []string // nil: absent
-	placeholder      *string  // nil: absent
+	json             *string // nil: absent
+}
+
+// rawCredential is one entry of "credentials". It has a source, or mint is set.
+type rawCredential struct {
+	name string
+	source
+	mint        *rawMint
+	kinds       int            // how many kinds of mint were given
+	ttl         *time.Duration // nil: absent
+	in          []string       // nil: absent
+	placeholder *string        // nil: absent
+}
+
+// minted notes a kind. The first one counts; a second is an error.
+func (c *rawCredential) minted(m *rawMint) {
+	c.kinds++
+	if c.mint == nil {
+		c.mint = m
+	}
 }
 
 // path is the credential's field in messages.
@@ -126,7 +145,6 @@ func (d *decoder) present(root *node) map[string]bool {
 
 // unique lists an object's members and reports keys that are repeated, of which it keeps the first.
 func (d *decoder) unique(path string, n *node) []member {
-	first := map[string]int{}
 	top, credential := d.names().top, d.names().credential
 	known := func(key string) bool {
 		switch path {
@@ -140,11 +158,15 @@ func (d *decoder) unique(path string, n *node) []member {
 			return slices.Contains(d.names().operations, key)
 		case "mcp.tools.":
 			return key == "allow" || key == "deny"
-		case "mcp.env.", "mcp.headers.":
-			return plainKey(key)
 		}
 		return slices.Contains(credential, key)
 	}
+	return d.uniqueOf(path, n, known)
+}
+
+// uniqueOf is unique for an object whose known keys are told by known.
+func (d *decoder) uniqueOf(path string, n *node, known func(string) bool) []member {
+	first := map[string]int{}
 	var out []member
 	for _, m := range n.members {
 		if line, dup := first[m.key]; dup {
@@ -360,20 +382,33 @@ func (d *decoder) credential(m member) (rawCredential, bool) {
 		}
 		d.names().parts[i].read(d, &c, c.path()+"."+f.key, f.value)
 	}
-	sources := 0
-	for _, s := range []*string{c.value, c.file, c.env} {
-		if s != nil {
-			sources++
-		}
-	}
-	const three = ` of "value", "file" and "env"`
+	sources := c.source.count()
 	switch {
-	case sources > 1:
-		d.bad(c.path(), strconv.Itoa(sources)+three, "exactly one of them")
-	case sources == 0 && d.count == before:
-		d.bad(c.path(), "none"+three, "exactly one of them")
+	case sources+c.kinds > 1:
+		d.bad(c.path(), fmt.Sprintf("%d of %s", sources+c.kinds, d.kindList()), "exactly one of them")
+	case sources+c.kinds == 0 && d.count == before:
+		d.bad(c.path(), "none of "+d.kindList(), "exactly one of them")
 	}
 	return c, d.count == before
+}
+
+// kindList names what a credential may be, for messages.
+func (d *decoder) kindList() string {
+	var quoted []string
+	for _, name := range append([]string{"value", "file", "env"}, append(mintKindNames(), kindCommand)...) {
+		quoted = append(quoted, strconv.Quote(name))
+	}
+	last := len(quoted) - 1
+	return strings.Join(quoted[:last], ", ") + " and " + quoted[last]
+}
+
+func (s source) count() (n int) {
+	for _, p := range []*string{s.value, s.file, s.env} {
+		if p != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // source reads "value", "file" or "env". It is never nil, so that one of the wrong type counts as present.

@@ -53,8 +53,10 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 		out[i] = p
 	}
 	for _, mine := range a.Credentials {
-		if i, known := x.byName[mine.Value.Reveal()]; known {
-			note(i, "config.json", "credentials."+mine.Name, "the token name "+x.all[i].Name, "the credential")
+		for _, s := range mine.Secrets() {
+			if i, known := x.byName[s.Reveal()]; known {
+				note(i, "config.json", "credentials."+mine.Name, "the token name "+x.all[i].Name, "the credential")
+			}
 		}
 	}
 	values := x.values.search()

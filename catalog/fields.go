@@ -1,5 +1,7 @@
 package catalog
 
+import "time"
+
 // fieldSpec describes one field of config.json, for loading, for the JSON Schema and for the test of the documentation.
 type fieldSpec struct {
 	name string
@@ -44,6 +46,11 @@ func topFields() []fieldSpec {
 			func(d *decoder, c *config, n *node) { c.server = d.server(n) }},
 		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",
 			operationsShape(), func(d *decoder, c *config, n *node) { c.operations = d.operations(n) }},
+		{"client_cert", "The certificate by which the proxy authenticates at the hosts.", clientCertShape(),
+			func(d *decoder, c *config, n *node) { c.clientCert = d.clientCert(n) }},
+		{"internal", "Closes the hosts to code: only sources of other credentials use this API.",
+			schema{Type: "boolean", Default: false},
+			func(d *decoder, c *config, n *node) { d.boolean("internal", n, &c.internal) }},
 		{"ca_file",
 			"A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
 			schema{Type: "string", MinLength: 1},
@@ -61,24 +68,58 @@ type credentialSpec struct {
 	read      func(d *decoder, c *rawCredential, field string, n *node)
 }
 
+// sourceField is one field of a secret that is written as an object, be it a credential or inside one.
+type sourceField struct {
+	name, doc string
+	shape     schema
+	at        func(s *source) **string
+}
+
+// sourceFields say where a secret stands.
+func sourceFields() []sourceField {
+	return []sourceField{
+		{"value", "The credential itself.", schema{Type: "string", MinLength: 1},
+			func(s *source) **string { return &s.value }},
+		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
+			schema{Type: "string", MinLength: 1}, func(s *source) **string { return &s.file }},
+		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
+			func(s *source) **string { return &s.env }},
+		{"json", "Where the credential stands in the file or variable, if that is JSON: a JSON pointer, e.g. /password.",
+			schema{Type: "string", Pattern: pointerPattern}, func(s *source) **string { return &s.json }},
+	}
+}
+
 // credentialFields are the fields of a credential that is written as an object.
 func credentialFields() []credentialSpec {
-	return []credentialSpec{
-		{"value", "The credential itself.", schema{Type: "string", MinLength: minValue},
-			func(d *decoder, c *rawCredential, f string, n *node) { c.value = d.source(f, n) }},
-		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
-			schema{Type: "string", MinLength: 1},
-			func(d *decoder, c *rawCredential, f string, n *node) { c.file = d.source(f, n) }},
-		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
-			func(d *decoder, c *rawCredential, f string, n *node) { c.env = d.source(f, n) }},
-		{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
+	var out []credentialSpec
+	for _, s := range sourceFields() {
+		out = append(out, credentialSpec{s.name, s.doc, s.shape,
+			func(d *decoder, c *rawCredential, f string, n *node) { *s.at(&c.source) = d.source(f, n) }})
+	}
+	for _, k := range mintKinds() {
+		out = append(out, credentialSpec{k.name, k.doc, k.shape(),
+			func(d *decoder, c *rawCredential, f string, n *node) { c.minted(d.mint(f, k, n)) }})
+	}
+	return append(out,
+		credentialSpec{"command", "A program and its arguments, run outside the proxy, that prints the credential.", listShape(1),
+			func(d *decoder, c *rawCredential, f string, n *node) {
+				c.minted(&rawMint{kind: kindCommand, list: map[string][]string{
+					"args": d.list(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
+			}},
+		credentialSpec{"ttl", "How long what fetch, command or file gave is good for, before it is asked for again.",
+			schema{OneOf: durationShape(1).OneOf},
+			func(d *decoder, c *rawCredential, f string, n *node) {
+				c.ttl = new(time.Duration)
+				d.duration(f, n, c.ttl)
+			}},
+		credentialSpec{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
 			schema{Type: "array", Items: &schema{Type: "string", Pattern: surfacePattern}, MinItems: 1, UniqueItems: true},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.in = d.list(f, n, `["header"]`) }},
-		{"placeholder",
+		credentialSpec{"placeholder",
 			"A text with the token name in it that is swapped like the name, for programs that want a key of a certain form.",
 			schema{Type: "string", MinLength: minName, MaxLength: maxPlaceholder},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.placeholder = d.source(f, n) }},
-	}
+	)
 }
 
 func text() schema { return schema{Type: "string"} }
@@ -87,6 +128,7 @@ func text() schema { return schema{Type: "string"} }
 const (
 	surfacePattern = `^(header|query|body)(:.+)?$|^path$`
 	namePattern    = `^[A-Z][A-Z0-9_]{4,63}$`
+	pointerPattern = `^(/([^~]|~[01])*)?$`
 )
 
 func rangesShape() schema {
@@ -101,8 +143,10 @@ func methodsShape(least int) schema {
 }
 
 func credentialsShape() schema {
-	object := schema{Type: "object", Properties: map[string]schema{}, Closed: true,
-		OneOf: []schema{{Required: []string{"value"}}, {Required: []string{"file"}}, {Required: []string{"env"}}}}
+	object := schema{Type: "object", Properties: map[string]schema{}, Closed: true, OneOf: sourceShapes()}
+	for _, name := range append(mintKindNames(), kindCommand) {
+		object.OneOf = append(object.OneOf, schema{Required: []string{name}})
+	}
 	for _, f := range credentialFields() {
 		f.shape.Description = f.doc
 		object.Properties[f.name] = f.shape

@@ -62,7 +62,7 @@ func (d *decoder) texts(field string, n *node, example string) map[string]string
 		return nil
 	}
 	out := map[string]string{}
-	for _, m := range d.unique(field+".", n) {
+	for _, m := range d.uniqueOf(field+".", n, plainKey) {
 		var s string
 		before := d.count
 		d.str(label(field+".", m.key, plainKey(m.key)), m.value, &s)

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 )
 
 // validator turns a config into an API, or into problems.
@@ -39,6 +41,9 @@ func (v *validator) validate(c config) *API {
 		a.Credentials = append(a.Credentials, v.credential(raw))
 	}
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
+	a.Internal = c.internal
+	a.ClientCert = v.clientCert(c.clientCert)
+	v.signers(a)
 	v.server(a, c.server)
 	a.Operations = v.operations(c.operations)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
@@ -248,34 +253,49 @@ func (v *validator) cas(name string) []byte {
 
 func (v *validator) credential(raw rawCredential) Credential {
 	c := Credential{Name: raw.name, Surfaces: v.surfaces(raw), Placeholder: v.placeholder(raw)}
-	text, ok := v.resolve(raw)
+	v.oneWord(raw)
+	if m := v.mint(raw); m != nil || raw.mint != nil {
+		c.Mint = m
+		v.signed(raw, &c)
+		return c
+	}
+	text, ok := v.resolve(raw.path(), raw.source)
 	if !ok {
 		return c
-	}
-	isReference := raw.value != nil && reference.MatchString(text)
-	if problem, want := valueProblem(text); problem != "" {
-		if isReference {
-			problem, want = foundReference, wantReference
-		}
-		v.bad(raw.path(), problem, want)
-		return c
-	}
-	if isReference {
-		v.warn(raw.path(), foundReference, wantReference)
 	}
 	if text == raw.name {
 		v.bad(raw.path(), "the token name itself", "the credential")
 		return c
 	}
-	if w := placeholder(text); w != "" && !isReference {
-		v.warn(raw.path(), w, "the credential itself")
+	c.Value, _ = v.secretText(raw.path(), raw.source, text)
+	return c
+}
+
+// secretText checks a secret of one line. It is false for one that is refused.
+func (v *validator) secretText(path string, from source, text string) (secret.Value, bool) {
+	isReference := from.value != nil && reference.MatchString(text)
+	if problem, want := valueProblem(text); problem != "" {
+		if isReference {
+			problem, want = foundReference, wantReference
+		}
+		v.bad(path, problem, want)
+		return secret.Value{}, false
 	}
+	if isReference {
+		v.warn(path, foundReference, wantReference)
+	}
+	if w := placeholder(text); w != "" && !isReference {
+		v.warn(path, w, "the credential itself")
+	}
+	return secret.New(text), true
+}
+
+// oneWord warns of a token name that requests may contain by chance.
+func (v *validator) oneWord(raw rawCredential) {
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
 		v.warn(raw.path(), "a token name that is a single word, which requests may contain by chance",
 			"one like "+raw.name+"_TOKEN")
 	}
-	c.Value = secret.New(text)
-	return c
 }
 
 // Bounds of a placeholder, in bytes: altogether, and without the token name, so that no credential fits in beside it.
@@ -308,27 +328,43 @@ func (v *validator) placeholder(raw rawCredential) string {
 	return ""
 }
 
-// resolve reads a credential from its source: config.json, a file, or the environment.
-func (v *validator) resolve(raw rawCredential) (string, bool) {
+// resolve reads a secret from its source: config.json, a file, or the environment.
+func (v *validator) resolve(path string, from source) (string, bool) {
+	text, ok := v.stored(path, from)
+	if !ok || from.json == nil {
+		return text, ok
+	}
+	if from.value != nil {
+		v.bad(path+".json", `a JSON pointer into "value"`, "the credential itself as value")
+		return "", false
+	}
+	found, err := jsonpointer.Find([]byte(text), *from.json)
+	if err != nil {
+		v.bad(path+".json", err.Error(), `the place of the credential, e.g. "/password"`)
+	}
+	return found, err == nil
+}
+
+func (v *validator) stored(path string, from source) (string, bool) {
 	switch {
-	case raw.value != nil:
-		return *raw.value, true
-	case raw.file != nil:
-		data, err := v.readNamed(*raw.file, maxSecretFile)
+	case from.value != nil:
+		return *from.value, true
+	case from.file != nil:
+		data, err := v.readNamed(*from.file, maxSecretFile)
 		if err != nil {
-			v.bad(raw.path()+".file", reason(err), "a file in the API's folder, or an absolute path")
+			v.bad(path+".file", reason(err), "a file in the API's folder, or an absolute path")
 			return "", false
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 	case v.getenv == nil:
-		v.bad(raw.path()+".env",
+		v.bad(path+".env",
 			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
 			`{"file": "/run/secrets/..."} or a value in config.json`)
 		return "", false
 	}
-	text := v.getenv(*raw.env)
+	text := v.getenv(*from.env)
 	if text == "" {
-		v.bad(raw.path()+".env", "a variable that is not set", "the name of one in the environment or in .env")
+		v.bad(path+".env", "a variable that is not set", "the name of one in the environment or in .env")
 	}
 	return text, text != ""
 }
@@ -374,7 +410,7 @@ func wantSurface(text string) string {
 
 // permissions warns of credentials that other users of the machine can read.
 func (v *validator) permissions(c config) {
-	inline := slices.ContainsFunc(c.credentials, func(r rawCredential) bool { return r.value != nil })
+	inline := len(c.inline()) > 0
 	info, err := v.root.Stat(v.api + "/config.json")
 	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
@@ -385,19 +421,41 @@ func (v *validator) permissions(c config) {
 	}
 }
 
+// inline are the secrets that config.json itself holds.
+func (c config) inline() []string {
+	var out []string
+	add := func(s source) {
+		if s.value != nil {
+			out = append(out, *s.value)
+		}
+	}
+	for _, raw := range c.credentials {
+		add(raw.source)
+		for _, field := range slices.Sorted(maps.Keys(raw.mint.sources())) {
+			if field != "access_key_id" { // public, and often a word of messages
+				add(raw.mint.secret[field])
+			}
+		}
+	}
+	if c.clientCert != nil {
+		add(c.clientCert.key)
+	}
+	return out
+}
+
 // mask replaces the file's credential values in its problems. It comes last, so that no message shows one.
 func (v *validator) mask(c config) {
-	for _, raw := range c.credentials {
-		if raw.value == nil || len(*raw.value) < minValue {
+	for _, secret := range c.inline() {
+		if len(secret) < minValue {
 			continue
 		}
 		for i := range v.problems {
 			p := &v.problems[i]
 			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
-				p.Field = strings.ReplaceAll(p.Field, *raw.value, "[secret]")
+				p.Field = strings.ReplaceAll(p.Field, secret, "[secret]")
 			}
-			p.Found = strings.ReplaceAll(p.Found, *raw.value, "[secret]")
-			p.Want = strings.ReplaceAll(p.Want, *raw.value, "[secret]")
+			p.Found = strings.ReplaceAll(p.Found, secret, "[secret]")
+			p.Want = strings.ReplaceAll(p.Want, secret, "[secret]")
 		}
 	}
 }

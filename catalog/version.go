@@ -35,7 +35,7 @@ func (a *API) sum() digest {
 	h := hmac.New(sha256.New, digestKey())
 	for _, s := range []string{
 		a.Name, a.Description, a.Reference, string(a.CAs), a.Types.Digest(), a.OperationsFile.Digest(), a.Stale,
-		fmt.Sprint(a.Active, a.AllowHTTP, a.Compress, a.Methods.Allowed != nil),
+		fmt.Sprint(a.Active, a.AllowHTTP, a.Compress, a.Internal, a.ClientCert != nil, a.Methods.Allowed != nil),
 		fmt.Sprint(len(a.Hosts), len(a.Credentials), len(a.Methods.Restricted), len(a.Methods.Allowed), len(a.AllowPrivate)),
 	} {
 		field(h, s)
@@ -47,6 +47,7 @@ func (a *API) sum() digest {
 		field(h, c.Name)
 		field(h, c.Value.Reveal())
 		field(h, c.Placeholder)
+		c.Mint.write(func(s string) { field(h, s) })
 		field(h, strconv.Itoa(len(c.Surfaces)))
 		for _, s := range c.Surfaces {
 			field(h, s.String())
@@ -60,6 +61,10 @@ func (a *API) sum() digest {
 	}
 	for _, p := range a.AllowPrivate {
 		field(h, p.String())
+	}
+	if a.ClientCert != nil {
+		field(h, string(a.ClientCert.Cert))
+		field(h, a.ClientCert.Key.Reveal())
 	}
 	if a.Server != nil {
 		field(h, fmt.Sprintf("%+v", *a.Server)) // maps are printed in the order of their keys

@@ -1,0 +1,170 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rawMint is a kind of credential decoded, not yet validated: its fields by form.
+type rawMint struct {
+	kind    string
+	has     map[string]bool
+	text    map[string]string
+	secret  map[string]source
+	list    map[string][]string
+	texts   map[string]map[string]string
+	number  map[string]int
+	boolean map[string]bool
+}
+
+// sources are the secrets in it, by field.
+func (m *rawMint) sources() map[string]source {
+	if m == nil {
+		return nil
+	}
+	return m.secret
+}
+
+// mint reads the object of a kind. It is never nil, so that one of the wrong type counts as present.
+func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
+	m := &rawMint{kind: k.name, has: map[string]bool{}, text: map[string]string{}, secret: map[string]source{},
+		list: map[string][]string{}, texts: map[string]map[string]string{}, number: map[string]int{},
+		boolean: map[string]bool{}}
+	if n.kind != kindObject {
+		d.bad(path, string(n.kind), "an object, e.g. "+k.example())
+		return m
+	}
+	names := k.names()
+	for _, f := range d.uniqueOf(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
+		i := slices.Index(names, f.key)
+		if i < 0 {
+			d.unknown(path+".", f, names)
+			if near := nearest(f.key, names); near != "" {
+				m.has[near] = true // so that it is not reported as missing too
+			}
+			continue
+		}
+		m.has[f.key] = true
+		d.mintField(m, path+"."+f.key, k.fields[i], f.value)
+	}
+	for _, f := range k.fields {
+		if f.required && !m.has[f.name] {
+			d.bad(path+"."+f.name, "missing", "one like "+f.example)
+		}
+	}
+	return m
+}
+
+// example is the kind's object with the fields that are required.
+func (k mintKind) example() string {
+	var parts []string
+	for i, f := range k.fields {
+		if f.required || i == 0 {
+			parts = append(parts, fmt.Sprintf("%q: %s", f.name, f.example))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
+	switch f.form {
+	case formText:
+		var s string
+		d.str(path, n, &s)
+		m.text[f.name] = s
+	case formID:
+		if n.kind == kindNumber && strings.Trim(n.text, "0123456789") == "" {
+			m.text[f.name] = n.text
+			return
+		}
+		var s string
+		d.str(path, n, &s)
+		m.text[f.name] = s
+	case formSecret:
+		if s, ok := d.secret(path, f.example, n); ok {
+			m.secret[f.name] = s
+		}
+	case formList:
+		m.list[f.name] = d.list(path, n, f.example)
+	case formTexts:
+		m.texts[f.name] = d.texts(path, n, f.example)
+	case formNumber:
+		var i int
+		d.whole(path, n, &i)
+		m.number[f.name] = i
+	case formBoolean:
+		var on bool
+		d.boolean(path, n, &on)
+		m.boolean[f.name] = on
+	}
+}
+
+// secret reads a secret inside a kind: a string, or an object with its source. It is false after a mistake.
+func (d *decoder) secret(path, example string, n *node) (source, bool) {
+	var s source
+	before := d.count
+	switch n.kind {
+	case kindString:
+		s.value = d.source(path, n)
+		return s, d.count == before
+	case kindObject:
+	default:
+		d.bad(path, string(n.kind), "a string, or an object, e.g. "+example)
+		return s, false
+	}
+	fields := sourceFields()
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	for _, f := range d.uniqueOf(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
+		i := slices.Index(names, f.key)
+		if i < 0 {
+			d.unknown(path+".", f, names)
+			continue
+		}
+		*fields[i].at(&s) = d.source(path+"."+f.key, f.value)
+	}
+	if count := s.count(); count != 1 && d.count == before {
+		d.bad(path, fmt.Sprintf(`%d of "value", "file" and "env"`, count), "exactly one of them")
+	}
+	return s, d.count == before
+}
+
+// rawClientCert is "client_cert" decoded.
+type rawClientCert struct {
+	cert string
+	key  source
+}
+
+// clientCert reads "client_cert". It is nil after a mistake.
+func (d *decoder) clientCert(n *node) *rawClientCert {
+	const path, example = "client_cert", `{"cert": "client.pem", "key": {"file": "client.key"}}`
+	if n.kind != kindObject {
+		d.bad(path, string(n.kind), "an object, e.g. "+example)
+		return nil
+	}
+	out, before := &rawClientCert{}, d.count
+	names, has := []string{"cert", "key"}, map[string]bool{}
+	for _, f := range d.uniqueOf(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
+		has[f.key] = true
+		switch f.key {
+		case "cert":
+			d.str(path+".cert", f.value, &out.cert)
+		case "key":
+			out.key, _ = d.secret(path+".key", `{"file": "client.key"}`, f.value)
+		default:
+			d.unknown(path+".", f, names)
+		}
+	}
+	for _, name := range names {
+		if !has[name] && d.count == before {
+			d.bad(path+"."+name, "missing", "both cert and key, e.g. "+example)
+		}
+	}
+	if d.count != before {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,92 @@
+// Package jsonpointer finds a text in a JSON document by a JSON pointer (RFC 6901).
+//
+// Threat: the documents hold secrets, so no error quotes any of one.
+package jsonpointer
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// The errors of Find. They hold nothing of the document.
+var (
+	ErrSyntax  = errors.New("not a JSON pointer")
+	ErrNotJSON = errors.New("not JSON")
+	ErrMissing = errors.New("nothing at the JSON pointer")
+	ErrNotText = errors.New("an object, a list, true, false or null at the JSON pointer")
+)
+
+// Check returns ErrSyntax for a text that is no JSON pointer. The empty one stands for the whole document.
+func Check(pointer string) error {
+	if pointer != "" && pointer[0] != '/' {
+		return ErrSyntax
+	}
+	for i := range len(pointer) {
+		if pointer[i] == '~' && (i+1 == len(pointer) || pointer[i+1] != '0' && pointer[i+1] != '1') {
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+// Find returns the string or the number that the pointer leads to. A step into a string goes on in the JSON that the
+// string holds, as secret managers store it. The empty pointer gives the document as it is.
+func Find(document []byte, pointer string) (string, error) {
+	if err := Check(pointer); err != nil {
+		return "", err
+	}
+	if pointer == "" {
+		return string(document), nil
+	}
+	at, err := parse(document)
+	if err != nil {
+		return "", err
+	}
+	for step := range strings.SplitSeq(pointer[1:], "/") {
+		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
+		if text, ok := at.(string); ok {
+			if at, err = parse([]byte(text)); err != nil {
+				return "", ErrMissing
+			}
+		}
+		if at = child(at, step); at == nil {
+			return "", ErrMissing
+		}
+	}
+	switch v := at.(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		return v.String(), nil
+	}
+	return "", ErrNotText
+}
+
+// child is nil if there is none, and for null.
+func child(at any, step string) any {
+	switch v := at.(type) {
+	case map[string]any:
+		return v[step]
+	case []any:
+		i, err := strconv.Atoi(step)
+		if err == nil && i >= 0 && i < len(v) && strconv.Itoa(i) == step {
+			return v[i]
+		}
+	}
+	return nil
+}
+
+func parse(document []byte) (any, error) {
+	if !json.Valid(document) {
+		return nil, ErrNotJSON
+	}
+	var v any
+	d := json.NewDecoder(strings.NewReader(string(document)))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return nil, ErrNotJSON
+	}
+	return v, nil
+}
