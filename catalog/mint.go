@@ -169,8 +169,8 @@ type Command struct {
 type File struct {
 	// Path is absolute, or relative to API's folder. See Read.
 	Path, API string
-	Pointer string // as Fetch.Pointer
-	TTL     Seconds
+	Pointer   string // as Fetch.Pointer
+	TTL       Seconds
 }
 
 // ClientCert is the certificate by which the proxy authenticates at the hosts of an API ("client_cert").
