@@ -3,6 +3,8 @@ package catalog
 import (
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
 // Match lists the active APIs that hold the host at its port, sorted by name; the list is not to be changed. An exact
@@ -79,16 +81,33 @@ func (c *Catalog) AllCredentials() []Credential {
 	return all
 }
 
-// AllSecrets lists everything that must be scrubbed: each secret of every credential, as a credential with the secret as
-// its value. Where one has several, it is there several times, and where it has none (yet), not at all.
+// AllSecrets lists everything that must be scrubbed, as credentials with what they are shown as: the values under their
+// token names, and then what stands inside credentials that are obtained, and keys of client certificates, under a mask.
+// A token name in the place of a client's secret would be swapped if code sent it back.
 func (c *Catalog) AllSecrets() []Credential {
-	var all []Credential
-	for _, cr := range c.AllCredentials() {
-		for _, s := range cr.Secrets() {
-			all = append(all, Credential{Name: cr.Name, Value: s})
+	var values, inner []Credential
+	masked := func(secrets []secret.Value) {
+		for _, s := range secrets {
+			inner = append(inner, Credential{Name: secret.Mask, Value: s})
 		}
 	}
-	return all
+	for _, cr := range c.AllCredentials() {
+		if !cr.Value.Empty() {
+			values = append(values, Credential{Name: cr.Name, Value: cr.Value})
+		}
+		masked(cr.Mint.Secrets())
+	}
+	for _, a := range c.APIs() {
+		if a.ClientCert != nil {
+			masked(keyLines(a.ClientCert.Key))
+		}
+	}
+	return append(values, inner...)
+}
+
+// Mints reports whether the proxy obtains a credential of this catalog itself.
+func (c *Catalog) Mints() bool {
+	return slices.ContainsFunc(c.AllCredentials(), func(cr Credential) bool { return cr.Mint != nil })
 }
 
 // index compiles the lookups. It is the last step of a load.

@@ -6,7 +6,8 @@
 // split into reads.
 //
 // Threat: the time at which a byte leaves must reveal nothing about the strings. Reader holds back the bytes since the
-// last line feed, at most Set.Hold of them, a multiple of 256 that depends on the longest string alone. It never holds
+// last line feed, at most Set.Hold of them, a multiple of 256 that depends on the longest string alone, or on the room
+// reserved for strings to come. It never holds
 // a byte because it looks like the beginning of a string.
 package engine
 
@@ -53,6 +54,10 @@ type Set struct {
 	least  int  // the length of the shortest pattern
 	lines  bool // no pattern contains a line feed
 	pool   sync.Pool
+	// top returns the newest set above this one, whose matches take at most room bytes. Nil: there is none. See
+	// Layered.
+	top  func() *Set
+	room int
 }
 
 // match is an occurrence in a buffer. Matches are ordered by core; start is less than core when an edge was added.
@@ -73,7 +78,6 @@ func New(patterns []Pattern) *Set {
 	seen := map[string]bool{}
 	var short, long, thin []int32
 	wide := map[int][]int32{}
-	longest := 0
 	for _, p := range patterns {
 		if p.Text == "" || seen[p.Text] {
 			continue
@@ -91,17 +95,12 @@ func New(patterns []Pattern) *Set {
 		}
 		s.pats = append(s.pats, p)
 		s.least = min(s.least, len(p.Text))
-		n := len(p.Text) + 2
-		if p.Escaped {
-			n = len(p.Text)*stretch + 2
-		}
-		longest = max(longest, n)
 		s.lines = s.lines && !strings.Contains(p.Text, "\n")
 	}
 	if len(s.pats) == 0 {
 		return nil
 	}
-	s.hold = (longest + 255) / 256 * 256
+	s.hold = holdOf(s.pats)
 	for _, list := range [][]int32{short, long, thin} {
 		if len(list) > 0 {
 			s.tables = append(s.tables, newTable(s.pats, list))
@@ -111,9 +110,50 @@ func New(patterns []Pattern) *Set {
 		s.sparse = append(s.sparse, newSparse(s.pats, wide[step], step))
 	}
 	s.esc.compile(s.pats)
-	size := bufferSize + 2*s.hold
-	s.pool.New = func() any { b := make([]byte, size); return &b }
+	s.buffers()
 	return s
+}
+
+// holdOf is how many bytes must be held back to find patterns: a multiple of 256.
+func holdOf(patterns []Pattern) int {
+	longest := 0
+	for _, p := range patterns {
+		n := len(p.Text) + 2
+		if p.Escaped {
+			n = len(p.Text)*stretch + 2
+		}
+		longest = max(longest, n)
+	}
+	return (longest + 255) / 256 * 256
+}
+
+// buffers makes the pool of a Reader's buffers.
+func (s *Set) buffers() {
+	size := bufferSize + 2*s.Hold()
+	s.pool.New = func() any { b := make([]byte, size); return &b }
+}
+
+// Layered returns a set that finds what s finds and, above it, what the newest set finds that top returns, which may be
+// nil. Readers ask for the newest whenever they have read from their source. What they hold back depends on s and on
+// longest alone, the length in bytes of the longest value whose Forms top may ever return. top's sets have no pattern
+// with a line feed. Of two matches at one place the longer counts, and else that of s.
+func (s *Set) Layered(longest int, top func() *Set) *Set {
+	l := &Set{least: 1 << 30, lines: true}
+	if s != nil {
+		l.pats, l.tables, l.sparse, l.esc = s.pats, s.tables, s.sparse, s.esc
+		l.hold, l.least, l.lines = s.hold, s.least, s.lines
+	}
+	l.top, l.room = top, holdOf(Forms(strings.Repeat("x", longest), 0))
+	l.buffers()
+	return l
+}
+
+// newest returns the set above s, or nil.
+func (s *Set) newest() *Set {
+	if s.top == nil {
+		return nil
+	}
+	return s.top()
 }
 
 // Hold returns how many bytes Reader holds back at most: a multiple of 256.
@@ -121,7 +161,7 @@ func (s *Set) Hold() int {
 	if s == nil {
 		return 0
 	}
-	return s.hold
+	return max(s.hold, s.room)
 }
 
 // Len returns the number of different patterns.
@@ -213,13 +253,36 @@ func (s *Set) first(buf []byte, from, cut int) (match, bool) {
 	return m, ok
 }
 
+// next is first in s and in top, the set above it. It returns the set of the match too.
+func (s *Set) next(top *Set, buf []byte, from, cut int) (match, *Set, bool) {
+	m, ok := s.first(buf, from, cut)
+	if top == nil {
+		return m, s, ok
+	}
+	if ok {
+		cut = m.core + 1
+	}
+	t, found := top.first(buf, from, cut)
+	if found && (!ok || t.core < m.core || t.core == m.core && t.end > m.end) {
+		return t, top, true
+	}
+	return m, s, ok
+}
+
+// tooShort reports whether a text of n bytes is shorter than every pattern.
+func (s *Set) tooShort(top *Set, n int) bool { return n < s.least && (top == nil || n < top.least) }
+
 // Contains reports whether text contains any of the patterns.
 func (s *Set) Contains(text string) bool {
-	if s == nil || len(text) < s.least {
+	if s == nil {
+		return false
+	}
+	top := s.newest()
+	if s.tooShort(top, len(text)) {
 		return false
 	}
 	var space [shortText]byte
-	_, ok := s.first(append(space[:0], text...), 0, len(text))
+	_, _, ok := s.next(top, append(space[:0], text...), 0, len(text))
 	return ok
 }
 
@@ -227,12 +290,16 @@ func (s *Set) Contains(text string) bool {
 func (s *Set) ContainsFold(text string) bool {
 	// Lower case takes at most three times the bytes (for one that is not UTF-8). Most header names are far too
 	// short.
-	return s != nil && 3*len(text) >= s.least && s.Contains(strings.ToLower(text))
+	return s != nil && !s.tooShort(s.newest(), 3*len(text)) && s.Contains(strings.ToLower(text))
 }
 
 // Replace replaces every match by what with returns, and counts them.
 func (s *Set) Replace(text string, with func(id int) string) (string, int) {
-	if s == nil || len(text) < s.least {
+	if s == nil {
+		return text, 0
+	}
+	top := s.newest()
+	if s.tooShort(top, len(text)) {
 		return text, 0
 	}
 	var space [shortText]byte
@@ -240,13 +307,13 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	var out bytes.Buffer
 	done, n := 0, 0
 	for {
-		m, ok := s.first(buf, done, len(buf))
+		m, of, ok := s.next(top, buf, done, len(buf))
 		if !ok {
 			break
 		}
 		start := max(m.start, done)
 		out.Write(buf[done:start])
-		out.WriteString(s.written(m, with(s.pats[m.pat].ID)))
+		out.WriteString(of.written(m, with(of.pats[m.pat].ID)))
 		done = m.end
 		n++
 	}
@@ -270,17 +337,21 @@ type Found struct{ Start, End, ID int }
 
 // FindAll lists the matches that do not overlap, in order.
 func (s *Set) FindAll(text string) []Found {
-	if s == nil || len(text) < s.least {
+	if s == nil {
+		return nil
+	}
+	top := s.newest()
+	if s.tooShort(top, len(text)) {
 		return nil
 	}
 	buf := []byte(text)
 	var all []Found
 	for done := 0; ; {
-		m, ok := s.first(buf, done, len(buf))
+		m, of, ok := s.next(top, buf, done, len(buf))
 		if !ok {
 			return all
 		}
-		all = append(all, Found{max(m.start, done), m.end, s.pats[m.pat].ID})
+		all = append(all, Found{max(m.start, done), m.end, of.pats[m.pat].ID})
 		done = m.end
 	}
 }

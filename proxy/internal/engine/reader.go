@@ -21,6 +21,8 @@ type Reader struct {
 	end   int
 	final bool
 	m     match
+	of    *Set // the set of m
+	top   *Set // the newest set above set, see Set.Layered
 	found bool
 	name  string // the rest of a replacement
 	err   error
@@ -88,13 +90,13 @@ func (r *Reader) drain(p []byte) int {
 		if !r.found {
 			break
 		}
-		name, err := r.with(r.set.pats[r.m.pat].ID)
+		name, err := r.with(r.of.pats[r.m.pat].ID)
 		if err != nil {
 			r.err = err
 			r.cut, r.scan, r.found = r.emit, r.emit, false
 			break
 		}
-		r.name, r.found = r.set.written(r.m, name), false
+		r.name, r.found = r.of.written(r.m, name), false
 		r.emit, r.scan = r.m.end, r.m.end
 	}
 	return n
@@ -104,7 +106,7 @@ func (r *Reader) drain(p []byte) int {
 // become the edge of a match that begins there.
 func (r *Reader) decided() int {
 	if !r.found && r.scan < r.cut {
-		r.m, r.found = r.set.first((*r.buf)[:r.end], r.scan, r.cut)
+		r.m, r.of, r.found = r.set.next(r.top, (*r.buf)[:r.end], r.scan, r.cut)
 		if !r.found {
 			r.scan = r.cut
 		}
@@ -123,7 +125,7 @@ func (s *Set) held() int {
 	if disarm.Off("hold-back") {
 		return 0
 	}
-	return s.hold
+	return s.Hold()
 }
 
 // fill reads once from the source, returns how much, and moves the cut.
@@ -139,8 +141,9 @@ func (r *Reader) fill() int {
 		r.line = max(r.line-gone, 0)
 	}
 	n, err := r.src.Read(buf[r.end:])
+	r.top = r.set.newest() // after the read: what is published before a server may know it finds it in these bytes
 	if r.set.lines {
-		near := max(r.end, r.end+n-r.set.hold-1) // a line feed before that makes no difference
+		near := max(r.end, r.end+n-r.set.Hold()-1) // a line feed before that makes no difference
 		if i := bytes.LastIndexByte(buf[near:r.end+n], '\n'); i >= 0 {
 			r.line = near + i + 1
 		}

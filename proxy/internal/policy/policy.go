@@ -34,10 +34,14 @@ const (
 	CodeOverrideUnseen   = "override_unseen"
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
 	CodeRedactedHost     = "redacted_host"
-	CodeBodyUnreadable   = "request_body_unreadable"
-	CodeAmbiguous        = "ambiguous_request"
-	CodeTooMany          = "too_many_requests"
-	CodeRunEnded         = "run_ended"
+	// CodeLoginNeeded, CodeTokenUnavailable and CodeSecretUnavailable are those of RefuseCredential.
+	CodeLoginNeeded       = "login_needed"
+	CodeTokenUnavailable  = "token_unavailable"
+	CodeSecretUnavailable = "secret_unavailable"
+	CodeBodyUnreadable    = "request_body_unreadable"
+	CodeAmbiguous         = "ambiguous_request"
+	CodeTooMany           = "too_many_requests"
+	CodeRunEnded          = "run_ended"
 
 	// Of calls to MCP servers, and of servers.
 	CodeBadCall           = "bad_call"

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
@@ -64,6 +65,12 @@ var refusals = map[string]sentence{
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
 		"A string that {the user keeps|you keep} out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +
 			"Use another host."},
+	CodeLoginNeeded: {http.StatusForbidden, "The login of %NAME has ended, or there was none.",
+		"{The user can renew it|Renew it}: codeforge login %NAME.{ Do not retry.|}"},
+	CodeTokenUnavailable: {http.StatusServiceUnavailable, "The token server of %NAME cannot be reached, or gave no token.",
+		"Nothing was sent. {The user can see why|See why}: codeforge credentials."},
+	CodeSecretUnavailable: {http.StatusServiceUnavailable, "%NAME has not been supplied.",
+		"{The user can run|Run}: codeforge secrets."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
 	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
@@ -108,6 +115,14 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	return Verdict{Status: s.status, Refusal: controlapi.Refusal{
 		Error: s.error, Code: code, Host: h.String(), Hint: hint.Model, Person: hint.Person,
 	}}
+}
+
+// RefuseCredential is the verdict for a request whose credential could not be obtained. name is its token name.
+func RefuseCredential(code, name string, h catalog.Host) Verdict {
+	v := refuse(code, h, "")
+	fill := strings.NewReplacer("%NAME", name).Replace
+	v.Refusal.Error = fill(v.Refusal.Error)
+	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
 // withHint replaces the hint of a refusal.

@@ -21,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -40,8 +41,13 @@ type Config struct {
 	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
 	Getenv func(string) string
 	YOLO   bool
+	// Minted are the values of credentials that the proxy obtains itself. They are not part of a Snapshot, so that a
+	// renewed one ends no exchange.
+	Minted *minted.Values
 	// Registry is the package registry, see policy.Rules.
 	Registry *catalog.API
+	// Prepare is called with every new catalog before it is in force. Nil: nothing is.
+	Prepare func(*catalog.Catalog)
 	// Changed is called for every change, after it is in force.
 	Changed func(Change)
 	// Signal requests a reload at once, as SIGHUP does. Nil: never.
@@ -72,9 +78,10 @@ type Reloader struct {
 	current atomic.Pointer[Snapshot]
 	log     *slog.Logger
 
-	mu   sync.Mutex // one load at a time
-	ever []catalog.Credential
-	last string // the last problems logged
+	mu    sync.Mutex // one load at a time
+	ever  []catalog.Credential
+	mints bool   // there was a credential with a Mint since the start
+	last  string // the last problems logged
 }
 
 // New loads apis/. Problems in it are logged and shown, and do not prevent the start.
@@ -108,12 +115,16 @@ func (r *Reloader) Load() {
 		return
 	}
 	added := r.remember(c)
+	values := r.values()
 	next := &Snapshot{
 		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO, Registry: r.conf.Registry},
-		Scrub:    scrub.New(r.ever),
-		Swap:     swap.New(c.AllCredentials()),
+		Scrub:    scrub.New(r.ever).With(values),
+		Swap:     swap.New(c.AllCredentials()).With(values),
 		Public:   public(c, problems, r.conf.YOLO),
 		Problems: problems,
+	}
+	if r.conf.Prepare != nil {
+		r.conf.Prepare(c)
 	}
 	r.current.Store(next)
 	active := 0
@@ -144,9 +155,22 @@ func (r *Reloader) report(problems catalog.Problems) {
 	}
 }
 
-// remember adds the catalog's credentials to those that are scrubbed. They come first, so that a value is shown under
-// its current name. It reports whether a value is new.
+// values are the minted values, once there was a credential that needs them: until then no search pays for them, and
+// no stream holds back bytes for them.
+func (r *Reloader) values() *minted.Values {
+	if !r.mints {
+		return nil
+	}
+	return r.conf.Minted
+}
+
+// remember adds the catalog's credentials to those that are scrubbed, and the secrets inside them. They come first, so
+// that a value is shown under its current name, and under a token name rather than as an inner secret. It reports
+// whether earlier scrubbers do not find all: a value is new, or the first credential is there that is minted.
 func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
+	if !r.mints && c.Mints() {
+		r.mints, added = true, true
+	}
 	now := c.AllSecrets()
 	known := make(map[string]bool, len(r.ever))
 	for _, cr := range r.ever {

@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 )
 
 // ErrEncoding is for a response whose Content-Encoding cannot be decoded. Nothing of its body may be sent.
@@ -28,9 +29,10 @@ var ErrEncoding = errors.New("the response has a content encoding that cannot be
 // Scrubber finds the credentials of a catalog. It is immutable and may be used by many goroutines. The nil Scrubber and
 // one without credentials change nothing.
 type Scrubber struct {
-	set   *engine.Set
-	lower *engine.Set // for header names, which lose their case
-	names [][]string  // by the id of a value: the token names for it
+	set    *engine.Set
+	lower  *engine.Set // for header names, which lose their case
+	names  [][]string  // by the id of a value: the token names for it
+	minted *minted.Values
 }
 
 // Options hold what is known about an exchange.
@@ -68,6 +70,12 @@ func New(creds []catalog.Credential) *Scrubber {
 	return s
 }
 
+// With returns a Scrubber that also finds what was minted when a response comes, and while it is read. Nil: nothing is
+// ever minted.
+func (s *Scrubber) With(values *minted.Values) *Scrubber {
+	return &Scrubber{set: values.Above(s.set), lower: values.AboveLower(s.lower), names: s.names, minted: values}
+}
+
 // forms are the forms in which a value is searched for.
 func forms(value string, id int) []engine.Pattern {
 	if disarm.Off("forms") {
@@ -78,6 +86,9 @@ func forms(value string, id int) []engine.Pattern {
 
 // name returns the token name that a value is shown as.
 func (s *Scrubber) name(id int, sent []string) string {
+	if name, ok := s.minted.Name(id); ok {
+		return name
+	}
 	names := s.names[id]
 	for _, n := range names {
 		if slices.Contains(sent, n) {

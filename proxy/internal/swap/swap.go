@@ -18,6 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 )
 
 // ErrCarriesValue is for a request that contains a credential's value. It is refused; if the value is found in a body
@@ -45,6 +46,9 @@ type Options struct {
 	Host string
 	// Insecure means plain HTTP to a host without allow_http: nothing is swapped, names are only reported.
 	Insecure bool
+	// Obtain returns the value of a credential that has a Mint, at the moment at which it is swapped in. Its error ends
+	// the request, as it is. Nil: such credentials have none.
+	Obtain func(catalog.Credential) (string, error)
 }
 
 // The codes of Seen: why a token name was not swapped.
@@ -115,6 +119,13 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
+// unswap takes back the last swap: there was nothing to swap in.
+func (r *Report) unswap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used, r.swapped = r.used[:len(r.used)-1], r.swapped[:len(r.swapped)-1]
+}
+
 // count returns how many names were swapped so far.
 func (r *Report) count() int {
 	r.mu.Lock()
@@ -129,10 +140,14 @@ func (r *Report) has(surface catalog.Surface) bool {
 	return slices.ContainsFunc(r.used, func(u use) bool { return u.surface == surface })
 }
 
-// New compiles the credentials of the whole catalog.
+// errNotObtained is for a credential that nobody can obtain.
+var errNotObtained = errors.New("the credential cannot be obtained")
+
+// New compiles the credentials of the whole catalog, and the secrets inside those that are minted. A request that
+// carries one of them is refused.
 func New(all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byText: map[string]string{}}
-	var names, placeholders, parts, values, lower []engine.Pattern
+	var names, placeholders, parts, known, lower []engine.Pattern
 	for i, c := range all {
 		s.byText[c.Name] = c.Name
 		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
@@ -142,13 +157,21 @@ func New(all []catalog.Credential) *Swapper {
 		}
 		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
 		for _, v := range c.Secrets() {
-			values = append(values, engine.Forms(v.Reveal(), i)...)
+			known = append(known, engine.Forms(v.Reveal(), i)...)
 			lower = append(lower, engine.LowerForms(v.Reveal(), i)...)
 		}
 	}
-	s.placeholders = engine.New(placeholders)
-	s.names, s.parts, s.values, s.lower = engine.New(names), engine.New(parts), engine.New(values), engine.New(lower)
+	s.placeholders, s.names, s.parts = engine.New(placeholders), engine.New(names), engine.New(parts)
+	s.values, s.lower = engine.New(known), engine.New(lower)
 	return s
+}
+
+// With returns a Swapper that also refuses what was minted when a request comes, and while it is read. Nil: nothing is
+// ever minted.
+func (s *Swapper) With(values *minted.Values) *Swapper {
+	w := *s
+	w.values, w.lower = values.Above(s.values), values.AboveLower(s.lower)
+	return &w
 }
 
 // mentions reports whether a text holds a token name or a placeholder.
@@ -176,6 +199,9 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	}
 	if err := x.query(); err != nil {
 		return x.report, err
+	}
+	if x.failed != nil {
+		return x.report, x.failed
 	}
 	// Some servers decode the URL by the charset of the body's type.
 	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before && !disarm.Off("one-reading") {
@@ -216,6 +242,8 @@ type rewrite struct {
 	report *Report
 	// from is the type of a body that is swapped in; to is the type with which a multipart one leaves.
 	from, to formdata.Type
+	// failed is why a value could not be obtained: nothing more of the request may leave.
+	failed error
 }
 
 // carriesValue checks everything but the body. Names of hosts and headers are case-insensitive.
@@ -263,12 +291,36 @@ func (x *rewrite) use(name string, at spot) (string, bool) {
 		case !x.report.swap(Swap{name, at.in(surface)}, surface):
 			code = CodeRepeated
 		default:
-			return c.Value.Reveal(), true
+			return x.value(c)
 		}
 		break
 	}
 	x.report.saw(Seen{name, at.seen(), code})
 	return "", false
+}
+
+// value is what a name is swapped for. If it cannot be had, the request must not be sent.
+func (x *rewrite) value(c catalog.Credential) (string, bool) {
+	if c.Mint == nil {
+		return c.Value.Reveal(), true
+	}
+	v, err := "", x.failed
+	switch {
+	case err != nil:
+	case x.o.Obtain == nil:
+		err = errNotObtained
+	default:
+		v, err = x.o.Obtain(c)
+	}
+	if err == nil && v == "" {
+		err = errNotObtained
+	}
+	if err != nil {
+		x.failed = err
+		x.report.unswap()
+		return "", false
+	}
+	return v, true
 }
 
 // declared finds the surface of a credential that covers a spot, preferring one with the field's name to one for any

@@ -25,7 +25,10 @@ type words struct {
 
 // fault implements writer.
 func (w *words) fault() error {
-	if w.err == nil {
+	switch {
+	case w.x.failed != nil:
+		return w.x.failed
+	case w.err == nil:
 		return nil
 	}
 	return w.err

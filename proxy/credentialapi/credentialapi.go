@@ -1,0 +1,221 @@
+// Package credentialapi is what whoever runs CodeForge may do with credentials that the proxy obtains, over HTTP on a
+// unix socket of the proxy's own. mcp-server has no way to it. No answer contains a credential, a verifier or a state,
+// except the state that is in the address of a login.
+//
+//	GET    /credentials/v1                        -> []Credential
+//	POST   /credentials/v1/logins       Login     -> Started
+//	POST   /credentials/v1/logins/finish Redirect -> {} when the login is done
+//	POST   /credentials/v1/logins/poll  Poll      -> Progress
+//	DELETE /credentials/v1/{name}                 -> {}: the login is forgotten
+//	PUT    /credentials/v1/{name}       Supply    -> {}: the value of a "command"
+//
+// Other answers have the body Refused.
+//
+// The socket is reachable by its owner alone: in embedded mode it is in the state directory, in Docker in a tmpfs of the
+// proxy's container, where only docker exec leads.
+package credentialapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ContainerSocket is where the socket is in the proxy's container.
+const ContainerSocket = "/run/codeforge/credentials/credentials.sock"
+
+// Prefix begins every path.
+const Prefix = "/credentials/v1"
+
+// State is what a credential needs or has.
+type State string
+
+// The states.
+const (
+	StateUnused State = "unused"       // nothing was needed yet, and nothing is stored
+	StateReady  State = "ready"        // there is one, or the proxy can get one
+	StateLogin  State = "login_needed" // somebody must log in
+	StateFailed State = "failed"       // the last attempt failed
+	StateSupply State = "not_supplied" // a feeder must supply it
+)
+
+// Credential is a credential that the proxy obtains.
+type Credential struct {
+	Name string `json:"name"`
+	API  string `json:"api"`
+	// Kind is the field of config.json, e.g. "oauth2".
+	Kind  string `json:"kind"`
+	State State  `json:"state"`
+	// Logins: somebody has to log in, with codeforge login.
+	Logins bool `json:"logins,omitempty"`
+	// Device and Browser are the ways to log in that the configuration offers.
+	Device  bool `json:"device,omitempty"`
+	Browser bool `json:"browser,omitempty"`
+	// RedirectHost and RedirectPort say where a login's redirect is expected. Port 0: any.
+	RedirectHost string `json:"redirect_host,omitempty"`
+	RedirectPort int    `json:"redirect_port,omitempty"`
+	// ValidUntil is when the current value ends. Nil: there is none, or it does not end.
+	ValidUntil *time.Time `json:"valid_until,omitempty"`
+	// LastError is the code of the last failure, if nothing succeeded since.
+	LastError string `json:"last_error,omitempty"`
+	// Command is the argv of a "command", with TTL in seconds: how long its output is used. DueAt is when a feeder should
+	// supply the next one.
+	Command []string   `json:"command,omitempty"`
+	TTL     int        `json:"ttl,omitempty"`
+	DueAt   *time.Time `json:"due_at,omitempty"`
+}
+
+// The ways to log in.
+const (
+	WayBrowser = "browser" // also where the redirect's address is pasted
+	WayDevice  = "device"
+)
+
+// Login asks for one.
+type Login struct {
+	Name string `json:"name"`
+	Way  string `json:"way"`
+	// Port is where the redirect is listened for. It counts for WayBrowser.
+	Port int `json:"port,omitempty"`
+}
+
+// Started is a login that waits for a person. It ends ten minutes later, or with the next login of the same credential.
+type Started struct {
+	ID string `json:"id"`
+	// URL is where the person goes.
+	URL string `json:"url"`
+	// Code is what the person enters there (WayDevice).
+	Code string `json:"code,omitempty"`
+	// Interval is how long to wait between two polls, in seconds.
+	Interval int `json:"interval,omitempty"`
+	// Redirect is the address that the browser comes back to (WayBrowser).
+	Redirect string `json:"redirect,omitempty"`
+}
+
+// Redirect is what the browser brought back.
+type Redirect struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Code  string `json:"code"`
+	// Issuer is "iss" (RFC 9207), and Error "error".
+	Issuer string `json:"issuer,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Poll asks whether a login by WayDevice is done.
+type Poll struct {
+	ID string `json:"id"`
+}
+
+// Progress answers it.
+type Progress struct {
+	Done bool `json:"done"`
+	// Interval is how long to wait before the next poll, in seconds.
+	Interval int `json:"interval,omitempty"`
+}
+
+// Supply is a value from outside.
+type Supply struct {
+	Value string `json:"value"`
+	// ExpiresAt is when it ends. Nil: after the TTL of config.json.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+// Refused is why something was not done.
+type Refused struct {
+	// Code is one word, Text a sentence. No server chose either.
+	Code string `json:"code"`
+	Text string `json:"error"`
+}
+
+// Error implements error.
+func (r *Refused) Error() string { return r.Text }
+
+// Client asks over an HTTP client that connects to the socket.
+type Client struct{ HTTP *http.Client }
+
+// Dial is a Client of the socket at path.
+func Dial(path string) Client {
+	return Client{&http.Client{Transport: &http.Transport{DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}}}
+}
+
+// List lists the credentials that the proxy obtains.
+func (c Client) List(ctx context.Context) ([]Credential, error) {
+	var out []Credential
+	return out, c.call(ctx, http.MethodGet, "", nil, &out)
+}
+
+// Begin begins a login.
+func (c Client) Begin(ctx context.Context, l Login) (Started, error) {
+	var out Started
+	return out, c.call(ctx, http.MethodPost, "/logins", l, &out)
+}
+
+// Finish ends a login with what the browser brought back.
+func (c Client) Finish(ctx context.Context, r Redirect) error {
+	return c.call(ctx, http.MethodPost, "/logins/finish", r, nil)
+}
+
+// Poll asks whether a login is done.
+func (c Client) Poll(ctx context.Context, id string) (Progress, error) {
+	var out Progress
+	return out, c.call(ctx, http.MethodPost, "/logins/poll", Poll{id}, &out)
+}
+
+// Logout forgets a login.
+func (c Client) Logout(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodDelete, "/"+name, nil, nil)
+}
+
+// Supply gives the value of a "command".
+func (c Client) Supply(ctx context.Context, name string, s Supply) error {
+	return c.call(ctx, http.MethodPut, "/"+name, s, nil)
+}
+
+// call sends a request. An answer other than 200 is a *Refused if it has one.
+func (c Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://proxy"+Prefix+path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		r := &Refused{}
+		if json.Unmarshal(data, r) != nil || r.Text == "" {
+			return fmt.Errorf("the proxy answered %d", resp.StatusCode)
+		}
+		return r
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return errors.New("the proxy's answer cannot be read")
+	}
+	return nil
+}

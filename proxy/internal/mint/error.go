@@ -1,0 +1,88 @@
+package mint
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+// Error is why a credential could not be obtained. It holds no text that a server chose.
+type Error struct {
+	// Name is the token name.
+	Name string
+	// Code is the refusal's: policy.CodeLoginNeeded, CodeTokenUnavailable or CodeSecretUnavailable.
+	Code string
+	// Detail is an error code of RFC 6749 and its relatives, or one of this package's.
+	Detail string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Name + ": " + e.Code + ": " + e.Detail }
+
+// failure is why a kind could not obtain a value, before it is known for which credential.
+type failure struct{ code, detail string }
+
+// Error implements error.
+func (f *failure) Error() string { return f.detail }
+
+func unavailable(detail string) error { return &failure{policy.CodeTokenUnavailable, detail} }
+
+func loginNeeded(detail string) error { return &failure{policy.CodeLoginNeeded, detail} }
+
+// The details that are this package's own.
+const (
+	detailNoLogin     = "no_login"
+	detailUnreachable = "unreachable"
+	detailRedirect    = "redirected"
+	detailTooLarge    = "answer_too_large"
+	detailNotJSON     = "answer_is_not_json"
+	detailNoToken     = "answer_has_no_token"
+	detailLifetime    = "answer_has_no_usable_lifetime"
+	detailUnusable    = "token_is_unusable"
+	detailEcho        = "token_contains_a_secret"
+	detailStatus      = "unexpected_status"
+	detailStorage     = "cannot_be_stored"
+	detailTooMany     = "renewed_too_often"
+	detailChanged     = "configuration_changed"
+	detailOther       = "other_error"
+	detailKind        = "kind_is_not_obtained"
+	detailNotSupplied = "not_supplied"
+)
+
+// shown are the error codes of servers that are passed on. Others are replaced: a server that echoes a secret may do so
+// in any field.
+var shown = []string{
+	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
+	"invalid_scope", "access_denied", "server_error", "temporarily_unavailable", "unsupported_response_type",
+	"authorization_pending", "slow_down", "expired_token", "invalid_target", "interaction_required", "login_required",
+	"consent_required", "invalid_redirect_uri", "invalid_client_metadata", "bad_refresh_token",
+	"incorrect_client_credentials", "redirect_uri_mismatch", "bad_verification_code", "invalid_refresh_token",
+	"token_expired", "token_revoked", "invalid_code", "device_flow_disabled", "incorrect_device_code",
+}
+
+// ended are the error codes that say that a login has ended.
+var ended = []string{
+	"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "interaction_required", "login_required",
+	"consent_required", "token_expired", "token_revoked", "expired_token",
+}
+
+func shownCode(code string) string {
+	if slices.Contains(shown, code) {
+		return code
+	}
+	return detailOther
+}
+
+// named turns a kind's error into one about a credential.
+func named(name string, err error) *Error {
+	var f *failure
+	if errors.As(err, &f) {
+		return &Error{Name: name, Code: f.code, Detail: f.detail}
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Name: name, Code: policy.CodeTokenUnavailable, Detail: detailUnreachable}
+}

@@ -1,0 +1,137 @@
+package mint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+const (
+	// requestTime is how long a server may take for an answer.
+	requestTime = 20 * time.Second
+	// maxAnswer is how long an answer may be in bytes.
+	maxAnswer = 64 << 10
+)
+
+// Transport sends requests to servers that give credentials: upstream.Pool, with its guard over addresses.
+type Transport interface {
+	Check(ctx context.Context, w upstream.Want, u *url.URL) error
+	RoundTrip(req *http.Request, w upstream.Want) (*http.Response, error)
+}
+
+// owner owns the connections to such servers. No run shares them.
+type owner struct{ ctx context.Context }
+
+// Context implements upstream.Owner.
+func (o *owner) Context() context.Context { return o.ctx }
+
+// Answer is what a server said.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// requester sends the requests of one credential.
+type requester struct {
+	transport Transport
+	owner     *owner
+	api       *catalog.API
+	userAgent string
+}
+
+// send sends a request and reads the whole answer. It never follows a redirect: one would carry the client's secret and
+// codes elsewhere. Errors say nothing that a server chose.
+func (r *requester) send(req *http.Request) (*Answer, error) {
+	if req.URL.Scheme != "https" || req.URL.User != nil {
+		return nil, unavailable(detailUnreachable)
+	}
+	req.Header.Set("User-Agent", r.userAgent)
+	req.Header.Set("Accept-Encoding", "identity")
+	w := upstream.Want{APIs: []*catalog.API{r.api}, Version: "mint", Owner: r.owner}
+	if err := r.transport.Check(req.Context(), w, req.URL); err != nil {
+		return nil, unavailable(detailUnreachable)
+	}
+	resp, err := r.transport.RoundTrip(req, w)
+	if err != nil {
+		return nil, unavailable(detailUnreachable)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return nil, unavailable(detailRedirect)
+	}
+	if resp.Header.Get("Content-Encoding") != "" {
+		return nil, unavailable(detailNotJSON)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, unavailable(detailUnreachable)
+	case len(body) > maxAnswer && !disarm.Off("mint-bounds"):
+		return nil, unavailable(detailTooLarge)
+	}
+	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+// post sends a form.
+func (r *requester) post(ctx context.Context, to string, form url.Values, user, password string) (*Answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, unavailable(detailUnreachable)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	if user != "" {
+		req.SetBasicAuth(url.QueryEscape(user), url.QueryEscape(password)) // RFC 6749, 2.3.1
+	}
+	return r.send(req)
+}
+
+// postJSON sends a JSON text.
+func (r *requester) postJSON(ctx context.Context, to string, v any) (*Answer, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, unavailable(detailNotJSON)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return nil, unavailable(detailUnreachable)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	return r.send(req)
+}
+
+// get asks for a JSON text.
+func (r *requester) get(ctx context.Context, from string) (*Answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, unavailable(detailUnreachable)
+	}
+	req.Header.Set("Accept", "application/json")
+	return r.send(req)
+}
+
+var errNotJSON = errors.New("not one JSON object")
+
+// decode reads an answer that is one JSON object.
+func decode(body []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if err := d.Decode(v); err != nil {
+		return errNotJSON
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errNotJSON
+	}
+	return nil
+}

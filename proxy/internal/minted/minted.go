@@ -1,0 +1,236 @@
+// Package minted holds the values of credentials that change while the proxy runs, so that they are found in responses,
+// requests and logs like those of config.json.
+//
+// Contract: Add returns once every search that begins afterwards finds the value, and every open stream does in what it
+// reads afterwards. A value is forgotten when its time is over, and only then. The searches are immutable and replaced
+// as a whole, so that no reader waits for another one, and no exchange ends because a token was renewed.
+package minted
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+)
+
+const (
+	// MaxValue is the length of the longest value in bytes. What streams hold back depends on it, not on the values.
+	MaxValue = 2048
+	// minValue is that of the shortest: shorter ones appear in responses by chance.
+	minValue = 8
+	// Most is how many values of one credential are held at once.
+	Most = 256
+	// sweep is how often values whose time is over are looked for.
+	sweep = 10 * time.Minute
+)
+
+// ErrFull is for a credential with Most values: none is forgotten early.
+var ErrFull = errors.New("too many values of this credential are in use")
+
+// Values are the values in force. Make them with New. The nil Values are none.
+type Values struct {
+	now     func() time.Time
+	current atomic.Pointer[layer]
+
+	mu      sync.Mutex
+	live    map[key]time.Time // until when
+	names   []string          // by id, only growing
+	ids     map[string]int
+	version int
+
+	building sync.Mutex
+	built    int // the version that is current
+}
+
+// key is a value and what it is shown as.
+type key struct{ name, value string }
+
+// layer is one state. It is immutable.
+type layer struct {
+	set, lower *engine.Set
+	names      []string
+}
+
+// New makes an empty Values. now is the clock; nil: time.Now.
+func New(now func() time.Time) *Values {
+	if now == nil {
+		now = time.Now
+	}
+	v := &Values{now: now, live: map[key]time.Time{}, ids: map[string]int{}}
+	v.current.Store(&layer{})
+	return v
+}
+
+// Problem says why a text cannot be a value, without showing it. Nil: it can.
+func Problem(value string) error {
+	switch {
+	case len(value) < minValue:
+		return fmt.Errorf("a value of fewer than %d bytes", minValue)
+	case len(value) > MaxValue:
+		return fmt.Errorf("a value of more than %d bytes", MaxValue)
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+		return errors.New("a value with characters other than printable ASCII")
+	case strings.TrimSpace(value) != value:
+		return errors.New("a value with white space at its start or end")
+	}
+	return nil
+}
+
+// Value is one to be known.
+type Value struct {
+	// Name is the token name that Text is shown as. Empty: Text is no credential of its own, such as a refresh token, and
+	// is shown as a mask. A token name in its place would be swapped if code sent it back.
+	Name, Text string
+	// Until is when Text is forgotten.
+	Until time.Time
+}
+
+// Add makes values known. What is known already gets the new time. An error means that none of them may be used.
+func (v *Values) Add(values ...Value) error {
+	for _, n := range values {
+		if err := Problem(n.Text); err != nil {
+			return err
+		}
+	}
+	v.mu.Lock()
+	v.forget()
+	for _, n := range values {
+		if _, known := v.live[key{n.Name, n.Text}]; !known && n.Name != "" && v.count(n.Name) >= Most {
+			v.mu.Unlock()
+			return ErrFull
+		}
+		v.set(n)
+	}
+	want := v.version
+	v.mu.Unlock()
+	v.build(want)
+	return nil
+}
+
+// set is Add for one value. The caller holds mu.
+func (v *Values) set(n Value) {
+	shown := cmp.Or(n.Name, secret.Mask)
+	k := key{shown, n.Text}
+	if _, known := v.live[k]; !known {
+		v.version++
+	}
+	v.live[k] = n.Until
+	if _, ok := v.ids[shown]; !ok {
+		v.ids[shown] = len(v.names)
+		v.names = append(v.names, shown)
+	}
+}
+
+// Count returns how many values of a credential are known.
+func (v *Values) Count(name string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.count(name)
+}
+
+// count is Count for a caller who holds mu.
+func (v *Values) count(name string) int {
+	n := 0
+	for k := range v.live {
+		if k.name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// forget removes what is over. The caller holds mu.
+func (v *Values) forget() {
+	now := v.now()
+	for k, until := range v.live {
+		if now.After(until) {
+			delete(v.live, k)
+			v.version++
+		}
+	}
+}
+
+// build puts the values in force, unless a build that began later has done so. Those who wait share one build.
+func (v *Values) build(want int) {
+	v.building.Lock()
+	defer v.building.Unlock()
+	if v.built >= want {
+		return
+	}
+	v.mu.Lock()
+	at := v.version
+	l := &layer{names: v.names[:len(v.names):len(v.names)]}
+	var all, lower []engine.Pattern
+	for k := range v.live {
+		id := ^v.ids[k.name]
+		all = append(all, engine.Forms(k.value, id)...)
+		lower = append(lower, engine.LowerForms(k.value, id)...)
+	}
+	v.mu.Unlock()
+	l.set, l.lower = engine.New(all), engine.New(lower)
+	v.current.Store(l)
+	v.built = at
+}
+
+// Run forgets values in time, until ctx ends.
+func (v *Values) Run(ctx context.Context) {
+	tick := time.NewTicker(sweep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			v.Sweep()
+		}
+	}
+}
+
+// Sweep forgets the values whose time is over.
+func (v *Values) Sweep() {
+	v.mu.Lock()
+	v.forget()
+	want := v.version
+	v.mu.Unlock()
+	v.build(want)
+}
+
+// Len returns how many values are known.
+func (v *Values) Len() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.live)
+}
+
+// Above returns a set that finds what s finds, and the values in force in all their forms, with ids for which Name
+// knows what is shown.
+func (v *Values) Above(s *engine.Set) *engine.Set {
+	if v == nil || disarm.Off("minted-layer") {
+		return s
+	}
+	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().set })
+}
+
+// AboveLower is Above for texts whose case does not matter.
+func (v *Values) AboveLower(s *engine.Set) *engine.Set {
+	if v == nil || disarm.Off("minted-layer") {
+		return s
+	}
+	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().lower })
+}
+
+// Name returns what a value is shown as. It is false for an id that is not of Above.
+func (v *Values) Name(id int) (string, bool) {
+	if v == nil || id >= 0 {
+		return "", false
+	}
+	return v.current.Load().names[^id], true
+}
