@@ -255,7 +255,9 @@ func (ls *logins) add(l *login, now time.Time) {
 	ls.byID[l.id] = l
 }
 
-func (l *login) over(now time.Time) bool { return now.Sub(l.began) > loginTime || now.Before(l.began.Add(-skew)) }
+func (l *login) over(now time.Time) bool {
+	return now.Sub(l.began) > loginTime || now.Before(l.began.Add(-skew))
+}
 
 // get returns a login that waits, or nil.
 func (ls *logins) get(id string, now time.Time) *login {
