@@ -195,6 +195,7 @@ func TestEdges(t *testing.T) {
 		"sandbox-state sandbox rw",
 		"skills mcp-server rw",
 		"skills sandbox rw",
+		"tokens proxy rw",
 	}
 	var got []string
 	for _, service := range services {

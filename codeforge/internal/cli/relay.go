@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/docker"
+	"github.com/codeforge-mcp/codeforge/internal/relay"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // relayCommand runs in mcp-server's container, for the codeforge of the host.
 func relayCommand() command {
 	return innerCommand(docker.RelayCommand, func(ctx context.Context, e *Env) error {
-		return docker.Relay(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
+		return relay.Serve(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
 	})
 }

@@ -11,14 +11,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/relay"
 )
 
-// RelayCommand is the command of codeforge that runs in the container: it says Hello when it has connected, then
-// carries the connection on standard input and output.
-const (
-	RelayCommand = "relay"
-	Hello        = "codeforge-relay 1\n"
-)
+// RelayCommand is the command of codeforge that runs in the container (package relay).
+const RelayCommand = "relay"
 
 // helloTime is how long docker exec may take to start.
 const helloTime = 30 * time.Second
@@ -52,7 +50,7 @@ func dial(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
-	if line, err := c.out.ReadString('\n'); err != nil || line != Hello {
+	if line, err := c.out.ReadString('\n'); err != nil || line != relay.Hello {
 		_ = c.Close()
 		return nil, fmt.Errorf("docker exec: %s", c.said.first())
 	}
@@ -130,24 +128,4 @@ func (t *text) first() string {
 		return "the relay in the container ended without a word"
 	}
 	return line
-}
-
-// Relay carries one connection to the socket at path on stdin and stdout, until either side ends it.
-func Relay(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
-	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err != nil {
-		return fmt.Errorf("connecting to mcp-server: %w", err)
-	}
-	defer c.Close()
-	if _, err := io.WriteString(stdout, Hello); err != nil {
-		return err
-	}
-	ended := make(chan struct{}, 2)
-	go func() { _, _ = io.Copy(c, stdin); ended <- struct{}{} }()
-	go func() { _, _ = io.Copy(stdout, c); ended <- struct{}{} }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-	return nil
 }

@@ -48,6 +48,8 @@ func proxyArgs(p plan, v view.View) []string {
 		"--ca-private", p.State + "/ca-private",
 		"--ca-public", v.Path("ca"),
 		"--control", v.Path("run", statedir.ControlSocket),
+		"--tokens", p.State + "/tokens",
+		"--credentials", v.Path("run", statedir.CredentialsSocket),
 		"--endpoint", strconv.Itoa(p.Port),
 	}
 }

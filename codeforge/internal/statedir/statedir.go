@@ -4,9 +4,10 @@
 //	lock          held by flock while a supervisor runs; holds its process id
 //	up.json       how to connect; written when ready, removed at the end
 //	ended.json    the last end that nobody asked for
-//	run/          control.sock, sandboxd.sock, mcp.sock
+//	run/          control.sock, credentials.sock, sandboxd.sock, mcp.sock
 //	ca-private/   the key of the local certificate authority
 //	ca-public/    ca.pem
+//	tokens/       what the proxy has obtained: access and refresh tokens
 //	skills/  runs/  sandboxd/  log/
 //	tmp/          mount point of the sandbox's /tmp
 //
@@ -31,9 +32,10 @@ const upFile = "up.json"
 
 // The sockets in run/.
 const (
-	ControlSocket = "control.sock"
-	SandboxSocket = "sandboxd.sock"
-	MCPSocket     = "mcp.sock"
+	ControlSocket     = "control.sock"
+	CredentialsSocket = "credentials.sock" // the proxy's, for logins
+	SandboxSocket     = "sandboxd.sock"
+	MCPSocket         = "mcp.sock"
 )
 
 // ErrNotRunning is the error of everything that needs a running supervisor.
@@ -94,7 +96,7 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	for _, sub := range []string{
-		"run", "ca-private", "ca-public", "skills", "runs", "sandboxd", "packages", "log", "tmp",
+		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "log", "tmp",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

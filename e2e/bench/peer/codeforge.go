@@ -54,7 +54,8 @@ func CodeForge(c CodeForgeConfig) (p *Peer, start time.Duration, err error) {
 		}
 	}
 	cmd := arena.In(arena.AtCodeForge, c.Binary, "--mode", "gateway", "--apis", at("apis"), "--ca-private", at("private"),
-		"--ca-public", at("public"), "--control", at("control.sock"))
+		"--ca-public", at("public"), "--control", at("control.sock"), "--tokens", at("tokens"),
+		"--credentials", at("credentials.sock"))
 	if c.Profile {
 		cmd.Args = append(cmd.Args, "--profile")
 	}

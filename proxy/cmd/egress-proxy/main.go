@@ -1,7 +1,9 @@
 // Command egress-proxy is the only way out of the sandbox.
 //
 //	egress-proxy --mode embedded|gateway --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
+//	             --tokens DIR --credentials SOCKET
 //	egress-proxy health --control SOCKET [--linger TIME]
+//	egress-proxy relay
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
 // firewall of its container and listens itself; a connection's slot is its source address. Settings come from the
@@ -21,7 +23,9 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/relay"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
 // gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use.
@@ -45,6 +49,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if len(args) > 0 && args[0] == "health" {
 		return checkHealth(ctx, args[1:], stdout, stderr)
 	}
+	if len(args) == 1 && args[0] == "relay" {
+		return relay.Serve(ctx, credentialapi.ContainerSocket, os.Stdin, stdout)
+	}
 	o, err := parse(args, stderr)
 	if err != nil {
 		return err
@@ -58,6 +65,8 @@ type options struct {
 	apis            string
 	private, public string
 	control         string
+	tokens          string
+	credentials     string
 	profile         bool
 	endpoint        uint16
 }
@@ -71,6 +80,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.private, "ca-private", "", "`directory` of the authority's key")
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
 	fs.StringVar(&o.control, "control", "", "unix `socket` of the control API")
+	fs.StringVar(&o.tokens, "tokens", "", "`directory` of the tokens that are obtained")
+	fs.StringVar(&o.credentials, "credentials", "", "unix `socket` for logins")
 	fs.BoolVar(&o.profile, "profile", false, "serve /debug/pprof on the control socket")
 	endpoint := fs.Uint("endpoint", 0, "`port` of CodeForge's own MCP endpoint on loopback, which no API may reach")
 	if err := fs.Parse(args); err != nil {
@@ -86,7 +97,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.mode != "embedded" && o.mode != "gateway" {
 		return o, fmt.Errorf("--mode %q: want embedded or gateway", o.mode)
 	}
-	required := map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control}
+	required := map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control,
+		"--tokens": o.tokens, "--credentials": o.credentials}
 	for name, value := range required {
 		if value == "" {
 			return o, fmt.Errorf("%s is missing", name)

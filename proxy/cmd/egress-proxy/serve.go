@@ -28,9 +28,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/credentials"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/ports"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
@@ -48,18 +51,22 @@ type daemon struct {
 	entrance *entrance.Entrance
 	resolver *resolver.Resolver
 	control  *control.Control
+	values   *minted.Values
+	minter   *mint.Minter
 	ports    *ports.Ports
 	ready    atomic.Bool
 }
 
 // serve runs the proxy until ctx ends.
 func serve(ctx context.Context, o options, getenv func(string) string, stderr io.Writer) error {
-	d, l, err := open(ctx, o, getenv, stderr)
+	d, l, logins, err := open(ctx, o, getenv, stderr)
 	if err != nil {
 		return health.CannotStart(err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.control.Serve(ctx, l) })
+	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter) })
+	g.Go(func() error { d.values.Run(ctx); return nil })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
 	g.Go(func() error { d.reloader.Watch(ctx); return nil })
@@ -68,28 +75,32 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	d.log.LogAttrs(ctx, slog.LevelInfo, "ready", logline.Tag("proxy"), slog.String("mode", o.mode))
 	err = g.Wait()
 	d.book.Close()
+	d.minter.Close()
 	return err
 }
 
-// open does everything that can fail before the proxy serves. l is the control socket.
+// open does everything that can fail before the proxy serves. l is the control socket, logins that of credentials.
 func open(
 	ctx context.Context, o options, getenv func(string) string, stderr io.Writer,
-) (d *daemon, l net.Listener, err error) {
+) (d *daemon, l, logins net.Listener, err error) {
 	set, err := settings.Parse(getenv)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	in, mode, err := sockets(o, set.Network, getenv)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if d, err = assemble(o, set, in, getenv, stderr); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if l, err = unixsocket.Listen(ctx, o.control, mode); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return d, l, secure()
+	if logins, err = unixsocket.Listen(ctx, o.credentials, modeOwner); err != nil {
+		return nil, nil, nil, err
+	}
+	return d, l, logins, secure()
 }
 
 // assemble builds the parts and loads the catalog.
@@ -111,11 +122,22 @@ func assemble(
 	log.SetOutput(unquoted{d.log})
 	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean})
 	var handler *egress.Egress
-	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Changed: func(c reload.Change) {
+	d.values = minted.New(nil)
+	d.minter = mint.New(mint.Config{
+		Transport: pool, Values: d.values, Dir: o.tokens, UserAgent: set.UserAgent, Log: d.log,
+	})
+	prepare := func(c *catalog.Catalog) {
+		if err := d.minter.Configure(c); err != nil {
+			d.log.LogAttrs(context.Background(), slog.LevelError, "credentials cannot be obtained", logline.Tag("error"),
+				slog.String("error", err.Error()))
+		}
+	}
+	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Minted: d.values, Prepare: prepare}
+	conf.Changed = func(c reload.Change) {
 		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.Set(c.Now.Rules.Catalog.Ports())
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
-	}}
+	}
 	conf.Registry = policy.NewRegistry(set.Registry, set.RegistryPrivate)
 	if o.mode == "embedded" {
 		conf.Getenv = getenv
@@ -124,7 +146,7 @@ func assemble(
 	tunnel := &broker.Broker{}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
+		Mint: d.minter, UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})
 	d.entrance, err = entrance.New(entrance.Config{
@@ -219,6 +241,7 @@ func asker(n slot.Network) func(netip.Addr) bool {
 
 // The modes of the control socket: in Docker access to its volume is the boundary, and mcp-server is another user.
 const (
+	modeOwner    fs.FileMode = 0o600 // of the socket for logins, in both modes
 	modeEmbedded fs.FileMode = 0o600
 	modeGateway  fs.FileMode = 0o666
 )

@@ -79,7 +79,11 @@ func (x *exchange) address(out *http.Request, path string) {
 // send is the round trip of an exchange, to its upstream or to the broker.
 func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if !x.toBroker {
-		return x.conf.Pool.RoundTrip(out, x.want(out))
+		resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
+		if err != nil || resp.StatusCode != http.StatusUnauthorized {
+			return resp, err
+		}
+		return x.unauthorized(resp)
 	}
 	resp, err := x.conf.Broker.RoundTrip(out)
 	if err != nil {

@@ -41,11 +41,19 @@ type Config struct {
 	Broker  *broker.Broker
 	Journal *receipt.Journal
 	Redact  *redact.Redactor
+	// Mint obtains the credentials that change. Nil: there are none.
+	Mint Minter
 	// UserAgent is sent in place of the sandbox's.
 	UserAgent string
 	// Debug logs payloads, before swapping and after scrubbing.
 	Debug bool
 	Log   *slog.Logger
+}
+
+// Minter is what obtains credentials: mint.Minter.
+type Minter interface {
+	Value(ctx context.Context, c catalog.Credential) (string, error)
+	Renewed(ctx context.Context, c catalog.Credential, value string) bool
 }
 
 // Egress handles every request of the entrance. Make one with New.
@@ -102,6 +110,7 @@ type exchange struct {
 	up             *counted
 	redacted       *redact.Report
 	swapped        swapReport
+	minted         mintedUse
 	scrubbed       *scrub.Report
 	ws             *wsrelay.Report
 	debug          *payloads
@@ -229,6 +238,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		x.cancel(errReloaded)
 	}
 	x.debugRequest(out)
+	x.minted.keep(x, out)
 	if !x.swap(out) {
 		return
 	}
@@ -289,6 +299,8 @@ func (x *exchange) finish(p any) {
 // unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
 func unsent(e controlapi.Exchange) bool {
 	switch e.Code {
+	case policy.CodeTokenUnavailable, policy.CodeSecretUnavailable:
+		return e.BytesUp == 0
 	case upstream.CodeResolve, upstream.CodeAddress, upstream.CodeConnect, upstream.CodeTLS:
 		return true
 	}

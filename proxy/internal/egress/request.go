@@ -182,7 +182,7 @@ func (x *exchange) swap(out *http.Request) bool {
 
 // allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
 func (x *exchange) allowed() swap.Options {
-	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs)}
+	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs), Obtain: x.obtain}
 	for _, a := range x.verdict.APIs {
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
 		if o.Allowed == nil {

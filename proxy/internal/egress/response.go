@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -130,7 +131,10 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	var v policy.Verdict
 	var ambiguity *swap.Ambiguity
 	var ambiguous *formdata.Error
+	var missing *mint.Error
 	switch {
+	case errors.As(err, &missing):
+		v = policy.RefuseCredential(missing.Code, missing.Name, host)
 	case x.toBroker && x.scrubbed == nil:
 		v = x.callFailure(err)
 	case errors.As(err, &ambiguity):

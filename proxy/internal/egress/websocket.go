@@ -37,6 +37,9 @@ func (x *exchange) websocket(out *http.Request) {
 		return
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
+		if resp.StatusCode == http.StatusUnauthorized {
+			x.renew(false)
+		}
 		x.plainAnswer(out, resp)
 		return
 	}

@@ -1,0 +1,33 @@
+// Package relay carries one connection to a unix socket on a program's standard input and output: the way of codeforge
+// on a host to a socket in a container, through docker exec, without a port.
+package relay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Hello is what Serve says first, when it has connected.
+const Hello = "codeforge-relay 1\n"
+
+// Serve carries one connection to the socket at path, until either side ends it.
+func Serve(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", path, err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(stdout, Hello); err != nil {
+		return err
+	}
+	ended := make(chan struct{}, 2)
+	go func() { _, _ = io.Copy(c, stdin); ended <- struct{}{} }()
+	go func() { _, _ = io.Copy(stdout, c); ended <- struct{}{} }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return nil
+}

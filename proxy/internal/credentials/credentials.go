@@ -1,0 +1,119 @@
+// Package credentials serves proxy/credentialapi on a unix socket of its own.
+//
+// Threat: whoever reaches the socket can begin and end logins, and replace the value of a "command". So it is another
+// socket than that of the control API, which mcp-server has; only the proxy's own user and root may connect, which the
+// kernel says of every connection; and no answer contains a credential.
+package credentials
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+const maxBody = 64 << 10
+
+// Minter is what the API is about: mint.Minter.
+type Minter interface {
+	List() []credentialapi.Credential
+	Begin(ctx context.Context, l credentialapi.Login) (credentialapi.Started, error)
+	Finish(ctx context.Context, r credentialapi.Redirect) error
+	Poll(ctx context.Context, id string) (credentialapi.Progress, error)
+	Logout(name string) error
+	Supply(name string, v credentialapi.Supply) error
+}
+
+// Handler is the API.
+func Handler(m Minter) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+credentialapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, m.List(), nil)
+	})
+	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins", with(func(r *http.Request, in credentialapi.Login) (any, error) {
+		return m.Begin(r.Context(), in)
+	}))
+	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins/finish",
+		with(func(r *http.Request, in credentialapi.Redirect) (any, error) {
+			return struct{}{}, m.Finish(r.Context(), in)
+		}))
+	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins/poll",
+		with(func(r *http.Request, in credentialapi.Poll) (any, error) { return m.Poll(r.Context(), in.ID) }))
+	mux.HandleFunc("DELETE "+credentialapi.Prefix+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, struct{}{}, m.Logout(r.PathValue("name")))
+	})
+	mux.HandleFunc("PUT "+credentialapi.Prefix+"/{name}", with(func(r *http.Request, in credentialapi.Supply) (any, error) {
+		return struct{}{}, m.Supply(r.PathValue("name"), in)
+	}))
+	return mux
+}
+
+// with reads a request's body, which is one JSON object without unknown fields.
+func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in T
+		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+		d.DisallowUnknownFields()
+		err := d.Decode(&in)
+		if _, more := d.Token(); err != nil || !errors.Is(more, io.EOF) {
+			answer(w, nil, &credentialapi.Refused{Code: "bad_request", Text: "The request is not what it should be."})
+			return
+		}
+		out, err := serve(r, in)
+		answer(w, out, err)
+	}
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		r := &credentialapi.Refused{Code: "failed", Text: "It could not be done."}
+		_ = errors.As(err, &r)
+		w.WriteHeader(http.StatusConflict)
+		v = r
+	}
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// Serve answers on the listener until ctx ends; then it returns nil.
+func Serve(ctx context.Context, l net.Listener, m Minter) error {
+	srv := &http.Server{
+		Handler: Handler(m), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	err := srv.Serve(&own{l})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving the credentials API: %w", err)
+}
+
+// own accepts connections of this user and of root.
+type own struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l *own) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := unixsocket.PeerUID(c)
+		if err == nil && (uid == os.Geteuid() || uid == 0) || disarm.Off("credentials-peer") {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}

@@ -1,0 +1,96 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// errNoMinter is for a credential that changes where nothing obtains any.
+var errNoMinter = errors.New("nothing obtains credentials here")
+
+// mintedUse is what an exchange did with credentials that were obtained for it.
+type mintedUse struct {
+	mu     sync.Mutex
+	values []mintedValue
+	// again is the request as it was before names were swapped, if it may be sent a second time. Nil: it may not.
+	again *http.Request
+}
+
+// mintedValue is a credential, and the value that it had.
+type mintedValue struct {
+	catalog.Credential
+	value string
+}
+
+// keep keeps a request that may be repeated: a GET or HEAD without a body in which a credential that changes may be
+// swapped. Whatever else it is, the server may have acted on it.
+func (u *mintedUse) keep(x *exchange, out *http.Request) {
+	if out.Method != http.MethodGet && out.Method != http.MethodHead || out.Body != nil && out.Body != http.NoBody ||
+		out.Header.Get("Upgrade") != "" {
+		return
+	}
+	for _, a := range x.verdict.APIs {
+		for _, c := range a.Credentials {
+			if c.Mint != nil {
+				u.again = out.Clone(out.Context())
+				return
+			}
+		}
+	}
+}
+
+// obtain returns the value of a credential that changes, for swap.
+func (x *exchange) obtain(c catalog.Credential) (string, error) {
+	if x.conf.Mint == nil {
+		return "", errNoMinter
+	}
+	v, err := x.conf.Mint.Value(x.ctx, c)
+	if err == nil {
+		x.minted.mu.Lock()
+		defer x.minted.mu.Unlock()
+		x.minted.values = append(x.minted.values, mintedValue{c, v})
+	}
+	return v, err
+}
+
+// renew has the credentials of a request renewed that a server refused. With wait it is true once one of them has
+// another value.
+func (x *exchange) renew(wait bool) bool {
+	x.minted.mu.Lock()
+	values := x.minted.values
+	x.minted.values = nil
+	x.minted.mu.Unlock()
+	ctx := x.ctx
+	if !wait {
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = done
+	}
+	renewed := false
+	for _, v := range values {
+		renewed = x.conf.Mint.Renewed(ctx, v.Credential, v.value) || renewed
+	}
+	return renewed
+}
+
+// unauthorized takes a 401. If a credential in the request has another value since, or gets one, the request is sent
+// once more, if that is safe.
+func (x *exchange) unauthorized(resp *http.Response) (*http.Response, error) {
+	again := x.minted.again
+	x.minted.again = nil
+	if !x.renew(again != nil) || again == nil {
+		return resp, nil
+	}
+	_ = resp.Body.Close()
+	report, err := x.snap.Swap.Request(again, x.allowed())
+	x.swapped.Report = report
+	if err != nil {
+		return nil, err
+	}
+	x.setHeaders(again)
+	return x.conf.Pool.RoundTrip(again, x.want(again))
+}
