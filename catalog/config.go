@@ -18,6 +18,7 @@ type config struct {
 	compress                       bool
 	server                         *Server     // nil: absent
 	operations                     *Operations // nil: absent
+	rules                          []Rule      // nil: absent
 }
 
 // rawCredential is one entry of "credentials". Exactly one of value, file and env is set.
@@ -141,6 +142,9 @@ func (d *decoder) unique(path string, n *node) []member {
 		case "mcp.tools.":
 			return key == "allow" || key == "deny"
 		case "mcp.env.", "mcp.headers.":
+			return plainKey(key)
+		}
+		if strings.HasPrefix(path, "rules[") {
 			return plainKey(key)
 		}
 		return slices.Contains(credential, key)
