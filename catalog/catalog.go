@@ -37,6 +37,8 @@ type API struct {
 	Hosts       []HostPattern
 	Credentials []Credential
 	Methods     Methods
+	// Rules decide on each request that the methods permit: the first that matches, and none refuses. Nil: there are none.
+	Rules []Rule
 	// Active is false for an API that is configured but inactive: its hosts are closed, its credentials scrubbed.
 	Active bool
 	// AllowHTTP lets credentials go over plain HTTP to this API's hosts.

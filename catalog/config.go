@@ -20,6 +20,7 @@ type config struct {
 	clientCert                     *rawClientCert // nil: absent
 	server                         *Server        // nil: absent
 	operations                     *Operations    // nil: absent
+	rules                          []Rule         // nil: absent
 }
 
 // source is where a secret stands. Exactly one of value, file and env is set.

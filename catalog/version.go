@@ -59,6 +59,12 @@ func (a *API) sum() digest {
 	for _, m := range a.Methods.Allowed {
 		field(h, m)
 	}
+	for _, r := range a.Rules {
+		field(h, fmt.Sprintf("%d %d %q %q %q %d", len(a.Rules), r.Then, r.Methods, r.Path, r.GraphQL, len(r.Body)))
+		for _, f := range r.Body {
+			field(h, fmt.Sprintf("%q %v %v %q", f.Field, f.Min, f.Max, f.OneOf))
+		}
+	}
 	for _, p := range a.AllowPrivate {
 		field(h, p.String())
 	}

@@ -190,6 +190,7 @@ var home = map[string][]string{
 	"STRICT":     {upstream.Strict},
 	"ALLOWED":    {"b.wild.test"},
 	"DOCUMENTED": {"c.wild.test"},
+	"RULED":      {"d.wild.test"},
 	"PLAIN":      {upstream.Plain},
 	"WILD":       {upstream.Wild},
 	"SHARED":     {upstream.Shared},

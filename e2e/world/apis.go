@@ -30,7 +30,7 @@ func in(c *canary.Canary, surfaces ...string) map[string]any {
 var tokens = []string{
 	"HTTPBIN_TOKEN", "HTTPBIN_HARD", "HTTPBIN_QUERY", "HTTPBIN_ANYQUERY", "HTTPBIN_BODY", "HTTPBIN_ANYBODY", "HTTPBIN_PATH", "HTTPBIN_NAMED",
 	"OTHER_TOKEN", "STRICT_TOKEN", "ALLOWED_TOKEN", "PLAIN_TOKEN", "WILD_TOKEN", "SHARED_A_TOKEN", "SHARED_B_TOKEN", "CERTS_TOKEN",
-	"FORBIDDEN_TOKEN", "OFF_TOKEN", "DOCUMENTED_TOKEN", "PORTS_TOKEN", "DEVPORT_TOKEN", "ALTPORT_TOKEN", "PLAINPORT_TOKEN",
+	"FORBIDDEN_TOKEN", "OFF_TOKEN", "DOCUMENTED_TOKEN", "RULED_TOKEN", "PORTS_TOKEN", "DEVPORT_TOKEN", "ALTPORT_TOKEN", "PLAINPORT_TOKEN",
 }
 
 // Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat
@@ -89,6 +89,15 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 		{Name: "documented", Operations: documented, Config: own(map[string]any{
 			"description": "three operations only", "domains": []string{"c.wild.test"}, "credentials": map[string]any{"DOCUMENTED_TOKEN": c["DOCUMENTED_TOKEN"].Value()},
 			"operations": map[string]any{"only": true},
+		})},
+		{Name: "ruled", Config: own(map[string]any{
+			"description": "four rules", "domains": []string{"d.wild.test"}, "credentials": map[string]any{"RULED_TOKEN": c["RULED_TOKEN"].Value()},
+			"rules": []any{
+				map[string]any{"path": "/anything/admin/**", "then": "refuse"},
+				map[string]any{"methods": []string{"POST"}, "path": "/anything/refunds", "body": map[string]any{"amount": map[string]any{"max": 5000}}, "then": "allow"},
+				map[string]any{"path": "/anything/graphql", "graphql": "query", "then": "allow"},
+				map[string]any{"methods": []string{"GET"}, "path": "/anything/**", "then": "allow"},
+			},
 		})},
 		{Name: "plain", Config: own(map[string]any{
 			"description": "plain HTTP", "domains": []string{upstream.Plain}, "credentials": map[string]any{"PLAIN_TOKEN": c["PLAIN_TOKEN"].Value()},

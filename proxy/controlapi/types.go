@@ -45,8 +45,10 @@ type API struct {
 	Reference         string   `json:"reference,omitempty"`
 	RestrictedMethods []string `json:"restricted_methods,omitempty"`
 	AllowedMethods    []string `json:"allowed_methods,omitempty"`
-	AllowHTTP         bool     `json:"allow_http,omitempty"`
-	HasTypes          bool     `json:"has_types,omitempty"`
+	// Rules are the API's rules in a few words each, as catalog.Rule writes them.
+	Rules     []string `json:"rules,omitempty"`
+	AllowHTTP bool     `json:"allow_http,omitempty"`
+	HasTypes  bool     `json:"has_types,omitempty"`
 	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or empty when there is none.
 	Operations string `json:"operations,omitempty"`
 	// Stale means that the folder's current content is broken and this is the last good version.

@@ -27,6 +27,7 @@ func apiCommand() command {
   api test [NAME]   makes one harmless request through the running CodeForge and explains what happened; without a
                     name for every active API
   api search WORDS  asks the running CodeForge which operations, tools and skills fit, as a model does
+  api explain NAME METHOD PATH  says which of the API's methods, operations and rules decide on a request
   api edit NAME     opens config.json in $VISUAL or $EDITOR, and checks it afterwards
   api enable NAME   switches an API on
   api disable NAME  switches an API off: its hosts are closed, its credentials still scrubbed
@@ -106,6 +107,7 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 		{"check", 1, 1, func(name string) error { return o.check(e, name) }},
 		{"test", 0, 1, func(name string) error { return o.testAll(ctx, e, name) }},
 		{"search", 1, maxWords, func(words string) error { return o.search(ctx, e, words) }},
+		{"explain", 3, 3, func(words string) error { return o.explain(e, strings.Fields(words)) }},
 		{"edit", 1, 1, func(name string) error { return o.edit(ctx, e, name) }},
 		{"enable", 1, 1, func(name string) error { return o.activate(ctx, e, name, true) }},
 		{"disable", 1, 1, func(name string) error { return o.activate(ctx, e, name, false) }},
@@ -124,7 +126,7 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 			continue
 		}
 		if n := len(args) - 1; n < v.least || n > v.most {
-			return usageError("api %s takes %s, got %d", v.name, count(v.most, "name"), n)
+			return usageError("want codeforge %s", usageOf(apiCommand(), v.name))
 		}
 		return v.do(strings.Join(args[1:], " "))
 	}

@@ -66,6 +66,7 @@ func examples() map[string][]string {
 		"api disable":   {"codeforge api disable stripe", "codeforge api disable stripe --json"},
 		"api edit":      {"codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe"},
 		"api update":    {"codeforge api update stripe", "codeforge api update stripe --json"},
+		"api explain":   {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain github DELETE /user/repos --json verdict,why"},
 		"api search":    {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
 		"check":         {"codeforge check", "codeforge check --json ok"},
 		"up":            {"codeforge up --detach", "MCP_PORT=8090 codeforge up"},
@@ -316,4 +317,14 @@ func wrap(text string, width int) []string {
 		line = strings.TrimSpace(line + " " + word)
 	}
 	return append(out, line)
+}
+
+// usageOf is how a verb of a command is written.
+func usageOf(c command, name string) string {
+	for _, v := range c.verbs() {
+		if v.name == name {
+			return v.usage
+		}
+	}
+	return c.usage
 }

@@ -31,6 +31,7 @@ type listed struct {
 	Reference         string              `json:"reference,omitempty"`
 	RestrictedMethods []string            `json:"restricted_methods"`
 	AllowedMethods    []string            `json:"allowed_methods,omitempty"`
+	Rules             []string            `json:"rules,omitempty"`
 	AllowHTTP         bool                `json:"allow_http,omitempty"`
 	Types             bool                `json:"types,omitempty"`
 	Stale             bool                `json:"stale,omitempty"`
@@ -230,7 +231,7 @@ func listing(api controlapi.API) listed {
 	l := listed{
 		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
 		Reference: api.Reference, Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,
-		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods,
+		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods, Rules: api.Rules,
 	}
 	for _, t := range api.Credentials {
 		l.Credentials = append(l.Credentials, t.Name)

@@ -214,7 +214,9 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		x.call(r, q)
 		return
 	}
+	q.Early = true
 	v := x.snap.Rules.Decide(x.lease, q) // what is refused now needs no more work
+	q.Early = false
 	if v.Allow && !x.mayDecode(r.Header) {
 		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
 	}

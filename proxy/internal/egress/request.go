@@ -46,7 +46,7 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 		x.refuse(policy.Refuse(code, host, nil), nil)
 		return policy.Request{}, false
 	}
-	return policy.Request{Host: host, TLS: x.conn.TLS(), Methods: methods(r),
+	return policy.Request{Host: host, TLS: x.conn.TLS(), Methods: methods(r), Moved: policy.MovesPath(r.Header),
 		Path: r.URL.EscapedPath(), Upgrade: protocol}, true
 }
 
@@ -96,18 +96,31 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 			return x.snap.Rules.Decide(x.lease, judged).Allow
 		}
 		more, err := policy.BodyOverrides(out, permits)
-		var ambiguous *formdata.Error
-		switch {
-		case errors.As(err, &ambiguous):
-			return policy.Ambiguous(ambiguous.Sentence(), q.Host)
-		case unreadable(err):
-			return policy.Refuse(policy.CodeBodyUnreadable, q.Host, nil)
-		case err != nil:
-			return policy.Refuse(policy.CodeOverrideUnseen, q.Host, holders)
+		if err != nil {
+			return bodyRefusal(err, q.Host, holders)
 		}
 		q.Methods = append(q.Methods, more...)
 	}
+	if x.snap.Rules.NeedsContent(q) {
+		content, err := policy.ReadContent(out)
+		if err != nil {
+			return bodyRefusal(err, q.Host, holders)
+		}
+		q.Content = content
+	}
 	return x.snap.Rules.Decide(x.lease, q)
+}
+
+// bodyRefusal is the verdict for a body that could not be judged.
+func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdict {
+	var ambiguous *formdata.Error
+	switch {
+	case errors.As(err, &ambiguous):
+		return policy.Ambiguous(ambiguous.Sentence(), h)
+	case unreadable(err):
+		return policy.Refuse(policy.CodeBodyUnreadable, h, nil)
+	}
+	return policy.Refuse(policy.CodeOverrideUnseen, h, holders)
 }
 
 // outgoing returns the request as it leaves, before anything is swapped: absolute URL, no header of the client's

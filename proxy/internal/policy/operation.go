@@ -1,12 +1,32 @@
 package policy
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
+
+// judgesPath reports whether an API permits some paths only.
+func judgesPath(a *catalog.API) bool { return a.Only != nil || a.Rules != nil }
+
+// MovesPath reports whether a header names a path that some servers take in place of the request's own: those that
+// servers, frameworks and proxies rewrite URLs with, as X-Original-URL.
+func MovesPath(h http.Header) bool {
+	for name := range h {
+		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		names := func(words ...string) bool {
+			return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
+		}
+		if names("url", "uri", "path", "prefix", "script") && names("original", "rewrit", "overrid", "forward", "real", "http", "script") {
+			return true
+		}
+	}
+	return false
+}
 
 // checkOperation judges one method, from the request line or an override, on the request's path, under every API that
 // holds the host and permits the operations of its document only.

@@ -30,6 +30,8 @@ const (
 	CodeMethodUnknown    = "method_unknown"
 	CodeMethodRefused    = "method_refused"
 	CodeOperationUnknown = "operation_unknown"
+	CodeRuleRefused      = "rule_refused"
+	CodeRuleUnreadable   = "rule_unreadable"
 	CodeUpgradeRefused   = "upgrade_refused"
 	CodeOverrideUnseen   = "override_unseen"
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
@@ -71,8 +73,14 @@ type Request struct {
 	Methods []string
 	// Path is the path, escaped as it is sent.
 	Path string
+	// Moved says that a header names a path which some servers take for the request's own, see MovesPath.
+	Moved bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
+	// Content is what rules read of the query and the body. Nil: it has not been read, and what depends on it is refused.
+	Content *Content
+	// Early leaves what depends on the content open: the request is judged again.
+	Early bool
 }
 
 // Run is what policy must know about the run that asks.
@@ -143,6 +151,12 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 	}
 	if len(q.Methods) == 0 {
 		return refuse(CodeBadRequest, q.Host, "")
+	}
+	if q.Moved && slices.ContainsFunc(holders, judgesPath) && !disarm.Off("moved-path") {
+		return Ambiguous("A header names another path.", q.Host)
+	}
+	if v, ok := checkRules(q, holders); !ok {
+		return v
 	}
 	if !q.TLS {
 		for _, a := range holders {

@@ -55,6 +55,11 @@ var refusals = map[string]sentence{
 	CodeOperationUnknown: {http.StatusForbidden, "The request is no operation of this API.",
 		"The API %API permits the operations of its document only. {list_apis with query finds them|codeforge api search " +
 			"finds them; \"only\" in apis/%API/config.json says so}."},
+	CodeRuleRefused: {http.StatusForbidden, "No rule of this API permits the request.",
+		"The API %API permits what its rules say. {The user can change them|\"rules\" in apis/%API/config.json are these}."},
+	CodeRuleUnreadable: {http.StatusForbidden, "The rules of this API cannot be applied to the request.",
+		"The API %API decides by fields of the body. Send them once, as JSON or a form of at most 256 KiB, and a GraphQL " +
+			"document as text."},
 	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
 	CodeOverrideUnseen: {http.StatusForbidden,

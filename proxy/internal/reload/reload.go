@@ -269,6 +269,9 @@ func publicAPI(a *catalog.API) controlapi.API {
 		}
 		p.Credentials = append(p.Credentials, t)
 	}
+	for _, r := range a.Rules {
+		p.Rules = append(p.Rules, r.String())
+	}
 	p.Server = publicServer(a.Server)
 	return p
 }

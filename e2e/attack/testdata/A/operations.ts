@@ -43,6 +43,14 @@ await show(
   ),
 );
 
+// name: no operation of the document: a path in X-Original-URL
+await show(
+  fetch(
+    "https://c.wild.test/anything/refunds?t=TRIAL",
+    auth("DOCUMENTED_TOKEN", { headers: { "X-Original-URL": "/anything/admin" } }),
+  ),
+);
+
 // name: control: an operation of the document, {request}
 // each: request = GET:refunds POST:refunds GET:refunds/re_1
 // expected: swapped

@@ -1,0 +1,332 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+)
+
+// MaxContent is the size in bytes up to which rules read a body, decoded. A longer one cannot be judged.
+const MaxContent = 256 << 10
+
+// maxTokens bounds a GraphQL document, maxNested the nesting of JSON.
+const (
+	maxTokens = 20_000
+	maxNested = 100
+)
+
+// Content is what rules read of a request: its query and its body. The zero Content has neither.
+type Content struct {
+	query  []field
+	form   []field
+	object map[string]any // of a body that is a JSON object
+	batch  []any          // of a body that is a JSON list
+	text   string         // of a body that is a GraphQL document
+	bad    *formdata.Error
+}
+
+// field is one name with its value, decoded.
+type field struct{ name, value string }
+
+// ReadContent reads a request's body, which then leaves as it was read. What no rule can judge is kept as such and is
+// no error; an error is that of the body.
+func ReadContent(r *http.Request) (*Content, error) {
+	c := &Content{}
+	if c.query, c.bad = fields(r.URL.RawQuery); c.bad != nil {
+		return c, nil
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return c, nil
+	}
+	kind, err := formdata.RequestType(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	encodings, err := coding.Parse(r.Header)
+	if err != nil {
+		c.bad = &formdata.Error{Reason: "its encoding is unknown"}
+		return c, nil
+	}
+	decodeBody(r, encodings)
+	text, err := io.ReadAll(io.LimitReader(r.Body, MaxContent+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > MaxContent {
+		c.bad = &formdata.Error{Reason: "it is larger than 256 KiB"}
+		return c, nil
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(text), r.Body}
+	r.ContentLength = int64(len(text))
+	r.Header.Del("Content-Length")
+	c.parse(kind, text)
+	return c, nil
+}
+
+func (c *Content) parse(kind formdata.Type, text []byte) {
+	switch {
+	case len(text) == 0:
+	case !utf8.Valid(text) || kind.CheckCharset() != nil:
+		c.bad = &formdata.Error{Reason: "it is not UTF-8"}
+	case kind.Media == "application/graphql":
+		c.text = string(text)
+	case isJSON(kind.Media):
+		value, ok := strictJSON(text)
+		switch v := value.(type) {
+		case map[string]any:
+			c.object = v
+		case []any:
+			c.batch = v
+		default:
+			ok = false
+		}
+		if !ok {
+			c.bad = &formdata.Error{Reason: "it is no JSON object in which each name stands once"}
+		}
+	case kind.Media == "application/x-www-form-urlencoded":
+		c.form, c.bad = fields(string(text))
+	default:
+		c.bad = &formdata.Error{Reason: "it is neither JSON nor a form"}
+	}
+}
+
+// fields are those of a query or a form.
+func fields(text string) ([]field, *formdata.Error) {
+	if strings.ContainsAny(text, ";\x00") {
+		return nil, &formdata.Error{Reason: "a form or query with a semicolon"}
+	}
+	var out []field
+	for pair := range strings.SplitSeq(text, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		n, err := url.QueryUnescape(name)
+		v, bad := url.QueryUnescape(value)
+		if err != nil || bad != nil || strings.ContainsRune(n, 0) {
+			return nil, &formdata.Error{Reason: "a form or query with a broken escape"}
+		}
+		if pair != "" {
+			out = append(out, field{n, v})
+		}
+	}
+	return out, nil
+}
+
+// strictJSON is the value of JSON in which no object has two names that any server takes for the same.
+func strictJSON(text []byte) (any, bool) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if !json.Valid(text) {
+		return nil, false
+	}
+	return jsonValue(dec, maxNested)
+}
+
+func jsonValue(dec *json.Decoder, depth int) (any, bool) {
+	token, err := dec.Token()
+	if err != nil || depth == 0 {
+		return nil, false
+	}
+	switch token {
+	case json.Delim('['):
+		list := []any{}
+		for dec.More() {
+			v, ok := jsonValue(dec, depth-1)
+			if !ok {
+				return nil, false
+			}
+			list = append(list, v)
+		}
+		_, err = dec.Token()
+		return list, err == nil
+	case json.Delim('{'):
+		object, names := map[string]any{}, map[string]bool{}
+		for dec.More() {
+			key, err := dec.Token()
+			name, isName := key.(string)
+			folded := fold(name)
+			if err != nil || !isName || names[folded] {
+				return nil, false
+			}
+			v, ok := jsonValue(dec, depth-1)
+			if !ok {
+				return nil, false
+			}
+			object[name], names[folded] = v, true
+		}
+		_, err = dec.Token()
+		return object, err == nil
+	}
+	return token, true
+}
+
+// fold is a name without the differences that some servers ignore.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '\u017f':
+			return 's' // encoding/json takes these two for the ASCII letters
+		case '\u212a':
+			return 'k'
+		}
+		return r
+	}, strings.ToLower(strings.TrimSpace(name)))
+}
+
+var errUnclear = errors.New("servers may read the field in different ways")
+
+// Lookup implements catalog.Content. It fails where a server might find the field elsewhere, or in another form.
+func (c *Content) Lookup(name string) (text string, found bool, err error) {
+	path := strings.Split(name, ".")
+	if c.bad != nil {
+		return "", false, c.bad
+	}
+	for _, q := range c.query {
+		if leads(q.name, path) {
+			return "", false, errUnclear // frameworks mix the query's fields with the body's
+		}
+	}
+	switch {
+	case c.batch != nil || c.text != "":
+		return "", false, errUnclear
+	case c.object != nil:
+		return inObject(c.object, path)
+	}
+	for _, f := range c.form {
+		if !leads(f.name, path) {
+			continue
+		}
+		if found || f.name != path[0]+bracketed(path[1:]) {
+			return "", false, errUnclear
+		}
+		text, found = f.value, true
+	}
+	return text, found, nil
+}
+
+// bracketed is the rest of a path as forms have it: "[amount]".
+func bracketed(path []string) string {
+	out := ""
+	for _, p := range path {
+		out += "[" + p + "]"
+	}
+	return out
+}
+
+// leads reports whether a form's name may be read as a field, or as something in it.
+func leads(name string, path []string) bool {
+	parts := strings.FieldsFunc(fold(name), func(r rune) bool { return strings.ContainsRune("[]. ", r) })
+	for i, p := range path {
+		if i >= len(parts) || parts[i] != fold(p) {
+			return false
+		}
+	}
+	return true
+}
+
+func inObject(object map[string]any, path []string) (string, bool, error) {
+	for name := range object {
+		parts := strings.FieldsFunc(fold(name), func(r rune) bool { return strings.ContainsRune("[]. ", r) })
+		if name != path[0] && slices.Equal(parts, folded(path[:min(len(parts), len(path))])) && len(parts) > 0 {
+			return "", false, errUnclear
+		}
+	}
+	value, has := object[path[0]]
+	if !has || value == nil {
+		return "", false, nil
+	}
+	if len(path) > 1 {
+		inner, ok := value.(map[string]any)
+		if !ok {
+			return "", false, errUnclear
+		}
+		return inObject(inner, path[1:])
+	}
+	switch v := value.(type) {
+	case string:
+		return v, true, nil
+	case json.Number:
+		return v.String(), true, nil
+	case bool:
+		if v {
+			return "true", true, nil
+		}
+		return "false", true, nil
+	}
+	return "", false, errUnclear
+}
+
+func folded(path []string) []string {
+	out := make([]string, len(path))
+	for i, p := range path {
+		out[i] = fold(p)
+	}
+	return out
+}
+
+// Operations implements catalog.Content. It fails if they cannot all be known.
+func (c *Content) Operations() ([]string, error) {
+	if c.bad != nil {
+		return nil, c.bad
+	}
+	var documents []string
+	for _, q := range c.query {
+		if leads(q.name, []string{"query"}) || leads(q.name, []string{"extensions"}) || leads(q.name, []string{"id"}) {
+			documents = append(documents, q.value)
+			if q.name != "query" {
+				return nil, errUnclear
+			}
+		}
+	}
+	switch {
+	case c.form != nil:
+		return nil, errUnclear
+	case c.text != "":
+		documents = append(documents, c.text)
+	case c.batch != nil:
+		for _, entry := range c.batch {
+			object, _ := entry.(map[string]any)
+			text, found, err := inObject(object, []string{"query"})
+			if err != nil || !found || len(documents) == maxRuleBatch {
+				return nil, errUnclear
+			}
+			documents = append(documents, text)
+		}
+	case c.object != nil:
+		text, found, err := inObject(c.object, []string{"query"})
+		if err != nil || !found {
+			return nil, errUnclear // a persisted operation, of which only the server knows the text
+		}
+		documents = append(documents, text)
+	}
+	if len(documents) == 0 || c.batch == nil && len(documents) > 1 {
+		return nil, errUnclear
+	}
+	var out []string
+	for _, text := range documents {
+		doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, maxTokens)
+		if err != nil || len(doc.Operations) == 0 {
+			return nil, errUnclear
+		}
+		for _, o := range doc.Operations {
+			out = append(out, string(o.Operation))
+		}
+	}
+	return out, nil
+}
+
+// maxRuleBatch is how many documents of a batch are read.
+const maxRuleBatch = 100

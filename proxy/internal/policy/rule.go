@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+)
+
+// checkRules judges a request by the rules of every API that holds the host. What cannot be told is refused.
+func checkRules(q Request, holders []*catalog.API) (Verdict, bool) {
+	for _, a := range holders {
+		if a.Rules == nil || disarm.Off("rules") {
+			continue
+		}
+		for _, m := range q.Methods {
+			rule, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), q.Path, q.content())
+			switch {
+			case errors.Is(err, catalog.ErrUnread) && q.Early:
+			case errors.Is(err, catalog.ErrPath):
+				return Ambiguous("Servers could read the path in different ways.", q.Host), false
+			case err != nil:
+				return refuse(CodeRuleUnreadable, q.Host, a.Name), false
+			case rule == nil || rule.Then != catalog.ActionAllow:
+				return refuseRule(a, rule, q), false
+			}
+		}
+	}
+	return Verdict{}, true
+}
+
+// refuseRule tells which rule refused, or which ones there are.
+func refuseRule(a *catalog.API, rule *catalog.Rule, q Request) Verdict {
+	v := refuse(CodeRuleRefused, q.Host, a.Name)
+	if rule != nil {
+		why := " It is refused by: " + rule.String() + "."
+		return v.withHint(voice.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
+	}
+	var allowed []string
+	for _, r := range a.Rules {
+		if r.Then == catalog.ActionAllow && len(allowed) < maxNamed {
+			allowed = append(allowed, strings.TrimPrefix(r.String(), "allow "))
+		}
+	}
+	why := " It permits: " + strings.Join(allowed, "; ") + "."
+	return v.withHint(voice.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
+}
+
+// maxNamed is how many rules a refusal names.
+const maxNamed = 6
+
+// NeedsContent reports whether the rules of an API that holds the host ask for the body.
+func (r Rules) NeedsContent(q Request) bool {
+	for _, a := range r.holders(q.Host) {
+		for _, m := range q.Methods {
+			if a.Rules == nil {
+				continue
+			}
+			if _, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), q.Path, q.content()); errors.Is(err, catalog.ErrUnread) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// content is what rules read of the request, or nil as long as it has not been read.
+func (q Request) content() catalog.Content {
+	if q.Content == nil {
+		return nil
+	}
+	return q.Content
+}
