@@ -122,6 +122,22 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
+// TestContainer: in mcp-server's container, which has no apis/, what changes it says where to do that.
+func TestContainer(t *testing.T) {
+	for _, verb := range []string{"add", "update", "edit", "enable", "disable", "rm"} {
+		read, write, err := os.Pipe()
+		testkit.Must(t, err)
+		e := &Env{Args: []string{"api", verb, "shop"}, Environ: []string{"CODEFORGE_CONTAINER=1"}, Stderr: terminal.Open(write)}
+		code := Run(t.Context(), e)
+		_ = write.Close()
+		said, _ := io.ReadAll(read)
+		_ = read.Close()
+		if code != ExitFailed || !strings.Contains(string(said), "run codeforge api "+verb+" shop there (make cli") {
+			t.Errorf("%s: exit %d: %s", verb, code, said)
+		}
+	}
+}
+
 // TestAnswers: an answer is checked at once, and said about without the file that is not written yet; a name before any
 // question.
 func TestAnswers(t *testing.T) {
