@@ -249,7 +249,12 @@ func (s *Server) routes() http.Handler {
 	if s.registry != nil {
 		mux.Handle(Registry+"/", s.registry)
 	}
-	mux.HandleFunc(GitHub+"/user/repos", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(GitHub+"/user/repos", func(w http.ResponseWriter, r *http.Request) {
+		if key := r.Header.Get("Authorization"); strings.Contains(key, "placeholder") {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = fmt.Fprintf(w, `{"message":"Bad credentials: %s"}`, key)
+			return
+		}
 		_, _ = io.WriteString(w, `[{"full_name":"octocat/hello-world"},{"full_name":"octocat/spoon-knife"}]`)
 	})
 	return mux

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,17 +34,29 @@ var screens = []screen{
 	{"Below the folder", "Commands find the folder of CodeForge from anywhere below it.", "mkdir -p deep/down && cd deep/down && codeforge logs -n 1 --since 1h"},
 	{"Connect", "What was in the file stays, and a copy of it is kept.", "codeforge connect cursor --file mcp.json --write | sed 's/[0-9]*-[0-9]*.bak/20261120-090000.bak/'"},
 	{"Fields of JSON", "", "codeforge api list --json name,domains"},
+	{"Add an API", "On a terminal it asks for what the flags leave out.",
+		"echo $KEY | codeforge api add shop --domain https://api.shop.example/v1 --token SHOP_AUTH_TOKEN && codeforge api disable shop && codeforge api rm shop --yes"},
+	{"Test an API", "", "codeforge api test github --path user/repos"},
+	{"A script with modules of its own", "", "codeforge run report.ts"},
+	{"A skill that does not load", "", "codeforge run -e 'Deno.writeTextFileSync(\"/skills/broken.ts\", \"export const = 1\")' && codeforge skills rm broken --yes"},
 	{"Doctor", "", "codeforge doctor"},
 	{"Attack", "This runs against your own CodeForge. It calls no API and uses no credential.", "codeforge doctor --attack"},
 	{"Error: a mistake in config.json", "The other APIs keep working, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
+	{"Error: a wrong key", "The API's own answer reads as if the name had not been swapped, because the key is scrubbed from it. The note says what happened.",
+		"cp wrong.json apis/github/config.json && codeforge api disable github && codeforge api enable github && codeforge run repos.ts; cp right.json apis/github/config.json && codeforge api disable github >/dev/null && codeforge api enable github >/dev/null; false"},
 	{"Error: a token name in a place that is no surface", "The script continues: the API got the name, and responds as it does without a key.", "codeforge run place.ts"},
 	{"Error: a method that is restricted", "", "codeforge run delete.ts"},
 	{"Error: a slip in the host", "", "codeforge run slip.ts"},
+	{"Error: a port that is not open", "", "codeforge run port.ts"},
+	{"Error: what code cannot do", "", "codeforge run process.ts || codeforge run package.ts || codeforge run commonjs.ts || codeforge run --timeout 1 endless.ts"},
 	{"Error: a misspelt command line", "", "codeforge stauts || codeforge api tset github || codeforge run --recept repos.ts"},
 	{"Error: a run that there was not", "", "codeforge logs --run rnone"},
+	{"Error: an explicit choice that does not run", "It is not replaced by the CodeForge that runs.", "codeforge status --state elsewhere || codeforge run --state elsewhere repos.ts"},
+	{"Error: another program on the port", "", "CODEFORGE_URL=http://127.0.0.1:8090/mcp codeforge run repos.ts"},
 	{"Error: the port is taken", "", "MCP_PORT=8090 codeforge up --state other"},
 	{"Error: the Docker engine does not run", "", "MODE=docker make up"},
 	{"Error: nothing runs", "", "codeforge down && codeforge run repos.ts"},
+	{"Error: it was killed", "", "codeforge up --detach >/dev/null && kill -9 $(codeforge status --json up | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p') && sleep 1; codeforge status"},
 }
 
 // files are the files that the scripts read.
@@ -60,6 +73,14 @@ var files = map[string]string{
   "domains": ["https://api.stripe.com"],
   "credentials": {"stripe_token": "sk_test_0123456789abcdef"},
   "restricted_method": ["POST"]
+}
+`,
+	"mistakes/.env":             "MCP_PROT=8090\nUPSTREAM_CA_FILE=/etc/ssl/corp.pem\nSANDBOX_SLOTS=eight\n",
+	"mistakes/apis/linear.json": "{}\n",
+	"mistakes/apis/openai/config.json": `{
+  "description": "OpenAI",
+  "domains": ["api.openai.com"],
+  "credentials": {"OPENAI_AUTH_TOKEN": "$OPENAI_API_KEY"}
 }
 `,
 	"mistakes/apis/slack/config.json": `{
@@ -82,6 +103,13 @@ console.log(r.status, await r.text());
 	"place.ts": `const r = await fetch("https://api.github.com/user/repos?access_token=GITHUB_AUTH_TOKEN");
 console.log(r.status);
 `,
+	"port.ts":      "await fetch(\"https://api.github.com:8443/\");\n",
+	"process.ts":   "new Deno.Command(\"ls\").outputSync();\n",
+	"package.ts":   "import lodash from \"lodash\";\nconsole.log(lodash);\n",
+	"commonjs.ts":  "const fs = require(\"fs\");\n",
+	"endless.ts":   "for (;;);\n",
+	"report.ts":    "import { title } from \"./lib/title.ts\";\nconsole.log(title(\"open issues\"));\n",
+	"lib/title.ts": "export const title = (s: string) => s[0].toUpperCase() + s.slice(1);\n",
 	"slip.ts": `const r = await fetch("https://api.githib.com/user/repos");
 `,
 }
@@ -99,15 +127,20 @@ func TestScreens(t *testing.T) {
 		write(t, dir, name, text, 0o600)
 	}
 	write(t, dir, "repos.ts", reposScript(t), 0o600)
+	right := files["apis/github/config.json"]
+	write(t, dir, "right.json", right, 0o600)
+	write(t, dir, "wrong.json", strings.Replace(right, "github_pat_0123456789abcdef", "a_placeholder_key", 1), 0o600)
 	write(t, dir, "Makefile", "up:\n\t@cd "+root(t)+" && make/up.sh\n", 0o600)
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:8090")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	other := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: testkit.Patience}
+	defer other.Close()
+	go func() { _ = other.Serve(taken) }()
 	env := map[string]string{
 		"PATH": filepath.Dir(world.Binary("codeforge")) + ":" + os.Getenv("PATH"), "UPSTREAM_CA_FILE": filepath.Join(dir, "ca.pem"),
-		"DOCKER_HOST": "unix:///nowhere/docker.sock",
+		"DOCKER_HOST": "unix:///nowhere/docker.sock", "KEY": "sk_0123456789abcdef",
 	}
 	t.Cleanup(func() { _, _, _ = world.Shell(context.WithoutCancel(t.Context()), dir, "codeforge down", env) })
 	var page strings.Builder
@@ -160,6 +193,7 @@ func alike(out, dir string) string {
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}`, "2026-11-20 09:00:00.000"},
 		{`\br[a-z2-7]{12}\b`, "rv4zisnvj5vxy"},
 		{`\b\d+ ms\b`, "3 ms"},
+		{`by itself at [-0-9: ]+ UTC: process \d+`, "by itself at 2026-11-20 09:00:00 UTC: process 4711"},
 		{`CodeForge dev`, "CodeForge v0.1.0"},
 		{`(codeforge +)dev on linux/\w+`, "${1}v0.1.0 on linux/amd64"},
 		{`\(process \d+, http`, "(process 4711, http"},

@@ -33,9 +33,16 @@ _codeforge() {
 }
 if [ "$funcstack[1]" = _codeforge ]; then _codeforge "$@"; else compdef _codeforge codeforge; fi
 `,
-		"fish": `complete -c codeforge -e
-complete -c codeforge -n '__fish_use_subcommand' -f
-complete -c codeforge -a '(codeforge complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+		"fish": `function __codeforge_complete
+	set -l found (codeforge complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+	if test (count $found) -gt 0
+		printf '%s\n' $found
+	else
+		__fish_complete_path (commandline -ct)
+	end
+end
+complete -c codeforge -e
+complete -c codeforge -f -a '(__codeforge_complete)'
 `,
 		"powershell": `Register-ArgumentCompleter -Native -CommandName codeforge -ScriptBlock {
 	param($word, $line, $at)
@@ -116,14 +123,17 @@ func candidates(e *Env, before []string, flags bool) []string {
 		return nil
 	}
 	c := commands()[i]
-	given := ""
-	if len(before) > 1 && c.verb(before[1]) != nil {
-		given = before[1]
+	given, rest := "", before[1:]
+	if len(rest) > 0 && c.verb(rest[0]) != nil {
+		given, rest = rest[0], rest[1:]
 	}
 	if flags {
 		return c.flagNames(given)
 	}
+	named := slices.ContainsFunc(rest, func(word string) bool { return !strings.HasPrefix(word, "-") })
 	switch {
+	case named: // or the value of a flag: no command takes two names of a kind that is known here
+		return nil
 	case len(c.verbs()) > 0 && given == "":
 		var out []string
 		for _, v := range c.verbs() {

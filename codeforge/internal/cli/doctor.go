@@ -49,6 +49,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 
 				c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
 				c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
 				c.Python = w.getenv("PYTHON_PATH")
+				c.OtherSettings = otherSettings(e, w)
 				c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
 				if c.Server, err = (target{flags: fs, state: state, url: new(string)}).config(e); err != nil {
 					c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
@@ -60,6 +61,19 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 
 			}
 		},
 	}
+}
+
+// otherSettings is what check finds in .env besides wrong values.
+func otherSettings(e *Env, w variables) []doctor.Finding {
+	var out []doctor.Finding
+	for _, f := range append(misspelt(e), missing(w)...) {
+		status := doctor.Warn
+		if f.Severity == "error" {
+			status = doctor.Fail
+		}
+		out = append(out, doctor.Finding{Check: "settings", Status: status, Text: f.Text})
+	}
+	return out
 }
 
 // printAttacks runs the attacks and prints their table.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/term"
@@ -20,6 +21,7 @@ type typist struct {
 	t      *testing.T
 	master *os.File
 	e      *Env
+	shown  chan string
 	screen string
 	ctx    context.Context //nolint:containedctx // what Ctrl-C ends
 	ctrlC  context.CancelFunc
@@ -38,6 +40,17 @@ func newTypist(t *testing.T, args ...string) *typist {
 	w := &typist{t: t, master: master, code: make(chan int, 1), fd: int(slave.Fd())}
 	w.ctx, w.ctrlC = context.WithCancel(t.Context())
 	w.e = &Env{Args: args, Stdin: slave, Stdout: terminal.Open(slave), Stderr: terminal.Open(slave)}
+	w.shown = make(chan string, 1000)
+	go func() {
+		defer close(w.shown)
+		for buffer := make([]byte, 4096); ; {
+			n, err := master.Read(buffer)
+			if err != nil {
+				return
+			}
+			w.shown <- string(buffer[:n])
+		}
+	}()
 	go func() { w.code <- Run(w.ctx, w.e) }()
 	return w
 }
@@ -46,12 +59,14 @@ func newTypist(t *testing.T, args ...string) *typist {
 func (w *typist) sees(text string) *typist {
 	w.t.Helper()
 	w.t.Logf("waiting for %q", text)
-	buffer := make([]byte, 4096)
 	for !strings.Contains(w.screen, text) {
-		n, err := w.master.Read(buffer)
-		w.screen += string(buffer[:n])
-		if err != nil {
-			w.t.Fatalf("%v; the screen is\n%s", err, w.screen)
+		select {
+		case shown, ok := <-w.shown:
+			if w.screen += shown; !ok {
+				w.t.Fatalf("the terminal is closed, and shows\n%s", w.screen)
+			}
+		case <-time.After(testkit.Patience):
+			w.t.Fatalf("the terminal shows\n%s", w.screen)
 		}
 	}
 	w.screen = w.screen[strings.Index(w.screen, text)+len(text):]
@@ -107,6 +122,22 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
+// TestContainer: in mcp-server's container, which has no apis/, what changes it says where to do that.
+func TestContainer(t *testing.T) {
+	for _, verb := range []string{"add", "update", "edit", "enable", "disable", "rm"} {
+		read, write, err := os.Pipe()
+		testkit.Must(t, err)
+		e := &Env{Args: []string{"api", verb, "shop"}, Environ: []string{"CODEFORGE_CONTAINER=1"}, Stderr: terminal.Open(write)}
+		code := Run(t.Context(), e)
+		_ = write.Close()
+		said, _ := io.ReadAll(read)
+		_ = read.Close()
+		if code != ExitFailed || !strings.Contains(string(said), "run codeforge api "+verb+" shop there (make cli") {
+			t.Errorf("%s: exit %d: %s", verb, code, said)
+		}
+	}
+}
+
 // TestAnswers: an answer is checked at once, and said about without the file that is not written yet; a name before any
 // question.
 func TestAnswers(t *testing.T) {
@@ -129,7 +160,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	// Flags are checked before the first question.
-	for flag, bad := range map[string]string{"--token": "KEY", "--in": "headr", "--domain": "no host"} {
+	for flag, bad := range map[string]string{"--token": "KEY", "--in": "headr", "--domain": "a..b"} {
 		w := newTypist(t, "api", "add", "other", "--apis", dir, flag, bad).sees("codeforge: " + flag + ": ")
 		if code := <-w.code; code != ExitUsage {
 			t.Errorf("%s %s: exit %d", flag, bad, code)

@@ -78,7 +78,8 @@ func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (d *Daemon) Done() <-chan struct{} { return d.done }
 
-// Cause says how an ended process ended, with the last line it printed. Call it only after Done.
+// Cause says how an ended process ended, with the last line it printed, unless it was killed: then that line is about
+// something else. Call it only after Done.
 func (d *Daemon) Cause() error {
 	how := "exit status 0"
 	var exit *exec.ExitError
@@ -88,7 +89,8 @@ func (d *Daemon) Cause() error {
 	case d.err != nil:
 		how = d.err.Error()
 	}
-	if last := d.out.lastLine(); last != "" {
+	killed := exit != nil && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL //nolint:forcetypeassert // on Linux
+	if last := d.out.lastLine(); last != "" && !killed {
 		return fmt.Errorf("%s stopped (%s): %s", d.name, how, last)
 	}
 	return fmt.Errorf("%s stopped (%s)", d.name, how)

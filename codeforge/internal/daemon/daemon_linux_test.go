@@ -46,7 +46,8 @@ func TestCause(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo first; echo 'it broke' >&2; exit 3": "thing stopped (exit status 3): it broke",
 		"exit 0":                            "thing stopped (exit status 0)",
-		"printf 'no line feed'; kill -9 $$": "thing stopped (signal: killed): no line feed",
+		"printf 'no line feed'; kill -9 $$": "thing stopped (signal: killed)",
+		"printf 'no line feed'; exit 4":     "thing stopped (exit status 4): no line feed",
 	} {
 		d, _ := sh(t, script)
 		<-d.Done()

@@ -59,6 +59,8 @@ type Config struct {
 	// Settings are the parsed ones; SettingsErr says why there are none.
 	Settings    settings.Settings
 	SettingsErr error
+	// OtherSettings is what else is wrong with them: names that are none, and files that are not there.
+	OtherSettings []Finding
 	// Server is the server to ask when no supervisor runs on State: Docker's published port.
 	Server server.Config
 	// Container says that this is mcp-server's container, where the machine cannot be checked.

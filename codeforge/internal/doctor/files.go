@@ -90,9 +90,10 @@ func configuration(_ context.Context, c Config) []Finding {
 		}
 	case c.SettingsErr != nil:
 		out = append(out, fail("settings", c.SettingsErr.Error(), ""))
-	default:
+	case len(c.OtherSettings) == 0:
 		out = append(out, ok("settings", "every value is valid"))
 	}
+	out = append(out, c.OtherSettings...)
 	if _, err := os.Stat(c.APIs); errors.Is(err, fs.ErrNotExist) {
 		return append(out, fail("apis", "there is no folder "+c.APIs, "codeforge init creates it"))
 	}

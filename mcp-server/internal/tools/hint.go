@@ -119,7 +119,9 @@ func method(m string) string {
 
 // What Deno prints when it refuses something itself, or cannot do it in the sandbox.
 var (
-	netRefusal   = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
+	netRefusal = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
+	// closedPort: a host without a port in domains is allowed at each, and the proxy listens at those of domains only.
+	closedPort   = regexp.MustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): tcp connect error: Connection refused`)
 	fileRefusal  = regexp.MustCompile(`Requires (?:read|write) access to `)
 	otherRefusal = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '`)
 	mcpRefusal   = regexp.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
@@ -170,7 +172,13 @@ func refusals(printed string, r rendering) []voice.Text {
 func hostRefusals(printed string, cat controlapi.Catalog) []voice.Text {
 	var out []voice.Text
 	seen := map[string]bool{}
-	for _, m := range netRefusal.FindAllStringSubmatch(printed, 50) {
+	refused := netRefusal.FindAllStringSubmatch(printed, 50)
+	for _, m := range closedPort.FindAllStringSubmatch(printed, 50) {
+		if host, err := hostAt(m[1]); err == nil && !slices.Contains(strings.Split(elsewhere(host, cat), ", "), m[1]) {
+			refused = append(refused, m)
+		}
+	}
+	for _, m := range refused {
 		name := m[1]
 		if seen[name] || len(out) > maxHints {
 			continue

@@ -178,12 +178,18 @@ func TestPortHints(t *testing.T) {
 		{`Requires net access to "es.lam:9200"`, "es.lam is in no API. Did you mean es.lan:9200?"},
 		{`Requires net access to "api.example.co:443"`, "Did you mean api.example.com?"},
 		{`Requires net access to "127.0.0.1:9200"`, "The sandbox reaches hosts by name only"},
+		{`Caused by: Error: error sending request for url (https://api.example.com:8443/v1?x=1): client error (Connect): tcp connect error: Connection refused (os error 111)`,
+			"api.example.com is not open at this port. The open hosts are: api.example.com."},
 		{`McpError: es.q: Requires net access to "es.lan:9201"`, "The server es wants to reach es.lan:9201, which is not in its domains."},
 	} {
 		got := refusals(c.printed, rendering{catalog: cat})
 		if len(got) != 1 || !strings.Contains(got[0].Model, c.want) {
 			t.Errorf("%s: %q, want %q", c.printed, got, c.want)
 		}
+	}
+	const down = `error sending request for url (http://es.lan:9200/): client error (Connect): tcp connect error: Connection refused (os error 111)`
+	if got := refusals(down, rendering{catalog: cat}); len(got) != 0 {
+		t.Errorf("an open port: %q", got)
 	}
 	if got := refusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, rendering{catalog: cat}); len(got) != 1 {
 		t.Errorf("said %d times: %q", len(got), got)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
@@ -97,6 +98,20 @@ func (x *exchange) rejected() []controlapi.Hint {
 		return x.unauthenticated()
 	}
 	return nil
+}
+
+// patient is how long a client must have waited to learn that there was no response. What is given up sooner was most
+// likely not wanted any more.
+const patient = time.Second
+
+// unanswered is the hint for a request that its client or the end of the run gave up before there was a response.
+func (x *exchange) unanswered() []controlapi.Hint {
+	waited := time.Since(x.began)
+	if waited < patient {
+		return nil
+	}
+	return []controlapi.Hint{hintOf("unanswered", x.note.Host, voice.Say("had no response after %SECONDS s, when the code or "+
+		"the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
 // codeRejected is the code of hints on an upstream's 401 or 403.

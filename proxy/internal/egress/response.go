@@ -171,7 +171,11 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) {
 		x.note.Outcome = controlapi.OutcomeDenied
 	}
-	x.note.Hints = append(x.note.Hints, v.Hint())
+	hint := []controlapi.Hint{v.Hint()}
+	if v.Refusal.Code == upstream.CodeBroken && x.cut != nil && !errors.Is(x.cut, errReloaded) {
+		hint = x.unanswered() // the client went, or the run ended: nothing broke
+	}
+	x.note.Hints = append(x.note.Hints, hint...)
 	return v.Status, v.Refusal
 }
 

@@ -341,8 +341,27 @@ func TestClientGone(t *testing.T) {
 		t.Error("the upstream was left waiting")
 	}
 	eventually(t, func() bool { return r.handler.InFlight() == 0 })
-	if rec := end(); rec.Exchanges[0].Outcome != controlapi.OutcomeAborted || rec.Exchanges[0].Code != "client_gone" {
+	if rec := end(); rec.Exchanges[0].Outcome != controlapi.OutcomeAborted || rec.Exchanges[0].Code != "client_gone" || len(rec.Hints) > 0 {
 		t.Errorf("the receipt says %+v", rec)
+	}
+}
+
+// TestUnanswered: the hint on a request that was given up after a while says that there was no response, and not that
+// the connection broke.
+func TestUnanswered(t *testing.T) {
+	r := newRig(t, setup{})
+	r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
+	end := r.begin()
+	ctx, cancel := context.WithTimeout(context.Background(), 1200*time.Millisecond)
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, "GET", "https://"+demoHost+"/", nil)
+	if _, err := r.client(false).Do(req); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the client saw %v", err)
+	}
+	eventually(t, func() bool { return r.handler.InFlight() == 0 })
+	rec := end()
+	if len(rec.Hints) != 1 || !strings.HasPrefix(rec.Hints[0].Voice().Model, "GET "+demoHost+": had no response after 1.") {
+		t.Errorf("the hints are %+v", rec.Hints)
 	}
 }
 
