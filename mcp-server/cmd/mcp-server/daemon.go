@@ -91,8 +91,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Servers:  func() int { return d.broker.Running() },
 	})
 	d.broker = broker.New(broker.Config{
-		Launcher: &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)},
-		Catalog:  d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
+		Launcher:    &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)},
+		Definitions: d.flags.definitions,
+		Catalog:     d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		Session: func(run string) (string, bool) { return d.executor.Session(run) },
 	})
 	d.executor = execution.New(execution.Config{
