@@ -59,6 +59,9 @@ type Config struct {
 	Session func(run string) (string, bool)
 	// Definitions is a folder in which the definitions of tools are remembered, for mcp-server alone. Empty: while it runs.
 	Definitions string
+	// Tidy, if not nil, is called after each change of the catalog, once nothing else does that: it removes packages that
+	// no API names any more. It is called again while it says so.
+	Tidy func(context.Context) (again bool)
 	// Called is told of finished calls: the outcome is "ok", "tool_error" or a failure's code. Nil: nobody is.
 	Called func(server, outcome string, took time.Duration)
 	// Started is told of starts of servers. Nil: nobody is.
@@ -105,6 +108,9 @@ func New(cfg Config) *Broker {
 		free: make(chan struct{}), installs: map[string]*installation{},
 	}
 	b.parts.Go(b.sweep)
+	if cfg.Tidy != nil {
+		b.parts.Go(b.tidy)
+	}
 	return b
 }
 
