@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -73,4 +74,47 @@ func TestOtherBytes(t *testing.T) {
 	if !strings.HasPrefix(res.Out, "install_failed\n") || !strings.Contains(res.Out, "other bytes") {
 		t.Errorf("out %q, notes %q", res.Out, res.Notes)
 	}
+}
+
+// TestRemovedAPI: with its API a package goes, and the log says what that freed. One of an API that is only inactive stays.
+func TestRemovedAPI(t *testing.T) {
+	sleeping := server("thinking", "@modelcontextprotocol/server-sequential-thinking@2026.8.31", nil)
+	w := world.Start(t, world.Config{Registry: true, APIs: []world.API{server("everything", everything, nil), sleeping}})
+	res := w.MustExecute(t, `console.log((await mcp.thinking.$tools()).length);
+console.log(await mcp.everything.echo({ message: "hi" }));`)
+	if res.Out != "1\nEcho: hi\n" {
+		t.Fatalf("out %q, notes %q", res.Out, res.Notes)
+	}
+	if n := installedPackages(t, w); n != 2 {
+		t.Errorf("%d packages are installed", n)
+	}
+	sleeping.Config["active"] = false
+	text, err := json.Marshal(sleeping.Config)
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(filepath.Join(w.Dir, "apis", "thinking", "config.json"), text, 0o600))
+	testkit.Must(t, os.RemoveAll(filepath.Join(w.Dir, "apis", "everything")))
+	testkit.WaitFor(t, func() bool { return installedPackages(t, w) == 1 })
+	testkit.WaitFor(t, func() bool {
+		return strings.Contains(w.Logs(), "removed the package npm:"+everything+", which no API uses any more: ")
+	})
+	if strings.Contains(w.Logs(), "removed the package npm:@modelcontextprotocol/server-sequential-thinking") {
+		t.Error("the package of an inactive API was removed")
+	}
+}
+
+// installedPackages is how many packages are sealed.
+func installedPackages(t *testing.T, w *world.World) int {
+	t.Helper()
+	if w.Mode == world.Embedded {
+		sealed, err := filepath.Glob(filepath.Join(w.Process.State, "packages", "*", "registry"))
+		testkit.Must(t, err)
+		return len(sealed)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	folder, err := w.Stack.Volume(ctx, "packages")
+	testkit.Must(t, err)
+	sealed, err := filepath.Glob(filepath.Join(folder, "*", "registry"))
+	testkit.Must(t, err)
+	return len(sealed)
 }

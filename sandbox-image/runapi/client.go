@@ -251,6 +251,12 @@ func (c *Client) SetPermissions(ctx context.Context, p Permissions) (PermissionS
 	return s, err
 }
 
+// Tidy removes the installed packages that are not wanted.
+func (c *Client) Tidy(ctx context.Context, p Packages) (Tidied, error) {
+	var t Tidied
+	return t, c.call(ctx, http.MethodPut, "/v1/packages", p, &t)
+}
+
 // Health asks whether sandboxd can serve runs.
 func (c *Client) Health(ctx context.Context) (Health, error) {
 	var h Health

@@ -34,6 +34,8 @@ type Sandbox interface {
 	// process of the slot is left.
 	Server(ctx context.Context, generation uint64, h ServerHead, d Duplex) (Exit, error)
 	SetPermissions(Permissions) (PermissionSet, error)
+	// Tidy removes installed packages that are not wanted.
+	Tidy(Packages) (Tidied, error)
 	Health() Health
 	Stats() Stats
 }
@@ -87,6 +89,7 @@ func NewServer(cfg ServerConfig) *Server {
 	mux.HandleFunc("POST /v1/runs", s.run)
 	mux.HandleFunc("POST /v1/servers/{generation}", s.server)
 	mux.HandleFunc("PUT /v1/permissions", s.permissions)
+	mux.HandleFunc("PUT /v1/packages", s.tidy)
 	mux.HandleFunc("GET /v1/health", s.health)
 	mux.HandleFunc("GET /v1/stats", s.stats)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -199,6 +202,15 @@ func (s *Server) permissions(w http.ResponseWriter, r *http.Request) {
 	}
 	set, err := s.cfg.Sandbox.SetPermissions(p)
 	answer(w, set, err)
+}
+
+func (s *Server) tidy(w http.ResponseWriter, r *http.Request) {
+	var p Packages
+	if !read(w, r, &p) {
+		return
+	}
+	tidied, err := s.cfg.Sandbox.Tidy(p)
+	answer(w, tidied, err)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

@@ -7,6 +7,7 @@
 //	                          400, 410 lease gone, 424 package not installed
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet
+//	PUT    /v1/packages      <- Packages -> 200 Tidied
 //	GET    /v1/health        -> 200 Health | 503 Health
 //	GET    /v1/stats         -> 200 Stats
 //
@@ -59,6 +60,24 @@ func PackageDir(pkg string) string { return "/packages/" + PackageKey(pkg) }
 func PackageKey(pkg string) string {
 	sum := sha256.Sum256([]byte(pkg))
 	return hex.EncodeToString(sum[:12])
+}
+
+// Packages is the body of PUT /v1/packages: the packages of MCP servers that are still wanted, each npm:NAME@VERSION.
+type Packages struct {
+	Keep []string `json:"keep"`
+}
+
+// Tidied is what was removed: the installed packages that are not wanted, except those that a server uses at the moment.
+type Tidied struct {
+	Removed []Removed `json:"removed"`
+	// InUse is how many stay although they are not wanted.
+	InUse int `json:"in_use,omitempty"`
+}
+
+// Removed is a package that was removed.
+type Removed struct {
+	Package string `json:"package"`
+	Bytes   int64  `json:"bytes"`
 }
 
 // HomeDir is the home, working directory and folder for temporary files of the MCP server in a slot. It is private and

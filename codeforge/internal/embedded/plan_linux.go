@@ -101,6 +101,7 @@ func serverArgs(p plan, v view.View) []string {
 		"--control", v.Path("run", statedir.ControlSocket),
 		"--skills", v.Path("skills"),
 		"--socket", v.Path("run", statedir.MCPSocket),
+		"--definitions", v.Path("definitions"),
 		"--owner-uid", strconv.Itoa(p.OwnerUID),
 	}
 }

@@ -96,7 +96,7 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	for _, sub := range []string{
-		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "log", "tmp",
+		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "log", "tmp",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

@@ -43,6 +43,7 @@ var folders = [...]struct{ name, source string }{
 	{"runs", "runs"},
 	{"sandboxd", "sandboxd"},
 	{"packages", "packages"},
+	{"definitions", "definitions"},
 	{"tmp", "tmp"},
 }
 

@@ -90,9 +90,11 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Waiting:  d.queue.Waiting,
 		Servers:  func() int { return d.broker.Running() },
 	})
+	launcher := &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)}
 	d.broker = broker.New(broker.Config{
-		Launcher: &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)},
-		Catalog:  d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
+		Launcher: launcher, Definitions: d.flags.definitions,
+		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },
+		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		Session: func(run string) (string, bool) { return d.executor.Session(run) },
 	})
 	d.executor = execution.New(execution.Config{

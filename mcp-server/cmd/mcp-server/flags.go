@@ -18,13 +18,15 @@ import (
 
 // flags is the command line.
 type flags struct {
-	listen   []string
-	sandbox  func(context.Context) (net.Conn, error)
-	control  string
-	skills   string
-	socket   string
-	journal  string
-	ownerUID int
+	listen  []string
+	sandbox func(context.Context) (net.Conn, error)
+	control string
+	skills  string
+	socket  string
+	journal string
+	// definitions is where the broker remembers tools.
+	definitions string
+	ownerUID    int
 }
 
 // parseFlags reads the command line and says everything that is wrong with it.
@@ -41,6 +43,8 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
 	set.StringVar(&f.journal, "journal", "", "folder to record exchanges in; without it, none are recorded")
+	set.StringVar(&f.definitions, "definitions", "",
+		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
 	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err

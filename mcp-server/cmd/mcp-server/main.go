@@ -1,7 +1,8 @@
 // Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, on addresses and a unix socket.
 //
 //	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM --control SOCKET --skills DIR
-//	           [--also-listen ADDR] [--socket SOCKET] [--journal DIR] [--owner-uid N]
+//	           [--also-listen ADDR] [--socket SOCKET] [--journal DIR] [--definitions DIR]
+//	           [--owner-uid N]
 //	mcp-server health --listen ADDR [--linger TIME]
 //	mcp-server settings
 //

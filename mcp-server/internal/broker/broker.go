@@ -57,6 +57,11 @@ type Config struct {
 	Catalog func() controlapi.Catalog
 	// Session is the MCP session of a run, while it runs. Nil: every run is its own session, and never ends.
 	Session func(run string) (string, bool)
+	// Definitions is a folder in which the definitions of tools are remembered, for mcp-server alone. Empty: while it runs.
+	Definitions string
+	// Tidy, if not nil, is called after each change of the catalog, once nothing else does that: it removes packages that
+	// no API names any more. It is called again while it says so.
+	Tidy func(context.Context) (again bool)
 	// Called is told of finished calls: the outcome is "ok", "tool_error" or a failure's code. Nil: nobody is.
 	Called func(server, outcome string, took time.Duration)
 	// Started is told of starts of servers. Nil: nobody is.
@@ -66,9 +71,10 @@ type Config struct {
 
 // Broker calls tools. Make it with New, end it with Close. It is an http.Handler for the proxy's requests.
 type Broker struct {
-	cfg   Config
-	stash stashes
-	room  room
+	cfg        Config
+	remembered remembered
+	stash      stashes
+	room       room
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -97,11 +103,14 @@ func New(cfg Config) *Broker {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*server{},
+		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
 		runs: map[string]map[string]bool{}, caused: map[string]*causes{},
 		free: make(chan struct{}), installs: map[string]*installation{},
 	}
 	b.parts.Go(b.sweep)
+	if cfg.Tidy != nil {
+		b.parts.Go(b.tidy)
+	}
 	return b
 }
 
@@ -142,6 +151,7 @@ func (b *Broker) Tools(name string) (tools []signature.Tool, known bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	s.recall()
 	return s.callable(s.tools), s.known
 }
 
@@ -151,7 +161,7 @@ func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, erro
 	if s == nil {
 		return nil, errors.New("there is no such server")
 	}
-	tools, f := s.list(ctx, "")
+	tools, f := s.learn(ctx, "")
 	if f != nil {
 		return nil, errors.New(f.message)
 	}
@@ -209,6 +219,9 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 				i.kill(errStopped)
 			}
 		}
+	}
+	if err := b.remembered.forget(b.servers); err != nil {
+		b.cfg.Log.Warn("definitions of tools could not be removed", logline.Tag("server"), slog.Any("error", err))
 	}
 }
 

@@ -148,6 +148,12 @@ func hostile(t *testing.T, name string, change func(*controlapi.Server), faults 
 
 func newWorld(t *testing.T, slots int, apis ...controlapi.API) *world {
 	t.Helper()
+	return newWorldIn(t, "", slots, apis...)
+}
+
+// newWorldIn is newWorld with a folder for definitions.
+func newWorldIn(t *testing.T, definitions string, slots int, apis ...controlapi.API) *world {
+	t.Helper()
 	w := &world{t: t, over: map[string]bool{}, outcomes: map[string]int{}, catalog: controlapi.Catalog{Version: "1", APIs: apis}}
 	w.launcher = &local{t: t, slots: slots, open: map[*localSlot]bool{}}
 	before := runtime.NumGoroutine()
@@ -169,7 +175,7 @@ func newWorld(t *testing.T, slots int, apis ...controlapi.API) *world {
 			defer w.mu.Unlock()
 			w.outcomes[outcome]++
 		},
-		Log: logline.New(t.Output(), "text", nil),
+		Log: logline.New(t.Output(), "text", nil), Definitions: definitions,
 	})
 	t.Cleanup(func() {
 		w.broker.Close(context.Background())

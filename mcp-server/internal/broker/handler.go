@@ -210,7 +210,7 @@ func (c *call) request(ctx context.Context, method string, params any, repeat bo
 
 // list is the tools that code may call, with their definitions.
 func (c *call) list(ctx context.Context) ([]byte, *failure) {
-	tools, f := c.tools(ctx)
+	tools, f := c.tools(ctx, c.server.learn)
 	if f != nil {
 		return nil, f
 	}
@@ -227,8 +227,10 @@ func (c *call) list(ctx context.Context) ([]byte, *failure) {
 	return line, nil
 }
 
-// tools are all tools of the server.
-func (c *call) tools(ctx context.Context) ([]*tool, *failure) {
+// tools are all tools of the server, from one of its methods.
+func (c *call) tools(
+	ctx context.Context, from func(context.Context, string) ([]*tool, *failure),
+) ([]*tool, *failure) {
 	key, f := c.key()
 	if f != nil {
 		return nil, f
@@ -238,13 +240,13 @@ func (c *call) tools(ctx context.Context) ([]*tool, *failure) {
 		ctx, cancel = context.WithTimeout(ctx, c.limit)
 		defer cancel()
 	}
-	return c.server.list(ctx, key)
+	return from(ctx, key)
 }
 
 // call calls a tool.
 func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	began := time.Now()
-	tools, f := c.tools(ctx)
+	tools, f := c.tools(ctx, c.server.list)
 	if f != nil {
 		return nil, f
 	}

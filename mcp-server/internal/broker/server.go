@@ -37,8 +37,9 @@ type server struct {
 	breaker   breaker
 	notBefore time.Time // of the next start
 	tools     []*tool
-	known     bool
-	fresh     bool
+	known     bool        // tools are what the server said, perhaps before it was started anew
+	recalled  bool        // what is remembered has been read
+	fresh     bool        // tools are what the server says now
 	asked     time.Time   // when the tools were last asked for
 	again     *time.Timer // until they may be asked for again
 	listing   *listing    // the tools are being asked for
@@ -128,6 +129,30 @@ type listing struct {
 	f     *failure
 }
 
+// recall reads the tools that are remembered, once. Broker.mu is held.
+func (s *server) recall() {
+	if s.recalled {
+		return
+	}
+	s.recalled = true
+	if raw, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
+		s.tools, s.known = definitions(raw), true
+	}
+}
+
+// learn is the server's tools for who only wants to know them: of a server that does not run, those that it had.
+func (s *server) learn(ctx context.Context, key string) ([]*tool, *failure) {
+	b := s.broker
+	b.mu.Lock()
+	s.recall()
+	tools, enough := s.tools, s.known && len(s.instances) == 0
+	b.mu.Unlock()
+	if enough {
+		return tools, nil
+	}
+	return s.list(ctx, key)
+}
+
 // list is the server's tools, asked of the server if they are not known. Key is whose instance is asked.
 func (s *server) list(ctx context.Context, key string) ([]*tool, *failure) {
 	b := s.broker
@@ -167,10 +192,15 @@ func (s *server) ask(l *listing, key string) {
 	if f == nil && json.Unmarshal(raw, &listed) != nil {
 		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
 	}
+	if f == nil {
+		l.tools = definitions(listed.Tools)
+		if err := b.remembered.keep(s.api.Name, s.digest, l.tools); err != nil {
+			s.warn("the definitions of its tools could not be kept", "error", err)
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f == nil {
-		l.tools = definitions(listed.Tools)
 		s.tools, s.known = l.tools, true
 	} else {
 		s.fresh = false

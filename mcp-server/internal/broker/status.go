@@ -27,7 +27,7 @@ func (s *server) state(now time.Time) serverstate.Server {
 	out := serverstate.Server{
 		Name: s.api.Name, State: serverstate.Stopped, Processes: len(s.instances), Problem: s.problem,
 	}
-	if s.known {
+	if s.recall(); s.known {
 		n := len(s.callable(s.tools))
 		out.Tools = &n
 	}

@@ -34,6 +34,7 @@ const (
 	lockName     = "deno.lock"
 	npmName      = "npm"
 	registryName = "registry"
+	packageName  = "package"
 )
 
 // locksDir is the folder of the lock files.
@@ -42,7 +43,9 @@ const locksDir = "locks"
 // Store is the folder of packages. It is safe for concurrent use.
 type Store struct {
 	dir string
-	mu  sync.Mutex // held while something is sealed
+
+	mu   sync.Mutex     // held while something is sealed
+	held map[string]int // how many use a package, by key
 }
 
 // Open prepares the folder, and removes what installations have left behind that did not end.
@@ -59,7 +62,7 @@ func Open(dir string) (*Store, error) {
 	for _, path := range left {
 		err = errors.Join(err, os.RemoveAll(path))
 	}
-	return &Store{dir: dir}, err
+	return &Store{dir: dir, held: map[string]int{}}, err
 }
 
 // A package's name as npm defines it, and an exact version as semver.org does. Nothing in it can be taken for an option
@@ -134,7 +137,8 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 		err = fill(draft, from)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(draft, registryName), []byte(registry), 0o444)
+		err = errors.Join(os.WriteFile(filepath.Join(draft, registryName), []byte(registry), 0o444),
+			os.WriteFile(filepath.Join(draft, packageName), []byte(pkg), 0o444))
 	}
 	if err == nil {
 		err = s.keepLock(pkg, draft)

@@ -53,6 +53,9 @@ func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 
 // Server implements runapi.Sandbox.
 func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runapi.Duplex) (runapi.Exit, error) {
+	if h.Package != "" && p.cfg.Servers.Packages != nil {
+		defer p.cfg.Servers.Packages.Hold(h.Package)()
+	}
 	spec, err := p.specify(h)
 	if err != nil {
 		return runapi.Exit{}, err
@@ -70,6 +73,14 @@ func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runa
 	s.server = nil
 	p.vacate(s, done, broken)
 	return exit, err
+}
+
+// Tidy implements runapi.Sandbox.
+func (p *Pool) Tidy(w runapi.Packages) (runapi.Tidied, error) {
+	if p.cfg.Servers.Packages == nil {
+		return runapi.Tidied{}, nil
+	}
+	return p.cfg.Servers.Packages.Tidy(w.Keep)
 }
 
 // specify checks what is asked for.

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestTidies: packages are tidied once after each change of the catalog, and again while that is asked for.
+func TestTidies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var version atomic.Value
+		var calls atomic.Int32
+		var again atomic.Bool
+		version.Store("1")
+		b := New(Config{
+			Catalog: func() controlapi.Catalog { return controlapi.Catalog{Version: version.Load().(string)} },
+			Tidy:    func(context.Context) bool { calls.Add(1); return again.Load() },
+			Log:     logline.New(t.Output(), "text", nil),
+		})
+		defer b.Close(context.WithoutCancel(t.Context()))
+		after := func(want int32) {
+			t.Helper()
+			time.Sleep(3*tidyTime + time.Millisecond)
+			synctest.Wait()
+			if calls.Load() != want {
+				t.Errorf("tidied %d times, want %d", calls.Load(), want)
+			}
+		}
+		after(1)
+		version.Store("2")
+		after(2)
+		version.Store("3")
+		again.Store(true)
+		after(5)
+		again.Store(false)
+		after(6)
+	})
+}
+
+func TestWanted(t *testing.T) {
+	api := func(pkg string, active bool) controlapi.InspectedAPI {
+		return controlapi.InspectedAPI{API: controlapi.API{Name: "x", Server: &controlapi.Server{Package: pkg}}, Active: active}
+	}
+	plain := controlapi.InspectedAPI{API: controlapi.API{Name: "plain"}}
+	for name, c := range map[string]struct {
+		found controlapi.Inspection
+		want  []string
+		ok    bool
+	}{
+		"inactive, twice, one program of it": {controlapi.Inspection{APIs: []controlapi.InspectedAPI{
+			plain, api("npm:b@1.0.0", false), api("npm:a@1.0.0/tool", true), api("npm:a@1.0.0", true),
+		}}, []string{"npm:a@1.0.0", "npm:b@1.0.0"}, true},
+		"none is named": {controlapi.Inspection{APIs: []controlapi.InspectedAPI{plain}}, []string{}, true},
+		"no folder":     {controlapi.Inspection{}, []string{}, false},
+		"a folder is broken": {controlapi.Inspection{
+			APIs: []controlapi.InspectedAPI{plain}, Problems: []controlapi.InspectedProblem{{Severity: "error"}},
+		}, nil, false},
+		"a warning": {controlapi.Inspection{
+			APIs: []controlapi.InspectedAPI{plain}, Problems: []controlapi.InspectedProblem{{Severity: "warning"}},
+		}, []string{}, true},
+	} {
+		if got, ok := wanted(c.found); !slices.Equal(got, c.want) || ok != c.ok {
+			t.Errorf("%s: %q %v, want %q %v", name, got, ok, c.want, c.ok)
+		}
+	}
+}

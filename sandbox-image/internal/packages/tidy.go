@@ -1,0 +1,90 @@
+package packages
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// keyPattern is what runapi.PackageKey makes.
+var keyPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
+
+// Hold keeps a package while a slot uses it, until release is called.
+func (s *Store) Hold(pkg string) (release func()) {
+	key := runapi.PackageKey(pkg)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[key]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.held[key]--; s.held[key] == 0 {
+			delete(s.held, key)
+		}
+	})
+}
+
+// Tidy removes all packages but these and those that are held. Their lock files stay.
+func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
+	wanted := map[string]bool{}
+	for _, pkg := range keep {
+		wanted[runapi.PackageKey(pkg)] = true
+	}
+	tidied := runapi.Tidied{Removed: []runapi.Removed{}}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return tidied, fmt.Errorf("looking for packages: %w", err)
+	}
+	for _, e := range entries {
+		key := e.Name()
+		if !keyPattern.MatchString(key) || wanted[key] {
+			continue
+		}
+		draft, used, moveErr := s.takeAway(key)
+		switch {
+		case used:
+			tidied.InUse++
+		case moveErr != nil:
+			err = errors.Join(err, moveErr)
+		default:
+			tidied.Removed = append(tidied.Removed, describe(draft))
+			err = errors.Join(err, os.RemoveAll(draft))
+		}
+	}
+	return tidied, err
+}
+
+// takeAway renames the folder of a package that nothing uses, so that nothing begins to. Open removes what has this
+// name.
+func (s *Store) takeAway(key string) (draft string, used bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[key] > 0 {
+		return "", true, nil
+	}
+	from := filepath.Join(s.dir, key)
+	draft = from + ".removed.new"
+	return draft, false, errors.Join(os.RemoveAll(draft), os.Rename(from, draft))
+}
+
+// describe is the package in a folder, and what it takes.
+func describe(dir string) runapi.Removed {
+	name, _ := os.ReadFile(filepath.Join(dir, packageName))
+	r := runapi.Removed{Package: string(name)}
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read is not counted
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			r.Bytes += info.Size()
+		}
+		return nil
+	})
+	return r
+}
