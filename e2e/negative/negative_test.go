@@ -99,20 +99,21 @@ func groups() []group {
 			{defence: "host-files", attacks: []string{"importing /proc/1/mountinfo as text", "importing /proc/self/environ as a module", "importing /proc/1/mountinfo by a type reference", "Python: files of the machine"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{defence: "seccomp", attacks: []string{"escaped: kernel interfaces", "escaped: sockets of other kinds", "Python: kernel interfaces by ctypes", "Python: sockets of other kinds", "Python: processes", "Python: a storm of forks"}},
-			{defence: "capabilities", attacks: []string{"escaped: who am I", "Python: who am I"}},
+			{defence: "seccomp", attacks: []string{"escaped: kernel interfaces", "escaped: sockets of other kinds"}},
+			{defence: "capabilities", attacks: []string{"escaped: who am I"}},
 			{defence: "skill-links", attacks: []string{"escaped: a symbolic link to what mcp-server is"}},
 			{defence: "kill", attacks: []string{"escaped: stay behind a run that is ended"}},
 			{defence: "fence", attacks: []string{"late messages of an older lease"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in attributes of files", "escaped: memory bomb in sockets of many tables"}},
+			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in attributes of files", "escaped: memory bomb in sockets of many tables", "Python: kernel interfaces by ctypes", "Python: sockets of other kinds", "Python: processes", "Python: a storm of forks"}},
 			{defence: "memory-sum", attacks: []string{"escaped: memory bomb in children", "escaped: memory bomb in sockets to themselves"}},
 			{defence: "unnamed", attacks: []string{"escaped: memory bomb in files without a name"}},
 			{defence: "host-files", attacks: []string{"escaped: files of the kernel and the host"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
 			{defence: "netns", attacks: []string{"escaped: DNS outside the catalog", "escaped: TLS to a host in no API", "Python: DNS outside the catalog", "Python: TLS to a host in no API"}},
+			{defence: "capabilities", attacks: []string{"Python: who am I"}},
 		}},
 	}
 }
