@@ -112,6 +112,10 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		{"syntax error", "x = = 1\n", "main.py\", line 1\n    x = = 1\n        ^\nSyntaxError: invalid syntax\n", ""},
 		{"TypeScript", "const r = await fetch('https://x.test/');\nconsole.log(r.status);\n", "SyntaxError", "The code looks like TypeScript"},
 		{"missing module", "import nothing_like_this.inner\n", "ModuleNotFoundError", "nothing_like_this is not installed here. There is the standard library"},
+		{"how to add a module", "import nothing_like_this\n", "ModuleNotFoundError", map[world.Mode]string{world.Embedded: "set PYTHON_PATH to its python3", world.Docker: "in SANDBOX_PYTHON_PACKAGES"}[w.Mode]},
+		{"100 MB of output", "for i in range(100): print('x' * (1 << 20))\nprint('the end')\n", "xxx", "printed more than 16 MiB and was ended"},
+		{"100 MB without a line feed", "import sys\nsys.stdout.buffer.write(b'x' * (100 << 20))\n", "xxx", "printed more than 16 MiB and was ended"},
+		{"100 MB of bytes", "import os, sys\nsys.stdout.buffer.write(os.urandom(100 << 20))\n", "", "printed more than 16 MiB and was ended"},
 		{"missing skill", "from skills.nothing import f\n", "ModuleNotFoundError", "There is no skill \"nothing.py\"."},
 		{"process", "import subprocess\nsubprocess.run(['ls'])\n", "PermissionError", "Code cannot start processes"},
 		{"unknown host", "import urllib.request\nurllib.request.urlopen('https://nowhere.test/')\n", "urlopen error", "nowhere.test"},
@@ -121,7 +125,10 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		t.Run(row.name, func(t *testing.T) {
 			res := w.MustPython(t, row.code)
 			if !strings.Contains(res.Out+res.Notes, row.out) || !strings.Contains(res.Notes, row.notes) {
-				t.Errorf("out %q\nnotes %q", res.Out, res.Notes)
+				t.Errorf("out %.5000q\nnotes %q", res.Out, res.Notes)
+			}
+			if len(res.JSON) > 200_000 {
+				t.Errorf("an answer of %d bytes", len(res.JSON))
 			}
 		})
 	}

@@ -287,6 +287,18 @@ func (s *Stack) Processes(ctx context.Context, service string) ([]string, error)
 	return list[1:], nil // behind the heading
 }
 
+// Direct is a command that runs a program of the sandbox's image next to the upstream, without CodeForge. It trusts the
+// upstream's authority.
+func (s *Stack) Direct(ctx context.Context, program string, args ...string) *exec.Cmd {
+	run := []string{
+		"run", "--rm", "-i", "--network", Project + "_egress-net", "-v", filepath.Join(s.dir, "ca") + ":/ca:ro",
+		"-e", "SSL_CERT_FILE=/ca/ca.pem", "-e", "REQUESTS_CA_BUNDLE=/ca/ca.pem", "--entrypoint", program, "codeforge/sandbox:e2e",
+	}
+	cmd := exec.CommandContext(ctx, "docker", append(run, args...)...) //nolint:gosec // the tests' own
+	cmd.Env = s.env
+	return cmd
+}
+
 // Environ is the environment in which docker compose finds this stack.
 func (s *Stack) Environ() []string { return slices.Clone(s.env) }
 

@@ -74,7 +74,7 @@ func groups() []group {
 			{defence: "terminal", attacks: []string{"on a terminal: what a run prints", "on a terminal: a skill's source"}},
 			{defence: "message-bounds", attacks: []string{"a client with a name of 8 MiB", "an id of 8 MiB"}},
 			{defence: "tool-bounds", attacks: []string{"execute_code with one API named 100,000 times"}},
-			{defence: "uid", attacks: []string{"another run's private file in /tmp"}},
+			{defence: "uid", attacks: []string{"another run's private file in /tmp", "Python: another run's private file in /tmp"}},
 			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
 		}},
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
@@ -95,10 +95,10 @@ func groups() []group {
 		}},
 		{controls: []control{
 			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test"}},
-			{defence: "time-limit", attacks: []string{"endless loop"}, patience: 12 * time.Second},
-			{defence: "output-limit", attacks: []string{"output flood"}, patience: 12 * time.Second},
-			{defence: "memory-limit", attacks: []string{"buffers of 1.5 GiB", "shared buffers of 2.5 GiB"}},
-			{defence: "host-files", attacks: []string{"importing /proc/1/mountinfo as text", "importing /proc/self/environ as a module", "importing /proc/1/mountinfo by a type reference"}},
+			{defence: "time-limit", attacks: []string{"endless loop", "Python: endless loop"}, patience: 12 * time.Second},
+			{defence: "output-limit", attacks: []string{"output flood", "Python: output flood"}, patience: 12 * time.Second},
+			{defence: "memory-limit", attacks: []string{"buffers of 1.5 GiB", "shared buffers of 2.5 GiB", "Python: buffers of 2.5 GiB"}},
+			{defence: "host-files", attacks: []string{"importing /proc/1/mountinfo as text", "importing /proc/self/environ as a module", "importing /proc/1/mountinfo by a type reference", "Python: files of the machine"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
 			{defence: "seccomp", attacks: []string{"escaped: kernel interfaces", "escaped: sockets of other kinds"}},
@@ -108,13 +108,14 @@ func groups() []group {
 			{defence: "fence", attacks: []string{"late messages of an older lease"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in attributes of files", "escaped: memory bomb in sockets of many tables"}},
+			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in attributes of files", "escaped: memory bomb in sockets of many tables", "Python: kernel interfaces by ctypes", "Python: sockets of other kinds", "Python: processes", "Python: a storm of forks"}},
 			{defence: "memory-sum", attacks: []string{"escaped: memory bomb in children", "escaped: memory bomb in sockets to themselves"}},
 			{defence: "unnamed", attacks: []string{"escaped: memory bomb in files without a name"}},
 			{defence: "host-files", attacks: []string{"escaped: files of the kernel and the host"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{defence: "netns", attacks: []string{"escaped: DNS outside the catalog", "escaped: TLS to a host in no API"}},
+			{defence: "netns", attacks: []string{"escaped: DNS outside the catalog", "escaped: TLS to a host in no API", "Python: DNS outside the catalog", "Python: TLS to a host in no API"}},
+			{defence: "capabilities", attacks: []string{"Python: who am I"}},
 		}},
 	}
 }

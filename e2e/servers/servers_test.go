@@ -72,6 +72,7 @@ func TestMainJob(t *testing.T) {
 				t.Error("the log does not show the call")
 			}
 			features(t, w)
+			pythonFeatures(t, w)
 			status(t, w)
 		})
 	}

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// outside are the variables behind those of the list: what Compose reads, in the order of .env.example, and the path of
-// Deno.
-const outside = "SANDBOX_MEMORY_TOTAL CODEFORGE_APIS CODEFORGE_IMAGES CODEFORGE_TAG DOCKER_SOCK DENO_PATH"
+// outside are the variables behind those of the list: what Compose reads, in the order of .env.example, and the paths of
+// Deno and Python.
+const outside = "SANDBOX_MEMORY_TOTAL SANDBOX_PYTHON_PACKAGES CODEFORGE_APIS CODEFORGE_IMAGES CODEFORGE_TAG DOCKER_SOCK " +
+	"DENO_PATH PYTHON_PATH"
 
 // expansion is a variable in a Compose file, with its default. Those of Dockerfiles are no settings.
 var expansion = regexp.MustCompile(`\$\{([A-Z][A-Z_]*)(?::-([^}]*))?`)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
@@ -245,7 +246,8 @@ func readVariables(e *Env) (variables, error) {
 
 // namesFile reports whether a setting is a path, which .env may write as it is seen from its own folder.
 func namesFile(name string) bool {
-	return strings.HasSuffix(name, "_FILE") || name == "SANDBOX_PROGRAMS" || name == "DENO_PATH"
+	return strings.HasSuffix(name, "_FILE") ||
+		slices.Contains([]string{"SANDBOX_PROGRAMS", "DENO_PATH", "PYTHON_PATH"}, name)
 }
 
 func (v variables) getenv(name string) string { return v.values[name] }
