@@ -101,18 +101,12 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	if err != nil {
 		return err
 	}
-	file, err := render(doc)
-	if err != nil {
-		return err
-	}
-	entry := o.entry(name, doc)
-	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
 	out := e.Stdout
 	if o.json {
 		out = e.Stderr
 	}
 	describe(out, name, doc)
-	if source.Name == "-" && len(entry.Credentials) > 0 { // the document has used standard input up
+	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used standard input up
 		tty, err := os.Open(terminalDevice)
 		if err != nil {
 			return errors.New("the document came by standard input, so the credential cannot; want a file or a URL, or " +
@@ -123,6 +117,15 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 		with.Stdin = tty
 		in = newPrompter(&with)
 	}
+	if err := o.chooseHosts(in, out, doc); err != nil {
+		return err
+	}
+	file, err := render(doc)
+	if err != nil {
+		return err
+	}
+	entry := o.entry(name, doc)
+	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
 	if err := o.finish(e, in, entry); err != nil {
 		return err
 	}
