@@ -63,8 +63,8 @@ type Line struct {
 	Answer       string            `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer; empty: none
 	Deprecated   bool              `json:"d,omitempty"`
 	// Words are what the document says beyond the summary, in words for search that nobody is shown.
-	Words string `json:"w,omitempty"`
-	Server       string            `json:"srv,omitempty"` // where it differs from the head's
+	Words  string `json:"w,omitempty"`
+	Server string `json:"srv,omitempty"` // where it differs from the head's
 
 	Type string `json:"type,omitempty"` // a type's name, an identifier of TypeScript
 	TS   string `json:"ts,omitempty"`   // what it stands for: the right side of `type Name = ...`
