@@ -17,10 +17,10 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test e2e attack bench fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test e2e attack bench bench-tokens fuzz lint clean uninstall
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: binaries deno typescript ## build every binary into bin/, and fetch Deno and TypeScript into .tools/
 
@@ -55,6 +55,9 @@ attack: build ## run the attacks of SECURITY.md, then again with single defences
 
 bench: build ## measure the tables of docs/performance.md on this machine (BENCH_QUICK=1: in about three minutes)
 	@GO='$(GO)' make/bench.sh
+
+bench-tokens: build ## count what a model reads to find operations of real APIs, and how often it finds the right one
+	@GO='$(GO)' make/tokens.sh
 
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	@make/fuzz.sh

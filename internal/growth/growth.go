@@ -37,13 +37,18 @@ func Linear(t testing.TB, n int, input func(n int) (work func())) {
 // neither other tests nor a busy machine have an influence.
 func Bounded(t testing.TB, what string, most time.Duration, work func()) {
 	t.Helper()
+	if took := Time(work); took > most {
+		t.Errorf("%s takes %s of processor time, more than %s", what, took, most)
+	}
+}
+
+// Time is the processor time that work takes in the calling goroutine.
+func Time(work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	start := threadClock()
 	work()
-	if took := threadClock() - start; took > most {
-		t.Errorf("%s takes %s of processor time, more than %s", what, took, most)
-	}
+	return threadClock() - start
 }
 
 // fastest is the shortest time of some runs: the garbage collector makes some of them longer.

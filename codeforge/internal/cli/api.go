@@ -20,8 +20,9 @@ func apiCommand() command {
   api add NAME      writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out, and
                     checks each answer. If there is an example, it asks for the credential only. A credential is never
                     a flag: it is prompted for without echo, or read as one line from standard input. With
-                    --openapi, hosts, the way to authenticate, operations and types come from a document.
-  api update NAME   reads the document of --openapi again; hosts and credentials stay as they are
+                    --openapi, --graphql or --google, operations and types come from a document, and as a rule hosts
+                    and the way to authenticate.
+  api update NAME   reads the document again; hosts and credentials stay as they are
   api list          lists every API, inactive ones included
   api check NAME    looks for mistakes in one API, without starting anything
   api test [NAME]   makes one harmless request through the running CodeForge and explains what happened; without a
@@ -46,6 +47,10 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 			fs.StringVar(&o.reference, "reference", "", "add: `URL` of the API's documentation")
 			fs.StringVar(&o.description, "description", "", "add: one `LINE` that describes the API")
 			fs.StringVar(&o.openapi, "openapi", "", "add: `FILE|URL|-` of an OpenAPI or Swagger document")
+			fs.StringVar(&o.graphql, "graphql", "", "add: `FILE|URL|-` of a schema of GraphQL, or the URL of an endpoint that "+
+				"tells it without a credential")
+			fs.StringVar(&o.google, "google", "", "add: `FILE|URL|NAME:VERSION` of a document of Google's discovery service, "+
+				"e.g. drive:v3")
 			fs.StringVar(&o.server, "server", "", "add: `URL` that requests go to, in place of the document's")
 			fs.Func("var", "add: `NAME=VALUE` of a variable in the document's server; repeatable", o.variable)
 			fs.StringVar(&o.scheme, "scheme", "", "add: `NAME` of the document's way to authenticate, or none")
@@ -64,7 +69,8 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 type apiOptions struct {
 	target                              target
 	apis, reference, description, path  string
-	openapi, server, scheme, api        string
+	openapi, graphql, google            string
+	server, scheme, api                 string
 	vars                                map[string]string
 	domains, tokens, surfaces, restrict words
 	json, readOnly, only, yes           bool

@@ -20,14 +20,16 @@ func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 	if err := apidir.Free(o.apis, name); err != nil {
 		return err
 	}
-	if o.openapi != "" {
-		return o.addDocument(ctx, e, name)
+	if flagName, from, err := o.described(); err != nil {
+		return err
+	} else if from != "" {
+		return o.addDocument(ctx, e, name, flagName, from)
 	}
 	for flagName, given := range map[string]bool{
 		"--server": o.server != "", "--scheme": o.scheme != "", "--var": len(o.vars) > 0, "--only-operations": o.only,
 	} {
 		if given {
-			return usageError("%s goes with --openapi", flagName)
+			return usageError("%s goes with --openapi, --graphql or --google", flagName)
 		}
 	}
 	if o.plain() {

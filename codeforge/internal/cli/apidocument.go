@@ -15,42 +15,98 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/document"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/google"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/graphql"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/openapi"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/tree"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// addDocument adds an API that a document describes.
-func (o *apiOptions) addDocument(ctx context.Context, e *Env, name string) error {
-	in := newPrompter(e)
-	if o.openapi == "-" && in.terminal {
-		return usageError("--openapi - reads the document from standard input, which is a terminal")
+// described is the flag that says which document describes an API, and its value. Both are empty without one.
+func (o *apiOptions) described() (flagName, from string, err error) {
+	for _, f := range [][2]string{{"--openapi", o.openapi}, {"--graphql", o.graphql}, {"--google", o.google}} {
+		switch {
+		case f[1] == "":
+		case from != "":
+			return "", "", usageError("%s and %s do not go together", flagName, f[0])
+		default:
+			flagName, from = f[0], f[1]
+		}
 	}
-	if len(o.surfaces) > 0 {
-		return usageError("--in does not go with --openapi, which says where credentials are; --scheme chooses")
+	return flagName, from, nil
+}
+
+// read reads and imports a document in the language of a flag. Without a flag it is OpenAPI, or Google's.
+func (o *apiOptions) read(ctx context.Context, e *Env, flagName, from string, with document.Options) (
+	document.Source, *document.Document, error,
+) {
+	if flagName == "--graphql" {
+		source, endpoint, err := document.Introspect(ctx, from, graphql.Question, e.Stdin)
+		if err != nil {
+			return source, nil, err
+		}
+		if endpoint {
+			with.Base = source.URL
+		}
+		doc, err := graphql.Import(source.Text, with)
+		return source, doc, named(from, err)
 	}
-	source, err := document.Read(ctx, o.openapi, e.Stdin)
+	if address := google.Address(from); flagName == "--google" && address != "" {
+		from = address
+	}
+	source, err := document.Read(ctx, from, e.Stdin)
 	if err != nil {
-		return err
+		return source, nil, err
 	}
-	doc, err := openapi.Import(source.Text, document.Options{
-		Name: name, Base: source.URL, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens,
+	with.Base = source.URL
+	doc, err := importText(flagName, source.Text, with)
+	return source, doc, named(from, err)
+}
+
+// named adds the name of a document to an error.
+func named(from string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", visible.Line(from), err)
+	}
+	return nil
+}
+
+func importText(flagName string, text []byte, with document.Options) (*document.Document, error) {
+	if flagName == "--google" {
+		return google.Import(text, with)
+	}
+	root, err := tree.Parse(text, openapi.Skip)
+	if err != nil {
+		return nil, err
+	}
+	if root.Str("discoveryVersion") != "" {
+		return google.Import(text, with)
+	}
+	return openapi.FromTree(root, with)
+}
+
+// addDocument adds an API that a document describes.
+func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, from string) error {
+	in := newPrompter(e)
+	if from == "-" && in.terminal {
+		return usageError("%s - reads the document from standard input, which is a terminal", flagName)
+	}
+	if len(o.surfaces) > 0 && flagName != "--graphql" {
+		return usageError("--in does not go with %s, which says where credentials are; --scheme chooses", flagName)
+	}
+	source, doc, err := o.read(ctx, e, flagName, from, document.Options{
+		Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: o.surfaces.String(),
 		Methods: o.methods(),
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", visible.Line(o.openapi), err)
-	}
-	file, err := render(doc)
-	if err != nil {
 		return err
 	}
-	entry := o.entry(name, doc)
-	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
 	out := e.Stdout
 	if o.json {
 		out = e.Stderr
 	}
 	describe(out, name, doc)
-	if source.Name == "-" && len(entry.Credentials) > 0 { // the document has used standard input up
+	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used standard input up
 		tty, err := os.Open(terminalDevice)
 		if err != nil {
 			return errors.New("the document came by standard input, so the credential cannot; want a file or a URL, or " +
@@ -61,6 +117,15 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name string) error
 		with.Stdin = tty
 		in = newPrompter(&with)
 	}
+	if err := o.chooseHosts(ctx, in, out, doc); err != nil {
+		return err
+	}
+	file, err := render(doc)
+	if err != nil {
+		return err
+	}
+	entry := o.entry(name, doc)
+	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
 	if err := o.finish(ctx, e, in, entry); err != nil {
 		return err
 	}
@@ -159,29 +224,33 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	if a == nil {
 		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s says more", name, o.apis, name)
 	}
-	from := o.openapi
-	if from == "" && a.Operations != nil {
+	flagName, from, err := o.described()
+	if err != nil {
+		return err
+	}
+	if from == "" && a.Operations != nil && a.Operations.Source != "-" {
 		from = a.Operations.Source
 	}
-	if a.Operations == nil || from == "" || from == "-" && o.openapi == "" {
-		return fmt.Errorf("%s was not imported from a file or URL; --openapi FILE|URL names its document", name)
+	if a.Operations == nil || from == "" {
+		return fmt.Errorf("%s was not imported from a file or URL; --openapi, --graphql or --google names its document", name)
 	}
 	old, had, err := readOperations(filepath.Join(o.apis, name, operation.FileName))
 	if err != nil {
 		return err
 	}
-	source, err := document.Read(ctx, from, e.Stdin)
-	if err != nil {
-		return err
+	options := document.Options{Name: name, Server: old.Server, Scheme: openapi.None, Methods: allowedMethods(a.Methods)}
+	if old.GraphQL && flagName == "" {
+		flagName = "--graphql"
+		if len(had) > 0 && had[0].Path != "/" {
+			options.Server += had[0].Path
+		}
 	}
-	options := document.Options{Name: name, Base: source.URL, Server: old.Server, Scheme: openapi.None,
-		Methods: allowedMethods(a.Methods)}
 	if o.server != "" {
 		options.Server = o.server
 	}
-	doc, err := openapi.Import(source.Text, options)
+	source, doc, err := o.read(ctx, e, flagName, from, options)
 	if err != nil {
-		return fmt.Errorf("%s: %w", visible.Line(from), err)
+		return err
 	}
 	doc.Head.Auth = old.Auth
 	kept, closed := doc.Operations[:0], map[string]bool{}
@@ -204,7 +273,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	if err := apidir.Update(o.apis, name, file); err != nil {
 		return err
 	}
-	added, gone := compare(had, doc.Operations)
+	added, gone := compare(had, doc.Operations, old.GraphQL)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{
 			"name": name, "operations": len(doc.Operations), "added": added, "removed": gone,
@@ -215,9 +284,11 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	for host := range closed {
 		fmt.Fprintf(e.Stdout, "  note  operations at %s were left out: it is not in \"domains\"\n", visible.Line(host))
 	}
-	fresh, err := openapi.Import(source.Text, document.Options{Name: name, Base: source.URL, Vars: o.vars})
-	if err == nil {
-		o.changed(e.Stdout, a, old, fresh)
+	if !doc.Head.GraphQL { // a schema names no host
+		fresh, err := importText(flagName, source.Text, document.Options{Name: name, Base: source.URL, Vars: o.vars})
+		if err == nil {
+			o.changed(e.Stdout, a, old, fresh)
+		}
 	}
 	for _, note := range doc.Notes {
 		fmt.Fprintf(e.Stdout, "  note  %s\n", visible.Line(note))
@@ -297,10 +368,15 @@ func readOperations(path string) (operation.Head, []operation.Line, error) {
 	}
 }
 
-// compare counts the operations that are new and those that are gone.
-func compare(before, after []operation.Line) (added, gone int) {
+// compare counts the operations that are new and those that are gone. Those of GraphQL have one path and differ by ID.
+func compare(before, after []operation.Line, graphQL bool) (added, gone int) {
 	have := map[string]int{}
-	key := func(l operation.Line) string { return l.Method + " " + l.Path }
+	key := func(l operation.Line) string {
+		if graphQL {
+			return l.ID
+		}
+		return l.Method + " " + l.Path
+	}
 	for _, l := range before {
 		have[key(l)]++
 	}

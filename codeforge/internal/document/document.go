@@ -30,6 +30,8 @@ type Options struct {
 	Scheme string
 	// Tokens replace token names, in their order.
 	Tokens []string
+	// In is where a token stands in requests, for languages that do not say: header:NAME, or empty for a bearer token.
+	In string
 	// Methods, when not nil, are those that may be used; operations with others are left out.
 	Methods []string
 }

@@ -3,13 +3,16 @@ package document
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,22 +42,22 @@ func Read(ctx context.Context, name string, stdin io.Reader) (Source, error) {
 	if u, err := url.Parse(name); err == nil && (u.Scheme == "https" || u.Scheme == "http") {
 		return fetch(ctx, u)
 	}
-	path, err := filepath.Abs(name)
+	file, err := filepath.Abs(name)
 	if err != nil {
 		return Source{}, err
 	}
-	if info, err := os.Stat(path); err != nil {
+	if info, err := os.Stat(file); err != nil {
 		return Source{}, fmt.Errorf("reading the document: %w", err)
 	} else if !info.Mode().IsRegular() {
-		return Source{}, fmt.Errorf("reading the document: %s is not a regular file", path)
+		return Source{}, fmt.Errorf("reading the document: %s is not a regular file", file)
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(file)
 	if err != nil {
 		return Source{}, fmt.Errorf("reading the document: %w", err)
 	}
 	defer f.Close()
 	text, err := limited(f)
-	return Source{Name: path, Text: text}, err
+	return Source{Name: file, Text: text}, err
 }
 
 func limited(r io.Reader) ([]byte, error) {
@@ -70,6 +73,30 @@ func limited(r io.Reader) ([]byte, error) {
 }
 
 func fetch(ctx context.Context, u *url.URL) (Source, error) {
+	return ask(ctx, u, http.MethodGet, nil)
+}
+
+// Introspect asks an endpoint of GraphQL for its schema, without a credential. Where the name is a file, standard input
+// or the URL of one, it reads that.
+func Introspect(ctx context.Context, name, question string, stdin io.Reader) (source Source, endpoint bool, err error) {
+	u, err := url.Parse(name)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || slices.Contains(schemaFiles(), path.Ext(u.Path)) {
+		source, err = Read(ctx, name, stdin)
+		return source, false, err
+	}
+	body, err := json.Marshal(map[string]string{"query": question})
+	if err != nil {
+		return Source{}, false, err
+	}
+	source, err = ask(ctx, u, http.MethodPost, body)
+	return source, true, err
+}
+
+// schemaFiles are what the names of files with a schema end in.
+func schemaFiles() []string { return []string{".graphql", ".graphqls", ".gql", ".json"} }
+
+// ask makes one request.
+func ask(ctx context.Context, u *url.URL, method string, body []byte) (Source, error) {
 	if u.User != nil {
 		return Source{}, &Refused{"a URL with a user in it", "a file: fetch the document with your own tools first"}
 	}
@@ -82,18 +109,26 @@ func fetch(ctx context.Context, u *url.URL) (Source, error) {
 		}
 		return nil
 	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return Source{}, fmt.Errorf("fetching the document: %w", err)
 	}
 	req.Header.Set("User-Agent", "CodeForge/"+version.Version)
 	req.Header.Set("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	answer, err := client.Do(req)
 	if err != nil {
 		return Source{}, fmt.Errorf("fetching the document: %w", err)
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
+	switch {
+	case answer.StatusCode == http.StatusOK:
+	case body != nil:
+		return Source{}, &Refused{fmt.Sprintf("%s answered %d to an introspection", Line(u.Host, shortText), answer.StatusCode),
+			"a file with the schema, and --server: what needs a credential is fetched with your own tools"}
+	default:
 		return Source{}, &Refused{fmt.Sprintf("%s answered %d", Line(u.Host, shortText), answer.StatusCode),
 			"the URL of a document, which needs no credential"}
 	}

@@ -70,7 +70,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 			typeLines = append(typeLines, l)
 			continue
 		}
-		index(builder, l)
+		index(builder, l, d.Head.GraphQL)
 		l.Words = ""
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
@@ -175,9 +175,14 @@ func (d *Doc) line(p position) operation.Line {
 }
 
 // index adds an operation to an index: what its path ends in says most, the names in its types say least.
-func index(b *search.Builder, l operation.Line) {
+func index(b *search.Builder, l operation.Line, graphQL bool) {
 	path, last := static(l.Path)
-	b.AddLike(kind(l), path, l.Summary,
+	does := kind(l)
+	if graphQL {
+		_, last, _ = strings.Cut(l.ID, " ")
+		path, does = last, kindOfField(l)
+	}
+	b.AddLike(does, path, l.Summary,
 		search.Field{Text: last, Weight: 2.2, Bound: 1},
 		search.Field{Text: path, Weight: 1.4, Bound: 3, Most: 40},
 		search.Field{Text: l.Summary, Weight: 2.4, Bound: 8},
@@ -273,6 +278,33 @@ func letter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
 }
 
+// kindOfField is what a field of a root type of GraphQL does.
+func kindOfField(l operation.Line) search.Kind {
+	if query, _, _ := strings.Cut(l.ID, " "); query == "query" {
+		if strings.HasPrefix(l.Answer, "[") || strings.HasSuffix(strings.TrimSuffix(l.Answer, "!"), "Connection") {
+			return search.Read | search.Collection | deprecated(l)
+		}
+		return search.Read | deprecated(l)
+	}
+	k := search.Kind(0)
+	search.Words(l.ID, func(w string) {
+		if k == 0 {
+			k = search.Verb(w)
+		}
+	})
+	if k == 0 || k == search.Read {
+		k = search.Create | search.Change
+	}
+	return k | deprecated(l)
+}
+
+func deprecated(l operation.Line) search.Kind {
+	if l.Deprecated {
+		return search.Deprecated
+	}
+	return 0
+}
+
 // kind is what an operation does. Where all is POST, its name says it.
 func kind(l operation.Line) search.Kind {
 	var k search.Kind
@@ -301,8 +333,5 @@ func kind(l operation.Line) search.Kind {
 	if k == search.Read && !strings.HasSuffix(strings.TrimSuffix(l.Path, ".json"), "}") {
 		k |= search.Collection
 	}
-	if l.Deprecated {
-		k |= search.Deprecated
-	}
-	return k
+	return k | deprecated(l)
 }

@@ -54,7 +54,7 @@ func (d *Doc) Show(i int, detail Detail) string {
 		d.part(&b, "path", l.Params, most)
 		d.part(&b, "headers", l.Headers, most)
 	}
-	d.part(&b, "query", l.Query, most)
+	d.part(&b, d.queryName(), l.Query, most)
 	if l.BodyMedia != "" {
 		d.part(&b, "body ("+l.BodyMedia+")", l.Body, most)
 	} else {
@@ -62,6 +62,14 @@ func (d *Doc) Show(i int, detail Detail) string {
 	}
 	d.part(&b, "answers", l.Answer, most)
 	return b.String()
+}
+
+// queryName is what Line.Query holds.
+func (d *Doc) queryName() string {
+	if d.Head.GraphQL {
+		return "arguments"
+	}
+	return "query"
 }
 
 // title is the first line of an operation.
@@ -88,7 +96,12 @@ func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 		return
 	}
 	fmt.Fprintf(b, "\n  %s %s", name, shorten(ts, most))
-	if named := strings.TrimSuffix(ts, "[]"); len(ts) < most/2 {
+	named := strings.TrimSuffix(ts, "[]")
+	if d.Head.GraphQL {
+		only, _ := strings.CutPrefix(ts, "{ input: ") // as the arguments of most mutations are
+		named = strings.Trim(strings.TrimSuffix(only, " }"), "[]!")
+	}
+	if len(ts) < most/2 {
 		if t, ok := d.Type(named); ok {
 			b.WriteString(" " + shorten(t.TS, most-len(ts)))
 		}
@@ -98,6 +111,10 @@ func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 // Header says where an API's requests go, and how they carry its tokens.
 func (d *Doc) Header(tokens []string) string {
 	line := "# " + d.Name + " " + d.Head.Server
+	if d.Head.GraphQL && d.Len() > 0 {
+		_, path, _ := strings.Cut(d.Key(0), " ")
+		line += path + "  POST {query, variables}"
+	}
 	for _, a := range d.Head.Auth {
 		if slices.Contains(tokens, a.Token) {
 			_, where, named := strings.Cut(a.Place, ":")
@@ -128,7 +145,7 @@ func (d *Doc) Full(i int) string {
 	shown := map[string]bool{}
 	var queue []string
 	for _, p := range [][2]string{
-		{"path", l.Params}, {"query", l.Query}, {"query, common", d.Head.Common}, {"headers", l.Headers},
+		{"path", l.Params}, {d.queryName(), l.Query}, {"query, common", d.Head.Common}, {"headers", l.Headers},
 		{body, l.Body}, {"answers", l.Answer},
 	} {
 		if p[1] != "" {
@@ -192,8 +209,10 @@ func (d *Doc) named(ts string) []string {
 // Find is the operation that a text names: its method and path, or its path alone if it has one method.
 func (d *Doc) Find(text string) (int, bool) {
 	text = strings.Join(strings.Fields(text), " ")
-	if i, ok := d.ids[text]; ok {
-		return i, true
+	for _, name := range []string{text, "query " + text, "mutation " + text} {
+		if i, ok := d.ids[name]; ok {
+			return i, true
+		}
 	}
 	found, at := 0, 0
 	for i := range d.Len() {

@@ -223,7 +223,8 @@ func (q *question) number(w string) {
 type lexicon struct {
 	all     []*Index
 	entries float64
-	left    int // how many more stems unknown words are compared with
+	left    int            // how many more stems unknown words are compared with
+	counts  map[string]int // what count has returned
 }
 
 // maxCompared is how many stems the unknown words of one question are compared with.
@@ -231,12 +232,19 @@ const maxCompared = 200_000
 
 // count is how many entries have a stem.
 func (l *lexicon) count(stem string) int {
+	if n, known := l.counts[stem]; known {
+		return n
+	}
 	n := 0
 	for _, x := range l.all {
 		if i, ok := x.find(stem); ok {
 			n += int(x.counts[i])
 		}
 	}
+	if l.counts == nil {
+		l.counts = map[string]int{}
+	}
+	l.counts[stem] = n
 	return n
 }
 
@@ -305,6 +313,7 @@ func (l *lexicon) unknown(word, stem string) []form {
 	}
 	limit := 1 + len(stem)/6
 	var near []form
+	seen := map[string]bool{} // many indexes have the same words
 	best := limit + 1
 	for _, x := range l.all {
 		from, _ := x.find(stem[:1]) // the first letter is seldom wrong
@@ -316,6 +325,10 @@ func (l *lexicon) unknown(word, stem string) []form {
 			if len(s) < len(stem)-limit || len(s) > len(stem)+limit {
 				continue
 			}
+			if seen[s] {
+				continue
+			}
+			seen[s] = true
 			if l.left--; l.left < 0 {
 				return near
 			}

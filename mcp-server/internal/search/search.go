@@ -37,7 +37,6 @@ func Search(all []*Index, question string, most int) []Hit {
 	for _, x := range all {
 		hits = room.search(x, q, spare*most, hits)
 	}
-	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
 	return varied(hits, most)
 }
 
@@ -103,7 +102,7 @@ const (
 	brevity = 1.5
 )
 
-// search adds the best entries of one index to hits.
+// search puts the best entries of one index among hits, which are in order, and keeps at most so many of all.
 func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
 	if n := x.Len(); len(r.sum) < n {
 		r.sum, r.best, r.has = make([]float32, n), make([]float32, n), make([]float32, n)
@@ -131,8 +130,8 @@ func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
 		}
 	}
 	floor := float32(0)
-	if len(hits) >= most {
-		floor = slices.MinFunc(hits, func(a, b Hit) int { return cmp.Compare(a.Score, b.Score) }).Score
+	if len(hits) == most {
+		floor = hits[most-1].Score
 	}
 	from := len(hits)
 	var factors [math.MaxUint8 + 1]float32
@@ -152,8 +151,13 @@ func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
 			floor = max(floor, hits[len(hits)-1].Score)
 		}
 	}
-	return keep(hits, from, most)
+	hits = keep(hits, from, most)
+	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
+	return hits[:min(most, len(hits))]
 }
+
+// best orders the entries of one index.
+func best(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Entry, b.Entry)) }
 
 // read notes for each entry of a term how much the term counts there, if that is more than its other forms.
 func (r *room) read(postings []byte, weight float32) {
@@ -176,9 +180,7 @@ func (r *room) read(postings []byte, weight float32) {
 // keep leaves the best of the hits behind from.
 func keep(hits []Hit, from, most int) []Hit {
 	list := hits[from:]
-	slices.SortStableFunc(list, func(a, b Hit) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Entry, b.Entry))
-	})
+	slices.SortStableFunc(list, best)
 	return hits[:from+min(most, len(list))]
 }
 

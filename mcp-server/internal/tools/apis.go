@@ -45,7 +45,7 @@ func (s *Surface) addAPIs() {
 		Title:       "List APIs",
 		Description: listDescription,
 		Annotations: hints(true, false, true, false),
-		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{` +
+		InputSchema: json.RawMessage(`{"type":"object","properties":{` +
 			`"query":{"type":"string"},"api":{"type":"string"},"operation":{"type":"string"}}}`),
 	}, s.listAPIs)
 	s.addTool(&mcp.Tool{
@@ -53,7 +53,7 @@ func (s *Surface) addAPIs() {
 		Title:       "How to use CodeForge",
 		Description: instructionsDescription,
 		Annotations: hints(true, false, true, false),
-		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{}}`),
+		InputSchema: json.RawMessage(`{"type":"object","properties":{}}`),
 	}, s.getInstructions)
 }
 

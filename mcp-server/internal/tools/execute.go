@@ -73,14 +73,14 @@ func (s *Surface) addExecute() {
 	language := ""
 	if s.languages().Version != "" {
 		language = `
-"language":{"enum":["typescript","python"],"description":"Default typescript"},`
+"language":{"enum":["typescript","python"]},`
 	}
-	schema := fmt.Sprintf(`{"type":"object","required":["code"],"additionalProperties":false,"properties":{
-"code":{"type":"string","description":"One TypeScript module; console.log what you need"},%s
-"apis":{"type":"array","maxItems":%d,"items":{"type":"string"},
-"description":"APIs the code uses; narrows the run to them"},
-"timeout":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"Seconds, default %d"}}}`,
-		language, maxNamed, int(s.cfg.TimeoutMax.Seconds()), int(s.cfg.TimeoutDefault.Seconds()))
+	schema := fmt.Sprintf(`{"type":"object","required":["code"],"properties":{
+"code":{"type":"string","description":"One module"},%s
+"apis":{"type":"array","items":{"type":"string"},
+"description":"Narrows the run to these"},
+"timeout":{"type":"number","description":"Seconds, default %d, at most %d"}}}`,
+		language, int(s.cfg.TimeoutDefault.Seconds()), int(s.cfg.TimeoutMax.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
 		Title:       "Run TypeScript",

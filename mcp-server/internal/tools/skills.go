@@ -23,10 +23,9 @@ import (
 )
 
 const (
-	updateSchema = `{"type":"object","required":["name","patch"],"additionalProperties":false,
+	updateSchema = `{"type":"object","required":["name","patch"],
 "properties":{"name":{"type":"string"},"patch":{"type":"string"}}}`
-	deleteSchema = `{"type":"object","required":["name"],"additionalProperties":false,
-"properties":{"name":{"type":"string"}}}`
+	deleteSchema = `{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}}`
 )
 
 func (s *Surface) addSkillTools() {

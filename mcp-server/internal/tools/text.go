@@ -17,29 +17,26 @@ func instructions(yolo bool) string {
 	if yolo {
 		reach = " YOLO_MODE is on: hosts outside every API are reachable too, without credentials."
 	}
-	return "Run TypeScript with execute_code to call the APIs of list_apis. Credentials are never visible: " +
-		"write a token name where the credential belongs, and it is replaced on the way out. " +
-		"Filter and count in code; print only what you need. get_instructions has the details." + reach
+	return "Call the APIs of list_apis by code in execute_code. Credentials are never visible: write a token name where " +
+		"the credential belongs. Filter and count in code; print only what you need. get_instructions has the details." +
+		reach
 }
 
 const (
-	executeDescription = "Run a TypeScript program in a Deno sandbox and get what it printed. " +
-		"Use it to call configured APIs with fetch, to combine several calls, and to reduce large answers before you " +
-		"read them. Send a token name from list_apis as the credential, e.g. " +
-		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. " +
-		"Only hosts of list_apis are reachable; no npm, jsr or URL imports. " +
-		"Tools of MCP servers in list_apis are functions here: await mcp.<server>.<tool>({...}). " +
-		"/tmp is kept for later calls. " +
-		"Modules in /skills/<name>.ts are kept for ever: write one with an @description comment, import it by path."
+	executeDescription = "Run TypeScript in a Deno sandbox to combine calls and get what it printed. " +
+		"Call the APIs of list_apis with fetch; the credential is a token name: " +
+		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other host is reachable; no npm, jsr or URL imports. " +
+		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). " +
+		"/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
+		"begin one with an @description comment, import it by path."
 
-	listDescription = "Find out what code may call. query: the operations, tools and skills that fit, with types. " +
+	listDescription = "What code may call. query (\"refund a charge\"): operations, tools and skills that fit, with types. " +
 		"operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
-		"Alone: every API with hosts and token names."
+		"Alone: all APIs with hosts and token names."
 
-	instructionsDescription = "How to write code for execute_code: credentials, limits, the saved skills, an example. " +
-		"Read once before first use."
+	instructionsDescription = "How to write code: credentials, limits, saved skills, an example. Read it once, first."
 
-	updateDescription = "Change a skill by SEARCH/REPLACE blocks, applied all or none:\n" +
+	updateDescription = "Edit a skill, all blocks or none:\n" +
 		"<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
 
 	deleteDescription = "Delete a skill."

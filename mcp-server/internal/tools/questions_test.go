@@ -1,0 +1,156 @@
+//go:build corpus
+
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// asked is one question of testdata/questions.
+type asked struct {
+	set, api, text string
+	right          []string
+}
+
+// TestQuestions asks the questions of testdata/questions about imported documents, and writes what it saw for
+// make bench-tokens. CODEFORGE_CORPUS is a folder with apis/ and a folder for the results, out/.
+func TestQuestions(t *testing.T) {
+	home := os.Getenv("CODEFORGE_CORPUS")
+	if home == "" {
+		t.Fatal("CODEFORGE_CORPUS is not set: make bench-tokens sets it")
+	}
+	var all []asked
+	for _, set := range []string{"blind", "tuning"} {
+		text, err := os.ReadFile(filepath.Join("testdata/questions", set+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Split(strings.TrimSpace(line), "\t"); len(f) > 2 {
+				all = append(all, asked{set, f[0], f[1], f[2:]})
+			}
+		}
+	}
+	operations := map[string]string{}
+	docs := map[string]*apidoc.Doc{}
+	var apis []controlapi.API
+	for _, a := range all {
+		if docs[a.api] != nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(home, "apis", a.api, "operations.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if docs[a.api], err = apidoc.Read(a.api, strings.NewReader(string(text))); err != nil {
+			t.Fatal(err)
+		}
+		operations[a.api] = string(text)
+		apis = append(apis, controlapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
+	}
+	call := askOf(t, nil, operations, apis...)
+
+	// result is a question with what a model reads, for the script that counts tokens.
+	type result struct {
+		Set, API, Question, Right string
+		Place                     int // of the first right operation, from 0; -1: not among ten
+		Answer                    string
+		Operation                 string // all of the right one
+	}
+	var out []result
+	for _, together := range []bool{false, true} {
+		count := map[string][]int{}
+		for _, a := range all {
+			place := placeOf(docs, a, together)
+			count[a.set] = append(count[a.set], place)
+			if together {
+				continue
+			}
+			out = append(out, result{a.set, a.api, a.text, a.right[0], place, call("list_apis", map[string]any{"query": a.text, "api": a.api}),
+				call("list_apis", map[string]any{"operation": a.right[0], "api": a.api})})
+		}
+		for _, set := range []string{"blind", "tuning"} {
+			within := func(n int) int {
+				return 100 * len(slices.DeleteFunc(slices.Clone(count[set]), func(p int) bool { return p < 0 || p >= n })) / len(count[set])
+			}
+			fmt.Printf("%s, all APIs together %v: %d questions, first %d %%, among five %d %%, among eight %d %%, among ten %d %%\n",
+				set, together, len(count[set]), within(1), within(5), within(8), within(10))
+		}
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "out", "answers.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// placeOf is where the first right operation is among ten, or -1.
+func placeOf(docs map[string]*apidoc.Doc, a asked, together bool) int {
+	places := []*search.Index{docs[a.api].Index}
+	if together {
+		for _, d := range docs {
+			if d.Name != a.api {
+				places = append(places, d.Index)
+			}
+		}
+		slices.SortFunc(places, func(a, b *search.Index) int { return strings.Compare(a.Name(), b.Name()) })
+	}
+	return slices.IndexFunc(search.Search(places, a.text, 10), func(h search.Hit) bool {
+		return h.Index.Name() == a.api && slices.Contains(a.right, docs[a.api].Key(h.Entry))
+	})
+}
+
+// TestLarge measures a question over all documents of the corpus, many times over, and the memory that they take.
+func TestLarge(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(os.Getenv("CODEFORGE_CORPUS"), "apis/*/operations.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no documents", err)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var docs []*apidoc.Doc
+	var indexes []*search.Index
+	n := 0
+	const enough = 16_000
+	for i := 0; n < enough; i++ {
+		f, err := os.Open(files[i%len(files)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := apidoc.Read(fmt.Sprint("copy", i), f)
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs, indexes, n = append(docs, d), append(indexes, d.Index), n+d.Len()
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	fmt.Printf("%d operations in %d documents: %.1f MB\n", n, len(docs), float64(after.HeapAlloc-before.HeapAlloc)/1e6)
+	for _, q := range []string{"refund a payment", "list all the users of an organization", "who can push to a repository", "delete a virtual machine",
+		"turn off email reminders for one user", "crete a subscripton", "how much did I spend this month"} {
+		var took []time.Duration
+		for range 15 {
+			took = append(took, growth.Time(func() { search.Search(indexes, q, 8) }))
+		}
+		slices.Sort(took)
+		fmt.Printf("%-40s %v of processor time, the median of 15\n", q, took[len(took)/2].Round(10*time.Microsecond))
+	}
+	runtime.KeepAlive(docs)
+}
