@@ -320,7 +320,13 @@ func merged(a, b string) string {
 	if !ok1 || !ok2 {
 		return a
 	}
-	return "{ " + strings.Join(append(first, second...), "; ") + " }"
+	known := fieldNames(a)
+	for _, m := range second {
+		if name, _, ok := property(m); !ok || !slices.Contains(known, name) {
+			first = append(first, m)
+		}
+	}
+	return "{ " + strings.Join(first, "; ") + " }"
 }
 
 // anyRequired reports whether an object has a property that must be given.
