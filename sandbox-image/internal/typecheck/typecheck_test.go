@@ -84,6 +84,8 @@ func TestRefused(t *testing.T) {
 		`2322 Type '"dup"' is not assignable to type '"duplicate" | "fraud"'.`:  true,
 		`2322 Type 'string' is not assignable to type '"duplicate" | "fraud"'.`: false,
 		`2322 Type 'string' is not assignable to type 'Reason'.`:                false,
+		`2322 Type 'boolean' is not assignable to type '"" | { a: 1; }[]'.`:     true,
+		`2322 Type 'number' is not assignable to type '1 | 2 | "x"'.`:           false,
 		`2322 Type 'string' is not assignable to type 'Body'.`:                  true,
 		`2322 Type 'string' is not assignable to type 'number'.`:                true,
 		"2322 Type 'string' is not assignable to type 'number | `${number}`'.":  false,
