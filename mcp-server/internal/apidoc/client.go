@@ -361,7 +361,7 @@ func (c *declarations) text() string {
 	b.WriteString(c.types.String())
 	fmt.Fprintf(&b, "interface %soperations {\n%s}\n", declared, c.operations.String())
 	b.WriteString(strings.NewReplacer("OPERATIONS", declared+"operations", "ITEM", declared+"item",
-		"CLIENT", declared+"client", "CALL", c.call).Replace(clientTypes))
+		"CLIENT", declared+"client", "FAILED", declared+"failed", "CALL", c.call).Replace(clientTypes))
 	return b.String()
 }
 
@@ -379,8 +379,8 @@ interface CLIENT {
 }
 declare const api: CLIENT;
 export { api as CALL };
-export declare const ApiError: any;
-export type ApiError = any;
+declare const FAILED: any;
+export { FAILED as ApiError };
 export default api;
 `
 
