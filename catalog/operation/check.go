@@ -51,10 +51,18 @@ func (h Head) check() error {
 		}
 	}
 	return errors.Join(shown("title", h.Title, MaxTitle), shown("version", h.Version, MaxVersion),
-		server(h.Server), shown("common", h.Common, MaxLine))
+		server(h.Server), shown("common", h.Common, MaxLine), checkTypes(h.Common))
 }
 
-func (l Line) check() error {
+// check checks a line of a file with this head.
+func (l Line) check(h Head) error {
+	if err := l.checkFields(); err != nil || h.GraphQL {
+		return err
+	}
+	return checkTypes(l.TS, l.Params, l.Query, l.Headers, l.Body, l.Answer)
+}
+
+func (l Line) checkFields() error {
 	if (l.Method == "") == (l.Type == "") {
 		return errors.New("neither an operation nor a type, or both")
 	}

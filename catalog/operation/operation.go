@@ -53,8 +53,9 @@ type Line struct {
 	Tags    []string `json:"t,omitempty"`  // the groups that it belongs to
 	Params  string   `json:"pp,omitempty"` // TypeScript of the path's parameters, where they are not all strings
 	Query   string   `json:"q,omitempty"`  // TypeScript, e.g. { per_page?: number; page?: number }
-	// Styles says how parameters of the query are written whose values are lists or objects. Unless it names another way,
-	// a list is repeated (a=1&a=2), and the fields of an object are parameters of their own.
+	// Styles says how parameters of the query, and fields of a form, are written whose values are lists or objects. Unless
+	// it names another way, a list is repeated (a=1&a=2), and the fields of an object are parameters of their own; in a
+	// form they have brackets (a[b]=1).
 	Styles       map[string]string `json:"qs,omitempty"`
 	Headers      string            `json:"h,omitempty"`  // TypeScript of its headers, without the credential's
 	Body         string            `json:"b,omitempty"`  // TypeScript of the body

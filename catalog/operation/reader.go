@@ -76,7 +76,7 @@ func (r *Reader) next() (Line, error) {
 	if err := decode(text, &l); err != nil {
 		return Line{}, err
 	}
-	if err := l.check(); err != nil {
+	if err := l.check(r.head); err != nil {
 		return Line{}, err
 	}
 	return l, r.count.add(l, r.head)

@@ -38,7 +38,7 @@ func (w *Writer) Write(l Line) error {
 }
 
 func (w *Writer) write(l Line) error {
-	if err := l.check(); err != nil {
+	if err := l.check(w.head); err != nil {
 		return fmt.Errorf("%s: %w", l.label(), err)
 	}
 	if err := w.count.add(l, w.head); err != nil {

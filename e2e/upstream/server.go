@@ -40,6 +40,8 @@ type Config struct {
 	Known map[string]string
 	// Registry is a folder of npm packages that the name Registry serves; empty means none.
 	Registry string
+	// Hosts are handlers of names of their own.
+	Hosts map[string]http.Handler
 	// Listen opens a TCP listener; nil means net.Listen. Tests use one that listens in another network namespace.
 	Listen func(address string) (net.Listener, error)
 }
@@ -246,6 +248,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/deaf", s.deaf)
 	mux.HandleFunc("/x/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	serveVendors(mux)
+	for name, handler := range s.cfg.Hosts {
+		mux.Handle(name+"/", handler)
+	}
 	if s.registry != nil {
 		mux.Handle(Registry+"/", s.registry)
 	}

@@ -187,6 +187,7 @@ func reposScript(t *testing.T) string {
 func alike(out, dir string) string {
 	out = strings.NewReplacer(
 		filepath.Dir(world.Binary("codeforge")), "/home/me/codeforge/bin", dir, "/home/me/codeforge", "/mnt/deno", "/home/me/codeforge/.tools/deno",
+		"/mnt/.tools/typescript", "/home/me/codeforge/.tools/typescript",
 		fmt.Sprintf("process %d)", os.Getpid()), "process 4242)",
 	).Replace(out)
 	for _, r := range []struct{ from, to string }{

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -247,7 +248,7 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 		}
 		packages = registry.Dir(root)
 	}
-	up, ca, err := startUpstream(at, known(w.Canaries), packages)
+	up, ca, err := startUpstream(at, known(w.Canaries), packages, cfg.Hosts)
 	if err != nil {
 		return err
 	}
@@ -314,14 +315,14 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 }
 
 // startUpstream starts the upstream in this process, with a registry of the packages in a folder, if there is one.
-func startUpstream(addrs upstream.Addresses, known map[string]string, packages string) (*upstream.Server, *testca.CA, error) {
+func startUpstream(addrs upstream.Addresses, known map[string]string, packages string, hosts map[string]http.Handler) (*upstream.Server, *testca.CA, error) {
 	ca, err := testca.New("CodeForge e2e upstream")
 	if err != nil {
 		return nil, nil, err
 	}
 	private, public := addrs.Private.String(), addrs.Public.String()
 	s, err := upstream.Start(upstream.Config{
-		CA: ca, Addresses: addrs, Known: known, Registry: packages, Listen: listenBeyond,
+		CA: ca, Addresses: addrs, Known: known, Registry: packages, Hosts: hosts, Listen: listenBeyond,
 		// Loopback is a trap: no request of a sandbox may arrive there.
 		TLS:  append([]string{private + ":443", public + ":443", "127.0.0.1:443", "[::1]:443"}, at(private, upstream.OtherTLS)...),
 		HTTP: append([]string{private + ":80", public + ":80", "127.0.0.1:80", "[::1]:80"}, at(private, upstream.OtherHTTP)...),

@@ -24,7 +24,7 @@ func TestNamespaces(t *testing.T) {
 	if CurrentMode() == Docker {
 		t.Skip("embedded mode only: Docker tests use no namespaces of their own")
 	}
-	s, ca, err := startUpstream(upstream.Embedded, map[string]string{"X": "known-secret"}, "")
+	s, ca, err := startUpstream(upstream.Embedded, map[string]string{"X": "known-secret"}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

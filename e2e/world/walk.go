@@ -21,7 +21,7 @@ func StartUpstream(ca string) (*upstream.Server, error) {
 	if err := requirements(); err != nil {
 		return nil, err
 	}
-	s, authority, err := startUpstream(upstream.Embedded, nil, "")
+	s, authority, err := startUpstream(upstream.Embedded, nil, "", nil)
 	if err != nil {
 		return nil, err
 	}

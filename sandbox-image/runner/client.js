@@ -157,7 +157,8 @@ function list(body) {
   if (Array.isArray(body)) return body;
   for (const key of lists) if (Array.isArray(own(body, key))) return body[key];
   const arrays = isObject(body) ? Object.values(body).filter(Array.isArray) : [];
-  return arrays.length === 1 ? arrays[0] : undefined;
+  if (arrays.length === 1) return arrays[0];
+  return lists.some((key) => own(body, key) === null) ? [] : undefined; // how some say that it is empty
 }
 
 // within is the first value that an answer has at one of these places.

@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 )
 
 // versions checks this program, the binaries next to it, and Deno.
@@ -55,7 +56,28 @@ func versions(ctx context.Context, c Config) []Finding {
 	default:
 		out = append(out, ok("Deno", deno.Version()+" at "+path+", the pinned version"))
 	}
-	return append(out, pythonFinding(ctx, c))
+	return append(out, typeScriptFinding(ctx, bin), pythonFinding(ctx, c))
+}
+
+// typeScriptFinding checks the compiler that checks code, without which code runs unchecked.
+func typeScriptFinding(ctx context.Context, bin string) Finding {
+	const name, fix = "TypeScript", "make typescript fetches it"
+	dir, err := embedded.TypeScript(bin)
+	if err != nil {
+		return skip(name, "there is no compiler: code that uses typed clients is not checked before it runs; "+fix)
+	}
+	text, err := exec.CommandContext(ctx, filepath.Join(dir, "tsc"), "--version").Output() //nolint:gosec // beside bin
+	version, is := strings.CutPrefix(strings.TrimSpace(string(text)), "Version ")
+	pinned := sandboximage.TypeScriptVersion()
+	switch {
+	case err != nil || !is:
+		return warn(name, "the compiler at "+dir+" does not run: code is not checked before it runs", fix)
+	case version != pinned:
+		f := warn(name, version+" at "+dir+" is not "+pinned+", which CodeForge is tested with", fix)
+		f.minor = true
+		return f
+	}
+	return ok(name, version+" at "+dir+", the pinned version")
 }
 
 // pythonFinding checks the interpreter of Python, which embedded mode offers if there is one.

@@ -74,6 +74,9 @@ func (im *importer) body(l *operation.Line, n *tree.Node) {
 		return
 	}
 	l.BodyMedia, l.BodyOptional = media, !n.True("required")
+	if media == formMedia {
+		encodings(l, n.Get("content"))
+	}
 	switch {
 	case schema != nil && rank(media) <= 3:
 		l.Body = im.gen.schema(schema, context{input: true}).text
@@ -83,6 +86,29 @@ func (im *importer) body(l *operation.Line, n *tree.Node) {
 		l.Body = "string"
 	default:
 		l.Body = blob
+	}
+}
+
+// encodings say how fields of a form are written, as style does of parameters.
+func encodings(l *operation.Line, content *tree.Node) {
+	for _, m := range content.Maps() {
+		if mediaType(m.Key) != formMedia {
+			continue
+		}
+		for _, e := range m.Node.Get("encoding").Maps() {
+			switch style := e.Node.Str("style"); {
+			case style == "deepObject":
+				setStyle(l, e.Key, "deep")
+			case style == "spaceDelimited":
+				setStyle(l, e.Key, "space")
+			case style == "pipeDelimited":
+				setStyle(l, e.Key, "pipe")
+			case e.Node.Str("explode") == "false":
+				setStyle(l, e.Key, "comma")
+			case mediaType(e.Node.Str("contentType")) == jsonMedia:
+				setStyle(l, e.Key, "json")
+			}
+		}
 	}
 }
 

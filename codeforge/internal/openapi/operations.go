@@ -277,13 +277,19 @@ func (im *importer) style(l *operation.Line, p *tree.Node, f field) {
 	case p.Str("explode") == "false" && list:
 		way = "comma"
 	}
-	if way == "" || len(l.Styles) >= operation.MaxStyles || document.Line(f.name, operation.MaxTag) != f.name {
+	setStyle(l, f.name, way)
+}
+
+// setStyle says how one parameter or field is written, unless that is the usual way or said already.
+func setStyle(l *operation.Line, name, way string) {
+	_, said := l.Styles[name]
+	if way == "" || said || len(l.Styles) >= operation.MaxStyles || document.Line(name, operation.MaxTag) != name {
 		return
 	}
 	if l.Styles == nil {
 		l.Styles = map[string]string{}
 	}
-	l.Styles[f.name] = way
+	l.Styles[name] = way
 }
 
 // parameterType is the type of a parameter.

@@ -320,7 +320,13 @@ func merged(a, b string) string {
 	if !ok1 || !ok2 {
 		return a
 	}
-	return "{ " + strings.Join(append(first, second...), "; ") + " }"
+	known := fieldNames(a)
+	for _, m := range second {
+		if name, _, ok := property(m); !ok || !slices.Contains(known, name) {
+			first = append(first, m)
+		}
+	}
+	return "{ " + strings.Join(first, "; ") + " }"
 }
 
 // anyRequired reports whether an object has a property that must be given.
@@ -355,7 +361,7 @@ func (c *declarations) text() string {
 	b.WriteString(c.types.String())
 	fmt.Fprintf(&b, "interface %soperations {\n%s}\n", declared, c.operations.String())
 	b.WriteString(strings.NewReplacer("OPERATIONS", declared+"operations", "ITEM", declared+"item",
-		"CLIENT", declared+"client", "CALL", c.call).Replace(clientTypes))
+		"CLIENT", declared+"client", "FAILED", declared+"failed", "CALL", c.call).Replace(clientTypes))
 	return b.String()
 }
 
@@ -373,8 +379,8 @@ interface CLIENT {
 }
 declare const api: CLIENT;
 export { api as CALL };
-export declare const ApiError: any;
-export type ApiError = any;
+declare const FAILED: any;
+export { FAILED as ApiError };
 export default api;
 `
 

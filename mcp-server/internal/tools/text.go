@@ -26,6 +26,7 @@ const (
 	executeDescription = "Run TypeScript in a Deno sandbox to combine calls and get what it printed. " +
 		"Call the APIs of list_apis with fetch; the credential is a token name: " +
 		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other host is reachable; no npm, jsr or URL imports. " +
+		"Typed: import { stripe } from \"/apis/stripe.ts\"; await stripe(\"POST /v1/refunds\", {path, query, body}). " +
 		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). " +
 		"/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
@@ -85,8 +86,8 @@ func guide(g guided) string {
 	return fmt.Sprintf(`# How to use CodeForge
 
 1. list_apis shows hosts, token names and what is restricted. list_apis({"api": "name"}) adds types, if there are any.
-2. Write one TypeScript module per execute_code call. Top-level await works. Types are removed, not checked.
-   Only what you print comes back. console.log shortens long lists and deep objects: print JSON.stringify(x).
+2. Write one TypeScript module per execute_code call. Top-level await works. Types are checked only where code imports
+   a typed client. Only what you print comes back. console.log shortens long lists and deep objects: print JSON.stringify(x).
 3. Pass "apis": ["name", ...] to narrow the run to the APIs it needs.
 
 ## Credentials
@@ -94,6 +95,13 @@ Write the token name where the real credential would stand; it is replaced on it
 other way round in answers. You cannot see a credential: printing it prints the name. By default a name counts in a
 request header, alone, after one scheme word ("Bearer NAME", "token NAME"), or as user or password of Basic:
 "Basic " + btoa("NAME:"). list_apis names other places.
+
+## Typed clients
+Operations that list_apis finds by query are typed in code: import { shop } from "/apis/shop.ts"; then
+await shop("POST /orders/{id}", {path: {id}, query, body, headers}) gives the answer's body and throws an ApiError
+{status, body} unless it is a success. Paths, forms, JSON and the token name are written for you. Name an operation as
+one literal. for await (const o of shop.pages("GET /orders", {query})) follows pages; shop.raw(...) gives the Response.
+A mistake in their use stops the code before it runs. Plain fetch works too.
 
 ## Reach and limits
 - %s

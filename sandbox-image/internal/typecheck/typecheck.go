@@ -145,30 +145,33 @@ func lenient(m runapi.Mistake, types []runapi.Module) bool {
 	}
 	switch from, to := last[1], last[2]; from {
 	case "string", "number", "boolean": // a value that the compiler does not know may be one of those that are allowed
-		return literals(to, types)
+		return literals(from, to, types)
 	case "Date": // JSON has it as a string
 		return to == "string" || strings.Contains(to, "string |") || strings.Contains(to, "| string")
 	case "string[]", "number[]":
-		return strings.HasPrefix(to, "[") || literals(strings.TrimSuffix(to, "[]"), types)
+		return strings.HasPrefix(to, "[") || literals(strings.TrimSuffix(from, "[]"), strings.TrimSuffix(to, "[]"), types)
 	case "{}":
 		return true // made field by field
 	}
 	return false
 }
 
-// literals reports whether a type allows single values, as the compiler writes it: a union of literals, or its name.
-func literals(ts string, types []runapi.Module) bool {
-	if strings.ContainsAny(ts, "\"`") || strings.ContainsAny(ts[:1], "-0123456789") ||
-		strings.HasPrefix(ts, "true") || strings.HasPrefix(ts, "false") {
-		return true
-	}
-	for _, c := range types {
-		if _, after, ok := strings.Cut(c.Types, "\ntype "+ts+" = "); ok {
-			line, _, _ := strings.Cut(after, "\n")
-			return !strings.HasPrefix(line, "{") && strings.Contains(line, `"`)
+// literal are what single values of a kind look like in a type, as the compiler writes it.
+var literal = map[string]*regexp.Regexp{
+	"string":  regexp.MustCompile("[\"`]"),
+	"number":  regexp.MustCompile(`(^|[ (|])-?[0-9]`),
+	"boolean": regexp.MustCompile(`\b(true|false)\b`),
+}
+
+// literals reports whether a type allows single values of a kind: a union that has some, or its name.
+func literals(kind, ts string, types []runapi.Module) bool {
+	for _, m := range types {
+		if _, after, ok := strings.Cut(m.Types, "\ntype "+ts+" = "); ok {
+			ts, _, _ = strings.Cut(after, "\n")
+			break
 		}
 	}
-	return false
+	return !strings.HasPrefix(ts, "{") && literal[kind].MatchString(ts)
 }
 
 // without are the mistakes that are not in another list, at the same place.

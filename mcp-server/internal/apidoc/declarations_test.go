@@ -1,0 +1,141 @@
+package apidoc
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+)
+
+var imported = flag.String("imported", "", "a `folder` of APIs, all of whose operations.jsonl TestDeclarations reads too")
+
+// hostile has everything in a name that could end a literal, a comment or a declaration, or that JavaScript knows.
+const hostile = `{"format":1,"title":"*/ ` + "`" + `${x}","server":"https://api.shop.test/${evil}","auth":[{"token":"SHOP_TOKEN","place":"header:Authorization","value":"\"+evil()+\"${evil()}` + "`" + ` */ SHOP_TOKEN"}],"operations":6,"types":3,"common":"{ __proto__?: string }"}
+{"type":"__proto__","ts":"{ __proto__: __proto__[]; constructor?: string }"}
+{"type":"constructor","ts":"\"*/\" | \"` + "`" + `${evil()}\" | \"\\\"; evil(); //\" | \"\\u202e\""}
+{"type":"Any","ts":"{ unknown: unknown; \"unknown?\"?: unknown; \"a: b\": \"unknown\" }"}
+{"m":"POST","p":"/{__proto__}/${evil()}/*/` + "`" + `/\"+evil()+\"/{constructor+}","id":"__proto__","s":"*/ evil() /*","q":"{ \"*/\": string; \"${evil()}\"?: number; \"a?: b\"?: string[]; __proto__?: string; \"\\u202e\\u{1f600}\": number }","qs":{"__proto__":"deep","*/":"json"},"h":"{ \"` + "`" + `\": string; \"X-A\"?: string }","b":"{ \"\\\"; evil(); //\": string; toString: number }","bm":"application/x-www-form-urlencoded","a":"constructor[]"}
+{"m":"GET","p":"/__proto__","a":"Any"}
+{"m":"GET","p":"/'+evil()+'","pp":"{ x: number }","a":"__proto__ & { data: constructor[] }"}
+{"m":"GET","p":"/unicode","s":"日本語 ñ","q":"{ \"日本語\"?: \"ñ\"; [key: string]: unknown }","b":"unknown"}
+{"m":"PUT","p":"/{a}/{a}","b":"Blob | string","bm":"text/*/","bo":true,"a":"Blob","srv":"https://other.test/*"}
+{"m":"GET","p":"/list","q":"{ ids?: number[]; sort?: (\"a\" | \"b\")[]; tags?: Any[]; flag: boolean }","qs":{"tags":"deep"},"a":"{ items: { id: string }[] } | null"}
+`
+
+// client is what a client begins with: one string of printable ASCII, in which every quote is written as a number.
+var clientText = regexp.MustCompile(`^const table = JSON\.parse\("(?:[ !#%&()+,\-.:;=?@A-Z\[\]^_a-z{|}~0-9]|\\u[0-9a-f]{4}|\\u\{[0-9a-f]{5,6}\})*"\);\n`)
+
+// TestDeclarations: what is generated of a document compiles strictly, whatever names the document has, and nothing of
+// it is code but one literal.
+func TestDeclarations(t *testing.T) {
+	files := map[string]string{"hostile": hostile, "shop": shop}
+	if *imported != "" {
+		paths, err := filepath.Glob(filepath.Join(*imported, "*", "operations.jsonl"))
+		testkit.Must(t, err)
+		if len(paths) == 0 {
+			t.Fatal("no operations.jsonl in " + *imported)
+		}
+		for _, path := range paths {
+			files[filepath.Base(filepath.Dir(path))] = path
+		}
+	}
+	rest := ""
+	checkDeclarations(t, files, func(name string, table runner.Table) {
+		text, err := runner.Client(table)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		begin := clientText.Find(text)
+		if begin == nil {
+			t.Fatalf("%s: %.400s", name, text)
+		}
+		same := strings.ReplaceAll(string(text[len(begin):]), "api as "+table.Call+",", "api as NAME,")
+		if rest == "" {
+			rest = same
+		}
+		if same != rest {
+			t.Errorf("%s: another client", name)
+		}
+	})
+}
+
+// checkDeclarations generates declarations of all operations and has the compiler check them, some hundred at a time.
+func checkDeclarations(t *testing.T, files map[string]string, each func(name string, table runner.Table)) {
+	t.Helper()
+	dir := t.TempDir()
+	globals, err := os.ReadFile(filepath.Join(testkit.Root(t), "sandbox-image", "internal", "typecheck", "globals.d.ts"))
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "globals.d.ts"), globals, 0o600))
+	var batch []string
+	size, documents, operations, declared := 0, 0, 0, 0
+	flush := func() {
+		if len(batch) > 0 {
+			compileStrictly(t, dir, batch)
+		}
+		for _, f := range batch {
+			_ = os.Remove(filepath.Join(dir, f))
+		}
+		batch, size = nil, 0
+	}
+	for name, path := range files {
+		var d *Doc
+		if path[0] == '{' {
+			d = read(t, path)
+		} else {
+			f, err := os.Open(path)
+			testkit.Must(t, err)
+			d, err = Read(name, f)
+			_ = f.Close()
+			testkit.Must(t, err)
+		}
+		documents++
+		for from := 0; from < d.Len(); from += maxCalled {
+			keys := map[string]bool{}
+			for i := from; i < min(from+maxCalled, d.Len()); i++ {
+				keys[d.Key(i)] = true
+			}
+			table, types := d.Client(keys, []string{"SHOP_TOKEN"})
+			each(name, table)
+			if types == "" {
+				continue
+			}
+			operations += len(table.Operations)
+			file := fmt.Sprintf("%s-%d.d.ts", name, from)
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, file), []byte(types), 0o600))
+			declared += len(types)
+			batch, size = append(batch, file), size+len(types)
+			if size > 24<<20 {
+				flush()
+			}
+		}
+	}
+	flush()
+	t.Logf("%d documents, %d operations, %d MB of declarations compile strictly", documents, operations, declared>>20)
+}
+
+// compileStrictly has the compiler check files with all that it can check.
+func compileStrictly(t *testing.T, dir string, files []string) {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{
+		"compilerOptions": map[string]any{
+			"strict": true, "noEmit": true, "target": "esnext", "module": "esnext", "moduleResolution": "bundler",
+			"lib": []string{"esnext"}, "types": []string{}, "skipLibCheck": false,
+		},
+		"files": append([]string{"globals.d.ts"}, files...),
+	})
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "tsconfig.json"), config, 0o600))
+	out, err := exec.CommandContext(t.Context(), filepath.Join(testkit.TypeScript(t), "tsc"), "-p", dir, "--pretty", "false").CombinedOutput() //nolint:gosec // the pinned compiler
+	if err != nil {
+		lines := strings.SplitN(string(out), "\n", 30)
+		t.Errorf("%v\n%s", err, strings.Join(lines[:min(len(lines), 29)], "\n"))
+	}
+}
