@@ -32,6 +32,7 @@ type mintField struct {
 	required  bool
 	example   string   // what is right, for messages: JSON
 	words     []string // the only values. Nil: any
+	least     bool     // a list has at least one entry
 }
 
 // mintKind is a kind of credential that the proxy mints, or asks a source for.
@@ -107,7 +108,7 @@ func mintKinds() []mintKind {
 			{name: "external_id", doc: "The external id that the role asks for.", example: `"codeforge"`},
 			{name: "region", doc: "The only region.", required: true, example: `"eu-central-1"`},
 			{name: "services", doc: "The only services. Default: whatever the hosts are; required where they are not AWS's.",
-				form: formList, example: `["s3"]`},
+				form: formList, least: true, example: `["s3"]`},
 		}},
 		{kindHMAC, "Headers with a signature over parts of the request.", []mintField{
 			{name: "key", doc: "The key" + secretDoc, form: formSecret, required: true, example: `{"file": "key"}`},
@@ -163,6 +164,9 @@ func (f mintField) shape() schema {
 		s.OneOf = secretShape().OneOf
 	case formList:
 		s.Type, s.Items = "array", &schema{Type: "string"}
+		if f.required || f.least {
+			s.MinItems = 1
+		}
 	case formTexts:
 		s.Type, s.PatternProperties, s.Closed = "object", map[string]schema{".": text()}, true
 	case formNumber:

@@ -605,10 +605,10 @@ func (v *validator) command(path string, args []string, ttl Seconds) *Command {
 		switch name := args[0]; {
 		case name == "" || strings.HasPrefix(name, "-"):
 			v.bad(path+"[0]", "not a program", "the name of a program, or its absolute path")
-		case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
-			v.bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
 		case len(args) == 1 && strings.Contains(name, " "):
 			v.bad(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
+		case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
+			v.bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
 		}
 	}
 	return &Command{Args: args, TTL: ttl}

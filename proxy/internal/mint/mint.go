@@ -60,7 +60,9 @@ type Config struct {
 	// Values gets what is obtained.
 	Values *minted.Values
 	// Dir is the folder tokens/.
-	Dir       string
+	Dir string
+	// APIs is the folder apis/.
+	APIs      string
 	UserAgent string
 	Log       *slog.Logger
 	// Now is the clock. Nil: time.Now.
@@ -77,11 +79,12 @@ type Minter struct {
 	loading sync.Mutex // one Configure at a time
 	storing sync.Mutex // one change of the folder at a time; taken before a state's mu
 
-	mu     sync.Mutex
-	store  *store // nil until there is a credential to obtain
-	states map[string]*state
-	known  *scrub.Scrubber // what is fixed in the catalog: no token may contain it
-	closed bool
+	mu      sync.Mutex
+	store   *store // nil until there is a credential to obtain
+	states  map[string]*state
+	catalog *catalog.Catalog
+	known   *scrub.Scrubber // what is fixed in the catalog: no token may contain it
+	closed  bool
 
 	logins logins
 }
@@ -154,16 +157,42 @@ type grant struct {
 }
 
 // kindOf returns how a credential is obtained, or nil for one that is not.
-func kindOf(m *catalog.Mint) kind {
+func (m *Minter) kindOf(how *catalog.Mint) kind {
 	switch {
-	case m == nil:
+	case how == nil:
 		return nil
-	case m.OAuth2 != nil:
-		return &oauth2{m.OAuth2}
-	case m.Command != nil:
+	case how.OAuth2 != nil:
+		return &oauth2{how.OAuth2}
+	case how.GitHubApp != nil:
+		return &githubApp{how.GitHubApp, m.now}
+	case how.Google != nil:
+		return &google{how.Google, m.now}
+	case how.AWS != nil && how.AWS.RoleARN != "":
+		return &assumedRole{how.AWS, m.now}
+	case how.Fetch != nil:
+		return &fetched{how.Fetch, m}
+	case how.File != nil:
+		return &watched{how.File, m.conf.APIs}
+	case how.Command != nil:
 		return supplied{}
 	}
 	return nil
+}
+
+// credential finds a credential of the catalog that is in force, and its API, internal ones included. The API is nil if
+// there is none.
+func (m *Minter) credential(name string) (catalog.Credential, *catalog.API) {
+	m.mu.Lock()
+	c := m.catalog
+	m.mu.Unlock()
+	for _, a := range c.APIs() {
+		for _, cr := range a.Credentials {
+			if cr.Name == name && a.Active {
+				return cr, a
+			}
+		}
+	}
+	return catalog.Credential{}, nil
 }
 
 // Configure puts a catalog in force: before it is used to judge a request. What is stored for its credentials is known
@@ -180,7 +209,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 			}
 			s := m.adopt(a, cr)
 			if s == nil {
-				s = &state{name: cr.Name, conf: cr, api: a, kind: kindOf(cr.Mint)}
+				s = &state{name: cr.Name, conf: cr, api: a, kind: m.kindOf(cr.Mint)}
 				if st != nil {
 					values = append(values, s.load(st, m.now())...)
 				}
@@ -194,7 +223,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	known := scrub.New(c.AllSecrets())
 	m.mu.Lock()
 	old := m.states
-	m.states, m.known = next, known
+	m.states, m.known, m.catalog = next, known, c
 	m.mu.Unlock()
 	m.storing.Lock() // what a former state obtained is stored now or never
 	defer m.storing.Unlock()
@@ -237,7 +266,7 @@ func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 	if !s.conf.Same(cr) { // another client secret, perhaps the right one
 		s.failed, s.nextTry, s.attempts = nil, time.Time{}, 0
 	}
-	s.conf, s.api, s.kind = cr, a, kindOf(cr.Mint)
+	s.conf, s.api, s.kind = cr, a, m.kindOf(cr.Mint)
 	return s
 }
 

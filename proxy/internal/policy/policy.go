@@ -38,10 +38,15 @@ const (
 	CodeLoginNeeded       = "login_needed"
 	CodeTokenUnavailable  = "token_unavailable"
 	CodeSecretUnavailable = "secret_unavailable"
-	CodeBodyUnreadable    = "request_body_unreadable"
-	CodeAmbiguous         = "ambiguous_request"
-	CodeTooMany           = "too_many_requests"
-	CodeRunEnded          = "run_ended"
+	// CodeNotSignable, CodeChunkSigned and CodePresigned are those of RefuseCredential too: of requests that cannot be
+	// signed anew.
+	CodeNotSignable    = "not_signable"
+	CodeChunkSigned    = "aws_chunk_signed"
+	CodePresigned      = "aws_presigned"
+	CodeBodyUnreadable = "request_body_unreadable"
+	CodeAmbiguous      = "ambiguous_request"
+	CodeTooMany        = "too_many_requests"
+	CodeRunEnded       = "run_ended"
 
 	// Of calls to MCP servers, and of servers.
 	CodeBadCall           = "bad_call"

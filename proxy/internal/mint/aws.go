@@ -1,0 +1,209 @@
+package mint
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/sigv4"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+// assumedRole gets temporary keys of a role: Access is the secret access key, Inner the session token and the key's id.
+type assumedRole struct {
+	*catalog.AWS
+	now func() time.Time
+}
+
+// stored implements kind.
+func (*assumedRole) stored() bool { return true }
+
+// sessionName is what AWS's logs show for what is done in the role.
+const sessionName = "codeforge"
+
+// obtain implements kind.
+func (a *assumedRole) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+	suffix := "amazonaws.com"
+	if strings.HasPrefix(a.RoleARN, "arn:aws-cn:") {
+		suffix += ".cn"
+	}
+	form := url.Values{"Action": {"AssumeRole"}, "Version": {"2011-06-15"}, "RoleArn": {a.RoleARN},
+		"RoleSessionName": {sessionName}}
+	if a.ExternalID != "" {
+		form.Set("ExternalId", a.ExternalID)
+	}
+	body := form.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://sts."+a.Region+"."+suffix+"/", strings.NewReader(body))
+	if err != nil {
+		return grant{}, unavailable(detailUnreachable)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	sum := sha256.Sum256([]byte(body))
+	if err := sigv4.Sign(req, sigv4.Scope{Service: "sts", Region: a.Region}, baseKeys(a.AWS), hex.EncodeToString(sum[:]),
+		a.now()); err != nil {
+		return grant{}, unavailable(detailKey)
+	}
+	answer, err := r.send(req)
+	if err != nil {
+		return grant{}, err
+	}
+	return parseRole(answer, a.now())
+}
+
+// parseRole reads an answer of STS.
+func parseRole(answer *Answer, now time.Time) (grant, error) {
+	switch answer.Status {
+	case http.StatusOK:
+	case http.StatusForbidden:
+		return grant{}, unavailable("access_denied")
+	default:
+		return grant{}, unavailable(detailStatus)
+	}
+	var role struct {
+		Keys struct {
+			ID      string    `xml:"AccessKeyId"`
+			Secret  string    `xml:"SecretAccessKey"`
+			Token   string    `xml:"SessionToken"`
+			Expires time.Time `xml:"Expiration"`
+		} `xml:"AssumeRoleResult>Credentials"`
+	}
+	switch err := xml.Unmarshal(answer.Body, &role); {
+	case err != nil:
+		return grant{}, unavailable(detailNotXML)
+	case role.Keys.ID == "" || role.Keys.Secret == "" || role.Keys.Token == "":
+		return grant{}, unavailable(detailNoToken)
+	case !role.Keys.Expires.After(now):
+		return grant{}, unavailable(detailLifetime)
+	}
+	return grant{Access: role.Keys.Secret, Inner: []string{role.Keys.Token, role.Keys.ID}, Life: role.Keys.Expires.Sub(now)}, nil
+}
+
+const detailNotXML = "answer_is_not_xml"
+
+func baseKeys(a *catalog.AWS) sigv4.Keys {
+	return sigv4.Keys{ID: a.AccessKeyID, Secret: a.SecretAccessKey.Reveal(), Token: a.SessionToken.Reveal()}
+}
+
+// keys are those that sign now.
+func (m *Minter) keys(ctx context.Context, c catalog.Credential) (sigv4.Keys, error) {
+	if c.Mint.AWS.RoleARN == "" {
+		return baseKeys(c.Mint.AWS), nil
+	}
+	if _, err := m.Value(ctx, c); err != nil {
+		return sigv4.Keys{}, err
+	}
+	s, err := m.state(c)
+	if err != nil {
+		return sigv4.Keys{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const inner = 2
+	if len(s.kept.Inner) != inner {
+		return sigv4.Keys{}, &Error{Name: c.Name, Code: policy.CodeTokenUnavailable, Detail: detailNoToken}
+	}
+	return sigv4.Keys{ID: s.kept.Inner[1], Secret: s.kept.Access, Token: s.kept.Inner[0]}, nil
+}
+
+const (
+	// maxSigned is how much of a body is buffered to sign it, in bytes, where a server takes one that is not signed, and
+	// maxOther where it does not.
+	maxSigned, maxOther = 1 << 20, 8 << 20
+)
+
+// errTooLong is for a body that must be signed and is too long for that.
+var errTooLong = errors.New("the body is too long to be signed")
+
+// awsScope is what a request may be signed for: its host decides, within what config.json says.
+func awsScope(a *catalog.AWS, host string) (sigv4.Scope, bool) {
+	service, region, ok := catalog.AWSHost(host)
+	switch {
+	case !ok && len(a.Services) == 1:
+		return sigv4.Scope{Service: a.Services[0], Region: a.Region}, true
+	case !ok:
+		return sigv4.Scope{}, false
+	case region == "": // an endpoint for the world is in one region
+		region = "us-east-1"
+		if strings.HasSuffix(host, ".cn") {
+			region = "cn-north-1"
+		}
+	case region != a.Region:
+		return sigv4.Scope{}, false
+	}
+	return sigv4.Scope{Service: service, Region: region}, len(a.Services) == 0 || slices.Contains(a.Services, service)
+}
+
+// signAWS signs a request. It reads the body, or a part of it.
+func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now time.Time) error {
+	scope, ok := awsScope(a, host)
+	if !ok {
+		return errScope
+	}
+	if err := sigv4.Check(req); err != nil {
+		return err
+	}
+	given := req.Header.Get(sigv4.PayloadHeader)
+	if given == sigv4.Unsigned || given == sigv4.UnsignedTrailer {
+		return sigv4.Sign(req, scope, k, given, now)
+	}
+	limit := maxOther
+	if scope.Service == "s3" {
+		limit = maxSigned
+	}
+	body, whole, err := buffer(req, limit)
+	switch {
+	case err != nil:
+		return err
+	case whole:
+		sum := sha256.Sum256(body)
+		return sigv4.Sign(req, scope, k, hex.EncodeToString(sum[:]), now)
+	case isHash(given): // the server refuses another body
+		return sigv4.Sign(req, scope, k, given, now)
+	case scope.Service == "s3":
+		return sigv4.Sign(req, scope, k, sigv4.Unsigned, now)
+	}
+	return errTooLong
+}
+
+func isHash(s string) bool {
+	return len(s) == hex.EncodedLen(sha256.Size) && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// buffer reads the body, at most limit bytes. whole is false if there is more; the request's body has all of it in
+// either case.
+func buffer(req *http.Request, limit int) (body []byte, whole bool, err error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil, true, nil
+	}
+	if req.ContentLength > int64(limit) {
+		return nil, false, nil
+	}
+	body, err = io.ReadAll(io.LimitReader(req.Body, int64(limit)+1))
+	if err != nil {
+		return nil, false, err
+	}
+	rest := req.Body
+	if len(body) > limit {
+		req.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), rest), rest}
+		return nil, false, nil
+	}
+	req.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(body), rest}
+	req.ContentLength = int64(len(body))
+	return body, true, nil
+}

@@ -1,0 +1,157 @@
+package mint
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+)
+
+// The details of a source that gave nothing.
+const (
+	detailDenied   = "source_refused"
+	detailAbsent   = "source_has_no_such_secret"
+	detailSealed   = "source_is_sealed_or_down"
+	detailPointer  = "nothing_at_json"
+	detailBase64   = "not_base64"
+	detailUnfit    = "value_is_unusable"
+	detailNoFile   = "file_is_unusable"
+	detailNeedless = "source_needs_another_credential"
+)
+
+// fetched is what a secret manager gives for a request that carries other credentials.
+type fetched struct {
+	*catalog.Fetch
+	m *Minter
+}
+
+// stored implements kind: a secret manager's answers are not copied to a disk.
+func (f *fetched) stored() bool { return false }
+
+// obtain implements kind.
+func (f *fetched) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+	req, err := http.NewRequestWithContext(ctx, f.Method, f.URL, strings.NewReader(f.Body))
+	if err != nil {
+		return grant{}, unavailable(detailUnreachable)
+	}
+	if f.Body == "" {
+		req.Body = http.NoBody
+	}
+	for name, value := range f.Headers {
+		req.Header.Set(name, value)
+	}
+	r, err = f.authenticate(ctx, r, req)
+	if err != nil {
+		return grant{}, err
+	}
+	a, err := r.send(req)
+	if err != nil {
+		return grant{}, err
+	}
+	switch {
+	case a.Status == http.StatusOK || a.Status == http.StatusCreated:
+	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden:
+		return grant{}, unavailable(detailDenied)
+	case a.Status == http.StatusNotFound:
+		return grant{}, unavailable(detailAbsent)
+	case a.Status >= http.StatusInternalServerError:
+		return grant{}, unavailable(detailSealed)
+	default:
+		return grant{}, unavailable(detailStatus)
+	}
+	text, err := f.find(a.Body)
+	if err != nil {
+		return grant{}, err
+	}
+	return grant{Access: text, Life: f.TTL.Duration(), Stale: after}, nil
+}
+
+// find takes the secret out of an answer.
+func (f *fetched) find(body []byte) (string, error) {
+	text, err := jsonpointer.Find(body, f.Pointer)
+	switch {
+	case errors.Is(err, jsonpointer.ErrNotJSON):
+		return "", unavailable(detailNotJSON)
+	case err != nil:
+		return "", unavailable(detailPointer)
+	}
+	if f.Base64 {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return "", unavailable(detailBase64)
+		}
+		text = string(data)
+	}
+	v, err := catalog.Value(strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"))
+	if err != nil {
+		return "", unavailable(detailUnfit)
+	}
+	return v.Reveal(), nil
+}
+
+// authenticate swaps the credentials in that the headers name, and signs, by the code that does so for runs. It returns
+// the requester for the API of those credentials: the one that says how the host is reached.
+func (f *fetched) authenticate(ctx context.Context, r *requester, req *http.Request) (*requester, error) {
+	var used []catalog.Credential
+	for _, name := range f.Uses {
+		c, api := f.m.credential(name)
+		if api == nil {
+			continue
+		}
+		if used == nil {
+			other := *r
+			other.api, r = api, &other
+		}
+		used = append(used, c)
+	}
+	if used == nil {
+		return r, nil
+	}
+	signer := Claim(req, used)
+	var failed *Error
+	o := swap.Options{Allowed: used, Obtain: func(c catalog.Credential) (string, error) {
+		return f.m.Value(ctx, c)
+	}}
+	if _, err := swap.New(used).Request(req, o); err != nil {
+		if errors.As(err, &failed) {
+			return nil, &failure{failed.Code, detailNeedless}
+		}
+		return nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
+	}
+	if signer == nil {
+		return r, nil
+	}
+	host, err := url.Parse(f.URL)
+	if err != nil {
+		return nil, unavailable(detailUnreachable)
+	}
+	if err := f.m.Sign(ctx, *signer, req, host.Hostname()); err != nil {
+		return nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
+	}
+	return r, nil
+}
+
+// watched is a file that something else rewrites.
+type watched struct {
+	*catalog.File
+	dir string // apis/
+}
+
+// stored implements kind.
+func (*watched) stored() bool { return false }
+
+// obtain implements kind.
+func (w *watched) obtain(context.Context, *requester, kept) (grant, error) {
+	v, err := w.Read(w.dir)
+	if err != nil {
+		return grant{}, unavailable(detailNoFile)
+	}
+	return grant{Access: v.Reveal(), Life: w.TTL.Duration(), Stale: after}, nil
+}

@@ -1,0 +1,97 @@
+package mint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+const (
+	// githubBack and githubAhead are how far the times of an app's JWT lie around now: GitHub accepts no more than ten
+	// minutes, and its clock may be behind.
+	githubBack, githubAhead = time.Minute, 9 * time.Minute
+	githubVersion           = "2022-11-28"
+)
+
+// githubApp gets installation access tokens.
+type githubApp struct {
+	*catalog.GitHubApp
+	now func() time.Time
+}
+
+// stored implements kind.
+func (g *githubApp) stored() bool { return true }
+
+// obtain implements kind.
+func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+	key, err := parseKey(g.Key)
+	if err != nil {
+		return grant{}, unavailable(detailKey)
+	}
+	now := g.now()
+	jwt, err := signJWT(key, "", map[string]any{
+		"iss": g.AppID, "iat": now.Add(-githubBack).Unix(), "exp": now.Add(githubAhead).Unix(),
+	})
+	if err != nil {
+		return grant{}, unavailable(detailKey)
+	}
+	wanted := map[string]any{}
+	if len(g.Repositories) > 0 {
+		wanted["repositories"] = g.Repositories
+	}
+	if len(g.Permissions) > 0 {
+		wanted["permissions"] = g.Permissions
+	}
+	body, err := json.Marshal(wanted)
+	if err != nil {
+		return grant{}, unavailable(detailNotJSON)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		g.BaseURL+"/app/installations/"+url.PathEscape(g.InstallationID)+"/access_tokens", bytes.NewReader(body))
+	if err != nil {
+		return grant{}, unavailable(detailUnreachable)
+	}
+	req.Header.Set("Authorization", "Bearer "+jwt)
+	req.Header.Set("Accept", "application/vnd.github+json")
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Github-Api-Version", githubVersion)
+	a, err := r.send(req)
+	if err != nil {
+		return grant{}, err
+	}
+	var answer struct {
+		Token   string    `json:"token"`
+		Expires time.Time `json:"expires_at"`
+	}
+	switch a.Status {
+	case http.StatusCreated, http.StatusOK:
+	case http.StatusUnauthorized:
+		return grant{}, unavailable("invalid_client") // the key is not the app's, or the clock is wrong
+	case http.StatusNotFound:
+		return grant{}, unavailable(detailInstallation)
+	case http.StatusUnprocessableEntity:
+		return grant{}, unavailable("invalid_scope") // a repository or permission that the installation does not have
+	default:
+		return grant{}, unavailable(detailStatus)
+	}
+	switch err := decode(a.Body, &answer); {
+	case err != nil:
+		return grant{}, unavailable(detailNotJSON)
+	case answer.Token == "":
+		return grant{}, unavailable(detailNoToken)
+	case !answer.Expires.After(now):
+		return grant{}, unavailable(detailLifetime)
+	}
+	return grant{Access: answer.Token, Life: answer.Expires.Sub(now)}, nil
+}
+
+// Further details.
+const (
+	detailKey          = "key_cannot_sign"
+	detailInstallation = "unknown_installation"
+)

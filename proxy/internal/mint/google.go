@@ -1,0 +1,51 @@
+package mint
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// googleLife is how long an assertion, and the token for it, is good: the longest that Google accepts.
+const googleLife = time.Hour
+
+// google gets access tokens of a service account (RFC 7523).
+type google struct {
+	*catalog.Google
+	now func() time.Time
+}
+
+// stored implements kind.
+func (g *google) stored() bool { return true }
+
+// obtain implements kind.
+func (g *google) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+	key, err := parseKey(g.PrivateKey)
+	if err != nil {
+		return grant{}, unavailable(detailKey)
+	}
+	now := g.now()
+	claims := map[string]any{
+		"iss": g.Email, "scope": strings.Join(g.Scopes, " "), "aud": g.TokenURL,
+		"iat": now.Unix(), "exp": now.Add(googleLife).Unix(),
+	}
+	if g.Subject != "" {
+		claims["sub"] = g.Subject
+	}
+	assertion, err := signJWT(key, g.KeyID, claims)
+	if err != nil {
+		return grant{}, unavailable(detailKey)
+	}
+	a, err := r.post(ctx, g.TokenURL, url.Values{
+		"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion},
+	}, "", "")
+	if err != nil {
+		return grant{}, err
+	}
+	t, err := parseToken(a)
+	t.Refresh = ""
+	return t, err
+}

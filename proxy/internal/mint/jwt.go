@@ -1,0 +1,100 @@
+package mint
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+)
+
+// errKey is for a private key that cannot sign. It says nothing of the key.
+var errKey = errors.New("the private key cannot sign")
+
+// parseKey reads a private key in PEM: PKCS #1, PKCS #8 or SEC 1.
+func parseKey(key secret.Value) (crypto.Signer, error) {
+	block, _ := pem.Decode([]byte(key.Reveal()))
+	if block == nil {
+		return nil, errKey
+	}
+	if k, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return k, nil
+	}
+	if k, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+		return k, nil
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, errKey // the error may quote
+	}
+	if s, ok := k.(crypto.Signer); ok {
+		return s, nil
+	}
+	return nil, errKey
+}
+
+// signJWT returns a signed JSON Web Token (RFC 7519) in compact form: RS256, ES256 or EdDSA, as the key is. kid may be
+// empty.
+func signJWT(key crypto.Signer, kid string, claims map[string]any) (string, error) {
+	header := map[string]string{"typ": "JWT"}
+	if kid != "" {
+		header["kid"] = kid
+	}
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		header["alg"] = "RS256"
+	case *ecdsa.PrivateKey:
+		if k.Curve != elliptic.P256() {
+			return "", errKey
+		}
+		header["alg"] = "ES256"
+	case ed25519.PrivateKey:
+		header["alg"] = "EdDSA"
+	default:
+		return "", errKey
+	}
+	head, err := json.Marshal(header)
+	if err != nil {
+		return "", errKey
+	}
+	body, err := json.Marshal(claims)
+	if err != nil {
+		return "", errKey
+	}
+	text := base64.RawURLEncoding.EncodeToString(head) + "." + base64.RawURLEncoding.EncodeToString(body)
+	signature, err := signText(key, []byte(text))
+	if err != nil {
+		return "", errKey
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
+}
+
+// signText signs as RFC 7518 says: an ECDSA signature is r and s of 32 bytes each, not ASN.1.
+func signText(key crypto.Signer, text []byte) ([]byte, error) {
+	if k, ok := key.(ed25519.PrivateKey); ok {
+		return ed25519.Sign(k, text), nil
+	}
+	sum := sha256.Sum256(text)
+	k, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	}
+	r, s, err := ecdsa.Sign(rand.Reader, k, sum[:])
+	if err != nil {
+		return nil, err
+	}
+	const size = 32
+	out := make([]byte, 2*size)
+	r.FillBytes(out[:size])
+	s.FillBytes(out[size:])
+	return out, nil
+}
