@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/relay"
 )
 
 // TestMain is also the relay that TestDial starts.
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stderr.WriteString("\nError: No such container: x\nmore\n")
 		os.Exit(1)
 	default:
-		if Relay(context.Background(), path, os.Stdin, os.Stdout) != nil {
+		if relay.Serve(context.Background(), path, os.Stdin, os.Stdout) != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -77,8 +79,8 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// relay is the command of a relay to a socket.
-func relay(t *testing.T, to string) *exec.Cmd {
+// relayTo is the command of a relay to a socket.
+func relayTo(t *testing.T, to string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -108,7 +110,7 @@ func TestDial(t *testing.T) {
 		rest, _ := io.ReadAll(c)
 		heard <- append(line, rest...)
 	}()
-	cmd := relay(t, socket)
+	cmd := relayTo(t, socket)
 	c, err := dial(t.Context(), cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -137,15 +139,15 @@ func TestDial(t *testing.T) {
 
 // TestDialFails: the error is what the engine says, and comes before anything was sent.
 func TestDialFails(t *testing.T) {
-	if c, err := dial(t.Context(), relay(t, "nowhere")); err == nil || !strings.HasSuffix(err.Error(), "docker exec: Error: No such container: x") {
+	if c, err := dial(t.Context(), relayTo(t, "nowhere")); err == nil || !strings.HasSuffix(err.Error(), "docker exec: Error: No such container: x") {
 		t.Errorf("%v, %v", c, err)
 	}
-	if c, err := dial(t.Context(), relay(t, filepath.Join(t.TempDir(), "none"))); err == nil {
+	if c, err := dial(t.Context(), relayTo(t, filepath.Join(t.TempDir(), "none"))); err == nil {
 		t.Errorf("%v", c)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if c, err := dial(ctx, relay(t, "nowhere")); err == nil {
+	if c, err := dial(ctx, relayTo(t, "nowhere")); err == nil {
 		t.Errorf("%v", c)
 	}
 }
