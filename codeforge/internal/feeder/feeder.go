@@ -82,7 +82,7 @@ func (f *Feeder) Run(ctx context.Context, args []string) (credentialapi.Supply, 
 	case err != nil:
 		return credentialapi.Supply{}, fmt.Errorf("%s cannot be run: %w", name, err)
 	}
-	s, err := parse(out.Bytes())
+	s, err := parse(out.kept.Bytes())
 	if err != nil {
 		return s, fmt.Errorf("%s printed %w", name, err)
 	}
@@ -99,19 +99,19 @@ func home() string {
 
 // bounded keeps what a program prints, and ends the program when it is too much.
 type bounded struct {
-	bytes.Buffer
+	kept bytes.Buffer // not embedded: its ReadFrom has no bound
 	over bool
 	stop func()
 }
 
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxOutput {
+	if b.kept.Len()+len(p) > maxOutput {
 		b.over = true
 		b.stop()
 		return 0, errors.New("too much output")
 	}
-	return b.Buffer.Write(p)
+	return b.kept.Write(p)
 }
 
 // parse reads what a program printed.
