@@ -493,6 +493,9 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	if err := m.put(s, serial, next, nil); err != nil {
 		return said(err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	return nil
 }
 
