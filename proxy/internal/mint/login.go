@@ -478,7 +478,7 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 		return errNotCommand
 	}
 	now := m.now()
-	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: after}
+	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
 	if v.ExpiresAt != nil {
 		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
 	}
