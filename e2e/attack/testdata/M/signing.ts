@@ -6,9 +6,10 @@
 const url = "https://s.wild.test/anything/a?t=TRIAL";
 const sdk = (scope: string, more: Record<string, string> = {}, name = "SIGNED_AWS"): RequestInit => ({
   headers: {
-    Authorization: `AWS4-HMAC-SHA256 Credential=${name}/${scope}/aws4_request, SignedHeaders=host;x-amz-date, Signature=${
-      "0".repeat(64)
-    }`,
+    Authorization:
+      `AWS4-HMAC-SHA256 Credential=${name}/${scope}/aws4_request, SignedHeaders=host;x-amz-date, Signature=${
+        "0".repeat(64)
+      }`,
     ...more,
   },
 });
@@ -39,7 +40,11 @@ await show(fetch(url, sdk("20261123/eu-central-1/s3", { "X-Amz-Security-Token": 
 
 // name: the hash of another body
 await show(
-  fetch(url, { ...sdk("20261123/eu-central-1/s3", { "X-Amz-Content-Sha256": "0".repeat(64) }), method: "PUT", body: "mine" }),
+  fetch(url, {
+    ...sdk("20261123/eu-central-1/s3", { "X-Amz-Content-Sha256": "0".repeat(64) }),
+    method: "PUT",
+    body: "mine",
+  }),
 );
 
 // name: a path that is read in two ways: {path}
@@ -57,7 +62,11 @@ await show(fetch(url + "&{query}", sdk("20261123/eu-central-1/s3")));
 // judge: refused("aws_chunk_signed")
 // each: kind = HMAC-SHA256-PAYLOAD HMAC-SHA256-PAYLOAD-TRAILER ECDSA-P256-SHA256-PAYLOAD
 await show(
-  fetch(url, { ...sdk("20261123/eu-central-1/s3", { "X-Amz-Content-Sha256": "STREAMING-AWS4-{kind}" }), method: "PUT", body: "x" }),
+  fetch(url, {
+    ...sdk("20261123/eu-central-1/s3", { "X-Amz-Content-Sha256": "STREAMING-AWS4-{kind}" }),
+    method: "PUT",
+    body: "x",
+  }),
 );
 
 // name: another algorithm: {algorithm}
@@ -81,11 +90,11 @@ await show(fetch("https://{host}/anything?t=TRIAL", sdk("20261123/eu-central-1/s
 // name: the name in {place}
 // expected: not signed
 // judge: unsigned
-// each: place | headers
-//   a header for something else | { "X-Api-Key": "SIGNED_AWS" }
-//   the session token alone | { "X-Amz-Security-Token": "SIGNED_AWS" }
-//   a longer name | { Authorization: "AWS4-HMAC-SHA256 SIGNED_AWS_2" }
-await show(fetch(url, { headers: {headers} }));
+// each: place | init
+//   a header for something else | {"headers": {"X-Api-Key": "SIGNED_AWS"}}
+//   the session token alone | {"headers": {"X-Amz-Security-Token": "SIGNED_AWS"}}
+//   a longer name | {"headers": {"Authorization": "AWS4-HMAC-SHA256 SIGNED_AWS_2"}}
+await show(fetch(url, JSON.parse(`{init}`)));
 
 // name: two signatures in one request
 // expected: refused, or not signed
@@ -100,13 +109,15 @@ await raw(
 // name: control: an HMAC
 // expected: the HMAC of what is sent
 // judge: macked
-await show(fetch(url, { method: "POST", body: "{timestamp}{method}", headers: { "X-Sign": "SIGNED_MAC", "X-Time": "1" } }));
+await show(
+  fetch(url, { method: "POST", body: "{timestamp}{method}", headers: { "X-Sign": "SIGNED_MAC", "X-Time": "1" } }),
+);
 
 // name: an HMAC asked for in {place}
 // expected: not signed
 // judge: unsigned
 // each: place | init
-//   the time | { headers: { "X-Time": "SIGNED_MAC" } }
-//   a part of the header | { headers: { "X-Sign": "v1 SIGNED_MAC" } }
-//   the body | { method: "POST", body: "SIGNED_MAC" }
-await show(fetch(url, {init}));
+//   the time | {"headers": {"X-Time": "SIGNED_MAC"}}
+//   a part of the header | {"headers": {"X-Sign": "v1 SIGNED_MAC"}}
+//   the body | {"method": "POST", "body": "SIGNED_MAC"}
+await show(fetch(url, JSON.parse(`{init}`)));
