@@ -164,6 +164,9 @@ func TestMintedFirstUses(t *testing.T) {
 	defer r.begin()()
 	const uses = 200
 	client := r.client(true)
+	first, err := client.Get("https://" + demoHost + "/") // so that all share one connection
+	check(t, err)
+	body(t, first)
 	var wg sync.WaitGroup
 	var served atomic.Int32
 	for range uses {
