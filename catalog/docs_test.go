@@ -38,6 +38,16 @@ func TestReferenceIsComplete(t *testing.T) {
 			t.Errorf("under %q the reference has\n%v\nwant\n%v", heading, have, want)
 		}
 	}
+	kinds, err := os.ReadFile("../docs/credentials.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := rows(string(kinds))
+	for kind, want := range catalog.MintFieldNames() {
+		if !slices.Equal(have[kind], want) {
+			t.Errorf("under %q docs/credentials.md has\n%v\nwant\n%v", kind, have[kind], want)
+		}
+	}
 	for _, surface := range got["Surfaces"] {
 		if _, err := catalog.ParseSurface(surface); err != nil {
 			t.Errorf("the reference has the surface %q: %v", surface, err)

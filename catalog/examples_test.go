@@ -86,7 +86,7 @@ func TestExamplesLoad(t *testing.T) {
 	}
 	// All together: no token name and no credential twice.
 	c := clean(t, dir, nil)
-	if got := names(c); got != "everything example-copy github google-maps linear openai slack stripe" {
+	if got := names(c); got != "everything example-copy github gmail google-maps linear openai s3 slack stripe" {
 		t.Errorf("loaded: %s", got)
 	}
 	for _, a := range c.APIs() {

@@ -189,7 +189,7 @@ func table(t *testing.T, outcomes []Outcome) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", o.Attack.Section, cell(o.Attack.Name), cell(o.Attack.Expected), cell(clip(o.Seen, 140)), verdict)
 	}
 	fmt.Fprintf(&b, "\n%s mode: %d attacks", world.CurrentMode(), len(outcomes))
-	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "S", "*"} {
+	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "M", "S", "*"} {
 		fmt.Fprintf(&b, "; %s %d of %d held", s, held[s], count[s])
 	}
 	fmt.Println(b.String())

@@ -207,7 +207,7 @@ func TestHostsExist(t *testing.T) {
 	}
 	// Each section has attacks that must succeed in reaching what it attacks, or a defence that is held would look the
 	// same.
-	for _, section := range []string{"A", "B", "C", "D", "E", "G", "S"} {
+	for _, section := range []string{"A", "B", "C", "D", "E", "G", "M", "S"} {
 		if !slices.ContainsFunc(Suite(), func(a Attack) bool { return a.Section == section && strings.Contains(a.Name, "control: ") }) {
 			t.Errorf("section %s has no control", section)
 		}

@@ -121,10 +121,12 @@ func groups() []group {
 }
 
 // inside are defences by the package whose TestDisarmed mounts their attacks, because those need a place that no attack of
-// the suite has: the slot of an MCP server.
+// the suite has: the slot of an MCP server, or the credentials of the proxy.
 func inside() map[string][]string {
 	return map[string][]string{
-		"./proxy/internal/egress":           {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential"},
+		"./proxy/internal/egress": {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential"},
+		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
+			"single-flight", "mint-echo"},
 		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 	}

@@ -116,7 +116,7 @@ func TestAsks(t *testing.T) {
 	for value, want := range map[string]string{
 		"AWS4-HMAC-SHA256 AWS_KEY": "AWS_KEY",
 		"AWS4-HMAC-SHA256 Credential=AWS_KEY/20130524/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=00": "AWS_KEY",
-		"AWS4-HMAC-SHA256 SignedHeaders=host,Credential=AWS_KEY/2013,Signature=00":                                "AWS_KEY",
+		"AWS4-HMAC-SHA256 SignedHeaders=host,Credential=AWS_KEY/2013,Signature=00":                                 "AWS_KEY",
 		"aws4-hmac-sha256  AWS_KEY": "AWS_KEY",
 		"AWS4-HMAC-SHA256":          "",
 	} {

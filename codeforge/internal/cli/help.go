@@ -21,6 +21,7 @@ func groups() []group {
 	return []group{
 		{"Start and stop", []string{"init", "up", "down", "status", "doctor"}},
 		{"APIs", []string{"api", "check"}},
+		{"Credentials that change", []string{"login", "logout", "credentials", "secrets"}},
 		{"Clients and models", []string{"connect", "stdio", "manifest", "skills"}},
 		{"Run and look", []string{"run", "logs", "receipt"}},
 		{"The command line itself", []string{"version", "completion", "man"}},
@@ -69,6 +70,10 @@ func examples() map[string][]string {
 		"api explain":   {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain github DELETE /user/repos --json verdict,why"},
 		"api search":    {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
 		"check":         {"codeforge check", "codeforge check --json ok"},
+		"login":         {"codeforge login GMAIL_TOKEN", "codeforge login GMAIL_TOKEN --device"},
+		"logout":        {"codeforge logout GMAIL_TOKEN", "codeforge logout LINEAR_TOKEN"},
+		"credentials":   {"codeforge credentials", "codeforge credentials --json name,state"},
+		"secrets":       {"codeforge secrets", "codeforge secrets --watch"},
 		"up":            {"codeforge up --detach", "MCP_PORT=8090 codeforge up"},
 		"down":          {"codeforge down", "codeforge down --purge"},
 		"status":        {"codeforge status", "codeforge status --json running,problem"},

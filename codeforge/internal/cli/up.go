@@ -11,8 +11,11 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/feeder"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // upOptions are the flags of up.
@@ -106,6 +109,9 @@ func (o upOptions) run(ctx context.Context, e *Env) error {
 		c.State, err = statedir.Create(o.state)
 	}
 	if err == nil {
+		feeding, stop := context.WithCancel(ctx)
+		defer stop()
+		go o.feed(feeding, e, c.State)
 		err = embedded.Run(ctx, c, func(r embedded.Ready) error { return report(outcome{Ready: &r}) })
 	}
 	var running *embedded.RunningError
@@ -116,6 +122,19 @@ func (o upOptions) run(ctx context.Context, e *Env) error {
 		_ = report(outcome{Error: err.Error()})
 	}
 	return err
+}
+
+// feed runs the programs of credentials with "command" until ctx ends: out here, where the user's key chain is.
+func (o upOptions) feed(ctx context.Context, e *Env, state statedir.Dir) {
+	vars, err := readVariables(e)
+	if err != nil {
+		return // up ends with it too
+	}
+	f := feeder.New(e.Environ)
+	proxy := server.CredentialsOver(server.DialCredentials(state))
+	f.Keep(ctx, proxy, feeder.Source{APIs: o.apis, Getenv: vars.getenv}, func(failed feeder.Outcome) {
+		fmt.Fprintf(e.Stderr, "codeforge: %s: %s\n", visible.Line(failed.Name), visible.Line(failed.Err.Error()))
+	})
 }
 
 // outcome is the result of a start: one field is set.

@@ -145,12 +145,13 @@ func permissionAttacks(t attackTarget) []attack {
 	list := []attack{
 		t.tries("sockets of the daemons and of Docker", noWayOut, append(
 			connects("/var/run/docker.sock", "/run/codeforge/shim/docker.sock", "/run/codeforge/control/proxy.sock",
-				"/run/sandboxd/sandboxd.sock", "/dev/shm/run/control.sock"),
+				"/run/codeforge/credentials/credentials.sock", "/run/sandboxd/sandboxd.sock", "/dev/shm/run/control.sock",
+				"/dev/shm/run/credentials.sock"),
 			`new Promise((ok, no) => import("node:net").then((n) =>
     n.connect("/dev/shm/run/sandboxd.sock").on("connect", () => ok("connected")).on("error", no)))`)...),
 		t.tries("reading /etc and other files", "denied", reads("/etc/passwd", "/etc/shadow", "/etc/resolv.conf",
 			"/tmp/../etc/passwd", "/skills/../etc/passwd", "/dev/shm/ca/ca.key", "/apis", "/dev/mem",
-			"/sys/kernel/notes")...),
+			"/sys/kernel/notes", "/var/lib/codeforge/tokens")...),
 		t.tries("reading /proc", "denied", reads("/proc/1/environ", "/proc/self/environ", "/proc/self/maps",
 			"/proc/self/mountinfo", "/proc/net/tcp", "/proc/1/cmdline")...),
 		{

@@ -150,6 +150,10 @@ func files(_ context.Context, c Config) []Finding {
 		text := fmt.Sprintf("other users can read the key of the certificate authority (mode %o)", info.Mode().Perm())
 		out = append(out, fail("permissions", text, "chmod 600 "+c.State.Join("ca-private", "ca.key")))
 	}
+	if info, err := os.Stat(c.State.Join("tokens")); err == nil && info.Mode().Perm()&0o077 != 0 {
+		text := fmt.Sprintf("other users can enter the folder of tokens (mode %o)", info.Mode().Perm())
+		out = append(out, fail("permissions", text, "chmod 700 "+c.State.Join("tokens")))
+	}
 	return out
 }
 

@@ -17,7 +17,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -111,7 +110,7 @@ func (l *own) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		uid, err := unixsocket.PeerUID(c)
-		if err == nil && (uid == os.Geteuid() || uid == 0) || disarm.Off("credentials-peer") {
+		if err == nil && (uid == os.Geteuid() || uid == 0) {
 			return c, nil
 		}
 		_ = c.Close()

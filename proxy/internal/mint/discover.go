@@ -1,8 +1,174 @@
 package mint
 
-import "context"
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
 
-// discover finds the authorization server of a resource, and registers with it.
-func (o *oauth2) discover(_ context.Context, _ *requester, _ string) (*client, error) {
-	return nil, errWay
+// clientName is what people see who are asked to approve a registered client.
+const clientName = "CodeForge"
+
+// protected is what a resource says of itself (RFC 9728).
+type protected struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Scopes   []string `json:"scopes_supported"`
+}
+
+// issuerMeta is what an authorization server says of itself (RFC 8414).
+type issuerMeta struct {
+	Issuer      string   `json:"issuer"`
+	Auth        string   `json:"authorization_endpoint"`
+	Token       string   `json:"token_endpoint"`
+	Device      string   `json:"device_authorization_endpoint"`
+	Register    string   `json:"registration_endpoint"`
+	Challenges  []string `json:"code_challenge_methods_supported"`
+	Methods     []string `json:"token_endpoint_auth_methods_supported"`
+	IssuerNamed bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// discover finds the authorization server of a resource, and the client there: the configuration's, or one that it
+// registers. The addresses are those of the resource's and the server's own documents, which must name themselves.
+func (o *oauth2) discover(ctx context.Context, r *requester, redirect string) (*client, error) {
+	resource, err := url.Parse(o.Resource)
+	if err != nil || resource.Scheme != "https" || resource.Host == "" || resource.User != nil || resource.Fragment != "" {
+		return nil, errWay
+	}
+	issuer, scopes, err := r.protector(ctx, resource)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.metadata(ctx, issuer)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{ID: o.ClientID, Secret: o.ClientSecret.Reveal(), Basic: o.Basic, Issuer: s.Issuer, TokenURL: s.Token,
+		AuthURL: s.Auth, DeviceURL: s.Device, Resource: o.Resource, Redirect: redirect, Scopes: o.Scopes,
+		IssuerNamed: s.IssuerNamed}
+	if len(c.Scopes) == 0 {
+		c.Scopes = scopes
+	}
+	if c.ID != "" {
+		return c, nil
+	}
+	return c, r.register(ctx, s, c)
+}
+
+// protector returns the issuer that protects a resource. A resource without a document is its own (as MCP had it before).
+func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
+	origin := resource.Scheme + "://" + resource.Host
+	paths := []string{strings.TrimSuffix(resource.EscapedPath(), "/"), ""}
+	for _, path := range slices.Compact(paths) {
+		a, err := r.get(ctx, origin+"/.well-known/oauth-protected-resource"+path)
+		if err != nil {
+			return "", nil, err
+		}
+		if a.Status != http.StatusOK {
+			continue
+		}
+		var p protected
+		if decode(a.Body, &p) != nil {
+			return "", nil, unavailable(detailNotJSON)
+		}
+		said := strings.TrimSuffix(p.Resource, "/")
+		if said != origin+path && said != strings.TrimSuffix(resource.String(), "/") || len(p.Servers) == 0 {
+			return "", nil, unavailable(detailIdentity)
+		}
+		for _, s := range p.Scopes {
+			if !plain(s, 256) {
+				return "", nil, unavailable(detailIdentity)
+			}
+		}
+		return p.Servers[0], p.Scopes, nil
+	}
+	return origin, nil, nil
+}
+
+// metadata returns what an authorization server says of itself.
+func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, error) {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, unavailable(detailIdentity)
+	}
+	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
+	for _, at := range []string{
+		origin + "/.well-known/oauth-authorization-server" + path,
+		origin + "/.well-known/openid-configuration" + path,
+		origin + path + "/.well-known/openid-configuration",
+	} {
+		a, err := r.get(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if a.Status != http.StatusOK {
+			continue
+		}
+		var s issuerMeta
+		if decode(a.Body, &s) != nil {
+			return nil, unavailable(detailNotJSON)
+		}
+		// Another issuer's document would have codes of this one sent to that one (RFC 8414, 3.3).
+		if strings.TrimSuffix(s.Issuer, "/") != strings.TrimSuffix(issuer, "/") || !slices.Contains(s.Challenges, "S256") {
+			return nil, unavailable(detailIdentity)
+		}
+		for _, endpoint := range []string{s.Auth, s.Token, s.Device, s.Register} {
+			if e, err := url.Parse(endpoint); endpoint != "" && (err != nil || e.Scheme != "https" || e.Host == "" || e.User != nil) {
+				return nil, unavailable(detailIdentity)
+			}
+		}
+		if s.Token == "" {
+			return nil, unavailable(detailIdentity)
+		}
+		return &s, nil
+	}
+	return nil, unavailable(detailNoServer)
+}
+
+// register makes a client (RFC 7591), and sets its id and secret.
+func (r *requester) register(ctx context.Context, s *issuerMeta, c *client) error {
+	if s.Register == "" {
+		return unavailable(detailNoClient)
+	}
+	method := "none"
+	if len(s.Methods) > 0 && !slices.Contains(s.Methods, method) {
+		method = "client_secret_post"
+		if !slices.Contains(s.Methods, method) {
+			method = "client_secret_basic"
+		}
+	}
+	grants := []string{"authorization_code", "refresh_token"}
+	if s.Device != "" {
+		grants = append(grants, "urn:ietf:params:oauth:grant-type:device_code")
+	}
+	a, err := r.postJSON(ctx, s.Register, map[string]any{
+		"client_name": clientName, "redirect_uris": []string{c.Redirect}, "grant_types": grants,
+		"response_types": []string{"code"}, "token_endpoint_auth_method": method, "application_type": "native",
+	})
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		ID     string `json:"client_id"`
+		Secret string `json:"client_secret"`
+		Method string `json:"token_endpoint_auth_method"`
+		Error  string `json:"error"`
+	}
+	switch err := decode(a.Body, &answer); {
+	case err == nil && answer.Error != "":
+		return unavailable(shownCode(answer.Error))
+	case a.Status != http.StatusCreated && a.Status != http.StatusOK:
+		return unavailable(detailStatus)
+	case err != nil:
+		return unavailable(detailNotJSON)
+	case !plain(answer.ID, 1024) || answer.Secret != "" && !plain(answer.Secret, 1024):
+		return unavailable(detailUnusable)
+	}
+	if answer.Method != "" {
+		method = answer.Method
+	}
+	c.ID, c.Secret, c.Basic = answer.ID, answer.Secret, method == "client_secret_basic"
+	return nil
 }

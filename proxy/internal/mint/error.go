@@ -46,6 +46,9 @@ const (
 	detailTooMany     = "renewed_too_often"
 	detailChanged     = "configuration_changed"
 	detailOther       = "other_error"
+	detailIdentity    = "server_does_not_name_itself"
+	detailNoServer    = "no_authorization_server"
+	detailNoClient    = "no_client_and_no_registration"
 	detailKind        = "kind_is_not_obtained"
 	detailNotSupplied = "not_supplied"
 )

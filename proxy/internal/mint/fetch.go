@@ -70,7 +70,7 @@ func (f *fetched) obtain(ctx context.Context, r *requester, _ kept) (grant, erro
 	if err != nil {
 		return grant{}, err
 	}
-	return grant{Access: text, Life: f.TTL.Duration(), Stale: after}, nil
+	return grant{Access: text, Life: f.TTL.Duration(), Stale: staleSource}, nil
 }
 
 // find takes the secret out of an answer.
@@ -153,5 +153,5 @@ func (w *watched) obtain(context.Context, *requester, kept) (grant, error) {
 	if err != nil {
 		return grant{}, unavailable(detailNoFile)
 	}
-	return grant{Access: v.Reveal(), Life: w.TTL.Duration(), Stale: after}, nil
+	return grant{Access: v.Reveal(), Life: w.TTL.Duration(), Stale: staleSource}, nil
 }

@@ -478,7 +478,7 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 		return errNotCommand
 	}
 	now := m.now()
-	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: after}
+	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
 	if v.ExpiresAt != nil {
 		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
 	}
@@ -493,6 +493,9 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	if err := m.put(s, serial, next, nil); err != nil {
 		return said(err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	return nil
 }
 

@@ -31,14 +31,20 @@ import (
 const (
 	// defaultLife is that of a token whose server does not say how long it lives.
 	defaultLife = 5 * time.Minute
-	// minLife is the shortest that is of use, and maxLife is how long one is trusted at most.
+	// minLife is the shortest that is of use. A life of maxLife is as good as one without end.
 	minLife = 30 * time.Second
-	maxLife = 30 * 24 * time.Hour
+	maxLife = 10 * 365 * 24 * time.Hour
 	// early is how long before its end a token is renewed at least; it is a tenth of the token's life if that is longer,
 	// and never more than half.
 	early = time.Minute
 	// after is how long after its end a value is still looked for in responses.
 	after = time.Hour
+	// afterUnknown is how long one is looked for whose server does not say how long it lives, from its beginning, and
+	// afterSource what a secret manager gave, from when it gave something else: both may be valid for longer than they are
+	// used.
+	afterUnknown, afterSource = 8 * time.Hour, 4 * time.Hour
+	// staleSource is how long what a secret manager gave is used beyond its time while there is nothing newer.
+	staleSource = time.Hour
 	// forever stands for the end of what has none.
 	forever = 100 * 365 * 24 * time.Hour
 	// refusedAgain is how soon a token may be renewed again because a server refused it.
@@ -225,6 +231,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	old := m.states
 	m.states, m.known, m.catalog = next, known, c
 	m.mu.Unlock()
+	m.ahead(next, old)
 	m.storing.Lock() // what a former state obtained is stored now or never
 	defer m.storing.Unlock()
 	for name, s := range old {
@@ -235,6 +242,26 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 		}
 	}
 	return err
+}
+
+// ahead obtains what secret managers and files hold before a request uses it: a server that has seen it before may show
+// it to code that has not used its name. It waits for files alone.
+func (m *Minter) ahead(next, old map[string]*state) {
+	var files []*flight
+	for name, s := range next {
+		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.stored() || s.conf.Mint.Command != nil {
+			continue
+		}
+		s.mu.Lock()
+		f := m.renew(s)
+		s.mu.Unlock()
+		if s.conf.Mint.File != nil {
+			files = append(files, f)
+		}
+	}
+	for _, f := range files {
+		<-f.done
+	}
 }
 
 // opened returns the store, which it opens when it is first needed.
@@ -291,8 +318,8 @@ func (s *state) values(k kept, now time.Time) []minted.Value {
 	var out []minted.Value
 	if k.Access != "" {
 		until := now.Add(forever)
-		if k.Expires != nil {
-			until = k.Expires.Add(after)
+		if k.Forget != nil {
+			until = *k.Forget
 		}
 		out = append(out, minted.Value{Name: s.name, Text: k.Access, Until: until})
 		for _, inner := range k.Inner {
@@ -306,6 +333,14 @@ func (s *state) values(k kept, now time.Time) []minted.Value {
 		out = append(out, minted.Value{Text: k.Client.Secret, Until: now.Add(forever)})
 	}
 	return out
+}
+
+// shownAs is the token name for a kept value itself, and "" for what belongs to it.
+func (s *state) shownAs(text string, k kept) string {
+	if text == k.Access {
+		return s.name
+	}
+	return ""
 }
 
 // renewal is when a kept credential is renewed: early, and each at another time.
@@ -540,11 +575,12 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 	case g.Stale > 0:
 		next.Renew, next.Expires = end(began, life), end(began, life+g.Stale)
 	case life == 0:
-		next.Expires = end(began, defaultLife)
+		next.Expires, next.Forget = end(began, defaultLife), end(began, afterUnknown)
 	case life < minLife:
 		return kept{}, unavailable(detailLifetime)
 	default:
-		next.Expires = end(began, min(life, maxLife))
+		life = min(life, maxLife)
+		next.Expires, next.Forget = end(began, life), end(began, life+after)
 	}
 	m.mu.Lock()
 	known := m.known
@@ -595,6 +631,11 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	values := s.values(next, now)
 	if old.Refresh != "" && old.Refresh != next.Refresh {
 		values = append(values, minted.Value{Text: old.Refresh, Until: now.Add(after)})
+	}
+	if old.Access != "" && old.Access != next.Access && old.Forget == nil {
+		for _, text := range append([]string{old.Access}, old.Inner...) {
+			values = append(values, minted.Value{Name: s.shownAs(text, old), Text: text, Until: now.Add(afterSource)})
+		}
 	}
 	step("publish")
 	published := error(nil)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
@@ -77,7 +76,7 @@ func (r *requester) send(req *http.Request) (*Answer, error) {
 	switch {
 	case err != nil:
 		return nil, unavailable(detailUnreachable)
-	case len(body) > maxAnswer && !disarm.Off("mint-bounds"):
+	case len(body) > maxAnswer:
 		return nil, unavailable(detailTooLarge)
 	}
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil

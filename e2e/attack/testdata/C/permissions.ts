@@ -67,7 +67,11 @@ await attempts(
 await attempts(
   () => Deno.readTextFile("/apis/httpbin/config.json"),
   () => Deno.readTextFile("/var/lib/codeforge/ca-private/ca.key"),
+  () => Deno.readTextFile("/var/lib/codeforge/tokens/HTTPBIN_TOKEN.json"),
+  () => Array.from(Deno.readDirSync("/var/lib/codeforge/tokens")),
+  () => Deno.readTextFile("/run/codeforge/credentials/credentials.sock"),
   () => Deno.readTextFile("/dev/shm/run/control.sock"),
+  () => Deno.readTextFile("/dev/shm/run/credentials.sock"),
   () => Deno.readTextFile("/dev/shm/ca/ca.key"),
   () => Deno.readTextFile("/run/secrets/x"),
 );

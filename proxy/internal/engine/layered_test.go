@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// TestLayered: the newest set above finds what the fixed one does not, from the next read on, and of two matches the
+// longer counts.
+func TestLayered(t *testing.T) {
+	var top atomic.Pointer[Set]
+	set := New(Forms("fixed-canary-1", 1)).Layered(64, top.Load)
+	if got := replaceAll(set, "fixed-canary-1 minted-canary-1"); got != "<1> minted-canary-1" {
+		t.Errorf("without a set above: %q", got)
+	}
+	in, out := io.Pipe()
+	r := set.NewReader(in, func(id int) (string, error) { return map[int]string{1: "<1>", -1: "<-1>"}[id], nil })
+	read := func(text string) string {
+		t.Helper()
+		go func() { _, _ = io.WriteString(out, text+"\n") }()
+		var got []byte
+		for buf := make([]byte, 64); !strings.HasSuffix(string(got), "\n"); {
+			n, err := r.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, buf[:n]...)
+		}
+		return strings.TrimSuffix(string(got), "\n")
+	}
+	if got := read("minted-canary-1"); got != "minted-canary-1" {
+		t.Errorf("before: %q", got)
+	}
+	top.Store(New(Forms("minted-canary-1", -1)))
+	if got := read("fixed-canary-1 minted-canary-1 " + `\u006dinted-canary-1`); got != "<1> <-1> <-1>" {
+		t.Errorf("after: %q", got)
+	}
+	top.Store(New(append(Forms("fixed-canary-1-longer", -1), Forms("fixed-cana", -1)...)))
+	if got := read("fixed-canary-1-longer fixed-canary-1"); got != "<-1> <1>" {
+		t.Errorf("of two matches: %q", got)
+	}
+	top.Store(nil)
+	if got := read("minted-canary-1"); got != "minted-canary-1" {
+		t.Errorf("forgotten: %q", got)
+	}
+	if empty := New(nil).Layered(64, func() *Set { return New(Forms("minted-canary-1", -1)) }); !empty.Contains("a minted-canary-1") || len(empty.FindAll("minted-canary-1")) != 1 {
+		t.Error("a set above none finds nothing")
+	}
+}
+
+// TestLayeredHold: how much is held back depends on the room for values alone, not on the values that there are.
+func TestLayeredHold(t *testing.T) {
+	steps := func(top *Set) []int {
+		set := New(Forms("fixed-canary-1", 1)).Layered(2048, func() *Set { return top })
+		r := set.NewReader(&pieces{text: strings.Repeat("x", 3*set.Hold()), size: 1000}, func(int) (string, error) { return "", nil })
+		var out []int
+		for buf := make([]byte, 1<<16); ; {
+			n, err := r.Read(buf)
+			if err != nil {
+				return append(out, set.Hold())
+			}
+			out = append(out, n)
+		}
+	}
+	want := steps(nil)
+	for _, n := range []int{8, 300, 2048} {
+		if got := steps(New(Forms(strings.Repeat("v", n), -1))); !slices.Equal(got, want) {
+			t.Errorf("a value of %d bytes: %v, without any %v", n, got, want)
+		}
+	}
+	if hold := want[len(want)-1]; hold < New(Forms(strings.Repeat("v", 2048), 1)).Hold() {
+		t.Errorf("%d bytes are held, too few for the longest value", hold)
+	}
+}
+
+// pieces reads a text in pieces.
+type pieces struct {
+	text string
+	size int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if p.text == "" {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), p.size)], p.text)
+	p.text = p.text[n:]
+	return n, nil
+}
