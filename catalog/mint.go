@@ -61,6 +61,29 @@ func (m *Mint) Logins() bool {
 	return m != nil && m.OAuth2 != nil && m.OAuth2.Grant == GrantRefreshToken
 }
 
+// Server is the host that the credential is obtained from, with its port if that is not 443. Empty: no fixed one.
+func (m *Mint) Server() string {
+	var address string
+	switch {
+	case m == nil:
+	case m.OAuth2 != nil && m.OAuth2.Resource != "":
+		address = m.OAuth2.Resource
+	case m.OAuth2 != nil:
+		address = m.OAuth2.TokenURL
+	case m.GitHubApp != nil:
+		address = m.GitHubApp.BaseURL
+	case m.Google != nil:
+		address = m.Google.TokenURL
+	case m.Fetch != nil:
+		address = m.Fetch.URL
+	}
+	host, err := serverHost(address)
+	if address == "" || err != nil {
+		return ""
+	}
+	return host.String()
+}
+
 // Grant is how an OAuth 2.0 client gets its tokens (RFC 6749).
 type Grant string
 

@@ -302,6 +302,24 @@ func TestMintedProblemsHideValues(t *testing.T) {
 	}
 }
 
+// TestServer: where doctor looks whether a credential can be obtained.
+func TestServer(t *testing.T) {
+	for want, m := range map[string]*catalog.Mint{
+		"":                       nil,
+		"oauth2.googleapis.com":  {OAuth2: &catalog.OAuth2{TokenURL: "https://oauth2.googleapis.com/token"}},
+		"mcp.linear.app":         {OAuth2: &catalog.OAuth2{Resource: "https://mcp.linear.app/mcp"}},
+		"vault.example.com:8200": {Fetch: &catalog.Fetch{URL: "https://vault.example.com:8200/v1"}},
+		"api.github.com":         {GitHubApp: &catalog.GitHubApp{BaseURL: "https://api.github.com"}},
+	} {
+		if got := m.Server(); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+	if got := (&catalog.Mint{Command: &catalog.Command{}}).Server(); got != "" {
+		t.Errorf("a command: %q", got)
+	}
+}
+
 func TestAWSHost(t *testing.T) {
 	for name, want := range map[string]string{
 		"s3.eu-central-1.amazonaws.com":               "s3 eu-central-1",

@@ -19,7 +19,7 @@ func withServers(apis []world.API) []world.API {
 			"description": "an MCP server", "mcp": map[string]any{"command": []string{"intruder", "serve"}},
 		}})
 	}
-	return apis
+	return withSigned(apis)
 }
 
 // programs is the folder that has the intruder, for SANDBOX_PROGRAMS.

@@ -10,6 +10,7 @@ const (
 	Plain    = "plain.test"     // an API with allow_http
 	H2       = "h2.test"        // of the httpbin API; offers HTTP/2
 	Wild     = "a.wild.test"    // of an API with the domain *.wild.test
+	Signed   = "s.wild.test"    // of an API whose requests are signed, for those who add one
 	Shared   = "shared.test"    // in two APIs with different rules
 	Evil     = "evil.test"      // in no API, at a public address
 	EvilH2   = "h2.evil.test"   // in no API, at a public address, offers HTTP/2
@@ -90,7 +91,7 @@ func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 		return []netip.Addr{a.Public}, true
 	}
 	switch name {
-	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, Ports, "b.wild.test", "c.wild.test", "x.y.wild.test", "wild.test":
+	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, Ports, "b.wild.test", "c.wild.test", Signed, "x.y.wild.test", "wild.test":
 		return []netip.Addr{a.Private}, true
 	case Evil, EvilH2, GitHub, "xn--bcher-kva.evil.test":
 		return []netip.Addr{a.Public}, true

@@ -4,8 +4,9 @@
 // agree on, and what it signs with (service, region, time, keys) never comes from the request. It is the last to change
 // a request.
 //
-// Threat: code that wants a signature for something else than the request that it makes, or one to use later. No
-// signature comes back to code, and none is of another host than the one that the request goes to.
+// Threat: code that wants a signature for something else than the request that it makes. None is of another host than
+// the one that the request goes to. A server that echoes headers shows a signature to code; for some minutes it is good
+// for that same request, which code could make anyway.
 package sigv4
 
 import (

@@ -19,7 +19,8 @@ func doctorCommand() command {
 		summary: "check everything CodeForge needs on this machine, and say how to fix it",
 		details: `
 It changes nothing. Where embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
-and stops it. It sends one HEAD request, without a credential, to each host of an active API; --offline skips those.
+and stops it. It sends one HEAD request, without a credential, to each host of an active API, and to each server that
+gives it credentials; --offline skips those.
 
 --attack attacks the running CodeForge instead, from inside its sandbox and at its MCP endpoint, and prints a table of
 the results. The attacks reach no API and use no credential. They cover what needs no hostile server: ways out other

@@ -23,7 +23,7 @@ const (
 	maxSkew = 2 * time.Minute
 )
 
-// hosts sends one HEAD, without a credential, to each host of an active API.
+// hosts sends one HEAD, without a credential, to each host of an active API, and to each token server of one.
 func hosts(ctx context.Context, c Config) []Finding {
 	if c.Offline {
 		return []Finding{skip("hosts", "not checked (--offline)")}
@@ -44,6 +44,12 @@ func hosts(ctx context.Context, c Config) []Finding {
 			}
 			seen[name] = true
 			targets = append(targets, target{a, name, a.Scheme(h) + "://" + name + "/"})
+		}
+		for _, cr := range a.Credentials { // without its token server a credential ends, and the host is of no use
+			if name := cr.Mint.Server(); a.Active && name != "" && !seen[name] {
+				seen[name] = true
+				targets = append(targets, target{a, name, "https://" + name + "/"})
+			}
 		}
 	}
 	if len(targets) == 0 {
