@@ -11,8 +11,8 @@
 //
 // Other answers have the body Refused.
 //
-// The socket is reachable by its owner alone: in embedded mode it is in the state directory, in Docker in a tmpfs of the
-// proxy's container, where only docker exec leads.
+// The socket is reachable by its owner alone: in embedded mode it is in the state directory, in Docker in a tmpfs of
+// the proxy's container, where only docker exec leads.
 package credentialapi
 
 import (

@@ -146,7 +146,7 @@ func permissionAttacks(t attackTarget) []attack {
 		t.tries("sockets of the daemons and of Docker", noWayOut, append(
 			connects("/var/run/docker.sock", "/run/codeforge/shim/docker.sock", "/run/codeforge/control/proxy.sock",
 				"/run/codeforge/credentials/credentials.sock", "/run/sandboxd/sandboxd.sock", "/dev/shm/run/control.sock",
-				"/dev/shm/run/credentials.sock"),
+				"/dev/shm/logins/credentials.sock"),
 			`new Promise((ok, no) => import("node:net").then((n) =>
     n.connect("/dev/shm/run/sandboxd.sock").on("connect", () => ok("connected")).on("error", no)))`)...),
 		t.tries("reading /etc and other files", "denied", reads("/etc/passwd", "/etc/shadow", "/etc/resolv.conf",

@@ -50,7 +50,7 @@ func proxyArgs(p plan, v view.View) []string {
 		"--ca-public", v.Path("ca"),
 		"--control", v.Path("run", statedir.ControlSocket),
 		"--tokens", p.State + "/tokens",
-		"--credentials", v.Path("run", statedir.CredentialsSocket),
+		"--credentials", v.Path("logins", statedir.CredentialsSocket),
 		"--endpoint", strconv.Itoa(p.Port),
 	}
 }

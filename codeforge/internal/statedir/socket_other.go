@@ -2,7 +2,7 @@
 
 package statedir
 
-// Socket is a path to a socket in run/.
+// Socket is a path to one of the sockets.
 func (d Dir) Socket(name string) (path string, release func(), err error) {
-	return d.Join("run", name), func() {}, nil
+	return d.Join(socketFolder(name), name), func() {}, nil
 }

@@ -4,7 +4,8 @@
 //	lock          held by flock while a supervisor runs; holds its process id
 //	up.json       how to connect; written when ready, removed at the end
 //	ended.json    the last end that nobody asked for
-//	run/          control.sock, credentials.sock, sandboxd.sock, mcp.sock
+//	run/          control.sock, sandboxd.sock, mcp.sock
+//	logins/       credentials.sock: mcp-server, to whom run/ belongs, cannot put another one in its place
 //	ca-private/   the key of the local certificate authority
 //	ca-public/    ca.pem
 //	tokens/       what the proxy has obtained: access and refresh tokens
@@ -30,13 +31,21 @@ const Default = ".codeforge"
 // upFile says how to connect.
 const upFile = "up.json"
 
-// The sockets in run/.
+// The sockets: in run/, except CredentialsSocket.
 const (
 	ControlSocket     = "control.sock"
 	CredentialsSocket = "credentials.sock" // the proxy's, for logins
 	SandboxSocket     = "sandboxd.sock"
 	MCPSocket         = "mcp.sock"
 )
+
+// socketFolder is the folder of a socket.
+func socketFolder(name string) string {
+	if name == CredentialsSocket {
+		return "logins"
+	}
+	return "run"
+}
 
 // ErrNotRunning is the error of everything that needs a running supervisor.
 var ErrNotRunning = errors.New("CodeForge is not running")
@@ -97,6 +106,7 @@ func Create(path string) (Dir, error) {
 	}
 	for _, sub := range []string{
 		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "log", "tmp",
+		"logins",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

@@ -44,6 +44,7 @@ var folders = [...]struct{ name, source string }{
 	{"sandboxd", "sandboxd"},
 	{"packages", "packages"},
 	{"definitions", "definitions"},
+	{"logins", "logins"},
 	{"tmp", "tmp"},
 }
 

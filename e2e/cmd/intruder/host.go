@@ -124,7 +124,7 @@ func sockets(task) (bool, string) {
 			connect(f[7])
 		}
 	}
-	for _, path := range []string{"/var/run/docker.sock", "/run/docker.sock", "/run/sandboxd/sandboxd.sock", "/run/codeforge/control/proxy.sock", "/run/codeforge/credentials/credentials.sock", "/dev/shm/run/control.sock", "/dev/shm/run/credentials.sock", "/dev/shm/run/sandboxd.sock"} {
+	for _, path := range []string{"/var/run/docker.sock", "/run/docker.sock", "/run/sandboxd/sandboxd.sock", "/run/codeforge/control/proxy.sock", "/run/codeforge/credentials/credentials.sock", "/dev/shm/run/control.sock", "/dev/shm/logins/credentials.sock", "/dev/shm/run/sandboxd.sock"} {
 		connect(path)
 	}
 	return len(open) == 0, fmt.Sprintf("%d tried, open %v", n, open)

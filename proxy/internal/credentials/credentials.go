@@ -39,9 +39,8 @@ func Handler(m Minter) http.Handler {
 	mux.HandleFunc("GET "+credentialapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, m.List(), nil)
 	})
-	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins", with(func(r *http.Request, in credentialapi.Login) (any, error) {
-		return m.Begin(r.Context(), in)
-	}))
+	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins",
+		with(func(r *http.Request, in credentialapi.Login) (any, error) { return m.Begin(r.Context(), in) }))
 	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins/finish",
 		with(func(r *http.Request, in credentialapi.Redirect) (any, error) {
 			return struct{}{}, m.Finish(r.Context(), in)

@@ -184,8 +184,8 @@ func (x *exchange) loggable(text string) string {
 	return x.conf.Redact.String(x.snap.Scrub.Loggable(text))
 }
 
-// complete replaces token names by credentials, sets the headers that the proxy controls, and signs, in this order: what
-// is signed is what leaves. On an error nothing may be sent.
+// complete replaces token names by credentials, sets the headers that the proxy controls, and signs, in this order:
+// what is signed is what leaves. On an error nothing may be sent.
 func (x *exchange) complete(out *http.Request) error {
 	o := x.allowed()
 	var signs *catalog.Credential

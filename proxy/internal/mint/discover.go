@@ -57,7 +57,8 @@ func (o *oauth2) discover(ctx context.Context, r *requester, redirect string) (*
 	return c, r.register(ctx, s, c)
 }
 
-// protector returns the issuer that protects a resource. A resource without a document is its own (as MCP had it before).
+// protector returns the issuer that protects a resource. A resource without a document is its own, as MCP had it
+// before.
 func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
 	origin := resource.Scheme + "://" + resource.Host
 	paths := []string{strings.TrimSuffix(resource.EscapedPath(), "/"), ""}
@@ -115,7 +116,8 @@ func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, e
 			return nil, unavailable(detailIdentity)
 		}
 		for _, endpoint := range []string{s.Auth, s.Token, s.Device, s.Register} {
-			if e, err := url.Parse(endpoint); endpoint != "" && (err != nil || e.Scheme != "https" || e.Host == "" || e.User != nil) {
+			e, err := url.Parse(endpoint)
+			if endpoint != "" && (err != nil || e.Scheme != "https" || e.Host == "" || e.User != nil) {
 				return nil, unavailable(detailIdentity)
 			}
 		}
@@ -141,7 +143,7 @@ func (r *requester) register(ctx context.Context, s *issuerMeta, c *client) erro
 	}
 	grants := []string{"authorization_code", "refresh_token"}
 	if s.Device != "" {
-		grants = append(grants, "urn:ietf:params:oauth:grant-type:device_code")
+		grants = append(grants, grantDevice)
 	}
 	a, err := r.postJSON(ctx, s.Register, map[string]any{
 		"client_name": clientName, "redirect_uris": []string{c.Redirect}, "grant_types": grants,

@@ -21,6 +21,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
+// grantDevice is the grant type of RFC 8628.
+const grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
+
 const (
 	// loginTime is how long a login waits for its person.
 	loginTime = 10 * time.Minute
@@ -42,7 +45,7 @@ var (
 	errWay          = refused("no_such_way", "The configuration offers no login of this kind.")
 	errPort         = refused("wrong_port", "The redirect's port is not the one of the configuration.")
 	errStorage      = refused("cannot_be_stored", "The token cannot be stored.")
-	errSupply       = refused("not_usable", "The value is not one that can be scrubbed: 8 to 2048 bytes of printable ASCII.")
+	errSupply       = refused("not_usable", "The value cannot be scrubbed: it must be 8 to 2048 bytes of printable ASCII.")
 	errNotCommand   = refused("not_supplied_so", "No API has a credential of this name with \"command\".")
 )
 
@@ -231,7 +234,8 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 
 // plain reports whether a text may be shown on a terminal.
 func plain(s string, most int) bool {
-	return s != "" && len(s) <= most && visible.Plain(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
+	return s != "" && len(s) <= most && visible.Plain(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
 }
 
 // add makes a login wait, in place of an earlier one of the same credential.
@@ -356,7 +360,7 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 	if m.logins.get(id, now) != l {
 		return credentialapi.Progress{}, errNoLogin
 	}
-	err := m.exchange(ctx, l, url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {l.device}})
+	err := m.exchange(ctx, l, url.Values{"grant_type": {grantDevice}, "device_code": {l.device}})
 	detail := ""
 	if r, ok := err.(*credentialapi.Refused); ok { //nolint:errorlint // exchange returns no other
 		detail = r.Code

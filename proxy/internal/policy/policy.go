@@ -38,7 +38,7 @@ const (
 	CodeRedactedHost     = "redacted_host"
 	// CodeLoginNeeded, CodeTokenUnavailable and CodeSecretUnavailable are those of RefuseCredential.
 	CodeLoginNeeded       = "login_needed"
-	CodeTokenUnavailable  = "token_unavailable"
+	CodeTokenUnavailable  = "token_unavailable" //nolint:gosec // a refusal's code
 	CodeSecretUnavailable = "secret_unavailable"
 	// CodeNotSignable, CodeChunkSigned and CodePresigned are those of RefuseCredential too: of requests that cannot be
 	// signed anew.

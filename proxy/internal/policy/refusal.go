@@ -77,8 +77,8 @@ var refusals = map[string]sentence{
 	CodeSecretUnavailable: {http.StatusServiceUnavailable, "%NAME has not been supplied.",
 		"{The user can run|Run}: codeforge secrets."},
 	CodeNotSignable: {http.StatusBadRequest, "The request cannot be signed with %NAME.",
-		"It must go to a host, region and service that %NAME is for, as AWS4-HMAC-SHA256 for AWS, with a body of at most 8 MiB " +
-			"(S3: any, in one piece), and without signed parts in its address."},
+		"It must go to a host, region and service that %NAME is for, as AWS4-HMAC-SHA256 for AWS, with a body of at most " +
+			"8 MiB (S3: any, in one piece), and without signed parts in its address."},
 	CodeChunkSigned: {http.StatusBadRequest, "Per-chunk signatures cannot be remade.", "Send the body in one piece."},
 	CodePresigned: {http.StatusBadRequest, "A signed address cannot be signed anew.",
 		"Send the request itself, with %NAME as the access key's id, in place of a presigned URL."},

@@ -71,7 +71,7 @@ await attempts(
   () => Array.from(Deno.readDirSync("/var/lib/codeforge/tokens")),
   () => Deno.readTextFile("/run/codeforge/credentials/credentials.sock"),
   () => Deno.readTextFile("/dev/shm/run/control.sock"),
-  () => Deno.readTextFile("/dev/shm/run/credentials.sock"),
+  () => Deno.readTextFile("/dev/shm/logins/credentials.sock"),
   () => Deno.readTextFile("/dev/shm/ca/ca.key"),
   () => Deno.readTextFile("/run/secrets/x"),
 );

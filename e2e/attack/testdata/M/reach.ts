@@ -4,7 +4,7 @@
 // judge: verdicts()
 
 // name: the socket for logins at {path}
-// each: path = /run/codeforge/credentials/credentials.sock /dev/shm/run/credentials.sock /run/credentials.sock
+// each: path = /run/codeforge/credentials/credentials.sock /dev/shm/logins/credentials.sock /run/credentials.sock
 await attempts(
   () => Deno.connect({ transport: "unix", path: "{path}" }),
   () => Deno.readTextFile("{path}"),
