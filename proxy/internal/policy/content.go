@@ -299,16 +299,16 @@ func (c *Content) Operations() ([]string, error) {
 	case c.batch != nil:
 		for _, entry := range c.batch {
 			object, _ := entry.(map[string]any)
-			text, found, err := inObject(object, []string{"query"})
-			if err != nil || !found || len(documents) == maxRuleBatch {
+			text, ok := document(object)
+			if !ok || len(documents) == maxRuleBatch {
 				return nil, errUnclear
 			}
 			documents = append(documents, text)
 		}
 	case c.object != nil:
-		text, found, err := inObject(c.object, []string{"query"})
-		if err != nil || !found {
-			return nil, errUnclear // a persisted operation, of which only the server knows the text
+		text, ok := document(c.object)
+		if !ok {
+			return nil, errUnclear
 		}
 		documents = append(documents, text)
 	}
@@ -326,6 +326,24 @@ func (c *Content) Operations() ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// document is the text of a GraphQL request. It is false for one that names a persisted operation, of which only the
+// server knows the text, and for one with a field that may do so.
+func document(object map[string]any) (string, bool) {
+	for name, value := range object {
+		switch name {
+		case "query", "variables", "operationName":
+		case "extensions":
+			if inner, ok := value.(map[string]any); value != nil && (!ok || len(inner) > 0) {
+				return "", false
+			}
+		default:
+			return "", false
+		}
+	}
+	text, ok := object["query"].(string)
+	return text, ok
 }
 
 // maxRuleBatch is how many documents of a batch are read.
