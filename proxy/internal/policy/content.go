@@ -34,6 +34,7 @@ type Content struct {
 	object map[string]any // of a body that is a JSON object
 	batch  []any          // of a body that is a JSON list
 	text   string         // of a body that is a GraphQL document
+	raw    *string        // the whole body. Nil: it was not read to its end
 	bad    *formdata.Error
 }
 
@@ -44,10 +45,9 @@ type field struct{ name, value string }
 // no error; an error is that of the body.
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{}
-	if c.query, c.bad = fields(r.URL.RawQuery); c.bad != nil {
-		return c, nil
-	}
+	c.query, c.bad = fields(r.URL.RawQuery)
 	if r.Body == nil || r.Body == http.NoBody {
+		c.raw = new(string)
 		return c, nil
 	}
 	kind, err := formdata.RequestType(r.Header)
@@ -72,10 +72,21 @@ func ReadContent(r *http.Request) (*Content, error) {
 		io.Reader
 		io.Closer
 	}{bytes.NewReader(text), r.Body}
-	r.ContentLength = int64(len(text))
+	whole := string(text)
+	r.ContentLength, c.raw = int64(len(text)), &whole
 	r.Header.Del("Content-Length")
-	c.parse(kind, text)
+	if c.bad == nil {
+		c.parse(kind, text)
+	}
 	return c, nil
+}
+
+// Text is the whole body, for a person to see. It is false for one that is too large or no text.
+func (c *Content) Text() (string, bool) {
+	if c == nil || c.raw == nil || !utf8.ValidString(*c.raw) {
+		return "", false
+	}
+	return *c.raw, true
 }
 
 func (c *Content) parse(kind formdata.Type, text []byte) {
