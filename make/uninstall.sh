@@ -47,7 +47,7 @@ done
 	count images $images
 }
 [ -n "$found" ] || { echo "There is nothing to remove."; exit 0; }
-echo "Skills, the sandbox's certificate authority and logs are among it."
+echo "Skills, the sandbox's certificate authority, logs, and the logins and tokens of credentials are among it."
 if [ -z "${YES:-}" ]; then
 	[ -t 0 ] || { echo "Nothing was removed: set YES=1 to remove everything without confirmation." >&2; exit 1; }
 	printf 'Remove all of it? [y/N] '

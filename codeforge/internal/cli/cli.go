@@ -77,6 +77,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), connectCommand(),
+		loginCommand(), logoutCommand(), credentialsCommand(), secretsCommand(),
 		runCommand(), stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), manifestCommand(), doctorCommand(),
 		versionCommand(), completionCommand(), manCommand(), completeCommand(),
 		superviseCommand(), probeCommand(), relayCommand(),

@@ -21,13 +21,21 @@ const RelayCommand = "relay"
 // helloTime is how long docker exec may take to start.
 const helloTime = 30 * time.Second
 
-// Dial connects to the operator's socket in a container.
-func Dial(ctx context.Context, name string) (net.Conn, error) {
+// Dial connects to the operator's socket in mcp-server's container.
+func Dial(ctx context.Context, name string) (net.Conn, error) { return dialIn(ctx, name, "codeforge") }
+
+// DialProxy connects to the socket for credentials in the proxy's container.
+func DialProxy(ctx context.Context, name string) (net.Conn, error) {
+	return dialIn(ctx, name, "egress-proxy")
+}
+
+// dialIn starts the relay of a program in a container.
+func dialIn(ctx context.Context, name, program string) (net.Conn, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	// The connection outlives ctx, which bounds dialling only.
-	cmd := exec.Command("docker", "exec", "-i", name, "codeforge", RelayCommand) //nolint:noctx // see above
+	cmd := exec.Command("docker", "exec", "-i", name, program, RelayCommand) //nolint:noctx // see above
 	return dial(ctx, cmd)
 }
 

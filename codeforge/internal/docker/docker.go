@@ -18,8 +18,11 @@ import (
 // Scheme begins the address of a container: docker://NAME.
 const Scheme = "docker://"
 
-// Service is the name of mcp-server in the compose file.
-const Service = "mcp-server"
+// Service is the name of mcp-server in the compose file, and Proxy that of the proxy.
+const (
+	Service = "mcp-server"
+	Proxy   = "egress-proxy"
+)
 
 // findTime is how long the engine may take to list containers.
 const findTime = 5 * time.Second
@@ -40,16 +43,47 @@ type container struct{ name, project, dir string }
 // Find is the name of mcp-server's container in the stack of the folder home, or empty if there is none, or no engine.
 // Project narrows it to the stack of this name, unless it is empty.
 func Find(ctx context.Context, home, project string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, findTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "docker", "ps", "--filter", "label=com.docker.compose.service="+Service, "--format",
-		`{{.Names}}`+"\t"+`{{.Label "com.docker.compose.project"}}`+"\t"+
-			`{{.Label "com.docker.compose.project.working_dir"}}`)
-	out, err := cmd.Output()
+	all, err := running(ctx, Service)
 	if err != nil {
 		return "", nil //nolint:nilerr // no docker, or no engine: there is no stack to be found
 	}
-	return pick(list(out), home, project)
+	return pick(all, home, project)
+}
+
+// running lists the containers of a service, in whatever stack.
+func running(ctx context.Context, service string) ([]container, error) {
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "docker", "ps", "--filter", "label=com.docker.compose.service="+service, "--format",
+		`{{.Names}}`+"\t"+`{{.Label "com.docker.compose.project"}}`+"\t"+
+			`{{.Label "com.docker.compose.project.working_dir"}}`)
+	out, err := cmd.Output()
+	return list(out), err
+}
+
+// FindProxy is the name of the proxy's container in the stack of which server is mcp-server's container.
+func FindProxy(ctx context.Context, server string) (string, error) {
+	servers, err := running(ctx, Service)
+	if err != nil {
+		return "", fmt.Errorf("docker ps: %w", err)
+	}
+	proxies, err := running(ctx, Proxy)
+	if err != nil {
+		return "", fmt.Errorf("docker ps: %w", err)
+	}
+	return beside(servers, proxies, server)
+}
+
+// beside chooses the container that is in one stack with the named one.
+func beside(servers, proxies []container, server string) (string, error) {
+	for _, s := range servers {
+		for _, p := range proxies {
+			if s.name == server && p.project == s.project && p.dir == s.dir {
+				return p.name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no %s runs in the stack of %s", Proxy, server)
 }
 
 // list parses what docker ps printed.

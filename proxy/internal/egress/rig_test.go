@@ -35,6 +35,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
@@ -60,6 +62,9 @@ type rig struct {
 	authority *authority.Authority
 	upstreams *upstreams
 	logs      *testkit.Buffer
+	values    *minted.Values
+	minter    *mint.Minter
+	tokens    string // the folder
 	broker    *broker.Broker
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
@@ -110,9 +115,17 @@ func newRig(t testing.TB, s setup) *rig {
 		registry.CAs = r.upstreams.ca.pem()
 	}
 	r.broker = &broker.Broker{}
-	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.handler.Cut(c) }})
+	r.values, r.tokens = minted.New(nil), filepath.Join(t.TempDir(), "tokens")
+	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log})
+	t.Cleanup(r.minter.Close)
+	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.handler.Cut(c) },
+		Minted: r.values, Prepare: func(c *catalog.Catalog) {
+			if err := r.minter.Configure(c); err != nil {
+				t.Error(err)
+			}
+		}})
 	r.handler = egress.New(egress.Config{
-		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor,
+		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
 		UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.Start(log)

@@ -14,6 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 )
 
 // echoes are the ways in which a server may show what it received.
@@ -48,7 +51,22 @@ var echoes = map[string]func(string) string{
 // TestEchoes lets a real server echo in every form, encoding and framing, over both protocols: nothing that reveals the
 // credential comes through.
 func TestEchoes(t *testing.T) {
-	s := New(creds())
+	t.Run("fixed", func(t *testing.T) { testEchoes(t, New(creds())) })
+	t.Run("minted", func(t *testing.T) { testEchoes(t, mintedCanary(t)) })
+}
+
+// mintedCanary finds the canary as a minted value, and has no fixed one.
+func mintedCanary(t *testing.T) *Scrubber {
+	t.Helper()
+	values := minted.New(nil)
+	s := New(nil).With(values)
+	if err := values.Add(minted.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func testEchoes(t *testing.T, s *Scrubber) {
 	padding := bytes.Repeat([]byte("0123456789 abcdefghij\n0123456789"), 6<<20/32)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

@@ -1,0 +1,167 @@
+// Package feeder runs the programs of credentials with "command", outside the proxy and the sandbox, and hands over what
+// they print.
+//
+// Threat: a program that code in the sandbox could replace; output in a log; a proxy that was taken over and names a
+// program of its own. So programs come from apis/ on this machine and never from the proxy, no sandbox's user may be
+// able to write one, and neither output nor standard error is kept or shown.
+package feeder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+const (
+	// runTime is how long a program may take.
+	runTime = 30 * time.Second
+	// maxOutput is how much it may print in bytes.
+	maxOutput = 64 << 10
+	// grace is how long a program's children may keep its output open after it ended.
+	grace = time.Second
+)
+
+// Feeder runs programs. Make one with New.
+type Feeder struct {
+	environ []string
+	path    []string
+}
+
+// New makes a Feeder with the environment of its start. Programs without a path are looked for in the absolute folders
+// of its PATH.
+func New(environ []string) *Feeder {
+	f := &Feeder{environ: environ}
+	for _, kv := range environ {
+		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
+			f.path = nil
+			for _, dir := range filepath.SplitList(list) {
+				if filepath.IsAbs(dir) {
+					f.path = append(f.path, dir)
+				}
+			}
+		}
+	}
+	return f
+}
+
+// Run runs a program and reads a value from what it prints: a line of text, or {"value": "...", "expires_at": "..."}.
+// Errors quote nothing that it printed.
+func (f *Feeder) Run(ctx context.Context, args []string) (credentialapi.Supply, error) {
+	program, err := f.find(args[0])
+	if err != nil {
+		return credentialapi.Supply{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, runTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args[1:]...) //nolint:gosec // the user's own configuration names it
+	cmd.Args[0] = args[0]
+	cmd.Env, cmd.Dir, cmd.WaitDelay = f.environ, home(), grace
+	ownGroup(cmd)
+	out := &bounded{stop: cancel}
+	cmd.Stdout = out
+	err = cmd.Run()
+	name := filepath.Base(args[0])
+	var exit *exec.ExitError
+	switch {
+	case out.over:
+		return credentialapi.Supply{}, fmt.Errorf("%s printed more than %d KiB", name, maxOutput>>10)
+	case ctx.Err() != nil:
+		return credentialapi.Supply{}, fmt.Errorf("%s did not end within %s", name, runTime)
+	case errors.As(err, &exit):
+		return credentialapi.Supply{}, fmt.Errorf("%s failed (%s); run it yourself to see why", name, exit.ProcessState)
+	case err != nil:
+		return credentialapi.Supply{}, fmt.Errorf("%s cannot be run: %w", name, err)
+	}
+	s, err := parse(out.Bytes())
+	if err != nil {
+		return s, fmt.Errorf("%s printed %w", name, err)
+	}
+	return s, nil
+}
+
+// home is where programs run, whatever folder codeforge was started in.
+func home() string {
+	if dir, err := os.UserHomeDir(); err == nil {
+		return dir
+	}
+	return string(filepath.Separator)
+}
+
+// bounded keeps what a program prints, and ends the program when it is too much.
+type bounded struct {
+	bytes.Buffer
+	over bool
+	stop func()
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxOutput {
+		b.over = true
+		b.stop()
+		return 0, errors.New("too much output")
+	}
+	return b.Buffer.Write(p)
+}
+
+// parse reads what a program printed.
+func parse(out []byte) (credentialapi.Supply, error) {
+	text := strings.TrimSuffix(strings.TrimSuffix(string(out), "\n"), "\r")
+	var s credentialapi.Supply
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		var o struct {
+			Value   *string    `json:"value"`
+			Expires *time.Time `json:"expires_at"`
+		}
+		if json.Unmarshal(out, &o) != nil || o.Value == nil { // the error would quote
+			return s, errors.New(`an object that is not {"value": "...", "expires_at": "2026-01-02T03:04:05Z"}`)
+		}
+		text, s.ExpiresAt = *o.Value, o.Expires
+	}
+	v, err := catalog.Value(text)
+	if err != nil {
+		return s, err
+	}
+	s.Value = v.Reveal()
+	return s, nil
+}
+
+// find is the absolute path of a program that nobody in the sandbox can write.
+func (f *Feeder) find(name string) (string, error) {
+	candidates := []string{name}
+	if !filepath.IsAbs(name) {
+		candidates = nil
+		for _, dir := range f.path {
+			candidates = append(candidates, filepath.Join(dir, name))
+		}
+	}
+	for _, path := range candidates {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue
+		}
+		info, err := os.Stat(real)
+		if err != nil || !info.Mode().IsRegular() || !executable(info) {
+			continue
+		}
+		for part := real; ; part = filepath.Dir(part) {
+			if err := safe(part); err != nil {
+				return "", fmt.Errorf("%s: %w", part, err)
+			}
+			if part == filepath.Dir(part) {
+				return real, nil // and not path, whose links somebody might change
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: no such program in PATH", name)
+}

@@ -1,0 +1,121 @@
+package feeder
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+const (
+	// glance is how often Keep asks the proxy what is due.
+	glance = 5 * time.Second
+	// again is how soon a program that failed is run again.
+	again = 30 * time.Second
+)
+
+// Proxy is the part of credentialapi.Client that a feeder uses.
+type Proxy interface {
+	List(ctx context.Context) ([]credentialapi.Credential, error)
+	Supply(ctx context.Context, name string, s credentialapi.Supply) error
+}
+
+// Source is apis/ as this machine has it.
+type Source struct {
+	APIs   string
+	Getenv func(string) string
+}
+
+// commands are the programs by token name.
+func (s Source) commands() map[string][]string {
+	c, _ := catalog.Load(s.APIs, catalog.Options{Getenv: s.Getenv}) // codeforge check shows the problems
+	out := map[string][]string{}
+	for _, cr := range c.AllCredentials() {
+		if cr.Mint.Kind() == "command" {
+			out[cr.Name] = cr.Mint.Command.Args
+		}
+	}
+	return out
+}
+
+// Outcome is what became of one credential. Err says nothing of its value.
+type Outcome struct {
+	Name string
+	Err  error
+}
+
+// errUnknown is for a credential that the proxy has and this machine's apis/ has not.
+var errUnknown = errors.New(`apis/ on this machine has no such credential with "command"`)
+
+// Once supplies what the proxy lists with "command": what is due, or all of it.
+func (f *Feeder) Once(ctx context.Context, p Proxy, s Source, all bool) ([]Outcome, error) {
+	list, err := p.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var due []string
+	for _, c := range list {
+		if c.Kind == "command" && (all || isDue(c, time.Now())) {
+			due = append(due, c.Name)
+		}
+	}
+	if len(due) == 0 {
+		return nil, nil
+	}
+	slices.Sort(due)
+	commands, out := s.commands(), []Outcome(nil)
+	for _, name := range due {
+		out = append(out, Outcome{name, f.supply(ctx, p, name, commands[name])})
+	}
+	return out, nil
+}
+
+func isDue(c credentialapi.Credential, now time.Time) bool {
+	return c.State == credentialapi.StateSupply || c.DueAt != nil && now.After(*c.DueAt)
+}
+
+func (f *Feeder) supply(ctx context.Context, p Proxy, name string, args []string) error {
+	if len(args) == 0 {
+		return errUnknown
+	}
+	v, err := f.Run(ctx, args)
+	if err != nil {
+		return err
+	}
+	return p.Supply(ctx, name, v)
+}
+
+// Keep supplies whatever is due until ctx ends. tell is called for each failure, once until the next success.
+func (f *Feeder) Keep(ctx context.Context, p Proxy, s Source, tell func(Outcome)) {
+	failed := map[string]bool{}
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		next := glance
+		outcomes, err := f.Once(ctx, p, s, false)
+		if err != nil { // the proxy is not there yet, or not any more
+			tick.Reset(next)
+			continue
+		}
+		for _, o := range outcomes {
+			if o.Err == nil {
+				delete(failed, o.Name)
+				continue
+			}
+			next = again
+			if !failed[o.Name] && ctx.Err() == nil {
+				tell(o)
+			}
+			failed[o.Name] = true
+		}
+		tick.Reset(next)
+	}
+}

@@ -1,0 +1,54 @@
+//go:build unix
+
+package feeder
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+var (
+	errWorld   = errors.New("everybody can write it, so nothing in it is run")
+	errSandbox = errors.New("it belongs to the sandbox, so nothing in it is run")
+)
+
+// safe refuses what a user of the sandbox can write.
+func safe(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	own, ok := info.Sys().(*syscall.Stat_t)
+	const world, group = 0o002, 0o020
+	switch {
+	case !ok:
+		return errSandbox
+	case info.Mode().Perm()&world != 0 && !(info.IsDir() && info.Mode()&fs.ModeSticky != 0):
+		return errWorld
+	case sandboxUser(own.Uid), info.Mode().Perm()&group != 0 && own.Gid == slot.GroupID:
+		return errSandbox
+	}
+	return nil
+}
+
+// sandboxUser reports whether a user is one of a slot, or of a service next to them.
+func sandboxUser(uid uint32) bool {
+	const others = 1000
+	return uid >= slot.ServiceUID && uid < slot.BaseUID+others
+}
+
+func executable(info fs.FileInfo) bool {
+	const anybody = 0o111
+	return info.Mode().Perm()&anybody != 0
+}
+
+// ownGroup makes a program the leader of a group, which ends with it when its time is over.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+}

@@ -1,0 +1,218 @@
+// Package login receives the redirect of a login on 127.0.0.1.
+//
+// Contract: it relays what the browser brought back, state, code and issuer, and never sees a token: the proxy made the
+// state and the verifier, and exchanges the code.
+//
+// Threat: another page in the browser, or another user of the machine, that sends a request to the port. Only the
+// redirect's path at the redirect's host counts, with the state that this login was given, and on Linux only from a
+// process of the same user. Whatever else comes is answered with an error, and the login goes on.
+package login
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+// Listener waits for a redirect. Make one with Listen.
+type Listener struct {
+	host  string
+	port  int
+	ports []net.Listener
+}
+
+// Listen listens at a port of loopback; 0 is any free one. host is the one in the redirect's address: 127.0.0.1, or
+// localhost, which browsers take for ::1 too.
+func Listen(ctx context.Context, host string, port int) (*Listener, error) {
+	var c net.ListenConfig
+	first, err := c.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("the port for the browser's way back: %w", err)
+	}
+	l := &Listener{host: host, ports: []net.Listener{first}}
+	addr, ok := first.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, errors.Join(errors.New("the port for the browser's way back is not known"), first.Close())
+	}
+	l.port = addr.Port
+	if host == "localhost" { // a machine without IPv6 has none
+		if second, err := c.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(l.port))); err == nil {
+			l.ports = append(l.ports, second)
+		}
+	}
+	return l, nil
+}
+
+// Port is the port.
+func (l *Listener) Port() int { return l.port }
+
+// Close frees the port.
+func (l *Listener) Close() error {
+	var errs []error
+	for _, p := range l.ports {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Wait serves until the redirect of the login came, and finish was called with it. It returns what finish did, or the
+// error of ctx.
+func (l *Listener) Wait(ctx context.Context, started credentialapi.Started,
+	finish func(context.Context, credentialapi.Redirect) error,
+) error {
+	state, err := stateOf(started.URL)
+	if err != nil {
+		return err
+	}
+	w := &waiting{l: l, id: started.ID, state: state, finish: finish, done: make(chan error, 1)}
+	const most = 5 * time.Second
+	srv := &http.Server{Handler: w, ReadTimeout: most, ReadHeaderTimeout: most, MaxHeaderBytes: 64 << 10, //nolint:mnd // bytes
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, strangerKey{}, foreign(c))
+		}}
+	for _, p := range l.ports {
+		go func() { _ = srv.Serve(p) }()
+	}
+	select {
+	case err = <-w.done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	defer cancel()
+	_ = srv.Shutdown(stop) // so that the browser gets its page
+	return err
+}
+
+// strangerKey is the key of whether a connection is of another user.
+type strangerKey struct{}
+
+// waiting serves one login.
+type waiting struct {
+	l         *Listener
+	id, state string
+	finish    func(context.Context, credentialapi.Redirect) error
+
+	mu   sync.Mutex
+	over bool
+	done chan error
+}
+
+// ServeHTTP answers the browser.
+func (w *waiting) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	h := out.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	redirect, status := w.read(r)
+	if status != http.StatusOK {
+		page(out, status, "This is not the login that CodeForge waits for.")
+		return
+	}
+	w.mu.Lock()
+	over := w.over
+	w.over = true
+	w.mu.Unlock()
+	if over {
+		page(out, http.StatusConflict, "This login is over.")
+		return
+	}
+	err := w.finish(r.Context(), redirect)
+	if err != nil {
+		page(out, http.StatusBadGateway, "The login failed. The terminal says why.")
+	} else {
+		page(out, http.StatusOK, "CodeForge is logged in. You can close this page.")
+	}
+	w.done <- err
+}
+
+// page writes a page of one sentence, which is a constant.
+func page(out http.ResponseWriter, status int, text string) {
+	out.WriteHeader(status)
+	fmt.Fprintf(out, "<!doctype html><title>CodeForge</title><p>%s</p>\n", text)
+}
+
+// read takes a redirect out of a request, or says with which status it is refused.
+func (w *waiting) read(r *http.Request) (credentialapi.Redirect, int) {
+	none := credentialapi.Redirect{}
+	host, port, err := net.SplitHostPort(r.Host)
+	switch {
+	case r.Context().Value(strangerKey{}) == true, err != nil, port != strconv.Itoa(w.l.port),
+		host != w.l.host && host != "127.0.0.1":
+		return none, http.StatusForbidden
+	case r.URL.Path != catalog.RedirectPath:
+		return none, http.StatusNotFound
+	case r.Method != http.MethodGet:
+		return none, http.StatusMethodNotAllowed
+	}
+	redirect, err := parse(r.URL.RawQuery)
+	if err != nil || subtle.ConstantTimeCompare([]byte(redirect.State), []byte(w.state)) != 1 {
+		return none, http.StatusForbidden
+	}
+	redirect.ID = w.id
+	return redirect, http.StatusOK
+}
+
+// errRedirect is for an address that is no redirect. Its text says nothing of the address, which may hold a code.
+var errRedirect = errors.New("this is not the address that the login came back to: it has no state, or no code")
+
+// parse reads the query of a redirect, each of whose parameters may be there once.
+func parse(query string) (credentialapi.Redirect, error) {
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return credentialapi.Redirect{}, errRedirect
+	}
+	for _, name := range []string{"state", "code", "iss", "error"} {
+		if len(q[name]) > 1 {
+			return credentialapi.Redirect{}, errRedirect
+		}
+	}
+	r := credentialapi.Redirect{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error")}
+	if r.State == "" || (r.Code == "") == (r.Error == "") {
+		return credentialapi.Redirect{}, errRedirect
+	}
+	return r, nil
+}
+
+// Pasted reads the address that a browser ended at, which somebody pasted. Its state must be the login's.
+func Pasted(started credentialapi.Started, text string) (credentialapi.Redirect, error) {
+	state, err := stateOf(started.URL)
+	if err != nil {
+		return credentialapi.Redirect{}, err
+	}
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil {
+		return credentialapi.Redirect{}, errRedirect // the error would quote it
+	}
+	r, err := parse(u.RawQuery)
+	switch {
+	case err != nil:
+		return credentialapi.Redirect{}, err
+	case subtle.ConstantTimeCompare([]byte(r.State), []byte(state)) != 1:
+		return credentialapi.Redirect{}, errors.New("this address belongs to another login")
+	}
+	r.ID = started.ID
+	return r, nil
+}
+
+// stateOf is the state in the address of a login.
+func stateOf(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Query().Get("state") == "" {
+		return "", errors.New("the proxy gave no address for the login")
+	}
+	return u.Query().Get("state"), nil
+}
