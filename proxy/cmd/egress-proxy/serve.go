@@ -124,7 +124,7 @@ func assemble(
 	var handler *egress.Egress
 	d.values = minted.New(nil)
 	d.minter = mint.New(mint.Config{
-		Transport: pool, Values: d.values, Dir: o.tokens, UserAgent: set.UserAgent, Log: d.log,
+		Transport: pool, Values: d.values, Dir: o.tokens, APIs: o.apis, UserAgent: set.UserAgent, Log: d.log,
 	})
 	prepare := func(c *catalog.Catalog) {
 		if err := d.minter.Configure(c); err != nil {

@@ -57,6 +57,7 @@ type Config struct {
 type Minter interface {
 	Value(ctx context.Context, c catalog.Credential) (string, error)
 	Renewed(ctx context.Context, c catalog.Credential, value string) bool
+	Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) error
 }
 
 // Egress handles every request of the entrance. Make one with New.
@@ -244,11 +245,11 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	}
 	x.debugRequest(out)
 	x.minted.keep(x, out)
-	if !x.swap(out) {
+	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
+	if err := x.complete(out); err != nil {
+		x.fail(err)
 		return
 	}
-	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
-	x.setHeaders(out)
 	if err := x.conf.Pool.Check(x.ctx, x.want(out), out.URL); err != nil {
 		x.fail(err)
 		return

@@ -18,6 +18,8 @@ type mintedUse struct {
 	values []mintedValue
 	// again is the request as it was before names were swapped, if it may be sent a second time. Nil: it may not.
 	again *http.Request
+	// signed is the token name that the request is signed for.
+	signed string
 }
 
 // mintedValue is a credential, and the value that it had.
@@ -86,11 +88,8 @@ func (x *exchange) unauthorized(resp *http.Response) (*http.Response, error) {
 		return resp, nil
 	}
 	_ = resp.Body.Close()
-	report, err := x.snap.Swap.Request(again, x.allowed())
-	x.swapped.Report = report
-	if err != nil {
+	if err := x.complete(again); err != nil {
 		return nil, err
 	}
-	x.setHeaders(again)
 	return x.conf.Pool.RoundTrip(again, x.want(again))
 }

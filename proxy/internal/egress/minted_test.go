@@ -59,7 +59,9 @@ func (s *tokenServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // mintedToken is the n-th token. All contain "minted-canary".
-func mintedToken(n int) string { return fmt.Sprintf("minted-canary-%04d-%s", n, strings.Repeat("q8Zr", 20)) }
+func mintedToken(n int) string {
+	return fmt.Sprintf("minted-canary-%04d-%s", n, strings.Repeat("q8Zr", 20))
+}
 
 func giveToken(w http.ResponseWriter, token string) {
 	w.Header().Set("Content-Type", "application/json")
@@ -350,8 +352,12 @@ func TestMintedCarried(t *testing.T) {
 	asked.Store(0)
 	token := mintedToken(1)
 	for name, req := range map[string]func() *http.Request{
-		"header":        func() *http.Request { q := newGet("/"); q.Header.Set("X-Any", token); return q },
-		"header name":   func() *http.Request { q := newGet("/"); q.Header["X-"+strings.ToLower(token)] = []string{"1"}; return q },
+		"header": func() *http.Request { q := newGet("/"); q.Header.Set("X-Any", token); return q },
+		"header name": func() *http.Request {
+			q := newGet("/")
+			q.Header["X-"+strings.ToLower(token)] = []string{"1"}
+			return q
+		},
 		"query":         func() *http.Request { return newGet("/?a=" + token) },
 		"path":          func() *http.Request { return newGet("/x" + token) },
 		"base64":        func() *http.Request { return newGet("/?a=" + base64.RawURLEncoding.EncodeToString([]byte(token))) },

@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
@@ -187,14 +188,28 @@ func (x *exchange) loggable(text string) string {
 	return x.conf.Redact.String(x.snap.Scrub.Loggable(text))
 }
 
-// swap replaces token names by credentials, or refuses the request.
-func (x *exchange) swap(out *http.Request) bool {
-	report, err := x.snap.Swap.Request(out, x.allowed())
+// complete replaces token names by credentials, sets the headers that the proxy controls, and signs, in this order: what
+// is signed is what leaves. On an error nothing may be sent.
+func (x *exchange) complete(out *http.Request) error {
+	o := x.allowed()
+	var signs *catalog.Credential
+	if !o.Insecure && x.conf.Mint != nil {
+		signs = mint.Claim(out, o.Allowed)
+	}
+	report, err := x.snap.Swap.Request(out, o)
 	x.swapped.Report = report
 	if err != nil {
-		x.fail(err)
+		return err
 	}
-	return err == nil
+	x.setHeaders(out)
+	if signs == nil {
+		return nil
+	}
+	if err := x.conf.Mint.Sign(x.ctx, *signs, out, x.host.Name()); err != nil {
+		return err
+	}
+	x.minted.signed = signs.Name
+	return nil
 }
 
 // allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
@@ -267,6 +282,9 @@ func isGRPC(kind string) bool {
 func (x *exchange) sum() {
 	n := &x.note
 	n.Swapped = x.swapped.swaps()
+	if x.minted.signed != "" {
+		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed, In: "signature"})
+	}
 	n.Hints = append(n.Hints, x.swapped.hints(x.host, x.snap)...)
 	if x.redacted != nil {
 		n.Redacted = x.redacted.Count()

@@ -1,0 +1,698 @@
+package mint
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/testca"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+const loginName = "MAIL_ACCESS_TOKEN"
+
+// loginServer is an authorization server with rotating refresh tokens.
+type loginServer struct {
+	*httptest.Server
+	ca *testca.CA
+
+	mu      sync.Mutex
+	valid   string // the refresh token
+	grace   string // the one before, which is valid once more, as providers with an overlap have it
+	n       int
+	forms   []url.Values
+	rotates bool
+	pending int    // polls until a device is confirmed
+	dead    string // the error code of all answers
+	codes   map[string]string
+}
+
+func newLoginServer(t testing.TB) *loginServer {
+	ca, err := testca.New("login")
+	testkit.Must(t, err)
+	s := &loginServer{ca: ca, rotates: true, codes: map[string]string{}}
+	s.Server = httptest.NewUnstartedServer(s)
+	s.TLS = &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return ca.Leaf(h.ServerName, h.ServerName, time.Now().Add(time.Hour))
+	}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *loginServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forms = append(s.forms, r.PostForm)
+	w.Header().Set("Content-Type", "application/json")
+	fail := func(code string) {
+		w.WriteHeader(400)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": "inner-canary refresh-canary"})
+	}
+	if s.dead != "" {
+		fail(s.dead)
+		return
+	}
+	if r.URL.Path == "/device" {
+		_ = json.NewEncoder(w).Encode(map[string]any{"device_code": "device-canary-1", "user_code": "ABCD-EFGH",
+			"verification_uri": "https://login.test/activate", "expires_in": 600, "interval": 1})
+		return
+	}
+	switch r.PostForm.Get("grant_type") {
+	case "refresh_token":
+		got := r.PostForm.Get("refresh_token")
+		if got != s.valid && (got != s.grace || got == "") {
+			fail("invalid_grant")
+			return
+		}
+	case "authorization_code":
+		sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
+		challenge, known := s.codes[r.PostForm.Get("code")]
+		if delete(s.codes, r.PostForm.Get("code")); !known || challenge != base64.RawURLEncoding.EncodeToString(sum[:]) {
+			fail("invalid_grant")
+			return
+		}
+	case "urn:ietf:params:oauth:grant-type:device_code":
+		if s.pending--; s.pending >= 0 {
+			fail("authorization_pending")
+			return
+		}
+	}
+	s.n++
+	answer := map[string]any{"access_token": fmt.Sprintf("minted-canary-%04d", s.n), "token_type": "Bearer", "expires_in": 3600}
+	if s.rotates || s.valid == "" {
+		s.grace, s.valid = s.valid, fmt.Sprintf("refresh-canary-%04d", s.n)
+		answer["refresh_token"] = s.valid
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// last is the last form but n.
+func (s *loginServer) last() url.Values {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forms[len(s.forms)-1]
+}
+
+func (s *loginServer) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.forms)
+}
+
+// transport is a pool whose connections all lead to the server.
+func (s *loginServer) transport(t testing.TB) *upstream.Pool {
+	p, err := upstream.New(upstream.Config{
+		CAs: s.ca.PEM(),
+		Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+		},
+		Connect: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", s.Listener.Addr().String())
+		},
+	})
+	testkit.Must(t, err)
+	return p
+}
+
+// clock is a clock that a test moves.
+type clock struct{ at atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC).UnixNano())
+	return c
+}
+func (c *clock) now() time.Time        { return time.Unix(0, c.at.Load()).UTC() }
+func (c *clock) move(by time.Duration) { c.at.Add(int64(by)) }
+
+// world is a Minter with one login.
+type world struct {
+	*Minter
+	server *loginServer
+	values *minted.Values
+	clock  *clock
+	dir    string
+	apis   string
+	logs   *testkit.Buffer
+	cred   catalog.Credential
+}
+
+const loginConfig = `{"description": "d", "domains": ["api.mail.test"], "allow_private": ["192.0.2.0/24"], "credentials": {"` + loginName + `": {"oauth2": {"grant": "refresh_token",
+	"token_url": "https://login.test/token", "auth_url": "https://login.test/authorize?tenant=1", "device_url": "https://login.test/device",
+	"client_id": "mail", "client_secret": "inner-canary-123456", "scopes": ["read", "send"], "params": {"access_type": "offline"}}}}}`
+
+func newWorld(t testing.TB, server *loginServer, dir string) *world {
+	t.Helper()
+	w := &world{server: server, clock: newClock(), dir: dir, apis: t.TempDir(), logs: &testkit.Buffer{}}
+	w.values = minted.New(w.clock.now)
+	w.Minter = New(Config{Transport: server.transport(t), Values: w.values, Dir: dir, APIs: w.apis, UserAgent: "t", Now: w.clock.now,
+		Log: slog.New(slog.NewTextHandler(w.logs, nil))})
+	t.Cleanup(w.Close)
+	w.configure(t, loginConfig)
+	return w
+}
+
+func (w *world) configure(t testing.TB, text string) {
+	t.Helper()
+	testkit.Must(t, os.MkdirAll(filepath.Join(w.apis, "mail"), 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(w.apis, "mail", "config.json"), []byte(text), 0o600))
+	c, problems := catalog.Load(w.apis, catalog.Options{})
+	if len(problems) > 0 && c.API("mail") == nil {
+		t.Fatal(problems.String())
+	}
+	testkit.Must(t, w.Configure(c))
+	w.cred = c.API("mail").Credentials[0]
+}
+
+// login logs in as a browser does.
+func (w *world) login(t testing.TB) {
+	t.Helper()
+	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	testkit.Must(t, err)
+	testkit.Must(t, w.Finish(t.Context(), w.approve(t, started)))
+}
+
+// approve is what the authorization server gives the browser.
+func (w *world) approve(t testing.TB, s credentialapi.Started) credentialapi.Redirect {
+	t.Helper()
+	u, err := url.Parse(s.URL)
+	testkit.Must(t, err)
+	q := u.Query()
+	code := fmt.Sprintf("code-canary-%d", w.server.count())
+	w.server.mu.Lock()
+	w.server.codes[code] = q.Get("code_challenge")
+	w.server.mu.Unlock()
+	return credentialapi.Redirect{ID: s.ID, State: q.Get("state"), Code: code}
+}
+
+func (w *world) value(t testing.TB) string {
+	t.Helper()
+	v, err := w.Value(t.Context(), w.cred)
+	testkit.Must(t, err)
+	return v
+}
+
+// TestLogin: the proxy makes state and verifier, and the address has what RFC 7636 and 8252 want; params do not replace it.
+func TestLogin(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	var e *Error
+	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded || w.server.count() != 0 {
+		t.Fatalf("before a login: %v after %d requests", err, w.server.count())
+	}
+	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	testkit.Must(t, err)
+	u, err := url.Parse(started.URL)
+	testkit.Must(t, err)
+	q := u.Query()
+	for name, want := range map[string]string{"response_type": "code", "client_id": "mail", "redirect_uri": "http://127.0.0.1:49152/callback",
+		"code_challenge_method": "S256", "scope": "read send", "access_type": "offline", "tenant": "1"} {
+		if q.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, q.Get(name), want)
+		}
+	}
+	if len(q.Get("state")) < 40 || len(q.Get("code_challenge")) != 43 || len(q["state"]) != 1 {
+		t.Errorf("address %s", started.URL)
+	}
+	testkit.Must(t, w.Finish(t.Context(), w.approve(t, started)))
+	if v := w.value(t); v != "minted-canary-0001" {
+		t.Errorf("value %q", v)
+	}
+	if f := w.server.last(); f.Get("redirect_uri") != "http://127.0.0.1:49152/callback" || f.Get("client_secret") != "inner-canary-123456" || len(f.Get("code_verifier")) < 43 {
+		t.Errorf("the exchange sent %v", f)
+	}
+	listed, _ := json.Marshal(w.List())
+	if strings.Contains(string(listed)+w.logs.String(), "canary") || !strings.Contains(string(listed), `"state":"ready"`) {
+		t.Errorf("list %s, log %s", listed, w.logs)
+	}
+	testkit.Must(t, w.Logout(loginName))
+	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded {
+		t.Errorf("after logout: %v", err)
+	}
+	if files, _ := filepath.Glob(w.dir + "/*"); len(files) != 0 {
+		t.Errorf("left after logout: %q", files)
+	}
+}
+
+// TestLoginForged: another state, a state twice, after its time, with another issuer, of a replaced login or with another
+// code gets nothing, and the login that is under way is not disturbed by one wrong guess.
+func TestLoginForged(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	begin := func() credentialapi.Started {
+		t.Helper()
+		s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+		testkit.Must(t, err)
+		return s
+	}
+	refused := func(name string, r credentialapi.Redirect, code string) {
+		t.Helper()
+		var got *credentialapi.Refused
+		if err := w.Finish(t.Context(), r); !errors.As(err, &got) || got.Code != code {
+			t.Errorf("%s: %v, want %s", name, err, code)
+		}
+		if s := w.List()[0]; s.ValidUntil != nil {
+			t.Errorf("%s: logged in", name)
+		}
+	}
+	first := w.approve(t, begin())
+	wrong := first
+	wrong.State = strings.Repeat("x", len(first.State))
+	refused("another state", wrong, "wrong_state")
+	wrong.State = ""
+	refused("no state", wrong, "wrong_state")
+	wrong = first
+	wrong.ID = "nobody"
+	refused("another login", wrong, "unknown_login")
+	second := w.approve(t, begin())
+	refused("a replaced login", first, "unknown_login")
+	mixed := second
+	mixed.State = first.State
+	refused("the state of another login", mixed, "wrong_state")
+	issuer := second
+	issuer.Issuer = "https://evil.test"
+	refused("another issuer", issuer, "wrong_issuer")
+	refused("twice", second, "unknown_login")
+	third := w.approve(t, begin())
+	w.clock.move(loginTime + time.Second)
+	refused("after its time", third, "unknown_login")
+	fourth := w.approve(t, begin())
+	guess := fourth
+	guess.State = "x"
+	for range maxGuesses {
+		refused("a guess", guess, "wrong_state")
+	}
+	refused("after guesses", fourth, "unknown_login")
+	fifth := w.approve(t, begin())
+	fifth.Code = "other"
+	refused("another code", fifth, "invalid_grant")
+	sixth := begin()
+	foreign := w.approve(t, sixth)
+	w.server.mu.Lock()
+	w.server.codes[foreign.Code] = "another challenge" // a code that was issued for somebody else's login
+	w.server.mu.Unlock()
+	refused("a code of another login", foreign, "invalid_grant")
+	if _, err := w.Begin(t.Context(), credentialapi.Login{Name: "NOBODYS_TOKEN", Way: credentialapi.WayBrowser, Port: 1}); err == nil {
+		t.Error("a login of a credential that does not exist")
+	}
+}
+
+// TestDevice: the code is shown, polls wait as long as the server wants, and the token is put in force.
+func TestDevice(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.server.pending = 2
+	s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+	testkit.Must(t, err)
+	if s.URL != "https://login.test/activate" || s.Code != "ABCD-EFGH" || s.Interval != 1 {
+		t.Errorf("started %+v", s)
+	}
+	asked := w.server.count()
+	if p, err := w.Poll(t.Context(), s.ID); err != nil || p.Done || w.server.count() != asked {
+		t.Errorf("a poll at once: %+v, %v", p, err)
+	}
+	done := false
+	for i := 0; i < 4 && !done; i++ {
+		w.clock.move(2 * time.Second)
+		p, err := w.Poll(t.Context(), s.ID)
+		testkit.Must(t, err)
+		done = p.Done
+	}
+	if !done || w.value(t) == "" {
+		t.Error("not logged in")
+	}
+	if _, err := w.Poll(t.Context(), s.ID); err == nil {
+		t.Error("a login that is done can be asked for again")
+	}
+}
+
+// TestRenewal: early, once, with the newest refresh token; the old value is not used after its end, and never one whose
+// renewal failed.
+func TestRenewal(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.login(t)
+	if v := w.value(t); v != "minted-canary-0001" {
+		t.Fatal(v)
+	}
+	w.clock.move(50 * time.Minute)
+	if v := w.value(t); v != "minted-canary-0001" || w.server.count() != 1 {
+		t.Errorf("renewed before its time: %q after %d requests", v, w.server.count())
+	}
+	w.clock.move(8 * time.Minute) // a tenth of its life is left, and a fifth of that for chance
+	if v := w.value(t); v != "minted-canary-0001" {
+		t.Errorf("a request waited for an early renewal: %q", v)
+	}
+	testkit.WaitFor(t, func() bool { return w.value(t) == "minted-canary-0002" })
+	if f := w.server.last(); f.Get("refresh_token") != "refresh-canary-0001" {
+		t.Errorf("renewed with %v", f)
+	}
+	w.server.mu.Lock()
+	w.server.rotates = false
+	w.server.mu.Unlock()
+	for range 3 { // an answer without a refresh token keeps the old one
+		w.clock.move(2 * time.Hour)
+		w.value(t)
+		if f := w.server.last(); f.Get("refresh_token") != "refresh-canary-0002" {
+			t.Errorf("renewed with %v", f)
+		}
+	}
+	w.server.mu.Lock()
+	w.server.dead = "temporarily_unavailable"
+	w.server.mu.Unlock()
+	w.clock.move(59 * time.Minute)
+	if v := w.value(t); v != "minted-canary-0005" {
+		t.Errorf("while the server is down, before the end: %q", v)
+	}
+	w.clock.move(time.Minute)
+	var e *Error
+	if v, err := w.Value(t.Context(), w.cred); v != "" || !errors.As(err, &e) || e.Code != policy.CodeTokenUnavailable {
+		t.Errorf("after the end: %q, %v", v, err)
+	}
+	asked := w.server.count()
+	for range 20 {
+		_, _ = w.Value(t.Context(), w.cred)
+	}
+	if w.server.count() > asked+1 {
+		t.Errorf("a server that is down was asked %d times at once", w.server.count()-asked)
+	}
+	w.server.mu.Lock()
+	w.server.dead = ""
+	w.server.mu.Unlock()
+	w.clock.move(2 * time.Minute)
+	w.value(t)
+	w.clock.move(-3 * time.Hour) // the clock was wrong: what was obtained in the future counts as ended
+	before := w.server.count()
+	w.value(t)
+	if w.server.count() != before+1 {
+		t.Error("a token of the future was used")
+	}
+	if strings.Contains(w.logs.String(), "canary") {
+		t.Errorf("log: %s", w.logs)
+	}
+}
+
+// TestEnded: an ended login is said to be one, and the server is not asked again and again.
+func TestEnded(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.login(t)
+	w.server.mu.Lock()
+	w.server.dead = "invalid_grant"
+	w.server.mu.Unlock()
+	w.clock.move(2 * time.Hour)
+	asked := w.server.count()
+	for range 3 {
+		var e *Error
+		if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded || e.Detail != "invalid_grant" {
+			t.Errorf("%v", err)
+		}
+		w.clock.move(time.Minute)
+	}
+	if w.server.count() != asked+1 {
+		t.Errorf("asked %d times", w.server.count()-asked)
+	}
+	if s := w.List()[0]; s.State != credentialapi.StateLogin || s.LastError != "invalid_grant" {
+		t.Errorf("listed as %+v", s)
+	}
+}
+
+// TestStored: what another process stored is used and known; what belongs to another configuration is not.
+func TestStored(t *testing.T) {
+	server, dir := newLoginServer(t), t.TempDir()
+	w := newWorld(t, server, dir)
+	w.login(t)
+	w.Close()
+	again := newWorld(t, server, dir)
+	if v := again.value(t); v != "minted-canary-0001" || server.count() != 1 {
+		t.Errorf("after a restart: %q after %d requests", v, server.count())
+	}
+	if again.values.Len() != 2 {
+		t.Errorf("%d values are known after a restart", again.values.Len())
+	}
+	again.configure(t, strings.Replace(loginConfig, "https://login.test/token", "https://elsewhere.test/token", 1))
+	if _, err := again.Value(t.Context(), again.cred); err == nil || server.count() != 1 {
+		t.Errorf("a refresh token was sent to another server: %v, %d requests", err, server.count())
+	}
+	for name, bad := range map[string]func(string){
+		"a link":       func(p string) { testkit.Must(t, os.Rename(p, p+"2")); testkit.Must(t, os.Symlink(p+"2", p)) },
+		"a folder":     func(p string) { testkit.Must(t, os.Remove(p)); testkit.Must(t, os.Mkdir(p, 0o700)) },
+		"a pipe":       func(p string) { testkit.Must(t, os.Remove(p)); testkit.Must(t, syscall.Mkfifo(p, 0o600)) },
+		"half of it":   func(p string) { testkit.Must(t, os.Truncate(p, 40)) },
+		"another text": func(p string) { testkit.Must(t, os.WriteFile(p, bytes.Repeat([]byte("{"), 1<<20), 0o600)) },
+	} {
+		dir := t.TempDir()
+		w := newWorld(t, newLoginServer(t), dir)
+		w.login(t)
+		w.Close()
+		bad(filepath.Join(dir, loginName+".json"))
+		next := newWorld(t, w.server, dir)
+		if v, err := next.Value(t.Context(), next.cred); err == nil {
+			t.Errorf("%s: used as %q", name, v)
+		}
+	}
+}
+
+// TestDiskFull: where nothing can be stored nothing is asked for, and a refresh token that was given is not lost.
+func TestDiskFull(t *testing.T) {
+	if os.Geteuid() == 0 {
+		// Root writes into folders of mode 0500; a folder that is gone stops everybody.
+		t.Log("as root: with a folder that is gone")
+	}
+	server, dir := newLoginServer(t), filepath.Join(t.TempDir(), "tokens")
+	w := newWorld(t, server, dir)
+	w.login(t)
+	w.clock.move(2 * time.Hour)
+	moved := dir + "-moved"
+	testkit.Must(t, os.Rename(dir, moved))
+	asked := server.count()
+	if _, err := w.Value(t.Context(), w.cred); err == nil || server.count() != asked {
+		t.Errorf("asked for what cannot be stored: %v", err)
+	}
+	testkit.Must(t, os.Rename(moved, dir))
+	w.clock.move(time.Minute)
+	old := step
+	step = func(at string) { // the folder goes while the server is asked
+		if at == "answered" {
+			_ = os.Rename(dir, moved)
+		}
+	}
+	defer func() { step = old }()
+	if v, err := w.Value(t.Context(), w.cred); err == nil {
+		t.Errorf("used unstored: %q", v)
+	}
+	testkit.Must(t, os.Rename(moved, dir))
+	w.clock.move(time.Minute)
+	step = old
+	asked = server.count()
+	if v := w.value(t); v != "minted-canary-0002" || server.count() != asked {
+		t.Errorf("what the server gave was lost: %q after %d requests", v, server.count()-asked)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, loginName+".json"))
+	if err != nil || !strings.Contains(string(data), "refresh-canary-0002") {
+		t.Errorf("stored: %s, %v", data, err)
+	}
+}
+
+// steps are where a renewal can be interrupted.
+var steps = []string{"ask", "answered", "write", "sync", "rename", "sync folder", "stored", "publish", "use"}
+
+// TestKilled kills a process at each step of a rotation: the next one works, without a login, as long as the server takes
+// a refresh token that it has answered once more (its "overlap") for the steps between its answer and the disk.
+func TestKilled(t *testing.T) {
+	for _, at := range steps {
+		server, dir := newLoginServer(t), t.TempDir()
+		w := newWorld(t, server, dir)
+		w.login(t)
+		w.Close()
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledChild$") //nolint:gosec // this test
+		cmd.Env = append(os.Environ(), "MINT_KILL="+at, "MINT_DIR="+dir, "MINT_SERVER="+server.Listener.Addr().String(), "MINT_CA="+string(server.ca.PEM()))
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || !exit.Sys().(syscall.WaitStatus).Signaled() {
+			t.Fatalf("%s: the process was not killed: %v\n%s", at, err, out)
+		}
+		server.mu.Lock()
+		onDisk := at == "sync folder" || at == "stored" || at == "publish" || at == "use"
+		if onDisk || at == "ask" {
+			server.grace = "" // nothing was lost: no overlap is needed
+		}
+		server.mu.Unlock()
+		next := newWorld(t, server, dir)
+		next.clock.move(4 * time.Hour)
+		v, err := next.Value(t.Context(), next.cred)
+		if err != nil {
+			t.Errorf("killed at %q: the login is lost: %v", at, err)
+			continue
+		}
+		if files, _ := filepath.Glob(dir + "/*"); len(files) != 1 {
+			t.Errorf("killed at %q: left in the folder %q", at, files)
+		}
+		if data, _ := os.ReadFile(filepath.Join(dir, loginName+".json")); !strings.Contains(string(data), v) {
+			t.Errorf("killed at %q: the value in use is not the stored one", at)
+		}
+	}
+}
+
+// TestKilledChild is the process that TestKilled kills.
+func TestKilledChild(t *testing.T) {
+	at := os.Getenv("MINT_KILL")
+	if at == "" {
+		return // not a test of its own
+	}
+	p, err := upstream.New(upstream.Config{
+		CAs: []byte(os.Getenv("MINT_CA")),
+		Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+		},
+		Connect: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", os.Getenv("MINT_SERVER"))
+		},
+	})
+	testkit.Must(t, err)
+	w := &world{clock: newClock(), apis: t.TempDir()}
+	w.values = minted.New(w.clock.now)
+	w.Minter = New(Config{Transport: p, Values: w.values, Dir: os.Getenv("MINT_DIR"), UserAgent: "t", Now: w.clock.now, Log: slog.New(slog.DiscardHandler)})
+	w.configure(t, loginConfig)
+	step = func(s string) {
+		if s == at {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	w.clock.move(2 * time.Hour)
+	_, _ = w.Value(t.Context(), w.cred)
+}
+
+// TestOrder: a value is stored before it is known, and known before it is used.
+func TestOrder(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.login(t)
+	w.clock.move(2 * time.Hour)
+	path := filepath.Join(w.dir, loginName+".json")
+	old := step
+	defer func() { step = old }()
+	var seen []string
+	step = func(at string) {
+		data, _ := os.ReadFile(path)
+		stored := strings.Contains(string(data), "minted-canary-0002") && strings.Contains(string(data), "refresh-canary-0002")
+		known := w.values.Above(nil).Contains("minted-canary-0002") && w.values.Above(nil).Contains("refresh-canary-0002")
+		seen = append(seen, fmt.Sprintf("%s %v %v", at, stored, known))
+	}
+	w.value(t)
+	want := "[ask false false answered false false write false false sync false false rename false false sync folder true false stored true false publish true false use true true]"
+	if fmt.Sprint(seen) != want {
+		t.Errorf("got  %v\nwant %s", seen, want)
+	}
+}
+
+// TestWeek renews fifty tokens hourly for a simulated week: what is held stays the same, and an open stream goes on.
+func TestWeek(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulated week")
+	}
+	now := newClock()
+	values := minted.New(now.now)
+	set := values.Above(nil)
+	in, out := io.Pipe()
+	stream := set.NewReader(in, func(int) (string, error) { return "NAME", nil })
+	got := make(chan string)
+	go func() {
+		buf := make([]byte, 1<<10)
+		for {
+			n, err := stream.Read(buf)
+			if err != nil {
+				close(got)
+				return
+			}
+			got <- string(buf[:n])
+		}
+	}()
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	token := func(i, hour int) string { return fmt.Sprintf("%03d-%05d-%s", i, hour, strings.Repeat("q8Zr", 20)) }
+	var first uint64
+	most := 0
+	for hour := range 7 * 24 {
+		var all []minted.Value
+		for i := range 50 {
+			all = append(all, minted.Value{Name: fmt.Sprintf("TOKEN_%03d", i), Text: token(i, hour), Until: now.now().Add(2 * time.Hour)})
+		}
+		testkit.Must(t, values.Add(all...))
+		most = max(most, values.Len())
+		_, err := fmt.Fprintf(out, "a %s\n", token(hour%50, hour))
+		testkit.Must(t, err)
+		if line := <-got; line != "a NAME\n" {
+			t.Fatalf("hour %d: the stream shows %q", hour, line)
+		}
+		if hour == 24 {
+			first = heap()
+		}
+		now.move(time.Hour)
+	}
+	_ = out.Close()
+	<-got
+	if last := heap(); last > first+first/4 || most > 150 {
+		t.Errorf("%d bytes after a day, %d after a week; at most %d values", first, last, most)
+	}
+	now.move(4 * time.Hour)
+	values.Sweep()
+	if values.Len() != 0 || set.Contains(token(0, 7*24-1)) {
+		t.Errorf("%d values are left when their time is over", values.Len())
+	}
+}
+
+// TestSupply: a feeder's value is used as long as it lives and an hour longer, and one that cannot be scrubbed is refused.
+func TestSupply(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.configure(t, `{"description": "d", "domains": ["api.mail.test"], "credentials": {"`+loginName+`": {"command": ["op", "read", "x"], "ttl": "15m"}}}`)
+	var e *Error
+	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeSecretUnavailable {
+		t.Errorf("before: %v", err)
+	}
+	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", 3000)} {
+		if w.Supply(loginName, credentialapi.Supply{Value: bad}) == nil {
+			t.Errorf("%.20q was taken", bad)
+		}
+	}
+	testkit.Must(t, w.Supply(loginName, credentialapi.Supply{Value: "supplied-canary-1"}))
+	w.clock.move(74 * time.Minute)
+	if v := w.value(t); v != "supplied-canary-1" || !w.values.Above(nil).Contains(v) {
+		t.Errorf("value %q", v)
+	}
+	w.clock.move(2 * time.Minute)
+	if v, err := w.Value(t.Context(), w.cred); err == nil {
+		t.Errorf("a stale value was used: %q", v)
+	}
+	if files, _ := filepath.Glob(w.dir + "/*"); len(files) != 0 {
+		t.Errorf("stored: %q", files)
+	}
+}
