@@ -139,7 +139,7 @@ func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credent
 	p := newPrompter(e)
 	for {
 		// Not shown, so that no code stays in the terminal's history.
-		text, err := p.secret("Paste that address (not shown): ")
+		text, err := p.secret(ctx, "Paste that address (not shown): ")
 		if err != nil {
 			return err
 		}
