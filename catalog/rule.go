@@ -12,14 +12,18 @@ type Action uint8
 
 // The actions, from the strictest to the mildest.
 const (
-	ActionRefuse Action = iota
+	ActionRefuse  Action = iota
+	ActionApprove        // a person decides
 	ActionAllow
 )
 
 // String is the action as config.json has it.
 func (a Action) String() string {
-	if a == ActionAllow {
+	switch a {
+	case ActionAllow:
 		return "allow"
+	case ActionApprove:
+		return "approve"
 	}
 	return "refuse"
 }
@@ -139,7 +143,8 @@ func rulesShape() schema {
 				Description: "What all operations of a GraphQL document must be. Only with path."},
 			"body": {Type: "object", Description: "Conditions on fields of a JSON object or a form; a dot leads into an object.",
 				PatternProperties: map[string]schema{".+": condition}},
-			"then": {Enum: []string{"allow", "refuse"}, Description: "What happens to a request that matches."},
+			"then": {Enum: []string{"allow", "approve", "refuse"},
+				Description: "What happens to a request that matches. approve: it waits until a person decides."},
 		}}}
 }
 
@@ -200,9 +205,11 @@ func (d *decoder) rule(field string, n *node) Rule {
 	switch then {
 	case "allow":
 		r.Then = ActionAllow
+	case "approve":
+		r.Then = ActionApprove
 	case "refuse":
 	default:
-		d.bad(field+".then", "missing or something else", `"allow" or "refuse"`)
+		d.bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
 	}
 	return r
 }

@@ -181,8 +181,12 @@ func (c Client) Supply(ctx context.Context, name string, s Supply) error {
 	return c.call(ctx, http.MethodPut, "/"+name, s, nil)
 }
 
-// call sends a request. An answer other than 200 is a *Refused if it has one.
 func (c Client) call(ctx context.Context, method, path string, in, out any) error {
+	return Call(ctx, c.HTTP, method, Prefix+path, in, out)
+}
+
+// Call sends a request to the socket. An answer other than 200 is a *Refused if it has one.
+func Call(ctx context.Context, c *http.Client, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -191,11 +195,11 @@ func (c Client) call(ctx context.Context, method, path string, in, out any) erro
 		}
 		body = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://proxy"+Prefix+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, "http://proxy"+path, body)
 	if err != nil {
 		return err
 	}
-	resp, err := c.HTTP.Do(req)
+	resp, err := c.Do(req)
 	if err != nil {
 		return err
 	}

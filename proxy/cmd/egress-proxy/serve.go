@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -31,6 +32,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/credentials"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
@@ -53,6 +55,7 @@ type daemon struct {
 	control  *control.Control
 	values   *minted.Values
 	minter   *mint.Minter
+	room     *hold.Room
 	ports    *ports.Ports
 	ready    atomic.Bool
 }
@@ -65,7 +68,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.control.Serve(ctx, l) })
-	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter) })
+	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter, d.room) })
 	g.Go(func() error { d.values.Run(ctx); return nil })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
@@ -134,6 +137,7 @@ func assemble(
 	}
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Minted: d.values, Prepare: prepare}
 	conf.Changed = func(c reload.Change) {
+		d.room.Forget()
 		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.Set(c.Now.Rules.Catalog.Ports())
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
@@ -144,9 +148,13 @@ func assemble(
 	}
 	d.reloader = reload.New(conf)
 	tunnel := &broker.Broker{}
+	d.room = &hold.Room{Added: func(h approvalapi.Held) {
+		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
+			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("api", h.API), slog.String("method", h.Method))
+	}}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
+		Mint: d.minter, Room: d.room, UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})
 	d.entrance, err = entrance.New(entrance.Config{

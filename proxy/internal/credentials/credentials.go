@@ -1,6 +1,6 @@
-// Package credentials serves proxy/credentialapi on a unix socket of its own.
+// Package credentials serves proxy/credentialapi and proxy/approvalapi on a unix socket of the proxy's own.
 //
-// Threat: whoever reaches the socket can begin and end logins, and replace the value of a "command". So it is another
+// Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests. So it is another
 // socket than that of the control API, which mcp-server has; only the proxy's own user and root may connect, which the
 // kernel says of every connection; and no answer contains a credential.
 package credentials
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -33,8 +34,14 @@ type Minter interface {
 	Supply(name string, v credentialapi.Supply) error
 }
 
-// Handler is the API.
-func Handler(m Minter) http.Handler {
+// Room is what the API of approvals is about: hold.Room.
+type Room interface {
+	List() []approvalapi.Held
+	Decide(id string, approve bool) (approvalapi.Held, error)
+}
+
+// Handler is both APIs.
+func Handler(m Minter, room Room) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+credentialapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, m.List(), nil)
@@ -52,6 +59,12 @@ func Handler(m Minter) http.Handler {
 	})
 	mux.HandleFunc("PUT "+credentialapi.Prefix+"/{name}", with(func(r *http.Request, in credentialapi.Supply) (any, error) {
 		return struct{}{}, m.Supply(r.PathValue("name"), in)
+	}))
+	mux.HandleFunc("GET "+approvalapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, room.List(), nil)
+	})
+	mux.HandleFunc("POST "+approvalapi.Prefix+"/{id}", with(func(r *http.Request, in approvalapi.Answer) (any, error) {
+		return room.Decide(r.PathValue("id"), in.Approve)
 	}))
 	return mux
 }
@@ -84,9 +97,9 @@ func answer(w http.ResponseWriter, v any, err error) {
 }
 
 // Serve answers on the listener until ctx ends; then it returns nil.
-func Serve(ctx context.Context, l net.Listener, m Minter) error {
+func Serve(ctx context.Context, l net.Listener, m Minter, room Room) error {
 	srv := &http.Server{
-		Handler: Handler(m), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: Handler(m, room), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })

@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
@@ -40,6 +41,8 @@ type Config struct {
 	// Broker is the way to MCP servers.
 	Broker  *broker.Broker
 	Journal *receipt.Journal
+	// Room holds requests that a person must approve.
+	Room *hold.Room
 	Redact  *redact.Redactor
 	// Mint obtains the credentials that change. Nil: there are none.
 	Mint Minter

@@ -94,7 +94,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		permits := func(method string) bool {
 			judged := q
 			judged.Methods = []string{method}
-			return x.snap.Rules.Decide(x.lease, judged).Allow
+			return x.snap.Rules.Decide(x.lease, judged).Allow // not what a person must see: the body is not whole yet
 		}
 		more, err := policy.BodyOverrides(out, permits)
 		if err != nil {
@@ -109,7 +109,11 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		}
 		q.Content = content
 	}
-	return x.snap.Rules.Decide(x.lease, q)
+	v := x.snap.Rules.Decide(x.lease, q)
+	if v.Hold != nil {
+		return x.hold(v, q, out)
+	}
+	return v
 }
 
 // bodyRefusal is the verdict for a body that could not be judged.

@@ -122,6 +122,8 @@ func TestRules(t *testing.T) {
 		{"GET /graphql?query=mutation%7Bdrop%7D", "", "", "", refused},
 		{"POST /graphql?query=mutation%7Bdrop%7D", "", js, `{"query":"{a}"}`, unclear},
 		{"POST /graphql", "", js, `{"id":"x","extensions":{"persistedQuery":{"sha256Hash":"y"}}}`, unclear},
+		{"POST /graphql", "", js, `{"query":"{a}","doc_id":"1"}`, unclear},
+		{"POST /graphql", "", js, `{"query":"{a}","extensions":{},"variables":{"x":1}}`, ""},
 		{"POST /graphql?extensions=%7B%7D", "", js, `{"query":"{a}"}`, unclear},
 		{"POST /graphql", "", js, `{"query":"fragment F on T { a }"}`, unclear},
 		{"POST /graphql", "", js, `{"query":"{ a"}`, unclear},

@@ -34,6 +34,7 @@ type Content struct {
 	object map[string]any // of a body that is a JSON object
 	batch  []any          // of a body that is a JSON list
 	text   string         // of a body that is a GraphQL document
+	raw    *string        // the whole body. Nil: it was not read to its end
 	bad    *formdata.Error
 }
 
@@ -44,10 +45,9 @@ type field struct{ name, value string }
 // no error; an error is that of the body.
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{}
-	if c.query, c.bad = fields(r.URL.RawQuery); c.bad != nil {
-		return c, nil
-	}
+	c.query, c.bad = fields(r.URL.RawQuery)
 	if r.Body == nil || r.Body == http.NoBody {
+		c.raw = new(string)
 		return c, nil
 	}
 	kind, err := formdata.RequestType(r.Header)
@@ -72,10 +72,21 @@ func ReadContent(r *http.Request) (*Content, error) {
 		io.Reader
 		io.Closer
 	}{bytes.NewReader(text), r.Body}
-	r.ContentLength = int64(len(text))
+	whole := string(text)
+	r.ContentLength, c.raw = int64(len(text)), &whole
 	r.Header.Del("Content-Length")
-	c.parse(kind, text)
+	if c.bad == nil {
+		c.parse(kind, text)
+	}
 	return c, nil
+}
+
+// Text is the whole body, for a person to see. It is false for one that is too large or no text.
+func (c *Content) Text() (string, bool) {
+	if c == nil || c.raw == nil || !utf8.ValidString(*c.raw) {
+		return "", false
+	}
+	return *c.raw, true
 }
 
 func (c *Content) parse(kind formdata.Type, text []byte) {
@@ -299,16 +310,16 @@ func (c *Content) Operations() ([]string, error) {
 	case c.batch != nil:
 		for _, entry := range c.batch {
 			object, _ := entry.(map[string]any)
-			text, found, err := inObject(object, []string{"query"})
-			if err != nil || !found || len(documents) == maxRuleBatch {
+			text, ok := document(object)
+			if !ok || len(documents) == maxRuleBatch {
 				return nil, errUnclear
 			}
 			documents = append(documents, text)
 		}
 	case c.object != nil:
-		text, found, err := inObject(c.object, []string{"query"})
-		if err != nil || !found {
-			return nil, errUnclear // a persisted operation, of which only the server knows the text
+		text, ok := document(c.object)
+		if !ok {
+			return nil, errUnclear
 		}
 		documents = append(documents, text)
 	}
@@ -326,6 +337,24 @@ func (c *Content) Operations() ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// document is the text of a GraphQL request. It is false for one that names a persisted operation, of which only the
+// server knows the text, and for one with a field that may do so.
+func document(object map[string]any) (string, bool) {
+	for name, value := range object {
+		switch name {
+		case "query", "variables", "operationName":
+		case "extensions":
+			if inner, ok := value.(map[string]any); value != nil && (!ok || len(inner) > 0) {
+				return "", false
+			}
+		default:
+			return "", false
+		}
+	}
+	text, ok := object["query"].(string)
+	return text, ok
 }
 
 // maxRuleBatch is how many documents of a batch are read.

@@ -32,6 +32,12 @@ const (
 	CodeOperationUnknown = "operation_unknown"
 	CodeRuleRefused      = "rule_refused"
 	CodeRuleUnreadable   = "rule_unreadable"
+	CodeApprovalNeeded   = "approval_needed"
+	CodeApprovalDenied   = "approval_denied"
+	CodeApprovalTimeout  = "approval_timeout"
+	CodeApprovalFull     = "approval_full"
+	CodeApprovalUnseen   = "approval_unreadable"
+	CodeApprovalStale    = "approval_stale"
 	CodeUpgradeRefused   = "upgrade_refused"
 	CodeOverrideUnseen   = "override_unseen"
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
@@ -108,6 +114,8 @@ type Verdict struct {
 	Refusal controlapi.Refusal
 	// Status is the HTTP status of the refusal.
 	Status int
+	// Hold is set for a request that a person may allow. Allow is false.
+	Hold *Hold
 	// APIs are the active APIs of the run that hold the host: their token names may be swapped. Empty for a host
 	// that only YOLO_MODE allows.
 	APIs []*catalog.API
@@ -155,7 +163,8 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 	if q.Moved && slices.ContainsFunc(holders, judgesPath) && !disarm.Off("moved-path") {
 		return Ambiguous("A header names another path.", q.Host)
 	}
-	if v, ok := checkRules(q, holders); !ok {
+	hold, v, ok := checkRules(q, holders)
+	if !ok {
 		return v
 	}
 	if !q.TLS {
@@ -164,6 +173,11 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 				return refuse(CodePlainHTTP, q.Host, a.Name)
 			}
 		}
+	}
+	if hold != nil && !q.Early {
+		v := refuse(CodeApprovalNeeded, q.Host, hold.API)
+		v.APIs, v.Hold = mine, hold
+		return v
 	}
 	return Verdict{Allow: true, APIs: mine}
 }

@@ -10,7 +10,9 @@ import (
 )
 
 // checkRules judges a request by the rules of every API that holds the host. What cannot be told is refused.
-func checkRules(q Request, holders []*catalog.API) (Verdict, bool) {
+// The rule that it returns holds the request until a person decides.
+func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
+	var hold *Hold
 	for _, a := range holders {
 		if a.Rules == nil || disarm.Off("rules") {
 			continue
@@ -20,15 +22,17 @@ func checkRules(q Request, holders []*catalog.API) (Verdict, bool) {
 			switch {
 			case errors.Is(err, catalog.ErrUnread) && q.Early:
 			case errors.Is(err, catalog.ErrPath):
-				return Ambiguous("Servers could read the path in different ways.", q.Host), false
+				return nil, Ambiguous("Servers could read the path in different ways.", q.Host), false
 			case err != nil:
-				return refuse(CodeRuleUnreadable, q.Host, a.Name), false
-			case rule == nil || rule.Then != catalog.ActionAllow:
-				return refuseRule(a, rule, q), false
+				return nil, refuse(CodeRuleUnreadable, q.Host, a.Name), false
+			case rule == nil || rule.Then == catalog.ActionRefuse:
+				return nil, refuseRule(a, rule, q), false
+			case rule.Then != catalog.ActionAllow && hold == nil:
+				hold = &Hold{API: a.Name, Rule: rule.String()}
 			}
 		}
 	}
-	return Verdict{}, true
+	return hold, Verdict{}, true
 }
 
 // refuseRule tells which rule refused, or which ones there are.
@@ -40,7 +44,7 @@ func refuseRule(a *catalog.API, rule *catalog.Rule, q Request) Verdict {
 	}
 	var allowed []string
 	for _, r := range a.Rules {
-		if r.Then == catalog.ActionAllow && len(allowed) < maxNamed {
+		if r.Then != catalog.ActionRefuse && len(allowed) < maxNamed {
 			allowed = append(allowed, strings.TrimPrefix(r.String(), "allow "))
 		}
 	}
@@ -51,14 +55,15 @@ func refuseRule(a *catalog.API, rule *catalog.Rule, q Request) Verdict {
 // maxNamed is how many rules a refusal names.
 const maxNamed = 6
 
-// NeedsContent reports whether the rules of an API that holds the host ask for the body.
+// NeedsContent reports whether the rules of an API that holds the host ask for the body, or a person must see it.
 func (r Rules) NeedsContent(q Request) bool {
 	for _, a := range r.holders(q.Host) {
 		for _, m := range q.Methods {
 			if a.Rules == nil {
 				continue
 			}
-			if _, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), q.Path, q.content()); errors.Is(err, catalog.ErrUnread) {
+			rule, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), q.Path, q.content())
+			if errors.Is(err, catalog.ErrUnread) || rule != nil && rule.Then == catalog.ActionApprove {
 				return true
 			}
 		}
@@ -72,4 +77,10 @@ func (q Request) content() catalog.Content {
 		return nil
 	}
 	return q.Content
+}
+
+// Hold is what makes a request wait until a person decides.
+type Hold struct {
+	// API and Rule are the API's name and the rule, as catalog.Rule writes it.
+	API, Rule string
 }

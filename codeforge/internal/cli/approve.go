@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+)
+
+func heldCommand() command {
+	return command{
+		name: "held", usage: "held",
+		summary: "list the requests that wait for your approval",
+		details: `
+These are requests that a rule with "then": "approve" holds. One can be decided for 15 minutes. While its run waits, it
+goes out as soon as you approve; after that, an approval lets the very same request pass once when the run is repeated.
+
+Exit codes: 0 listed; 1 CodeForge does not run.`,
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			t, asJSON := targetFlags(fs), jsonFlag(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 0 {
+					return usageError("held takes no argument, got %q", args[0])
+				}
+				c, err := approvals(ctx, e, t)
+				if err != nil {
+					return err
+				}
+				list, err := c.List(ctx)
+				switch {
+				case err != nil:
+					return err
+				case *asJSON:
+					return printJSON(e.Stdout, list)
+				case len(list) == 0:
+					fmt.Fprintln(e.Stdout, "No request waits.")
+				}
+				for _, h := range list {
+					printHeld(e, e.Stdout, h)
+				}
+				return nil
+			}
+		},
+	}
+}
+
+func approveCommand() command {
+	return command{
+		name: "approve", usage: "approve [ID...]",
+		summary: "let requests pass that wait for you; without an ID, show each and ask",
+		details: `
+Approves exactly the request that codeforge held shows: its method, URL, headers and body. It is sent once.
+
+Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			t := targetFlags(fs)
+			watch := fs.Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
+			return func(ctx context.Context, e *Env, args []string) error {
+				c, err := approvals(ctx, e, t)
+				if err != nil {
+					return err
+				}
+				if len(args) > 0 {
+					return decide(ctx, e, c, args, true)
+				}
+				return askEach(ctx, e, c, *watch)
+			}
+		},
+	}
+}
+
+func refuseCommand() command {
+	return command{
+		name: "refuse", usage: "refuse ID...",
+		summary: "refuse requests that wait for you",
+		details: `
+The code is told that the user refused the request, and to ask rather than to send it in another way.
+
+Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+			t := targetFlags(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) == 0 {
+					return usageError("refuse: which? codeforge held lists them")
+				}
+				c, err := approvals(ctx, e, t)
+				if err != nil {
+					return err
+				}
+				return decide(ctx, e, c, args, false)
+			}
+		},
+	}
+}
+
+// approvals connects to the proxy.
+func approvals(ctx context.Context, e *Env, t target) (approvalapi.Client, error) {
+	conf, err := t.config(e)
+	if err != nil {
+		return approvalapi.Client{}, err
+	}
+	c, _, err := server.Credentials(ctx, conf)
+	return approvalapi.Client{HTTP: c.HTTP}, err
+}
+
+func decide(ctx context.Context, e *Env, c approvalapi.Client, ids []string, approve bool) error {
+	var failed error
+	for _, id := range ids {
+		h, err := c.Decide(ctx, id, approve)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", visible.Line(id), err))
+			continue
+		}
+		fmt.Fprintln(e.Stdout, decided(h, approve))
+	}
+	return failed
+}
+
+// decided says what follows from a decision.
+func decided(h approvalapi.Held, approve bool) string {
+	what := fmt.Sprintf("%s %s %s", h.ID, visible.Line(h.Method), visible.Line(h.URL))
+	switch {
+	case !approve:
+		return "Refused: " + what
+	case h.Waiting:
+		return "Approved, and sent: " + what
+	}
+	return "Approved: " + what + "\nIts run does not wait any more. The same request passes once within 15 minutes: have " +
+		"the code run again."
+}
+
+// askEach shows what waits and asks about each.
+func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) error {
+	p := newPrompter(e)
+	if !p.terminal {
+		return usageError("approve: which? codeforge held lists them; on a terminal each is shown and asked about")
+	}
+	asked := map[string]bool{}
+	for {
+		list, err := c.List(ctx)
+		if err != nil {
+			return err
+		}
+		for _, h := range list {
+			if asked[h.ID] || h.Approved {
+				continue
+			}
+			asked[h.ID] = true
+			printHeld(e, e.Stderr, h)
+			answer, err := p.line(ctx, "Approve it? [y]es, [n]o, [l]ater: ", "ID", anyAnswer)
+			if err != nil {
+				return err
+			}
+			if yes := strings.EqualFold(answer, "y"); yes || strings.EqualFold(answer, "n") {
+				if err := decide(ctx, e, c, []string{h.ID}, yes); err != nil {
+					fmt.Fprintln(e.Stderr, err) // it may have ended meanwhile
+				}
+			}
+		}
+		if !watch {
+			if len(asked) == 0 {
+				fmt.Fprintln(e.Stdout, "No request waits.")
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// anyAnswer accepts y, n, l and their words.
+func anyAnswer(s string) (string, error) {
+	for _, word := range []string{"yes", "no", "later"} {
+		if strings.EqualFold(s, word) || strings.EqualFold(s, word[:1]) {
+			return word[:1], nil
+		}
+	}
+	return "", errors.New("want y, n or l")
+}
+
+// printHeld shows a request: what decides about it first, what the code wrote last. Nothing of the code's reaches the
+// terminal as it is.
+func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
+	p := newPainter(e, w)
+	state := "its run waits"
+	switch {
+	case h.Approved:
+		state = "approved, and not used yet"
+	case !h.Waiting:
+		state = "its run has ended"
+	}
+	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), visible.Line(h.API), state,
+		time.Since(h.Since).Round(time.Second), visible.Line(h.Rule))
+	fmt.Fprintf(w, "    %s %s\n", visible.Line(h.Method), visible.Line(h.URL))
+	for _, header := range h.Headers {
+		fmt.Fprintf(w, "    %s\n", visible.Line(header))
+	}
+	if h.Body != "" {
+		for line := range strings.Lines(h.Body) {
+			fmt.Fprintf(w, "    | %s\n", visible.Line(strings.TrimRight(line, "\r\n")))
+		}
+		fmt.Fprintf(w, "    (the whole body, %d bytes)\n", len(h.Body))
+	}
+}

@@ -1,0 +1,62 @@
+// Package approvalapi is what a person decides about requests that a rule holds, over HTTP on the proxy's own unix socket
+// (credentialapi). mcp-server and the sandbox have no way to it.
+//
+//	GET  /approvals/v1              -> []Held, the oldest first
+//	POST /approvals/v1/{id} Answer  -> Held, as it was decided
+//
+// Other answers have the body credentialapi.Refused.
+package approvalapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+// Prefix begins every path.
+const Prefix = "/approvals/v1"
+
+// Held is a request that waits for a person. It holds token names, and no credential.
+type Held struct {
+	ID  string `json:"id"`
+	Run string `json:"run"`
+	// API and Rule are what holds it.
+	API  string `json:"api"`
+	Rule string `json:"rule"`
+	// Method, URL, Headers and Body are the request as the run wrote it, after redaction. Headers that every client sends
+	// are left out. The body is complete.
+	Method  string   `json:"method"`
+	URL     string   `json:"url"`
+	Headers []string `json:"headers,omitempty"`
+	Body    string   `json:"body,omitempty"`
+	// Since is when it was held, Until how long it can be decided.
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	// Waiting means that the run still waits for the answer. Else an approval lets the same request pass once when the
+	// run is repeated.
+	Waiting bool `json:"waiting"`
+	// Approved means that it may pass once until Until.
+	Approved bool `json:"approved,omitempty"`
+}
+
+// Answer is a person's decision.
+type Answer struct {
+	Approve bool `json:"approve"`
+}
+
+// Client asks over an HTTP client that connects to the socket.
+type Client struct{ HTTP *http.Client }
+
+// List lists the requests that wait.
+func (c Client) List(ctx context.Context) ([]Held, error) {
+	var out []Held
+	return out, credentialapi.Call(ctx, c.HTTP, http.MethodGet, Prefix, nil, &out)
+}
+
+// Decide approves or refuses a request. It fails if nothing waits under this id any more.
+func (c Client) Decide(ctx context.Context, id string, approve bool) (Held, error) {
+	var out Held
+	return out, credentialapi.Call(ctx, c.HTTP, http.MethodPost, Prefix+"/"+id, Answer{approve}, &out)
+}

@@ -1,0 +1,220 @@
+// Package hold keeps requests that a rule holds until a person decides.
+//
+// Threat: code that gets another request approved than the one a person saw, uses an approval twice, or floods the
+// person. An approval is for the exact bytes: method, host, path, query, headers and body, and for the catalog and the rule
+// that held them. It is used once. A run holds few requests at a time, and all runs together a bounded number.
+package hold
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+const (
+	// waitTime is how long a request waits for an answer: less than the usual timeout of a run, so that code is told.
+	waitTime = 40 * time.Second
+	// lifeTime is how long a request can be decided, and an approval that came too late be used.
+	lifeTime = 15 * time.Minute
+	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
+	maxOfRun = 8
+	maxAll   = 200
+)
+
+var (
+	// ErrDenied is for a request that a person refused.
+	ErrDenied = errors.New("a person refused the request")
+	// ErrUnanswered is for a request about which nobody has decided yet.
+	ErrUnanswered = errors.New("nobody has answered yet")
+	// ErrFull is for one request too many.
+	ErrFull = errors.New("too many requests wait for a person")
+)
+
+// Request is what is held.
+type Request struct {
+	Run, API, Rule string
+	// Catalog is the version of the catalog whose rule holds it.
+	Catalog           string
+	Method, URL, Body string
+	Headers           []string // a line each
+	// Clean takes what must not be shown out of a text: Held has what it returns. Nil: nothing is.
+	Clean func(string) string
+}
+
+// sum identifies what is approved.
+func (r Request) sum() [sha256.Size]byte {
+	h := sha256.New()
+	for _, s := range []string{r.API, r.Rule, r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
+		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Room holds requests. The zero Room is empty and ready.
+type Room struct {
+	// Wait is how long a request waits. 0: waitTime.
+	Wait time.Duration
+	// Added is called for each request that waits. Nil: nobody is told.
+	Added func(approvalapi.Held)
+
+	mu   sync.Mutex
+	held []*entry // the oldest first
+}
+
+type entry struct {
+	approvalapi.Held
+	sum    [sha256.Size]byte
+	answer chan bool // has room for the one answer
+}
+
+// Pass waits until a person approves a request, and returns nil once for each approval.
+func (r *Room) Pass(ctx context.Context, q Request) error {
+	e, err := r.enter(q)
+	if e == nil {
+		return err
+	}
+	wait := r.Wait
+	if wait == 0 {
+		wait = waitTime
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case yes := <-e.answer:
+		return result(yes)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-timer.C:
+		err = ErrUnanswered
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case yes := <-e.answer: // in the meantime
+		if errors.Is(err, ErrUnanswered) {
+			return result(yes)
+		}
+		if yes { // the run has ended: the next one may use it
+			e.Approved = true
+			r.held = append(r.held, e)
+		}
+	default:
+	}
+	e.Waiting = false
+	return err
+}
+
+func result(yes bool) error {
+	if yes {
+		return nil
+	}
+	return ErrDenied
+}
+
+// enter adds a request. The entry is nil for one that need not wait: it was approved before, or is one too many.
+func (r *Room) enter(q Request) (*entry, error) {
+	now := time.Now()
+	sum := q.sum()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep(now)
+	ofRun := 0
+	for i, e := range r.held {
+		if e.sum == sum && e.Approved {
+			r.held = slices.Delete(r.held, i, i+1)
+			return nil, nil //nolint:nilnil // it passes
+		}
+		if e.Run == q.Run {
+			ofRun++
+		}
+	}
+	// The same request of an ended run gives way to this one.
+	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return e.sum == sum && !e.Waiting })
+	if ofRun >= maxOfRun || len(r.held) >= maxAll {
+		return nil, ErrFull
+	}
+	clean := q.Clean
+	if clean == nil {
+		clean = func(s string) string { return s }
+	}
+	headers := make([]string, len(q.Headers))
+	for i, h := range q.Headers {
+		headers[i] = clean(h)
+	}
+	e := &entry{sum: sum, answer: make(chan bool, 1), Held: approvalapi.Held{
+		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Method: q.Method, URL: clean(q.URL),
+		Headers: headers, Body: clean(q.Body),
+		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
+	}}
+	r.held = append(r.held, e)
+	if r.Added != nil {
+		r.Added(e.Held)
+	}
+	return e, nil
+}
+
+// sweep forgets what is too old. The caller holds the lock.
+func (r *Room) sweep(now time.Time) {
+	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return now.After(e.Until) && !e.Waiting })
+}
+
+// newID is short enough to type: 40 random bits.
+func newID() string {
+	b := make([]byte, 5)
+	_, _ = rand.Read(b) // it never fails
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b))
+}
+
+// List lists what is held, the oldest first.
+func (r *Room) List() []approvalapi.Held {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep(time.Now())
+	out := []approvalapi.Held{}
+	for _, e := range r.held {
+		out = append(out, e.Held)
+	}
+	return out
+}
+
+// Decide approves or refuses a request, once.
+func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep(time.Now())
+	i := slices.IndexFunc(r.held, func(e *entry) bool { return e.ID == id })
+	if i < 0 {
+		return approvalapi.Held{}, &credentialapi.Refused{Code: "not_held", Text: "No request waits under this id."}
+	}
+	e := r.held[i]
+	if e.Waiting || !approve {
+		r.held = slices.Delete(r.held, i, i+1)
+	}
+	switch {
+	case e.Waiting:
+		e.answer <- approve
+	case approve:
+		e.Approved, e.Until = true, time.Now().Add(lifeTime).UTC()
+	}
+	out := e.Held
+	out.Approved = approve
+	return out, nil
+}
+
+// Forget ends what was approved or waits under another catalog: it would not pass any more.
+func (r *Room) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return !e.Waiting })
+}

@@ -1,0 +1,145 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+)
+
+func refund(run string) Request {
+	return Request{Run: run, API: "pay", Rule: "approve POST", Catalog: "1", Method: "POST", URL: "https://pay.test/refunds?a=1",
+		Headers: []string{"Authorization: Bearer PAY_TOKEN"}, Body: `{"amount":5}`}
+}
+
+// waiting passes a request in the background, and returns its result and its entry.
+func waiting(ctx context.Context, t *testing.T, r *Room, q Request) (<-chan error, approvalapi.Held) {
+	t.Helper()
+	before := len(r.List())
+	done := make(chan error, 1)
+	go func() { done <- r.Pass(ctx, q) }()
+	testkit.WaitFor(t, func() bool { return len(r.List()) > before })
+	list := r.List()
+	return done, list[len(list)-1]
+}
+
+// TestPass: a request passes if a person approves it, once, and not if the person refuses it.
+func TestPass(t *testing.T) {
+	for _, approve := range []bool{true, false} {
+		r := &Room{Wait: testkit.Patience}
+		done, h := waiting(t.Context(), t, r, refund("r1"))
+		if !h.Waiting || h.Body != `{"amount":5}` || h.Rule != "approve POST" {
+			t.Errorf("held: %+v", h)
+		}
+		if _, err := r.Decide(h.ID, approve); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; (err == nil) != approve || !approve && !errors.Is(err, ErrDenied) {
+			t.Errorf("approve %v: %v", approve, err)
+		}
+		if _, err := r.Decide(h.ID, true); err == nil || len(r.List()) != 0 {
+			t.Errorf("decided twice: %+v", r.List())
+		}
+	}
+}
+
+// TestLate: an approval after the run's end lets the same request pass, once and no other; one that differs in
+// anything that is sent, or that decided, waits.
+func TestLate(t *testing.T) {
+	r := &Room{Wait: time.Millisecond}
+	if err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
+		t.Fatal(err)
+	}
+	h := r.List()[0]
+	if h.Waiting {
+		t.Errorf("it waits: %+v", h)
+	}
+	if _, err := r.Decide(h.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Request){
+		"body": func(q *Request) { q.Body = `{"amount":50}` }, "url": func(q *Request) { q.URL += "0" },
+		"method": func(q *Request) { q.Method = "PUT" }, "header": func(q *Request) { q.Headers = append(q.Headers, "Account: x") },
+		"rule": func(q *Request) { q.Rule = "approve" }, "api": func(q *Request) { q.API = "x" }, "catalog": func(q *Request) { q.Catalog = "2" },
+	} {
+		q := refund("r2")
+		change(&q)
+		if err := r.Pass(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+			t.Errorf("another %s passed: %v", name, err)
+		}
+	}
+	if err := r.Pass(t.Context(), refund("r3")); err != nil {
+		t.Errorf("the approved one: %v", err)
+	}
+	if err := r.Pass(t.Context(), refund("r4")); !errors.Is(err, ErrUnanswered) {
+		t.Errorf("it passed twice: %v", err)
+	}
+}
+
+// TestOnce: however many same requests wait or come at the moment of an approval, one of them passes.
+func TestOnce(t *testing.T) {
+	r := &Room{Wait: time.Millisecond}
+	_ = r.Pass(t.Context(), refund("r"))
+	if _, err := r.Decide(r.List()[0].ID, true); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	passed := 0
+	for i := range 50 {
+		wg.Go(func() {
+			if r.Pass(t.Context(), refund("r"+strconv.Itoa(i))) == nil {
+				mu.Lock()
+				passed++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if passed != 1 {
+		t.Errorf("%d passed", passed)
+	}
+}
+
+// TestEnded: a run that ends takes its request with it; an approval at that moment is not lost, and counts once.
+func TestEnded(t *testing.T) {
+	r := &Room{Wait: testkit.Patience}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, h := waiting(ctx, t, r, refund("r1"))
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if list := r.List(); len(list) != 1 || list[0].Waiting {
+		t.Fatalf("%+v", list)
+	}
+	if _, err := r.Decide(h.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	r.Forget() // the catalog changed
+	r.Wait = time.Millisecond
+	if err := r.Pass(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
+		t.Errorf("passed by an approval under another catalog: %v", err)
+	}
+}
+
+// TestFlood: neither a run nor all of them fill the list.
+func TestFlood(t *testing.T) {
+	r := &Room{Wait: time.Millisecond}
+	for i := range maxAll + 50 {
+		q := refund("r" + strconv.Itoa(i/(maxOfRun+1)))
+		q.Body = strconv.Itoa(i)
+		err := r.Pass(t.Context(), q)
+		if full := i%(maxOfRun+1) == maxOfRun || len(r.List()) == maxAll && errors.Is(err, ErrFull); full != errors.Is(err, ErrFull) {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	if n := len(r.List()); n != maxAll {
+		t.Errorf("%d held", n)
+	}
+}
