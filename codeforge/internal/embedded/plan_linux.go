@@ -95,6 +95,7 @@ func serverArgs(p plan, v view.View) []string {
 		"--control", v.Path("run", statedir.ControlSocket),
 		"--skills", v.Path("skills"),
 		"--socket", v.Path("run", statedir.MCPSocket),
+		"--pins", v.Path("pins"),
 		"--owner-uid", strconv.Itoa(p.OwnerUID),
 	}
 }

@@ -94,7 +94,7 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	for _, sub := range []string{
-		"run", "ca-private", "ca-public", "skills", "runs", "sandboxd", "packages", "log", "tmp",
+		"run", "ca-private", "ca-public", "skills", "runs", "sandboxd", "packages", "pins", "log", "tmp",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

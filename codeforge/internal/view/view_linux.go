@@ -41,6 +41,7 @@ var folders = [...]struct{ name, source string }{
 	{"runs", "runs"},
 	{"sandboxd", "sandboxd"},
 	{"packages", "packages"},
+	{"pins", "pins"},
 	{"tmp", "tmp"},
 }
 

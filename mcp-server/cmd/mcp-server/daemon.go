@@ -93,6 +93,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.broker = broker.New(broker.Config{
 		Launcher: &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)},
 		Catalog:  d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
+		Pins:    d.flags.pins,
 		Session: func(run string) (string, bool) { return d.executor.Session(run) },
 	})
 	d.executor = execution.New(execution.Config{
@@ -126,7 +127,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 				Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort,
 				Token: !d.settings.MCPAuthToken.Empty(),
 			},
-			Control: d.control, Journal: d.flags.journal, Stop: ctx.Done(),
+			Control: d.control, Journal: d.flags.journal, Servers: d.broker, Stop: ctx.Done(),
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,

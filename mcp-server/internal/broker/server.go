@@ -50,7 +50,8 @@ type server struct {
 type tool struct {
 	signature.Tool
 	raw        json.RawMessage
-	repeatable bool // it claims that calling it twice is harmless
+	held       string // why code may not call it until the user has seen it, or empty
+	repeatable bool   // it claims that calling it twice is harmless
 }
 
 func newServer(b *Broker, api controlapi.API, digest string) *server {
@@ -87,10 +88,12 @@ func (s *server) idle() time.Duration {
 
 // log writes a line of the server's.
 func (s *server) log(text string) {
+	s.note(text)
 	s.broker.cfg.Log.Info(text, logline.Tag("server"), slog.String("server", s.api.Name))
 }
 
 func (s *server) warn(text string, attrs ...any) {
+	s.note(text, attrs...)
 	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
 }
 
@@ -167,10 +170,15 @@ func (s *server) ask(l *listing, key string) {
 	if f == nil && json.Unmarshal(raw, &listed) != nil {
 		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
 	}
+	var tools []*tool
+	if f == nil {
+		tools = definitions(listed.Tools)
+		b.pins.examine(s, tools)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f == nil {
-		l.tools = definitions(listed.Tools)
+		l.tools = tools
 		s.tools, s.known = l.tools, true
 	} else {
 		s.fresh = false
