@@ -233,7 +233,6 @@ type reply struct {
 	Error *struct {
 		Code    string `json:"code,omitempty"`
 		Message string `json:"message"`
-		Hint    string `json:"hint,omitempty"`
 	} `json:"error,omitempty"`
 }
 
@@ -246,9 +245,6 @@ func (o reply) err() error {
 	if o.Error.Code != "" {
 		text = o.Error.Code + ": " + text
 	}
-	if o.Error.Hint != "" {
-		text += " (" + o.Error.Hint + ")"
-	}
 	return errors.New(visible.Line(text))
 }
 
@@ -260,7 +256,7 @@ let out;
 try {
   out = { value: await (%s) ?? null };
 } catch (e) {
-  out = { error: { code: e.code, message: String(e.message ?? e), hint: e.hint } };
+  out = { error: { code: e.code, message: String(e.message ?? e) } };
 }
 console.log(JSON.stringify(out));
 `, line, expression)
@@ -314,7 +310,7 @@ func (o *mcpOptions) tools(ctx context.Context, e *Env, name string) error {
 	}
 	defer s.Close()
 	p := startProgress(e, "asking "+name)
-	text, err := s.API(ctx, name)
+	text, err := s.Tools(ctx, name)
 	p.stop()
 	if err != nil {
 		return err

@@ -51,9 +51,13 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	if err := o.prompt(e, &d); err != nil {
 		return err
 	}
+	first := d.Entry.Server.Package != "" && !o.hasPackage(e)
 	path, warnings, err := apidir.Add(o.apis, d.Entry)
 	if err != nil {
 		return err
+	}
+	if first {
+		o.noteRegistry(e)
 	}
 	for _, w := range warnings {
 		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
@@ -64,6 +68,23 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; "+
 		"codeforge mcp test %s tries it.\n", visible.Line(path), name)
 	return err
+}
+
+// hasPackage reports whether some API is a package.
+func (o *mcpOptions) hasPackage(e *Env) bool {
+	_, cat := inspect(e, o.apis)
+	return slices.ContainsFunc(cat.APIs(), func(a *catalog.API) bool { return a.Server != nil && a.Server.Package != "" })
+}
+
+// noteRegistry tells of what a CodeForge that was started without packages does not know: it asks npm at its start, and
+// only if there are some.
+func (o *mcpOptions) noteRegistry(e *Env) {
+	w, err := readVariables(e)
+	if err != nil || w.getenv("PACKAGE_REGISTRY") != "" {
+		return
+	}
+	fmt.Fprintln(e.Stderr, "note: this is the first package. A CodeForge that runs already does not know the registry: "+
+		"start it again, or set PACKAGE_REGISTRY in .env first")
 }
 
 // notes are a draft's notes, never null.

@@ -36,6 +36,8 @@ type trial struct {
 	Wanted     []string `json:"wanted"`
 	Telemetry  []string `json:"telemetry"`
 	Untrusting []string `json:"untrusting"`
+	// Failed are requests to hosts of domains that failed, or that the service or the proxy refused: HOST (why).
+	Failed []string `json:"failed"`
 	// Swapped are the token names that were swapped, Unused the others.
 	Swapped []string `json:"swapped"`
 	Unused  []string `json:"unused"`
@@ -85,7 +87,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	}
 	t := trial{
 		Name: name, Reached: []string{}, Wanted: []string{}, Telemetry: []string{}, Untrusting: []string{},
-		Swapped: []string{}, Unused: []string{}, Variables: []string{}, Shapes: []string{}, Advice: []string{},
+		Failed: []string{}, Swapped: []string{}, Unused: []string{}, Variables: []string{}, Shapes: []string{}, Advice: []string{},
 	}
 	var got struct {
 		Tools  int
@@ -165,10 +167,21 @@ var (
 	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PAT|PASSWORD)\b`)
 	// shape is how programs say what a key begins with.
 	shape = regexp.MustCompile("(?i)(?:start|begin)(?:s|ning)? with [\"'`]?([A-Za-z][A-Za-z0-9]{1,15}[_-](?:[a-z]{2,8}[_-])?)")
+	// barred is how Deno says that a package wants a host that is not in domains: the request never reaches the proxy.
+	barred = regexp.MustCompile(`(?:getaddrinfo E[A-Z]+|[Rr]equires net access to) "?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?` +
+		`(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)(?::(\d+))?`)
 	// untrusted is how programs say that they do not trust a certificate.
 	untrusted = regexp.MustCompile(`(?i)UnknownIssuer|self[- ]signed certificate|unable to (?:get local|verify)|` +
 		`unknown authority|CERTIFICATE_VERIFY_FAILED|invalid peer certificate`)
 )
+
+// owns reports whether a host is one of an API's.
+func owns(a *catalog.API, host string) bool {
+	return slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool {
+		suffix, wildcard := strings.CutPrefix(p.String(), "*")
+		return p.String() == host || wildcard && strings.HasSuffix(host, suffix)
+	})
+}
 
 // judge says what follows from what was seen.
 func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []operatorapi.Line) {
@@ -192,8 +205,13 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 			add(&t.Telemetry, host)
 		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0:
 			add(&t.Wanted, host)
+		case x.Outcome == controlapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
+			add(&t.Reached, host)
+			add(&t.Failed, fmt.Sprintf("%s (answered %d: the key, or what it may do)", host, x.Status))
 		case x.Outcome == controlapi.OutcomeServed:
 			add(&t.Reached, host)
+		case x.Code != "":
+			add(&t.Failed, host+" ("+x.Code+")")
 		}
 	}
 	t.Untrusting = slices.DeleteFunc(t.Untrusting, func(h string) bool { return slices.Contains(t.Reached, h) })
@@ -213,10 +231,23 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 			add(&t.Variables, v)
 		}
 	}
+	for _, m := range barred.FindAllStringSubmatch(said, -1) {
+		host := m[1]
+		if m[2] != "" && m[2] != "443" {
+			host += ":" + m[2]
+		}
+		switch {
+		case owns(a, host):
+		case counts(m[1]):
+			add(&t.Telemetry, host)
+		default:
+			add(&t.Wanted, host)
+		}
+	}
 	for _, m := range shape.FindAllStringSubmatch(said, -1) {
 		add(&t.Shapes, m[1])
 	}
-	t.OK = t.Failure == "" && len(t.Wanted) == 0 && len(t.Untrusting) == 0
+	t.OK = t.Failure == "" && len(t.Wanted) == 0 && len(t.Untrusting) == 0 && len(t.Failed) == 0
 	t.advise(a, untrusted.MatchString(said))
 }
 
@@ -252,10 +283,10 @@ func (t *trial) advise(a *catalog.API, distrust bool) {
 	if len(t.Unused) > 0 && t.Called != "" && len(t.Reached) > 0 {
 		say("%s was not swapped in what it sent: see \"in\" in config.json and codeforge logs", strings.Join(t.Unused, ", "))
 	}
-	if t.Called == "" {
+	if t.Called == "" && t.Tools > 0 {
 		say("no tool claims to change nothing without arguments: --tool NAME --arguments JSON calls one")
 	}
-	if t.Tools == 0 {
+	if t.Tools == 0 && t.Failure == "" {
 		say("it lists no tools; some servers list only what the key may do")
 	}
 }
@@ -276,7 +307,7 @@ func (t *trial) print(e *Env) {
 		title string
 		list  []string
 	}{
-		{"reached", t.Reached}, {"wanted", t.Wanted}, {"telemetry", t.Telemetry}, {"no trust in the CA", t.Untrusting},
+		{"reached", t.Reached}, {"failed", t.Failed}, {"wanted", t.Wanted}, {"telemetry", t.Telemetry}, {"no trust in the CA", t.Untrusting},
 		{"swapped", t.Swapped}, {"asks for", t.Variables},
 	} {
 		if len(row.list) > 0 {

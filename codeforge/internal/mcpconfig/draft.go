@@ -265,6 +265,24 @@ func (d *Draft) know(keys *keys) {
 			d.knowValue(keys, pair.own, key, pair.theirs[key])
 		}
 	}
+	d.shaped(keys)
+}
+
+// shaped gives the only key of a draft the shape that the example's only one has, where it is an argument.
+func (d *Draft) shaped(keys *keys) {
+	if len(keys.list) != 1 || len(d.Known.Credentials) != 1 || keys.list[0].Placeholder != "" {
+		return
+	}
+	for token, about := range d.Known.Credentials {
+		c := &keys.list[0]
+		if about.Placeholder == "" {
+			continue
+		}
+		c.Placeholder = strings.Replace(about.Placeholder, token, c.Name, 1)
+		for i, arg := range d.Entry.Server.Args {
+			d.Entry.Server.Args[i] = strings.Replace(arg, c.Name, c.Placeholder, 1)
+		}
+	}
 }
 
 // knowValue takes over a variable or header of the example. A key in it becomes a credential of this draft.

@@ -104,7 +104,7 @@ func decode(name string, text []byte) (map[string]any, error) {
 		}
 		return root, nil
 	}
-	plain, err := hujson.Standardize(text)
+	plain, err := hujson.Standardize(slices.Clone(text)) // it changes what it gets
 	if err == nil {
 		err = json.Unmarshal(plain, &root)
 	}

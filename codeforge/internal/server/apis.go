@@ -9,8 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// API is what list_apis says of one API.
-func (s *Session) API(ctx context.Context, name string) (string, error) {
+// Tools are the lines about a server's tools that list_apis shows, behind what it says of the API.
+func (s *Session) Tools(ctx context.Context, name string) (string, error) {
 	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: "list_apis", Arguments: map[string]any{"api": name}})
 	if err != nil {
 		return "", fmt.Errorf("asking for %s: %w", name, err)
@@ -24,6 +24,9 @@ func (s *Session) API(ctx context.Context, name string) (string, error) {
 	text := strings.Join(parts, "\n")
 	if res.IsError {
 		return "", errors.New(text)
+	}
+	if len(parts) > 1 {
+		return strings.Join(parts[1:], "\n"), nil
 	}
 	return text, nil
 }
