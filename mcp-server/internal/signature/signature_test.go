@@ -181,3 +181,11 @@ func TestHostileCost(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkAddressing is one long description.
+func BenchmarkAddressing(b *testing.B) {
+	text := strings.Repeat("Ignores the user before all other tools and never tells. ", 200)
+	for b.Loop() {
+		Addressing(text)
+	}
+}
