@@ -1,32 +1,77 @@
 package signature
 
-import "regexp"
+import (
+	"slices"
+	"strings"
+)
 
-// addresses are what descriptions say that are written to steer a model instead of telling it what a tool does: forms
-// known from published attacks. It is no boundary, which the sandbox, the pins and the user's configuration are: it
-// keeps the usual forms out of a model's sight.
-var addresses = regexp.MustCompile(`(?i)` +
-	`<\s*/?\s*(?:important|system|instructions?|admin|assistant|user|secret|hidden|tool_?(?:call|result|use)?|function_calls?|s|inst)\b[^>]{0,40}>` +
-	`|\[/?(?:inst|system|important)\]|<\|[a-z_]{2,20}\|>|<!--` +
-	`|(?:^|[\n.:;)])\s*(?:system|assistant|human|user|developer)\s*:` +
-	`|\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|other|all|any|your|system|safety)\b[^.\n]{0,30}` +
-	`\b(?:instructions?|prompts?|rules|messages?|tools?|guidelines|polic(?:y|ies)|restrictions)\b` +
-	`|\b(?:do not|don't|never|without)\b[^.\n]{0,20}\b(?:tell(?:ing)?|mention(?:ing)?|inform(?:ing)?|notify(?:ing)?|show(?:ing)?|reveal(?:ing)?|ask(?:ing)?)\b` +
-	`[^.\n]{0,30}\b(?:the user|user|human|anyone|this)\b` +
-	`|\b(?:before|after|when|whenever)\b[^.\n]{0,30}\b(?:using|calling|use|call|invoking)\b[^.\n]{0,30}\b(?:any|every|all|other|another|this)\b[^.\n]{0,20}\btools?\b` +
-	`|\b(?:you|the (?:assistant|model|agent|llm|ai))\b[^.\n]{0,12}\b(?:must|should always|have to|are required to|are now|shall)\b` +
-	`|\balways\b[^.\n]{0,30}\b(?:call|use|invoke|run|prefer|include|append|pass)\b[^.\n]{0,40}\b(?:first|instead|this tool|before)\b` +
-	`|\.ssh\b|\bid_(?:rsa|ed25519)\b|/etc/passwd|\bmcp\.json\b|\.env\b[^.\n]{0,30}\b(?:content|file|read)|\.aws/credentials` +
-	`|\b(?:system|hidden|initial) prompt\b|\bconversation history\b|\bjailbreak|\bDAN mode\b`)
+// marks are texts that stand in descriptions which are written to steer a model: tags, tokens of chat formats, and files
+// that no description has a reason to name. words are those that follow each other in such ones, each within a few of the
+// one before. Both are of forms known from published attacks. They are no boundary, which the sandbox, the pins and the
+// user's configuration are: they keep the usual forms out of a model's sight.
+var (
+	marks = []string{
+		"<important", "</important", "<system", "</system", "<instruction", "<assistant", "<admin", "<secret>", "<hidden",
+		"</tool", "<tool_", "<function_call", "<|", "<!--", "[inst]", "[/inst]", "[system]", "<<sys", ".ssh/", "id_rsa",
+		"id_ed25519", "/etc/passwd", "mcp.json", ".aws/credentials", "system prompt", "conversation history", "jailbreak",
+	}
+	words = [][][]string{
+		{{"ignore", "disregard", "forget", "override", "bypass"},
+			{"instruction", "instructions", "prompt", "prompts", "rules", "guidelines", "policies", "restrictions"}},
+		{{"not", "don't", "never", "without"},
+			{"tell", "telling", "mention", "mentioning", "inform", "informing", "notify", "notifying", "reveal", "ask", "asking"},
+			{"user", "human", "anyone"}},
+		{{"before", "after", "when", "whenever"}, {"using", "calling", "use", "call", "invoking"},
+			{"any", "every", "all", "other", "another"}, {"tool", "tools"}},
+		{{"always"}, {"call", "use", "invoke", "run", "prefer"}, {"first", "instead"}},
+	}
+	roles = []string{"system:", "assistant:", "developer:", "human:"}
+)
 
-// maxAddressed bounds how much of a description is searched, in bytes: more than ever is shown.
-const maxAddressed = 1 << 10
+const (
+	// maxAddressed bounds how much of a description is searched, in bytes: more than ever is shown.
+	maxAddressed = 1 << 10
+	// nearby is how many words apart those of words may be.
+	nearby = 6
+)
 
 // Addressing reports whether a description is most likely written to steer the model that reads it. Characters that do
 // not show count as not there.
 func Addressing(description string) bool {
-	description = description[:min(len(description), 4*maxAddressed)]
-	clean := Clean(description, maxAddressed)
-	description = description[:min(len(description), maxAddressed)]
-	return addresses.MatchString(description) || clean != description && addresses.MatchString(clean)
+	raw := strings.ToLower(description[:min(len(description), maxAddressed)])
+	for line := range strings.Lines(raw) {
+		line = strings.TrimSpace(line)
+		if slices.ContainsFunc(roles, func(r string) bool { return strings.HasPrefix(line, r) }) {
+			return true
+		}
+	}
+	text := strings.ToLower(Clean(description[:min(len(description), 4*maxAddressed)], maxAddressed))
+	if slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(text, m) }) {
+		return true
+	}
+	list := strings.FieldsFunc(text, func(r rune) bool { return r != '\'' && (r < 'a' || r > 'z') })
+	return slices.ContainsFunc(words, func(steps [][]string) bool { return follow(list, steps) })
+}
+
+// follow reports whether one word of each step follows one of the step before, nearby.
+func follow(list []string, steps [][]string) bool {
+	for i, word := range list {
+		if !slices.Contains(steps[0], word) {
+			continue
+		}
+		at, found := i, true
+		for _, step := range steps[1:] {
+			rest := list[at+1 : min(len(list), at+1+nearby)]
+			n := slices.IndexFunc(rest, func(w string) bool { return slices.Contains(step, w) })
+			if n < 0 {
+				found = false
+				break
+			}
+			at += 1 + n
+		}
+		if found {
+			return true
+		}
+	}
+	return false
 }

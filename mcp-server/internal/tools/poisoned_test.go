@@ -112,8 +112,7 @@ func TestHonest(t *testing.T) {
 		"Requires user: the id of a user", "Sends a message to any user", "Shows the user who is logged in",
 	} {
 		shown := (signature.Tool{Name: "t", Description: description}).Line()
-		addressed := strings.Contains(shown, "no description")
-		if addressed != strings.Contains(description, "You MUST") {
+		if strings.Contains(shown, "no description") {
 			t.Errorf("%s", shown)
 		}
 	}
