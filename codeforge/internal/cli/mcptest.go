@@ -126,18 +126,19 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 // tryExpression lists the tools and calls one: the one that was asked for, else the first that claims to change nothing
 // and needs no argument.
 const tryExpression = `(async () => {
-  const tools = await mcp[name].$tools();
+  const late = new Promise((_, no) => setTimeout(() => no(new Error("no answer within 45 seconds")), 45_000));
+  const tools = await Promise.race([mcp[name].$tools(), late]);
   const pick = tool || tools.find((t) => t.annotations?.readOnlyHint && !t.inputSchema?.required?.length)?.name;
   const got = { tools: tools.length, called: pick ?? "", failed: "" };
   if (pick) {
     try {
-      await mcp[name][pick](args);
+      await Promise.race([mcp[name][pick](args), late]);
     } catch (e) {
       got.failed = String(e.message ?? e).slice(0, 2000);
     }
   }
   return got;
-})()`
+})().finally(() => setTimeout(() => Deno.exit(0), 100))`
 
 // settle is how long what a server sends may take to be recorded.
 const settle = time.Second
@@ -224,7 +225,13 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 	for _, l := range lines {
 		said += "\n" + l.Text
 	}
+	given := slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool {
+		return strings.Contains(fmt.Sprint(a.Server.Env, a.Server.Args, a.Server.Command, a.Server.Headers), c.Name)
+	})
 	for _, v := range variable.FindAllString(said, -1) {
+		if given {
+			break // it has the key, and speaks of others
+		}
 		_, set := a.Server.Env[v]
 		token := slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == v })
 		if !set && !token {
