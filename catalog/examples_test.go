@@ -86,7 +86,7 @@ func TestExamplesLoad(t *testing.T) {
 	}
 	// All together: no token name and no credential twice.
 	c := clean(t, dir, nil)
-	if got := names(c); got != "context7 everything example-copy figma filesystem firecrawl github github-mcp google-maps linear linear-mcp memory " +
+	if got := names(c); got != "context7 everything example-copy figma filesystem firecrawl github github-mcp google-maps linear linear-mcp memory "+
 		"notion openai playwright sentry slack stripe stripe-mcp supabase" {
 		t.Errorf("loaded: %s", got)
 	}

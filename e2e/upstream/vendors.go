@@ -25,6 +25,9 @@ var vendors = map[string]string{
 	"api.supabase.com": `[{"id":"supabase-says-hi","slug":"supabase-says-hi","name":"Supabase says hi"}]`,
 }
 
+// mcpVendors are the hosts of companies' own MCP servers, at the public address, each with what its only tool says.
+var mcpVendors = map[string]string{"mcp.stripe.com": "Stripe says hi", "mcp.linear.app": "Linear says hi"}
+
 // serveVendors adds their routes.
 func serveVendors(mux *http.ServeMux) {
 	for host, answer := range vendors {
@@ -33,7 +36,7 @@ func serveVendors(mux *http.ServeMux) {
 			_, _ = io.WriteString(w, answer)
 		})
 	}
-	for host, says := range map[string]string{"mcp.stripe.com": "Stripe says hi", "mcp.linear.app": "Linear says hi"} {
+	for host, says := range mcpVendors {
 		mux.Handle(host+"/", mcpVendor(says))
 	}
 }

@@ -181,5 +181,8 @@ func (c Client) do(ctx context.Context, method, path string, v url.Values) (*htt
 	if resp.StatusCode == http.StatusNotFound {
 		return nil, errors.New("this CodeForge is older than this command: bring both to the same version")
 	}
+	if resp.StatusCode == http.StatusConflict {
+		return nil, errors.New(e.Error)
+	}
 	return nil, fmt.Errorf("mcp-server answered %d: %s", resp.StatusCode, e.Error)
 }

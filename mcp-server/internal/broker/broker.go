@@ -107,7 +107,7 @@ func New(cfg Config) *Broker {
 		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*server{},
 		runs: map[string]map[string]bool{}, caused: map[string]*causes{},
 		free: make(chan struct{}), installs: map[string]*installation{}, printed: map[string]*printed{},
-		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}},
+		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}
 	b.parts.Go(b.sweep)
 	return b

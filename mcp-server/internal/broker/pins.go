@@ -27,6 +27,7 @@ type pins struct {
 
 	mu     sync.Mutex
 	loaded map[string]*pinned // by server
+	said   map[string]string  // by server: what was last said to be held back
 }
 
 // pinned is what is accepted of one server: a file of pins.dir.
@@ -103,6 +104,11 @@ func (p *pins) examine(s *server, tools []*tool) {
 		}
 		names = append(names, t.held+" "+clean(t.Name))
 	}
+	list := strings.Join(names, ", ")
+	if p.said[s.api.Name] == list {
+		return
+	}
+	p.said[s.api.Name] = list
 	if len(names) > 0 {
 		const most = 20
 		s.warn("tools of the server are not as they were accepted, and are held back; codeforge mcp approve "+
