@@ -76,8 +76,8 @@ type command struct {
 // commands is the table, in the order of the help.
 func commands() []command {
 	return []command{
-		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), connectCommand(),
-		runCommand(), stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), manifestCommand(), doctorCommand(),
+		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(),
+		connectCommand(), runCommand(), stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), manifestCommand(), doctorCommand(),
 		versionCommand(), completionCommand(), manCommand(), completeCommand(),
 		superviseCommand(), probeCommand(), relayCommand(),
 	}

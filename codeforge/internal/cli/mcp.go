@@ -42,8 +42,8 @@ func mcpCommand() command {
 Exit codes: 0 done; 1 it failed, or something waits for you; 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			o := mcpOptions{target: target{flags: fs, state: stateFlag(fs)}}
-			o.target.url = fs.String("endpoint", "", "`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER, if it is not "+
-				"found by itself")
+			o.target.url = fs.String("endpoint", "", "`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER, if "+
+				"it is not found by itself")
 			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 			fs.StringVar(&o.url, "url", "", "add: `URL` of a remote server")
 			fs.Func("env", "add: `KEY=VALUE` of its environment; KEY alone prompts for a key; repeatable", add(&o.env))
@@ -196,12 +196,14 @@ func printMCPRow(e *Env, p painter, r mcpRow) {
 	case r.State == serverstate.Failing:
 		colour = terminal.Red
 	}
-	fmt.Fprintf(e.Stdout, "%s  %-14s %s\n", p(colour, fmt.Sprintf("%-8s", state)), visible.Line(r.Name), visible.Line(r.Server))
+	fmt.Fprintf(e.Stdout, "%s  %-14s %s\n",
+		p(colour, fmt.Sprintf("%-8s", state)), visible.Line(r.Name), visible.Line(r.Server))
 	if r.Tools != nil {
 		fmt.Fprintf(e.Stdout, "          %s\n", count(*r.Tools, "tool"))
 	}
 	if r.Held > 0 {
-		fmt.Fprintf(e.Stdout, "          %s held back: codeforge mcp approve %s shows what changed\n", count(r.Held, "tool"), r.Name)
+		fmt.Fprintf(e.Stdout, "          %s held back: codeforge mcp approve %s shows what changed\n",
+			count(r.Held, "tool"), r.Name)
 	}
 	if r.Problem != "" {
 		fmt.Fprintf(e.Stdout, "          last failure: %s\n", visible.Line(r.Problem))

@@ -95,7 +95,8 @@ func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, err
 	s := mcpconfig.Server{
 		Name: name, URL: o.url, Env: map[string]string{}, Headers: map[string]string{}, Inputs: map[string]bool{},
 	}
-	if len(command) == 1 && o.url == "" && (strings.HasPrefix(command[0], "https://") || strings.HasPrefix(command[0], "http://")) {
+	address := func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") }
+	if len(command) == 1 && o.url == "" && address(command[0]) {
 		s.URL, command = command[0], nil
 	}
 	switch {

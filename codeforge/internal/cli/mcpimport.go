@@ -274,11 +274,12 @@ func printImported(e *Env, path, backup string, list []imported) {
 		}
 	}
 	if n > 0 {
-		fmt.Fprintln(e.Stdout, "They are switched off: look at them, then codeforge mcp enable NAME and codeforge mcp test NAME.")
+		fmt.Fprintln(e.Stdout, "They are switched off: look at them, then codeforge mcp enable NAME and "+
+			"codeforge mcp test NAME.")
 	}
 	if backup != "" {
-		fmt.Fprintf(e.Stdout, "%s has CodeForge alone now. What was there, keys included, is in %s, which only you can read: "+
-			"remove it when everything works.\n", visible.Line(path), visible.Line(backup))
+		fmt.Fprintf(e.Stdout, "%s has CodeForge alone now. What was there, keys included, is in %s, which only you "+
+			"can read: remove it when everything works.\n", visible.Line(path), visible.Line(backup))
 	} else if n > 0 {
 		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", visible.Line(path))
 	}

@@ -59,7 +59,8 @@ var telemetry = []string{
 
 // counts reports whether a host only counts.
 func counts(host string) bool {
-	return strings.HasPrefix(host, "telemetry.") || strings.HasPrefix(host, "analytics.") || strings.HasPrefix(host, "stats.") ||
+	first, _, _ := strings.Cut(host, ".")
+	return first == "telemetry" || first == "analytics" || first == "stats" ||
 		slices.ContainsFunc(telemetry, func(t string) bool { return host == t || strings.HasSuffix(host, "."+t) })
 }
 
@@ -87,7 +88,8 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	}
 	t := trial{
 		Name: name, Reached: []string{}, Wanted: []string{}, Telemetry: []string{}, Untrusting: []string{},
-		Failed: []string{}, Swapped: []string{}, Unused: []string{}, Variables: []string{}, Shapes: []string{}, Advice: []string{},
+		Failed: []string{}, Swapped: []string{}, Unused: []string{}, Variables: []string{}, Shapes: []string{},
+		Advice: []string{},
 	}
 	var got struct {
 		Tools  int
@@ -167,7 +169,8 @@ var (
 	// variable is how programs name a variable that holds a key.
 	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PAT|PASSWORD)\b`)
 	// shape is how programs say what a key begins with.
-	shape = regexp.MustCompile("(?i)(?:start|begin)(?:s|ning)? with [\"'`]?([A-Za-z][A-Za-z0-9]{1,15}[_-](?:[a-z]{2,8}[_-])?)")
+	shape = regexp.MustCompile("(?i)(?:start|begin)(?:s|ning)? with [\"'`]?" +
+		"([A-Za-z][A-Za-z0-9]{1,15}[_-](?:[a-z]{2,8}[_-])?)")
 	// barred is how Deno says that a package wants a host that is not in domains: the request never reaches the proxy.
 	barred = regexp.MustCompile(`(?:getaddrinfo E[A-Z]+|[Rr]equires net access to) "?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?` +
 		`(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)(?::(\d+))?`)
@@ -270,7 +273,8 @@ func (t *trial) advise(a *catalog.API, distrust bool) {
 	}
 	for _, v := range t.Variables {
 		if len(a.Credentials) == 0 {
-			say("it asks for %s: codeforge mcp rm %s, then codeforge mcp add %s --env %s with the same command", v, a.Name, a.Name, v)
+			say("it asks for %s: codeforge mcp rm %s, then codeforge mcp add %s --env %s with the same command",
+				v, a.Name, a.Name, v)
 		} else {
 			say("it speaks of %s, which is not set: if that is where it wants the key, mcp.env gets \"%s\": \"%s\"", v, v,
 				a.Credentials[0].Name)
@@ -314,8 +318,8 @@ func (t *trial) print(e *Env) {
 		title string
 		list  []string
 	}{
-		{"reached", t.Reached}, {"failed", t.Failed}, {"wanted", t.Wanted}, {"telemetry", t.Telemetry}, {"no trust in the CA", t.Untrusting},
-		{"swapped", t.Swapped}, {"asks for", t.Variables},
+		{"reached", t.Reached}, {"failed", t.Failed}, {"wanted", t.Wanted}, {"telemetry", t.Telemetry},
+		{"no trust in the CA", t.Untrusting}, {"swapped", t.Swapped}, {"asks for", t.Variables},
 	} {
 		if len(row.list) > 0 {
 			fmt.Fprintf(e.Stdout, "  %-18s %s\n", row.title, visible.Line(strings.Join(row.list, ", ")))
@@ -353,7 +357,8 @@ func (o *mcpOptions) open(e *Env, a *catalog.API, t trial) error {
 		return err
 	}
 	if !o.json {
-		fmt.Fprintf(e.Stdout, "Wrote them to %s. Try again: codeforge mcp test %s\n", visible.Line(o.apis+"/"+a.Name+"/config.json"), a.Name)
+		fmt.Fprintf(e.Stdout, "Wrote them to %s. Try again: codeforge mcp test %s\n",
+			visible.Line(o.apis+"/"+a.Name+"/config.json"), a.Name)
 	}
 	return nil
 }

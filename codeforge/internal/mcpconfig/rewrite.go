@@ -37,7 +37,7 @@ func Alone(name string, text []byte, url string, program []string) ([]byte, erro
 		patches = append(patches, patch{"replace", path, value})
 	}
 	for _, project := range slices.Sorted(maps.Keys(object(root["projects"]))) {
-		if object(root["projects"])[project] != nil && len(object(object(object(root["projects"])[project])["mcpServers"])) > 0 {
+		if about := object(object(root["projects"])[project]); len(object(about["mcpServers"])) > 0 {
 			put("/projects/"+escape(project)+"/mcpServers", nil)
 		}
 	}

@@ -21,7 +21,8 @@ import (
 )
 
 // pins are the definitions of tools that the user has accepted. What a server declares when it is first asked is
-// accepted: whoever adds a server trusts it as it is now. What it declares later is held back until the user has seen it.
+// accepted: whoever adds a server trusts it as it is now. What it declares later is held back until the user has seen
+// it.
 type pins struct {
 	dir string // empty: they are forgotten with the process
 
@@ -38,8 +39,8 @@ type pinned struct {
 	Tools map[string]json.RawMessage `json:"tools"`
 }
 
-// subject is what a server is, whatever its version and its settings: another one in its place starts anew, a new version
-// does not.
+// subject is what a server is, whatever its version and its settings: another one in its place starts anew, a new
+// version does not.
 func subject(s controlapi.Server) string {
 	name := s.Package
 	if at := strings.LastIndex(name, "@"); at > len("npm:") {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// marks are texts that stand in descriptions which are written to steer a model: tags, tokens of chat formats, and files
-// that no description has a reason to name. words are those that follow each other in such ones, each within a few of the
+// marks are texts that stand in descriptions which are written to steer a model: tags, tokens of chat formats, and
+// files that no description has a reason to name. words are those that follow each other in such ones, each within a few of the
 // one before. Both are of forms known from published attacks. They are no boundary, which the sandbox, the pins and the
 // user's configuration are: they keep the usual forms out of a model's sight.
 var (
