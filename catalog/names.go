@@ -115,8 +115,8 @@ func folderProblem(name string) string {
 	return ""
 }
 
-// FolderName is an API's name made of another program's: in lower case, of letters, digits and dashes. It is empty where
-// nothing is left.
+// FolderName is an API's name made of another program's: in lower case, of letters, digits and dashes. It is empty
+// where nothing is left.
 func FolderName(name string) string {
 	fixed := strings.Map(func(r rune) rune {
 		switch {

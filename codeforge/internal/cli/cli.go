@@ -77,8 +77,8 @@ type command struct {
 func commands() []command {
 	return []command{
 		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(),
-		connectCommand(), runCommand(), stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), manifestCommand(), doctorCommand(),
-		versionCommand(), completionCommand(), manCommand(), completeCommand(),
+		connectCommand(), runCommand(), stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), manifestCommand(),
+		doctorCommand(), versionCommand(), completionCommand(), manCommand(), completeCommand(),
 		superviseCommand(), probeCommand(), relayCommand(),
 	}
 }

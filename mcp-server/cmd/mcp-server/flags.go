@@ -42,8 +42,8 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
 	set.StringVar(&f.journal, "journal", "", "folder to record exchanges in; without it, none are recorded")
-	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they are "+
-		"forgotten at the end")
+	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+
+		"are forgotten at the end")
 	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err

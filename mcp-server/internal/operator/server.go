@@ -17,7 +17,8 @@ type Servers interface {
 }
 
 // serverRoutes adds the paths about MCP servers. Two of them change something: approving a server's tools and
-// restarting it. Whoever reaches this socket runs CodeForge, and may stop all of it anyway; code and MCP clients do not reach it.
+// restarting it. Whoever reaches this socket runs CodeForge, and may stop all of it anyway; code and MCP clients do not
+// reach it.
 func serverRoutes(mux *http.ServeMux, servers Servers) {
 	const base = operatorapi.Prefix + "server/"
 	mux.HandleFunc("GET "+base+"review", func(w http.ResponseWriter, r *http.Request) {

@@ -6,9 +6,9 @@ import (
 )
 
 // marks are texts that stand in descriptions which are written to steer a model: tags, tokens of chat formats, and
-// files that no description has a reason to name. words are those that follow each other in such ones, each within a few of the
-// one before. Both are of forms known from published attacks. They are no boundary, which the sandbox, the pins and the
-// user's configuration are: they keep the usual forms out of a model's sight.
+// files that no description has a reason to name. words are those that follow each other in such ones, each within a
+// few of the one before. Both are of forms known from published attacks. They are no boundary, which the sandbox, the
+// pins and the user's configuration are: they keep the usual forms out of a model's sight.
 var (
 	marks = []string{
 		"<important", "</important", "<system", "</system", "<instruction", "<assistant", "<admin", "<secret>", "<hidden",
@@ -19,7 +19,8 @@ var (
 		{{"ignore", "disregard", "forget", "override", "bypass"},
 			{"instruction", "instructions", "prompt", "prompts", "rules", "guidelines", "policies", "restrictions"}},
 		{{"not", "don't", "never", "without"},
-			{"tell", "telling", "mention", "mentioning", "inform", "informing", "notify", "notifying", "reveal", "ask", "asking"},
+			{"tell", "telling", "mention", "mentioning", "inform", "informing", "notify", "notifying", "reveal",
+				"ask", "asking"},
 			{"user", "human", "anyone"}},
 		{{"before", "after", "when", "whenever"}, {"using", "calling", "use", "call", "invoking"},
 			{"any", "every", "all", "other", "another"}, {"tool", "tools"}},
