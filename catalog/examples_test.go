@@ -86,7 +86,8 @@ func TestExamplesLoad(t *testing.T) {
 	}
 	// All together: no token name and no credential twice.
 	c := clean(t, dir, nil)
-	if got := names(c); got != "everything example-copy github gmail google-maps linear openai s3 slack stripe" {
+	if got := names(c); got != "context7 everything example-copy figma filesystem firecrawl github github-mcp gmail google-maps linear linear-mcp "+
+		"memory notion openai playwright s3 sentry slack stripe stripe-mcp supabase" {
 		t.Errorf("loaded: %s", got)
 	}
 	for _, a := range c.APIs() {

@@ -124,6 +124,22 @@ func CheckName(name string) error {
 	return nil
 }
 
+// FolderName is an API's name made of another program's: in lower case, of letters, digits and dashes. It is empty
+// where nothing is left.
+func FolderName(name string) string {
+	fixed := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '_':
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	for strings.Contains(fixed, "--") {
+		fixed = strings.ReplaceAll(fixed, "--", "-")
+	}
+	return strings.Trim(fixed[:min(len(fixed), maxFolder)], "-_")
+}
+
 func wantFolder(name string) string {
 	fixed := strings.Trim(strings.NewReplacer(" ", "-", ".", "-").Replace(strings.ToLower(name)), "-_")
 	if fixed != "" && folderProblem(fixed) == "" {

@@ -23,6 +23,12 @@ var keyPrefixes = []string{
 	"tvly-", "ctx7sk-", "sbp_", "key-", "SG.",
 }
 
+// LooksSecret reports whether a value is most likely a credential: by what it is, or by the name of the variable,
+// header or parameter that has it, which may be empty. The settings of a server may not contain such a value.
+func LooksSecret(key, value string) bool {
+	return secretLike(value) || secretName(key) && !harmless(value)
+}
+
 // secretLike reports whether a text contains what is most likely a credential: a word that begins like those of a
 // well-known service, or a long random one.
 func secretLike(s string) bool {

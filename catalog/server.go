@@ -41,6 +41,8 @@ type Server struct {
 	Permissions []string
 	// Retry repeats calls of tools that claim to be read-only or idempotent.
 	Retry bool
+	// Pins is "off" where tools may change without the user, else empty.
+	Pins string
 }
 
 // texts returns all strings of the settings, which mcp-server sees and perhaps the model. The nil Server has none.
@@ -87,6 +89,8 @@ func newServer() *Server {
 func serverTransports() []string { return []string{"auto", "http", "sse"} }
 
 func serverStates() []string { return []string{"shared", "session", "run"} }
+
+func serverPins() []string { return []string{"on", "off"} }
 
 func serverPermissions() []string { return []string{"run"} }
 
@@ -146,6 +150,9 @@ func serverFields() []serverField {
 		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",
 			schema{Type: "boolean", Default: false},
 			func(d *decoder, s *Server, f string, n *node) { d.boolean(f, n, &s.Retry) }},
+		{"pins", "Whether tools that are new or changed wait until the user has seen them.",
+			schema{Type: "string", Enum: serverPins(), Default: "on"},
+			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Pins) }},
 	}
 }
 

@@ -29,6 +29,13 @@ func (v *validator) server(a *API, s *Server) {
 	v.serverHeaders(a, s.Headers)
 	v.word("mcp.transport", s.Transport, serverTransports())
 	v.word("mcp.state", s.State, serverStates())
+	if s.Pins == "" {
+		s.Pins = serverPins()[0]
+	}
+	v.word("mcp.pins", s.Pins, serverPins())
+	if s.Pins != "off" {
+		s.Pins = ""
+	}
 	for i, p := range v.atMost("mcp.permissions", s.Permissions, maxServerList) {
 		v.word(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
 	}

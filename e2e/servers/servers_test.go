@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 				fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the package missing
 			}
 		}
+		if err := registry.Fetch(root, stripe); err != nil {
+			fmt.Fprintln(os.Stderr, "servers:", err) // as above
+		}
 	}))
 }
 

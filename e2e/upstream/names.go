@@ -87,7 +87,7 @@ func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 		}
 		return out, true
 	}
-	if _, ok := vendors[name]; ok {
+	if _, ok := vendors[name]; ok || mcpVendors[name] != "" {
 		return []netip.Addr{a.Public}, true
 	}
 	switch name {

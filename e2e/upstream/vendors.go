@@ -1,8 +1,12 @@
 package upstream
 
 import (
+	"context"
+	"encoding/json"
 	"io"
 	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // vendors are the hosts that real MCP servers call, at the public address, each with one answer to every request: what
@@ -21,6 +25,9 @@ var vendors = map[string]string{
 	"api.supabase.com": `[{"id":"supabase-says-hi","slug":"supabase-says-hi","name":"Supabase says hi"}]`,
 }
 
+// mcpVendors are the hosts of companies' own MCP servers, at the public address, each with what its only tool says.
+var mcpVendors = map[string]string{"mcp.stripe.com": "Stripe says hi", "mcp.linear.app": "Linear says hi"}
+
 // serveVendors adds their routes.
 func serveVendors(mux *http.ServeMux) {
 	for host, answer := range vendors {
@@ -29,4 +36,19 @@ func serveVendors(mux *http.ServeMux) {
 			_, _ = io.WriteString(w, answer)
 		})
 	}
+	for host, says := range mcpVendors {
+		mux.Handle(host+"/", mcpVendor(says))
+	}
+}
+
+// mcpVendor is a company's own MCP server: one tool, which says hi.
+func mcpVendor(says string) http.Handler {
+	server := mcp.NewServer(&mcp.Implementation{Name: "vendor", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{
+		Name: "whoami", Description: "Says who is asking", InputSchema: json.RawMessage(`{"type":"object"}`),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+	}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: says}}}, nil
+	})
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 }

@@ -10,6 +10,8 @@ type Server struct {
 	State State  `json:"state"`
 	// Tools is how many tools code may call, nil when that is not known yet.
 	Tools *int `json:"tools,omitempty"`
+	// Held is how many tools wait for the user, because they are new or not as they were accepted.
+	Held int `json:"held,omitempty"`
 	// Processes is how many processes of the server there are, Calls how many calls are in flight.
 	Processes int `json:"processes"`
 	Calls     int `json:"calls"`

@@ -1,12 +1,16 @@
 // Package operatorapi is what whoever runs CodeForge may ask it, over HTTP on mcp-server's unix socket. The same socket
-// serves the MCP endpoint without a token; no TCP port serves the paths below. Nothing here changes anything, and no
-// answer contains a credential.
+// serves the MCP endpoint without a token; no TCP port serves the paths below. No answer contains
+// a credential. Two requests change something: what mcp-server does with an MCP server.
 //
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
 //	GET /operator/v1/inspection                                -> controlapi.Inspection
 //	GET /operator/v1/exchanges?run=&since=&last=&follow=       -> NDJSON of controlapi.Event, with empty lines between
 //	GET /operator/v1/receipt?run=                              -> controlapi.Receipt | 404
+//	GET /operator/v1/server/review?server=                     -> Review | 404
+//	GET /operator/v1/server/log?server=                        -> []Line | 404
+//	POST /operator/v1/server/approve?server=&digest=           -> {} | 404 | 409
+//	POST /operator/v1/server/restart?server=                   -> {} | 404
 //
 // Other answers have the body {"error": "..."}.
 //
@@ -83,7 +87,7 @@ const maxLine = 4 << 20
 
 // Exchanges calls on for the exchanges that the query asks for, oldest first, and returns how many there were.
 func (c Client) Exchanges(ctx context.Context, q journal.Query, on func(controlapi.Event)) (int, error) {
-	resp, err := c.do(ctx, "exchanges", encode(q))
+	resp, err := c.do(ctx, http.MethodGet, "exchanges", encode(q))
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +144,7 @@ func Parse(v url.Values) (q journal.Query, err error) {
 
 // call fetches one JSON value.
 func (c Client) call(ctx context.Context, path string, v url.Values, out any) error {
-	resp, err := c.do(ctx, path, v)
+	resp, err := c.do(ctx, http.MethodGet, path, v)
 	if err != nil {
 		return err
 	}
@@ -151,8 +155,8 @@ func (c Client) call(ctx context.Context, path string, v url.Values, out any) er
 	return nil
 }
 
-func (c Client) do(ctx context.Context, path string, v url.Values) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+Prefix+path+"?"+v.Encode(), nil)
+func (c Client) do(ctx context.Context, method, path string, v url.Values) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+Prefix+path+"?"+v.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +175,14 @@ func (c Client) do(ctx context.Context, path string, v url.Values) (*http.Respon
 	if resp.StatusCode == http.StatusNotFound && path == "receipt" && e.Error != "" {
 		return nil, ErrNotFound
 	}
+	if resp.StatusCode == http.StatusNotFound && e.Error == ErrNoServer.Error() {
+		return nil, ErrNoServer
+	}
 	if resp.StatusCode == http.StatusNotFound {
 		return nil, errors.New("this CodeForge is older than this command: bring both to the same version")
+	}
+	if resp.StatusCode == http.StatusConflict {
+		return nil, errors.New(e.Error)
 	}
 	return nil, fmt.Errorf("mcp-server answered %d: %s", resp.StatusCode, e.Error)
 }

@@ -84,6 +84,8 @@ type Server struct {
 	ExclusiveWith []string `json:"exclusive_with,omitempty"`
 	// Retry repeats calls of tools that claim to be read-only or idempotent.
 	Retry bool `json:"retry,omitempty"`
+	// Pins is "off" where tools may change without the user.
+	Pins string `json:"pins,omitempty"`
 }
 
 // ServersHost is the host at which code reaches the tools of MCP servers. It belongs to no API: the proxy answers it.

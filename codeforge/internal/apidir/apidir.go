@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -31,6 +32,33 @@ type Entry struct {
 	Credentials []Credential
 	// Operations is what an import makes, or nil.
 	Operations *Operations
+	// Server is how an MCP server is started or reached, or nil.
+	Server *Server
+	// Inactive leaves the API off until the user has looked at it.
+	Inactive bool
+}
+
+// Server is "mcp" of config.json, see catalog.Server. Exactly one of URL, Package and Command is set.
+type Server struct {
+	URL           string            `json:"url,omitempty"`
+	Package       string            `json:"package,omitempty"`
+	Command       []string          `json:"command,omitempty"`
+	Args          []string          `json:"args,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	Transport     string            `json:"transport,omitempty"`
+	Tools         *Tools            `json:"tools,omitempty"`
+	Timeout       float64           `json:"timeout,omitempty"`         // seconds
+	Connect       float64           `json:"connect_timeout,omitempty"` // seconds
+	State         string            `json:"state,omitempty"`
+	ExclusiveWith []string          `json:"exclusive_with,omitempty"`
+	Permissions   []string          `json:"permissions,omitempty"`
+}
+
+// Tools are the globs of "mcp.tools".
+type Tools struct {
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
 }
 
 // Operations are the operations of an API and where they come from.
@@ -46,6 +74,8 @@ type Credential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []string
+	// Placeholder is what programs get in place of the name, or empty.
+	Placeholder string
 	// Kind tells a person what to type, e.g. ", the password".
 	Kind string
 }
@@ -165,11 +195,23 @@ func fill(folder string, e Entry, text []byte) (catalog.Problems, error) {
 	return problems.Warnings(), nil
 }
 
+// Show is the text of config.json without credentials: what comes is in their place.
+func (e Entry) Show(instead func(Credential) string) (string, error) {
+	shown := e
+	shown.Credentials = slices.Clone(e.Credentials)
+	for i, c := range shown.Credentials {
+		shown.Credentials[i].Value = secret.New(instead(c))
+	}
+	text, err := shown.render()
+	return string(text), err
+}
+
 // render is the text of config.json, its fields in the order people read them.
 func (e Entry) render() ([]byte, error) {
 	type value struct {
-		Value string   `json:"value"`
-		In    []string `json:"in"`
+		Value       string   `json:"value"`
+		In          []string `json:"in,omitempty"`
+		Placeholder string   `json:"placeholder,omitempty"`
 	}
 	var creds bytes.Buffer
 	creds.WriteString("{")
@@ -178,8 +220,8 @@ func (e Entry) render() ([]byte, error) {
 			creds.WriteString(",")
 		}
 		var v any = c.Value.Reveal()
-		if len(c.Surfaces) > 0 {
-			v = value{c.Value.Reveal(), c.Surfaces}
+		if len(c.Surfaces) > 0 || c.Placeholder != "" {
+			v = value{c.Value.Reveal(), c.Surfaces, c.Placeholder}
 		}
 		creds.WriteString(jsonfile.Compact(c.Name) + ":" + jsonfile.Compact(v))
 	}
@@ -200,16 +242,18 @@ func (e Entry) render() ([]byte, error) {
 	config := struct {
 		Schema      string          `json:"$schema"`
 		Description string          `json:"description"`
-		Domains     []string        `json:"domains"`
+		Domains     []string        `json:"domains,omitempty"`
 		Credentials json.RawMessage `json:"credentials,omitempty"`
 		Reference   string          `json:"reference,omitempty"`
 		Restricted  []string        `json:"restricted_methods,omitempty"`
 		Allowed     []string        `json:"allowed_methods,omitempty"`
 		AllowHTTP   bool            `json:"allow_http,omitempty"`
 		Operations  *operations     `json:"operations,omitempty"`
+		Server      *Server         `json:"mcp,omitempty"`
 		Active      bool            `json:"active"`
 	}{
-		schemaFile, e.Description, e.Domains, credentials, e.Reference, e.Restricted, e.Allowed, e.AllowHTTP, ops, true,
+		schemaFile, e.Description, e.Domains, credentials, e.Reference, e.Restricted, e.Allowed, e.AllowHTTP, ops,
+		e.Server, !e.Inactive,
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, []byte(jsonfile.Compact(config)), "", "  "); err != nil {

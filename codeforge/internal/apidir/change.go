@@ -173,3 +173,12 @@ func AddExample(dir, name string, text []byte, values map[string]secret.Value) (
 	}
 	return write(dir, Entry{Name: name}, text)
 }
+
+// SetDomains sets "domains", and changes nothing else of config.json.
+func SetDomains(dir, name string, domains []string) error {
+	path, text, err := read(dir, name)
+	if err != nil {
+		return err
+	}
+	return set(path, text, domains, "domains")
+}

@@ -77,11 +77,11 @@ type command struct {
 // commands is the table, in the order of the help.
 func commands() []command {
 	return []command{
-		initCommand(), apiCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(), connectCommand(),
-		loginCommand(), logoutCommand(), credentialsCommand(), secretsCommand(),
-		heldCommand(), approveCommand(), refuseCommand(),
-		runCommand(), stdioCommand(), logsCommand(), receiptCommand(), skillsCommand(), manifestCommand(), doctorCommand(),
-		versionCommand(), completionCommand(), manCommand(), completeCommand(),
+		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(),
+		connectCommand(), loginCommand(), logoutCommand(), credentialsCommand(), secretsCommand(),
+		heldCommand(), approveCommand(), refuseCommand(), runCommand(), stdioCommand(), logsCommand(), receiptCommand(),
+		skillsCommand(), manifestCommand(), doctorCommand(), versionCommand(), completionCommand(), manCommand(),
+		completeCommand(),
 		superviseCommand(), probeCommand(), relayCommand(),
 	}
 }

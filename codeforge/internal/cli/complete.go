@@ -146,7 +146,9 @@ func candidates(e *Env, before []string, flags bool) []string {
 		return []string{"bash", "zsh", "fish", "powershell"}
 	case c.name == "man":
 		return commandNames()
-	case c.name == "api" && strings.Contains(c.verb(given).usage, "NAME") && given != "add":
+	case c.name == "mcp" && given == "import":
+		return nil // files
+	case (c.name == "api" || c.name == "mcp") && strings.Contains(c.verb(given).usage, "NAME") && given != "add":
 		return apiNames(e)
 	}
 	return nil

@@ -50,15 +50,36 @@ func Write(path string, before, after []byte, now time.Time) (backup string, err
 	} else if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
 	}
+	return backup, replace(path, after, mode)
+}
+
+// Replace replaces a client's file that is there, and keeps no copy. before is as for Write.
+func Replace(path string, before, after []byte) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	have, err := Read(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil || string(have) != string(before) {
+		return fmt.Errorf("%s has just been changed by another program: try again", path)
+	}
+	return replace(path, after, info.Mode().Perm())
+}
+
+// replace puts a new version of a file in its place.
+func replace(path string, after []byte, mode fs.FileMode) error {
 	part, err := os.CreateTemp(filepath.Dir(path), ".codeforge-new-")
 	if err != nil {
-		return backup, err
+		return err
 	}
 	defer os.Remove(part.Name())
 	if err := finish(part, after, mode); err != nil {
-		return backup, err
+		return err
 	}
-	return backup, os.Rename(part.Name(), path)
+	return os.Rename(part.Name(), path)
 }
 
 // writeNew writes a file that must not exist.

@@ -102,6 +102,7 @@ func serverArgs(p plan, v view.View) []string {
 		"--skills", v.Path("skills"),
 		"--socket", v.Path("run", statedir.MCPSocket),
 		"--definitions", v.Path("definitions"),
+		"--pins", v.Path("pins"),
 		"--owner-uid", strconv.Itoa(p.OwnerUID),
 	}
 }

@@ -211,6 +211,7 @@ func (s *supervisor) chownFolders() error {
 	list := []folder{
 		{"run", slot.ServerUID, slot.GroupID, 0o700},
 		{"skills", 0, slot.GroupID, 0o775 | os.ModeSetgid},
+		{"pins", slot.ServerUID, slot.GroupID, 0o700},
 		{"ca-public", 0, 0, 0o755},
 		{"runs", 0, 0, 0o755},
 		{"packages", 0, 0, 0o755},

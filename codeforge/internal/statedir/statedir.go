@@ -105,8 +105,8 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	for _, sub := range []string{
-		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "log", "tmp",
-		"logins",
+		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "pins", "log",
+		"tmp", "logins",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

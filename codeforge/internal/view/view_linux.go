@@ -45,6 +45,7 @@ var folders = [...]struct{ name, source string }{
 	{"packages", "packages"},
 	{"definitions", "definitions"},
 	{"logins", "logins"},
+	{"pins", "pins"},
 	{"tmp", "tmp"},
 }
 

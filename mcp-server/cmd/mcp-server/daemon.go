@@ -92,7 +92,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	launcher := &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)}
 	d.broker = broker.New(broker.Config{
-		Launcher: launcher, Definitions: d.flags.definitions,
+		Launcher: launcher, Definitions: d.flags.definitions, Pins: d.flags.pins,
 		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },
 		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		Session: func(run string) (string, bool) { return d.executor.Session(run) },
@@ -145,7 +145,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 				Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort,
 				Token: !d.settings.MCPAuthToken.Empty(),
 			},
-			Control: d.control, Journal: d.flags.journal, Stop: ctx.Done(),
+			Control: d.control, Journal: d.flags.journal, Servers: d.broker, Stop: ctx.Done(),
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,

@@ -24,9 +24,9 @@ type flags struct {
 	skills  string
 	socket  string
 	journal string
-	// definitions is where the broker remembers tools.
-	definitions string
-	ownerUID    int
+	// definitions is where the broker remembers tools, pins those that the user has accepted.
+	definitions, pins string
+	ownerUID          int
 }
 
 // parseFlags reads the command line and says everything that is wrong with it.
@@ -45,6 +45,8 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&f.journal, "journal", "", "folder to record exchanges in; without it, none are recorded")
 	set.StringVar(&f.definitions, "definitions", "",
 		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
+	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+
+		"are forgotten at the end")
 	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err

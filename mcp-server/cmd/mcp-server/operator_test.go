@@ -22,14 +22,24 @@ func (p *program) onSocket() *http.Client {
 	}}}
 }
 
+// methodOf is how a path is asked.
+func methodOf(path string) string {
+	if path == "server/approve" || path == "server/restart" {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
 // TestOperatorOnSocketOnly: the operator's API answers on the socket without a token, and never on an address, not even
 // with the token.
 func TestOperatorOnSocketOnly(t *testing.T) {
 	const token = "a-token-of-the-endpoint"
 	p := start(t, 1, map[string]string{"MCP_AUTH_TOKEN": token}, "--journal", t.TempDir())
-	for _, path := range []string{"about", "catalog", "inspection", "exchanges", "receipt"} {
+	for _, path := range []string{
+		"about", "catalog", "inspection", "exchanges", "receipt", "server/review", "server/log", "server/approve", "server/restart",
+	} {
 		for _, client := range []*http.Client{http.DefaultClient, p.onSocket()} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+operatorapi.Prefix+path, nil)
+			req, err := http.NewRequestWithContext(t.Context(), methodOf(path), "http://"+p.addr+operatorapi.Prefix+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,5 +137,30 @@ func TestStopEndsStreams(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOperatorServers: what the user asks and decides about MCP servers, of which there are none here.
+func TestOperatorServers(t *testing.T) {
+	p := start(t, 1, nil)
+	op := operatorapi.Client{HTTP: p.onSocket()}
+	_, review := op.Review(t.Context(), "x")
+	_, log := op.Log(t.Context(), "x")
+	for name, err := range map[string]error{
+		"review": review, "log": log, "approve": op.Approve(t.Context(), "x", ""), "restart": op.Restart(t.Context(), "x"),
+	} {
+		if !errors.Is(err, operatorapi.ErrNoServer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, path := range []string{"approve", "restart"} { // what changes something is no link that can be followed
+		resp, err := p.onSocket().Get("http://localhost" + operatorapi.Prefix + "server/" + path + "?server=x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("GET %s: %s", path, resp.Status)
+		}
 	}
 }

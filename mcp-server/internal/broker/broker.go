@@ -66,7 +66,10 @@ type Config struct {
 	Called func(server, outcome string, took time.Duration)
 	// Started is told of starts of servers. Nil: nobody is.
 	Started func(server string, failed bool)
-	Log     *slog.Logger
+	// Pins is the folder of the definitions of tools that the user has accepted. Empty: they are forgotten with the
+	// process.
+	Pins string
+	Log  *slog.Logger
 }
 
 // Broker calls tools. Make it with New, end it with Close. It is an http.Handler for the proxy's requests.
@@ -75,6 +78,10 @@ type Broker struct {
 	remembered remembered
 	stash      stashes
 	room       room
+	pins       pins
+
+	printing sync.Mutex
+	printed  map[string]*printed // by server; guarded by printing
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -105,7 +112,8 @@ func New(cfg Config) *Broker {
 	b := &Broker{
 		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
 		runs: map[string]map[string]bool{}, caused: map[string]*causes{},
-		free: make(chan struct{}), installs: map[string]*installation{},
+		free: make(chan struct{}), installs: map[string]*installation{}, printed: map[string]*printed{},
+		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}
 	b.parts.Go(b.sweep)
 	if cfg.Tidy != nil {
@@ -168,11 +176,11 @@ func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, erro
 	return s.callable(tools), nil
 }
 
-// callable are the tools that the configuration allows.
+// callable are the tools that the configuration allows and that are not held back.
 func (s *server) callable(tools []*tool) []signature.Tool {
 	var all []signature.Tool
 	for _, t := range tools {
-		if s.may(t) {
+		if s.may(t) && t.held == "" {
 			all = append(all, t.Tool)
 		}
 	}
@@ -210,6 +218,11 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 		b.servers[api.Name] = newServer(b, api, digest)
 	}
 	for name, s := range old {
+		if b.servers[name] == nil {
+			b.printing.Lock()
+			delete(b.printed, name)
+			b.printing.Unlock()
+		}
 		s.closed = true
 		next := b.servers[name]
 		for _, i := range s.instances {

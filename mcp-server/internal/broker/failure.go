@@ -27,13 +27,15 @@ const (
 	installFailed     = "install_failed"
 	badRequest        = "bad_request"
 	stashFull         = "stash_full"
+	quarantined       = "quarantined"
 )
 
 // statuses are the HTTP statuses of the codes.
 var statuses = map[string]int{
 	serverNotFound: http.StatusNotFound, toolNotFound: http.StatusNotFound,
 	badArguments: http.StatusUnprocessableEntity, badRequest: http.StatusBadRequest,
-	toolDenied: http.StatusForbidden, exclusive: http.StatusForbidden,
+	quarantined: http.StatusForbidden,
+	toolDenied:  http.StatusForbidden, exclusive: http.StatusForbidden,
 	serverUnavailable: http.StatusServiceUnavailable, slotsFull: http.StatusServiceUnavailable,
 	packageMissing: http.StatusServiceUnavailable, installFailed: http.StatusServiceUnavailable,
 	timedOut: http.StatusGatewayTimeout, cancelled: http.StatusGatewayTimeout,

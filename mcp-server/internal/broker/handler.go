@@ -216,7 +216,7 @@ func (c *call) list(ctx context.Context) ([]byte, *failure) {
 	}
 	all := []json.RawMessage{}
 	for _, t := range tools {
-		if c.server.may(t) {
+		if c.server.may(t) && t.held == "" {
 			all = append(all, t.raw)
 		}
 	}
@@ -258,6 +258,9 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	if !c.server.may(t) {
 		return nil, &failure{code: toolDenied, message: "the user's configuration does not allow this tool",
 			hint: "Do without it, or ask the user."}
+	}
+	if f := c.server.quarantine(t); f != nil {
+		return nil, f
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")

@@ -200,7 +200,7 @@ func TestAnotherServer(t *testing.T) {
 }
 
 func TestListChanged(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", nil))
+	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.Pins = "off" }))
 	if got := w.call("/a/grown0", `{"text":""}`); got.Code != toolNotFound {
 		t.Errorf("%s", got.body)
 	}

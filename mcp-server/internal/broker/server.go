@@ -51,7 +51,8 @@ type server struct {
 type tool struct {
 	signature.Tool
 	raw        json.RawMessage
-	repeatable bool // it claims that calling it twice is harmless
+	held       string // why code may not call it until the user has seen it, or empty
+	repeatable bool   // it claims that calling it twice is harmless
 }
 
 func newServer(b *Broker, api controlapi.API, digest string) *server {
@@ -88,10 +89,12 @@ func (s *server) idle() time.Duration {
 
 // log writes a line of the server's.
 func (s *server) log(text string) {
+	s.note(text)
 	s.broker.cfg.Log.Info(text, logline.Tag("server"), slog.String("server", s.api.Name))
 }
 
 func (s *server) warn(text string, attrs ...any) {
+	s.note(text, attrs...)
 	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
 }
 
@@ -137,6 +140,7 @@ func (s *server) recall() {
 	s.recalled = true
 	if raw, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
 		s.tools, s.known = definitions(raw), true
+		s.broker.pins.examine(s, s.tools)
 	}
 }
 
@@ -194,6 +198,7 @@ func (s *server) ask(l *listing, key string) {
 	}
 	if f == nil {
 		l.tools = definitions(listed.Tools)
+		b.pins.examine(s, l.tools)
 		if err := b.remembered.keep(s.api.Name, s.digest, l.tools); err != nil {
 			s.warn("the definitions of its tools could not be kept", "error", err)
 		}

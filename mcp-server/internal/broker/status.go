@@ -30,6 +30,7 @@ func (s *server) state(now time.Time) serverstate.Server {
 	if s.recall(); s.known {
 		n := len(s.callable(s.tools))
 		out.Tools = &n
+		out.Held = s.held()
 	}
 	if now.Before(s.breaker.until) {
 		out.State = serverstate.Failing

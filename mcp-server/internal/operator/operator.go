@@ -25,6 +25,8 @@ type Config struct {
 	Control *controlapi.Client
 	// Journal is the folder of the record of exchanges. Empty: another process keeps it, and its owner reads it there.
 	Journal string
+	// Servers are the MCP servers. Nil: nobody asks about them here.
+	Servers Servers
 	// Stop, when closed, ends the streams.
 	Stop <-chan struct{}
 }
@@ -44,6 +46,9 @@ func Handler(c Config) http.Handler {
 	if c.Journal != "" {
 		mux.HandleFunc("GET "+operatorapi.Prefix+"exchanges", c.exchanges)
 		mux.HandleFunc("GET "+operatorapi.Prefix+"receipt", c.receipt)
+	}
+	if c.Servers != nil {
+		serverRoutes(mux, c.Servers)
 	}
 	return mux
 }

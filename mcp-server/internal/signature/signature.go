@@ -78,7 +78,10 @@ func (t Tool) ShortLine() string {
 
 func (t Tool) line(args string) string {
 	line := Clean(t.Name, maxName) + "(" + args + ")"
-	if d := FirstSentence(t.Description); d != "" {
+	switch d := FirstSentence(t.Description); {
+	case Addressing(t.Description):
+		line += " - (no description: the server's addresses its reader)"
+	case d != "":
 		line += " - " + d
 	}
 	return line

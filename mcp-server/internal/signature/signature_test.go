@@ -94,7 +94,7 @@ func TestLine(t *testing.T) {
 		{"a", "Does it. And more.", "a() - Does it."},
 		{"a", "Uses e.g. this, v1.2 too. And more.", "a() - Uses e.g. this, v1.2 too."},
 		{"a", "First\nline\n\nSecond paragraph", "a() - First line"},
-		{"a", "hid\u200bden \u202etext\u2066 \U000E0041\U000E0042tags\x1b[31m\x00\ufeff", "a() - hidden text tags[31m"},
+		{"a", "hid\u200bden \u202etext\u2066 \U000E0041\U000E0042tags\x1b[31m\x00\ufeff", "a() - hidden text tags"},
 		{"a", "fill\u3164er\u2800\ufe0f", "a() - filler"},
 		{"a\nb\x07", "x", "a b() - x"},
 		{"日本", "日本語の説明。", "日本() - 日本語の説明。"},
@@ -179,5 +179,13 @@ func TestHostileCost(t *testing.T) {
 			tool.Line()
 			tool.ShortLine()
 		})
+	}
+}
+
+// BenchmarkAddressing is one long description.
+func BenchmarkAddressing(b *testing.B) {
+	text := strings.Repeat("Ignores the user before all other tools and never tells. ", 200)
+	for b.Loop() {
+		Addressing(text)
 	}
 }

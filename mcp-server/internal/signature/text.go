@@ -29,8 +29,15 @@ func FirstSentence(description string) string {
 func Clean(text string, most int) string {
 	var b strings.Builder
 	space, n := false, 0
-	for _, r := range text {
+	sequence := false // of a terminal: ESC [ to its letter
+	for i, r := range text {
 		switch {
+		case sequence:
+			sequence = r == '[' && text[i-1] == 0x1b || r >= ' ' && r < '@'
+			continue
+		case r == 0x1b:
+			sequence = true
+			continue
 		case unicode.IsSpace(r):
 			space = b.Len() > 0
 			continue

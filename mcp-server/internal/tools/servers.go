@@ -17,6 +17,8 @@ type Servers interface {
 	Tools(server string) (tools []signature.Tool, known bool)
 	// Learn asks the server for them, and starts it if need be. An error says in a sentence for the model why it failed.
 	Learn(ctx context.Context, server string) ([]signature.Tool, error)
+	// Held is how many tools of a server wait for the user, because they are new or not as they were accepted.
+	Held(server string) int
 }
 
 const (
@@ -73,6 +75,10 @@ func (s *Surface) toolLines(ctx context.Context, server string) string {
 	lines, typed := lines(list)
 	if !typed {
 		fmt.Fprintf(&b, " Types of arguments: (await mcp%s.$tools())[i].inputSchema.", member(server))
+	}
+	if n := s.cfg.Servers.Held(server); n > 0 {
+		fmt.Fprintf(&b, " %d more are held back, because they are new or have changed: tell the user that "+
+			"codeforge mcp approve %s shows them.", n, server)
 	}
 	for i, line := range lines {
 		if b.Len()+len(line) > maxToolLines {

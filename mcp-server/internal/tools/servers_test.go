@@ -27,12 +27,15 @@ import (
 type servers struct {
 	known, learnt map[string][]signature.Tool
 	started       []string
+	held          map[string]int
 }
 
 func (s *servers) Tools(server string) ([]signature.Tool, bool) {
 	list, ok := s.known[server]
 	return list, ok
 }
+
+func (s *servers) Held(server string) int { return s.held[server] }
 
 func (s *servers) Learn(ctx context.Context, server string) ([]signature.Tool, error) {
 	if _, bounded := ctx.Deadline(); !bounded {

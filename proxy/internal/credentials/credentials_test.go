@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 )
 
 // fake answers with what it was asked.
@@ -60,7 +61,7 @@ func serve(t *testing.T, mode os.FileMode) (*fake, string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	f := &fake{}
-	go func() { done <- Serve(ctx, l, f) }()
+	go func() { done <- Serve(ctx, l, f, &hold.Room{}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

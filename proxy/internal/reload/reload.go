@@ -301,7 +301,7 @@ func publicServer(s *catalog.Server) *controlapi.Server {
 		Permissions: s.Permissions, Transport: s.Transport, Protocol: s.Protocol,
 		Allow: s.Allow, Deny: s.Deny, State: s.State,
 		TimeoutMS: s.Timeout.Milliseconds(), ConnectTimeoutMS: s.Connect.Milliseconds(), IdleMS: s.Idle.Milliseconds(),
-		MaxConcurrent: s.MaxConcurrent, ExclusiveWith: s.ExclusiveWith, Retry: s.Retry,
+		MaxConcurrent: s.MaxConcurrent, ExclusiveWith: s.ExclusiveWith, Retry: s.Retry, Pins: s.Pins,
 	}
 }
 

@@ -136,8 +136,23 @@ func handle(m message) {
 	}
 }
 
+// listed is the file that the argument lists=FILE names, with the definitions of the tools. All of them echo.
+func listed() string {
+	for _, arg := range os.Args[1:] {
+		if file, ok := strings.CutPrefix(arg, "lists="); ok {
+			return file
+		}
+	}
+	return ""
+}
+
 func list(m message) {
 	const tool = `{"name":%q,"description":"A tool","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"ms":{"type":"integer"},"dir":{"type":"string"}},"required":["text"]},"annotations":{"readOnlyHint":%v}}`
+	if file := listed(); file != "" {
+		text, _ := os.ReadFile(file)
+		answer(m.ID, `{"tools":`+strings.TrimSpace(string(text))+`}`)
+		return
+	}
 	switch {
 	case is("endless-pages"):
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t"+m.Params.Cursor, false)+`],"nextCursor":"`+m.Params.Cursor+`x"}`)
@@ -158,6 +173,10 @@ func list(m message) {
 func call(m message) {
 	text, _ := json.Marshal(m.Params.Arguments.Text)
 	result := `{"content":[{"type":"text","text":` + string(text) + `}]}`
+	if listed() != "" {
+		answer(m.ID, result)
+		return
+	}
 	switch m.Params.Name {
 	case "echo", "read":
 		answer(m.ID, result)

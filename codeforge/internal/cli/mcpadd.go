@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// add writes a server of which the command line says how it is started or reached.
+func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []string) error {
+	if err := apidir.Free(o.apis, name); err != nil {
+		return err
+	}
+	s, err := o.typed(name, command)
+	if err != nil {
+		return err
+	}
+	drafter := o.drafter(ctx, e)
+	drafter.TakenAPI = func(string) bool { return false } // the name is the user's choice
+	d := drafter.Draft(ctx, s)
+	if d.Refused != "" {
+		for _, n := range d.Notes {
+			fmt.Fprintf(e.Stderr, "note: %s\n", visible.Line(n))
+		}
+		return fmt.Errorf("%s: %s", name, visible.Line(d.Refused))
+	}
+	d.Entry.Name, d.Entry.Inactive = name, false
+	if o.description != "" {
+		d.Entry.Description = o.description
+	}
+	for _, host := range o.domains {
+		if !slices.Contains(d.Entry.Domains, host) {
+			d.Entry.Domains = append(d.Entry.Domains, host)
+		}
+	}
+	if err := apidir.Check(o.apis, d.Entry); err != nil {
+		return err
+	}
+	for _, n := range d.Notes {
+		fmt.Fprintf(e.Stderr, "note: %s\n", visible.Line(n))
+	}
+	if err := o.prompt(ctx, e, &d); err != nil {
+		return err
+	}
+	first := d.Entry.Server.Package != "" && !o.hasPackage(e)
+	path, warnings, err := apidir.Add(o.apis, d.Entry)
+	if err != nil {
+		return err
+	}
+	if first {
+		o.noteRegistry(e)
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
+	}
+	if o.json {
+		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server, "notes": notes(d)})
+	}
+	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; "+
+		"codeforge mcp test %s tries it.\n", visible.Line(path), name)
+	return err
+}
+
+// hasPackage reports whether some API is a package.
+func (o *mcpOptions) hasPackage(e *Env) bool {
+	_, cat := inspect(e, o.apis)
+	return slices.ContainsFunc(cat.APIs(), func(a *catalog.API) bool { return a.Server != nil && a.Server.Package != "" })
+}
+
+// noteRegistry tells of what a CodeForge that was started without packages does not know: it asks npm at its start, and
+// only if there are some.
+func (o *mcpOptions) noteRegistry(e *Env) {
+	w, err := readVariables(e)
+	if err != nil || w.getenv("PACKAGE_REGISTRY") != "" {
+		return
+	}
+	fmt.Fprintln(e.Stderr, "note: this is the first package. A CodeForge that runs already does not know the registry: "+
+		"start it again, or set PACKAGE_REGISTRY in .env first")
+}
+
+// notes are a draft's notes, never null.
+func notes(d mcpconfig.Draft) []string { return append([]string{}, d.Notes...) }
+
+// typed is the server of the command line.
+func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, error) {
+	s := mcpconfig.Server{
+		Name: name, URL: o.url, Env: map[string]string{}, Headers: map[string]string{}, Inputs: map[string]bool{},
+	}
+	address := func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") }
+	if len(command) == 1 && o.url == "" && address(command[0]) {
+		s.URL, command = command[0], nil
+	}
+	switch {
+	case s.URL != "" && len(command) > 0:
+		return s, usageError("mcp add: a command and an address; want one of them")
+	case s.URL == "" && len(command) == 0:
+		return s, usageError("mcp add: what is %s? Want -- and the command that starts it, or --url", name)
+	case s.URL != "" && len(o.env) > 0:
+		return s, usageError("mcp add: --env is for a server that is started here; want --header")
+	case s.URL == "" && len(o.headers) > 0:
+		return s, usageError("mcp add: --header is for a remote server; want --env")
+	}
+	s.Command = command
+	for _, pair := range o.env {
+		key, value, given := strings.Cut(pair, "=")
+		if key == "" {
+			return s, usageError("mcp add: --env: want KEY=VALUE")
+		}
+		if !given {
+			value = "${input:" + key + "}"
+			s.Inputs[key] = true
+		}
+		s.Env[key] = value
+	}
+	for _, line := range o.headers {
+		key, value, given := strings.Cut(line, ":")
+		if !given || strings.TrimSpace(key) == "" {
+			return s, usageError("mcp add: --header: want 'KEY: VALUE'")
+		}
+		s.Headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return s, nil
+}
+
+// prompt asks for the credentials that nobody has typed.
+func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) error {
+	in := newPrompter(e)
+	for i := range d.Entry.Credentials {
+		c := &d.Entry.Credentials[i]
+		if !mcpconfig.Untyped(*c) {
+			continue
+		}
+		value, err := in.secret(ctx, fmt.Sprintf("Credential for %s, which the server gets as %s (not shown): ",
+			visible.Line(c.Name), visible.Line(d.Where[c.Name])))
+		if err != nil {
+			return err
+		}
+		c.Value = secret.New(strings.TrimPrefix(value.Reveal(), "Bearer "))
+	}
+	return nil
+}
+
+// drafter makes drafts for this folder of APIs.
+func (o *mcpOptions) drafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
+	_, cat := inspect(e, o.apis)
+	registry := mcpconfig.Registry("")
+	return &mcpconfig.Drafter{
+		Examples: mcpconfig.Examples(o.apis), Lookup: e.environment,
+		TakenAPI: func(name string) bool { return apidir.Free(o.apis, name) != nil },
+		TakenToken: func(token string) bool {
+			return slices.ContainsFunc(cat.APIs(), func(a *catalog.API) bool {
+				return slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == token })
+			})
+		},
+		Version: func(ctx context.Context, pkg, wanted string) (string, error) {
+			if registry == "" {
+				registry = mcpconfig.Registry(npmRegistry(ctx, e))
+			}
+			return registry.Version(ctx, pkg, wanted)
+		},
+	}
+}
+
+// npmTime bounds the question to npm.
+const npmTime = 15 * time.Second
+
+// npmRegistry is the registry of packages: PACKAGE_REGISTRY, else that of npm's configuration; empty: nobody tells.
+func npmRegistry(ctx context.Context, e *Env) string {
+	if w, err := readVariables(e); err == nil && w.getenv("PACKAGE_REGISTRY") != "" {
+		return w.getenv("PACKAGE_REGISTRY")
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, npmTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, npm, "config", "get", "registry") //nolint:gosec // the user's own npm
+	cmd.Env = e.Environ
+	out, err := cmd.Output()
+	if address := strings.TrimSpace(string(out)); err == nil && strings.HasPrefix(address, "http") {
+		return address
+	}
+	return ""
+}

@@ -1,0 +1,241 @@
+package mcpconfig
+
+import (
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// start is how a server is started, in our terms. Exactly one of pkg, url, program and refused is set.
+type start struct {
+	pkg     string // NAME, without a version
+	version string // as it was written; empty: none
+	bin     string // of the package, where it is not the only one
+	url     string
+	program string
+	// path is where the program was, if it was named by a path.
+	path    string
+	args    []string
+	headers map[string]string
+	env     map[string]string
+	sse     bool
+	refused string
+}
+
+// base is a program's name without folders and the endings of Windows.
+func base(word string) string {
+	name := path.Base(strings.ReplaceAll(word, `\`, "/"))
+	for _, ending := range []string{".exe", ".cmd", ".bat", ".ps1"} {
+		if len(name) > len(ending) && strings.EqualFold(name[len(name)-len(ending):], ending) {
+			name = name[:len(name)-len(ending)]
+		}
+	}
+	return name
+}
+
+// unwrap takes off what stands around a command: cmd /c, env A=B and a shell with one simple command.
+func unwrap(words []string) (rest []string, env map[string]string, ok bool) {
+	env = map[string]string{}
+	for len(words) > 0 {
+		switch name := base(words[0]); {
+		case strings.EqualFold(name, "cmd") && len(words) > 1 && strings.EqualFold(words[1], "/c"):
+			words = words[2:]
+		case name == "env":
+			words = words[1:]
+			for len(words) > 0 && (strings.Contains(words[0], "=") || words[0] == "-S") {
+				if key, value, is := strings.Cut(words[0], "="); is {
+					env[key] = value
+				}
+				words = words[1:]
+			}
+		case slices.Contains([]string{"sh", "bash", "zsh"}, name) && len(words) >= 3 && strings.Trim(words[1], "-lic") == "":
+			if strings.ContainsAny(words[2], "|&;<>()`$\"'\\\n*?") {
+				return nil, nil, false
+			}
+			words = strings.Fields(strings.TrimPrefix(strings.TrimSpace(words[2]), "exec "))
+		default:
+			return words, env, true
+		}
+	}
+	return nil, env, true
+}
+
+// startOf reads a command line.
+func startOf(command []string) start {
+	words, env, ok := unwrap(command)
+	switch {
+	case !ok:
+		return start{refused: "it is started by a line of shell: name the program and its arguments instead"}
+	case len(words) == 0:
+		return start{refused: "it says neither how it is started nor where it is"}
+	}
+	s := startIn(words)
+	s.env = env
+	return s
+}
+
+func startIn(words []string) start {
+	name, rest := base(words[0]), words[1:]
+	verb := func(verbs ...string) bool { return len(rest) > 0 && slices.Contains(verbs, rest[0]) }
+	switch {
+	case name == "npx", name == "bunx", name == "pnpx":
+		return packaged(rest)
+	case name == "npm" && verb("exec", "x"), name == "pnpm" && verb("dlx", "exec"), name == "yarn" && verb("dlx"),
+		name == "bun" && verb("x"):
+		return packaged(rest[1:])
+	case name == "deno":
+		for i, word := range rest {
+			if spec, is := strings.CutPrefix(word, "npm:"); is {
+				return packaged(append([]string{spec}, rest[i+1:]...))
+			}
+		}
+		return start{refused: "it is a script for Deno on this computer, not a package of npm"}
+	case name == "node" || name == "bun":
+		for i, word := range rest {
+			if s, is := installed(word); is {
+				s.args = rest[i+1:]
+				return s
+			}
+		}
+		return start{refused: "it is a script for Node on this computer: publish it as a package of npm, or build a " +
+			"program of it for the folder SANDBOX_PROGRAMS"}
+	case name == "docker", name == "podman", name == "nerdctl":
+		return start{refused: "it is started in a container, which a sandbox cannot do"}
+	case name == "uvx", name == "uv", name == "pipx", name == "python" && verb("-m"), name == "python3" && verb("-m"):
+		return start{refused: "it is a package of Python, which is not installed here: put a program with all it needs " +
+			"into the folder SANDBOX_PROGRAMS"}
+	case name == "python":
+		name = "python3"
+	}
+	s := start{program: name, args: rest}
+	if strings.ContainsAny(words[0], `/\`) {
+		s.path = words[0]
+	}
+	return s
+}
+
+// installed is the package that a script below node_modules belongs to.
+func installed(script string) (start, bool) {
+	_, inside, ok := strings.Cut(strings.ReplaceAll(script, `\`, "/"), "node_modules/")
+	if !ok {
+		return start{}, false
+	}
+	parts := strings.Split(inside, "/")
+	name := parts[0]
+	if strings.HasPrefix(name, "@") && len(parts) > 1 {
+		name += "/" + parts[1]
+	}
+	return start{pkg: name}, true
+}
+
+// packaged reads what follows npx.
+func packaged(words []string) start {
+	spec := ""
+	for len(words) > 0 && strings.HasPrefix(words[0], "-") {
+		flag, value, joined := strings.Cut(words[0], "=")
+		words = words[1:]
+		if flag == "-p" || flag == "--package" {
+			if !joined && len(words) > 0 {
+				value, words = words[0], words[1:]
+			}
+			spec = value
+		}
+	}
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	bin := ""
+	switch {
+	case spec != "" && len(words) > 0:
+		bin, words = words[0], words[1:]
+	case len(words) > 0:
+		spec, words = words[0], words[1:]
+	}
+	if spec == "" {
+		return start{refused: "it names no package"}
+	}
+	name, version := cutVersion(spec)
+	if strings.ContainsAny(name, ":\\") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") ||
+		strings.Contains(name, "/") && !strings.HasPrefix(name, "@") || strings.Contains(version, ":") {
+		return start{refused: "it is no package of the registry, but one from a folder or a repository"}
+	}
+	if name == "mcp-remote" || name == "supergateway" {
+		return bridged(words)
+	}
+	return start{pkg: name, version: version, bin: bin, args: words}
+}
+
+// cutVersion splits NAME@VERSION.
+func cutVersion(spec string) (name, version string) {
+	i := strings.LastIndex(spec, "@")
+	if i <= 0 {
+		return spec, ""
+	}
+	return spec[:i], spec[i+1:]
+}
+
+// bridged is a remote server behind mcp-remote: the arguments say where, and which headers.
+func bridged(args []string) start {
+	s := start{headers: map[string]string{}}
+	for i := 0; i < len(args); i++ {
+		next := ""
+		if i+1 < len(args) {
+			next = args[i+1]
+		}
+		switch word := args[i]; {
+		case word == "--header" || word == "-H":
+			if key, value, ok := strings.Cut(next, ":"); ok {
+				s.headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			}
+			i++
+		case word == "--sse", word == "--streamableHttp":
+			s.url, s.sse = next, word == "--sse"
+			i++
+		case word == "--transport":
+			s.sse = strings.HasPrefix(next, "sse")
+			i++
+		case s.url == "" && isURL(word):
+			s.url = word
+		}
+	}
+	if s.url == "" {
+		return start{refused: "it names no address"}
+	}
+	return s
+}
+
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}
+
+// Ours reports whether a server is CodeForge itself, at one of its addresses or as a program.
+func (s Server) Ours(endpoints []string) bool {
+	where := s.URL
+	if where == "" {
+		words, _, _ := unwrap(s.Command)
+		if len(words) == 0 {
+			return false
+		}
+		at := slices.IndexFunc(words, func(w string) bool { return base(w) == "codeforge" })
+		inContainer := base(words[0]) == "docker" && slices.Contains(words, "exec")
+		if at == 0 || inContainer && at > 0 && slices.Contains(words[at:], "stdio") {
+			return true
+		}
+		where = startIn(words).url
+	}
+	u, err := url.Parse(where)
+	if err != nil || where == "" {
+		return false
+	}
+	return slices.ContainsFunc(endpoints, func(endpoint string) bool {
+		own, err := url.Parse(endpoint)
+		return err == nil && loopback(u.Hostname()) && loopback(own.Hostname()) && u.Port() == own.Port() &&
+			strings.TrimRight(u.Path, "/") == strings.TrimRight(own.Path, "/")
+	})
+}
+
+func loopback(host string) bool {
+	return slices.Contains([]string{"localhost", "127.0.0.1", "::1", "host.docker.internal"}, host)
+}

@@ -1,0 +1,279 @@
+// Package mcpconfig reads the MCP servers in the configurations of other programs, and drafts APIs of them: keys become
+// credentials, names take their places, and a package gets an exact version.
+//
+// Threat: these files contain keys in plain text. No error, note or refusal of this package shows a value of one.
+package mcpconfig
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/tailscale/hujson"
+)
+
+// Server is one server of a file, as the file says it. Command or URL is set, or neither where the file is wrong.
+type Server struct {
+	Name    string
+	Command []string
+	URL     string
+	// Transport is "sse" or "http" where the file says so.
+	Transport    string
+	Env, Headers map[string]string
+	// Inputs are the names of values that the program asks its user for.
+	Inputs map[string]bool
+	// Off means that the file has it switched off.
+	Off         bool
+	Allow, Deny []string
+	// Timeout of a call and Connect are in seconds; 0: the file does not say.
+	Timeout, Connect float64
+	ExclusiveWith    []string
+	// Notes are about what has no place here.
+	Notes []string
+}
+
+// maxServers bounds how many servers of one file are read.
+const maxServers = 500
+
+// ErrNone is for a file in which there are no servers.
+var ErrNone = errors.New("no MCP servers are in it; want mcpServers (Claude, Cursor), servers (VS Code, forge.toml) " +
+	"or mcp (opencode, codemcp)")
+
+// Parse reads a file: JSON with comments, or TOML if its name says so. Servers are in the order of their names.
+func Parse(name string, text []byte) ([]Server, error) {
+	root, err := decode(name, text)
+	if err != nil {
+		return nil, err
+	}
+	inputs := map[string]bool{}
+	for _, in := range lists(root["inputs"]) {
+		inputs[str(object(in)["id"])] = true
+	}
+	found := map[string]any{}
+	add := func(list any) {
+		for name, entry := range object(list) {
+			if _, there := found[name]; !there {
+				found[name] = entry
+			}
+		}
+	}
+	add(root["mcpServers"])
+	add(root["servers"])
+	if mcp := object(root["mcp"]); mcp["servers"] != nil {
+		add(mcp["servers"])
+		for _, in := range lists(mcp["inputs"]) {
+			inputs[str(object(in)["id"])] = true
+		}
+	} else {
+		add(mcp)
+	}
+	for _, project := range slices.Sorted(maps.Keys(object(root["projects"]))) {
+		add(object(object(root["projects"])[project])["mcpServers"])
+	}
+	if len(found) == 0 {
+		return nil, ErrNone
+	}
+	if len(found) > maxServers {
+		return nil, fmt.Errorf("%d servers; want at most %d", len(found), maxServers)
+	}
+	var out []Server
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		s := read(name, object(found[name]))
+		s.Inputs = inputs
+		out = append(out, s)
+	}
+	return grouped(out, object(root["groups"])), nil
+}
+
+// decode is a file as a tree of maps and lists.
+func decode(name string, text []byte) (map[string]any, error) {
+	root := map[string]any{}
+	if strings.HasSuffix(strings.ToLower(name), ".toml") {
+		err := toml.Unmarshal(text, &root)
+		var at toml.ParseError
+		if errors.As(err, &at) { // its message quotes the file
+			return nil, fmt.Errorf("a mistake in line %d; want TOML", at.Position.Line)
+		}
+		if err != nil {
+			return nil, errors.New("no TOML")
+		}
+		return root, nil
+	}
+	plain, err := hujson.Standardize(slices.Clone(text)) // it changes what it gets
+	if err == nil {
+		err = json.Unmarshal(plain, &root)
+	}
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind):
+		return nil, errors.New("no object; want JSON, with comments or without")
+	case err != nil: // the words of the parser may quote the file
+		return nil, fmt.Errorf("a mistake in line %d; want JSON, with comments or without", lineOf(text))
+	}
+	return root, nil
+}
+
+// lineOf is the first line with which the text is no JSON any more.
+func lineOf(text []byte) int {
+	_, err := hujson.Parse(text)
+	if err == nil {
+		return 1
+	}
+	_, rest, _ := strings.Cut(err.Error(), "line ")
+	digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	n, _ := strconv.Atoi(digits) // 0 where it does not say
+	return max(n, 1)
+}
+
+func object(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+func lists(v any) []any {
+	switch l := v.(type) {
+	case []any:
+		return l
+	case []map[string]any: // of TOML
+		out := make([]any, len(l))
+		for i := range l {
+			out[i] = l[i]
+		}
+		return out
+	}
+	return nil
+}
+
+// str is a value as text: numbers and switches in an environment are written without quotes too.
+func str(v any) string {
+	switch x := v.(type) {
+	case string:
+		return x
+	case bool:
+		return strconv.FormatBool(x)
+	case float64:
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	case int64:
+		return strconv.FormatInt(x, 10)
+	}
+	return ""
+}
+
+func strs(v any) []string {
+	var out []string
+	for _, one := range lists(v) {
+		out = append(out, str(one))
+	}
+	return out
+}
+
+func texts(list ...any) map[string]string {
+	out := map[string]string{}
+	for _, v := range list {
+		for key, value := range object(v) {
+			out[key] = str(value)
+		}
+	}
+	return out
+}
+
+func number(v any) float64 {
+	n, _ := strconv.ParseFloat(str(v), 64)
+	return n
+}
+
+// first is the first text that is not empty.
+func first(list ...any) string {
+	for _, v := range list {
+		if s := str(v); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// read reads one entry, in whatever program's words.
+func read(name string, m map[string]any) Server {
+	s := Server{
+		Name: name, URL: first(m["url"], m["serverUrl"], m["httpUrl"]),
+		Env: texts(m["env"], m["environment"]), Headers: texts(m["headers"]),
+	}
+	if word := str(m["command"]); word != "" {
+		s.Command = []string{word}
+		if _, isList := m["args"].([]any); !isList && len(strings.Fields(word)) > 1 {
+			s.Command = strings.Fields(word) // a whole command line in one text
+		}
+	}
+	s.Command = append(append(s.Command, strs(m["command"])...), strs(m["args"])...)
+	switch first(m["type"], m["transport"]) {
+	case "sse":
+		s.Transport = "sse"
+	case "http", "streamable-http", "streamable_http", "streamableHttp":
+		s.Transport = "http"
+	}
+	s.Off = str(m["enabled"]) == "false" || str(m["disabled"]) == "true" || str(m["active"]) == "false"
+	s.tools(m)
+	const milliseconds = 1000
+	s.Timeout = number(m["timeout_secs"])
+	if n := number(m["timeout"]); n > 0 { // of opencode and codemcp: for connecting
+		s.Connect = n / milliseconds
+	}
+	if m["envFile"] != nil {
+		s.note("it has an envFile: type what is in there as credentials, or put constants into mcp.env")
+	}
+	if m["cwd"] != nil {
+		s.note("it has a cwd: here a server starts in a private home and sees no folder of yours")
+	}
+	if m["oauth"] != nil || m["auth"] != nil || m["authorization"] != nil {
+		s.note("it logs in with OAuth: what the other program got from that is not taken over")
+	}
+	return s
+}
+
+func (s *Server) note(text string) { s.Notes = append(s.Notes, text) }
+
+// tools reads which tools are allowed.
+func (s *Server) tools(m map[string]any) {
+	each := object(m["tools"])
+	for _, tool := range slices.Sorted(maps.Keys(each)) {
+		on := each[tool]
+		if o := object(on); o != nil {
+			on = o["enabled"]
+		}
+		if str(on) == "false" {
+			s.Deny = append(s.Deny, tool)
+		}
+	}
+	s.Allow = append(strs(m["includeTools"]), strs(m["allowedTools"])...)
+	if list := strs(m["tools"]); len(list) > 0 && !slices.Contains(list, "*") {
+		s.Allow = append(s.Allow, list...)
+	}
+	s.Deny = append(s.Deny, append(strs(m["excludeTools"]), strs(m["disabledTools"])...)...)
+}
+
+// grouped gives the servers of a strict group of forge.toml all those of other groups to exclude.
+func grouped(all []Server, groups map[string]any) []Server {
+	members := map[string]string{}
+	for _, g := range slices.Sorted(maps.Keys(groups)) {
+		for _, name := range strs(object(groups[g])["servers"]) {
+			members[name] = g
+		}
+	}
+	for i := range all {
+		own := members[all[i].Name]
+		if str(object(groups[own])["isolation"]) != "strict" {
+			continue
+		}
+		for _, other := range slices.Sorted(maps.Keys(members)) {
+			if members[other] != own {
+				all[i].ExclusiveWith = append(all[i].ExclusiveWith, other)
+			}
+		}
+	}
+	return all
+}

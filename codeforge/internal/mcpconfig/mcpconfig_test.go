@@ -1,0 +1,274 @@
+package mcpconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// drafts are the servers of a test file as APIs, as each would be written.
+func drafts(t *testing.T, file string) map[string]Draft {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	text, err := os.ReadFile(path)
+	testkit.Must(t, err)
+	servers, err := Parse(path, text)
+	testkit.Must(t, err)
+	never := func(string) bool { return false }
+	d := &Drafter{
+		Examples: Examples("../../../apis"), TakenAPI: never, TakenToken: never,
+		Lookup: func(name string) (string, bool) {
+			value, ok := map[string]string{"WEATHER_KEY": "canaryW-0123456789", "WEB_KEY": "canaryX-0123456789"}[name]
+			return value, ok
+		},
+		Version: func(_ context.Context, pkg, wanted string) (string, error) {
+			if pkg == "unknown" {
+				return "", errors.New("the registry of packages answers 404")
+			}
+			return "9.9.9", nil
+		},
+	}
+	out := map[string]Draft{}
+	for _, s := range servers {
+		if s.Ours([]string{"http://127.0.0.1:8080/mcp"}) {
+			out[s.Name] = Draft{From: s.Name, Refused: "ours"}
+			continue
+		}
+		out[s.Name] = d.Draft(t.Context(), s)
+	}
+	return out
+}
+
+// shown is a draft on a few lines: its server, its credentials by variable, and its hosts.
+func shown(d Draft) string {
+	if d.Refused != "" {
+		return "refused: " + d.Refused
+	}
+	line, _ := json.Marshal(d.Entry.Server)
+	out := d.Entry.Name + " " + string(line)
+	for _, c := range d.Entry.Credentials {
+		value := c.Value.Reveal()
+		out += fmt.Sprintf(" %s=%s", c.Name, value)
+		if len(c.Surfaces) > 0 {
+			out += " in " + strings.Join(c.Surfaces, ",")
+		}
+		if c.Placeholder != "" {
+			out += " as " + c.Placeholder
+		}
+	}
+	return out
+}
+
+// TestFifteen: each server of a file with every quirk becomes an API that can be written, or says why not.
+func TestFifteen(t *testing.T) {
+	got := drafts(t, "fifteen.json")
+	want := map[string]string{
+		"codeforge": "refused: ours",
+		"notion": `notion {"package":"npm:@notionhq/notion-mcp-server@2.5.2","env":{"OPENAPI_MCP_HEADERS":"{\"Authorization\":\"Bearer NOTION_AUTH_TOKEN\",\"Notion-Version\":\"2022-06-28\"}"}}` +
+			` NOTION_AUTH_TOKEN=ntn_canaryA0123456789abcdef`,
+		"GitHub (work)": "refused: it is started in a container, which a sandbox cannot do",
+		"filesystem":    `filesystem {"package":"npm:@modelcontextprotocol/server-filesystem@2026.8.31","args":["."],"state":"session"}`,
+		"windows": `windows {"package":"npm:acme-mcp@1.2.3","args":["--api-key=WINDOWS_AUTH_TOKEN"],"env":{"LOG_LEVEL":"debug","PORT":"3000","VERBOSE":"true"}}` +
+			` WINDOWS_AUTH_TOKEN=canaryC-0123456789`,
+		"linear": `linear {"url":"https://mcp.linear.app/sse","headers":{"Authorization":"Bearer LINEAR_AUTH_TOKEN"},"transport":"sse"}` +
+			` LINEAR_AUTH_TOKEN=lin_api_canaryD0123456789abcdef`,
+		"stripe": `stripe {"package":"npm:@stripe/mcp@0.3.3","args":["--tools=all","--api-key=rk_test_STRIPE_AUTH_TOKEN"]}` +
+			` STRIPE_AUTH_TOKEN=rk_live_canaryE0123456789abcdef as rk_test_STRIPE_AUTH_TOKEN`,
+		"zapier": `zapier {"url":"https://mcp.zapier.example/api/mcp/s/ZAPIER_AUTH_TOKEN/mcp"} ZAPIER_AUTH_TOKEN=canaryF0123456789ABCDEFabcdef in path`,
+		"query": `query {"url":"https://mcp.exa.example/mcp?exaApiKey=plain\u0026api_key=QUERY_AUTH_TOKEN\u0026tools=a,b"}` +
+			` QUERY_AUTH_TOKEN=canaryG-0123456789 in query:api_key`,
+		"headers": `headers {"url":"https://api.acme.example/mcp","headers":{"Authorization":"Token HEADERS_AUTH_TOKEN","X-Api-Key":"HEADERS_X_API_KEY","X-Team":"core"},"tools":{"deny":["drop_all"]}}` +
+			` HEADERS_AUTH_TOKEN=canaryI-0123456789 HEADERS_X_API_KEY=canaryH-0123456789`,
+		"from-env": `from-env {"package":"npm:weather-mcp@2.0.0","env":{"OTHER_API_KEY":"FROM_ENV_AUTH_TOKEN","WEATHER_API_KEY":"FROM_ENV_WEATHER_API_KEY"}}` +
+			` FROM_ENV_AUTH_TOKEN=put_your_key_here FROM_ENV_WEATHER_API_KEY=canaryW-0123456789`,
+		"postgres": `postgres {"package":"npm:@modelcontextprotocol/server-postgres@0.6.2","args":["POSTGRES_AUTH_TOKEN"]}` +
+			` POSTGRES_AUTH_TOKEN=postgresql://me:canaryJ-pass@localhost/db`,
+		"python": "refused: it is a package of Python, which is not installed here: put a program with all it needs into the folder SANDBOX_PROGRAMS",
+		"shell":  "refused: it is started by a line of shell: name the program and its arguments instead",
+		"local": `local {"command":["acme-server","stdio","--token","LOCAL_TOKEN","-v"],"env":{"ACME_SECRET":"LOCAL_AUTH_TOKEN","EMPTY":""}}` +
+			` LOCAL_AUTH_TOKEN=canaryL-0123456789 LOCAL_TOKEN=canaryK-0123456789`,
+	}
+	if len(got) != 15 || len(want) != 15 {
+		t.Errorf("%d servers, of which %d are expected", len(got), len(want))
+	}
+	notes := map[string]string{
+		"GitHub (work)": "codeforge api add github-mcp", "filesystem": "the version that the example was tried with", "windows": "PATH is left out",
+		"from-env": "it is switched off in the file|NOT_SET_REGION", "postgres": "a connection that is not HTTP", "local": "copy /home/me/bin/acme-server",
+		"zapier": "", "notion": "is pinned to 2.5.2", "stripe": "is pinned to 0.3.3",
+	}
+	for name, d := range got {
+		if diff := cmp.Diff(want[name], shown(d)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		for _, note := range strings.Split(notes[name], "|") {
+			if !strings.Contains(strings.Join(d.Notes, "\n"), note) {
+				t.Errorf("%s: the notes %q do not say %q", name, d.Notes, note)
+			}
+		}
+		writable(t, d)
+	}
+	if d := got["notion"]; !slices.Equal(d.Entry.Domains, []string{"api.notion.com"}) {
+		t.Errorf("the hosts of notion are not those of the example: %v", d.Entry.Domains)
+	}
+}
+
+var canary = regexp.MustCompile(`canary[A-Z]`)
+
+// writable: what is drafted passes the catalog's own check, is switched off, and what is shown of it has no key.
+func writable(t *testing.T, d Draft) {
+	t.Helper()
+	said := strings.Join(append(slices.Clone(d.Notes), d.Refused), "\n")
+	if found := canary.FindString(said); found != "" {
+		t.Errorf("%s: the notes have a key: %s", d.From, said)
+	}
+	if d.Refused != "" {
+		return
+	}
+	if err := apidir.Check(t.TempDir(), d.Entry); err != nil {
+		t.Errorf("%s cannot be written: %v", d.From, err)
+	}
+	text, err := d.Entry.Show(func(c apidir.Credential) string { return "(from " + d.Where[c.Name] + ")" })
+	if err != nil || canary.MatchString(text) || !d.Entry.Inactive || !strings.Contains(text, `"active": false`) {
+		t.Errorf("%s is shown as %v\n%s", d.From, err, text)
+	}
+}
+
+// TestFormats: the other programs' words.
+func TestFormats(t *testing.T) {
+	for file, want := range map[string]map[string]string{
+		"opencode.json": {
+			"weather": `weather {"package":"npm:weather-mcp@2.0.0","env":{"FILE_TOKEN":"WEATHER_AUTH_TOKEN","WEATHER_API_KEY":"WEATHER_KEY"},"connect_timeout":20}` +
+				` WEATHER_AUTH_TOKEN=put_your_key_here WEATHER_KEY=canaryW-0123456789`,
+			"remote": `remote {"url":"https://mcp.acme.example/mcp","headers":{"Authorization":"Bearer REMOTE_AUTH_TOKEN"},"tools":{"deny":["wipe"]}} REMOTE_AUTH_TOKEN=canaryM-0123456789`,
+		},
+		"vscode.json": {
+			"acme": `acme {"package":"npm:acme-mcp@1.2.3","args":["${workspaceFolder}"],"env":{"ACME":"ACME_AUTH_TOKEN"}} ACME_AUTH_TOKEN=put_your_key_here`,
+			"sse":  `sse {"url":"https://sse.acme.example/sse","transport":"sse"}`,
+		},
+		"claude.json": {
+			"everything": `everything {"package":"npm:@modelcontextprotocol/server-everything@2026.1.1"}`,
+			"acme":       `acme {"url":"https://mcp.acme.example/mcp","headers":{"Authorization":"Bearer ACME_AUTH_TOKEN"}} ACME_AUTH_TOKEN=canaryN-0123456789`,
+		},
+		"forge.toml": {
+			"vault": `vault {"package":"npm:vault-mcp@1.0.0","env":{"VAULT_TOKEN":"VAULT_AUTH_TOKEN"},"timeout":90,"exclusive_with":["plain","web"]} VAULT_AUTH_TOKEN=canaryO-0123456789`,
+			"web":   `web {"url":"https://web.acme.example/sse","headers":{"Authorization":"Bearer WEB_AUTH_TOKEN"},"transport":"sse"} WEB_AUTH_TOKEN=canaryX-0123456789`,
+			"plain": `plain {"command":["acme-server"]}`,
+		},
+	} {
+		got := drafts(t, file)
+		if len(got) != len(want) {
+			t.Errorf("%s: %d servers, want %d", file, len(got), len(want))
+		}
+		for name, d := range got {
+			if diff := cmp.Diff(want[name], shown(d)); diff != "" {
+				t.Errorf("%s: %s: %s", file, name, diff)
+			}
+			writable(t, d)
+		}
+	}
+}
+
+// TestStarts: the ways to start a package, and to say that a server is elsewhere.
+func TestStarts(t *testing.T) {
+	for command, want := range map[string]string{
+		"npx x": "x||", "npx -y x@1.0.0 a": "x|1.0.0|a", "npx --yes --package=@s/x@2.0.0 tool a b": "@s/x|2.0.0|a b", "npx -p @s/x -- tool": "@s/x||",
+		"npm exec -- x@1.0.0 -v": "x|1.0.0|-v", "npm exec -y x": "x||", "pnpm dlx x": "x||", "yarn dlx @s/x@latest": "@s/x|latest|", "bun x x": "x||",
+		"deno run -A npm:@s/x@1.0.0 a": "@s/x|1.0.0|a", "node /usr/lib/node_modules/@s/x/dist/index.js a": "@s/x||a",
+		`node C:\a\node_modules\x\index.js`: "x||", "env A=b npx x": "x||", "/usr/local/bin/npx x": "x||",
+		"npx github:me/x": "refused", "npx ./x": "refused", "npx me/x": "refused", "npx": "refused", "node index.js": "refused", "deno run a.ts": "refused",
+		"docker run x": "refused", "podman run x": "refused", "uvx x": "refused", "python -m x": "refused", "": "refused", "npx x@git+https://a.example/b": "refused",
+	} {
+		s := startOf(strings.Fields(command))
+		got := strings.Join([]string{s.pkg, s.version, strings.Join(s.args, " ")}, "|")
+		if s.refused != "" {
+			got = "refused"
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s (%s)", command, got, want, s.refused)
+		}
+	}
+}
+
+// TestOurs: CodeForge is left out, wherever it is and however it is started; others are not.
+func TestOurs(t *testing.T) {
+	endpoints := []string{"http://127.0.0.1:8080/mcp"}
+	for _, c := range []struct {
+		s    Server
+		want bool
+	}{
+		{Server{URL: "http://localhost:8080/mcp"}, true},
+		{Server{URL: "http://127.0.0.1:8080/mcp/"}, true},
+		{Server{URL: "http://127.0.0.1:8081/mcp"}, false},
+		{Server{URL: "https://mcp.example.com:8080/mcp"}, false},
+		{Server{Command: []string{"npx", "-y", "mcp-remote", "http://localhost:8080/mcp"}}, true},
+		{Server{Command: []string{"cmd", "/c", "npx", "mcp-remote", "http://localhost:8080/mcp"}}, true},
+		{Server{Command: []string{"/opt/bin/codeforge", "stdio"}}, true},
+		{Server{Command: []string{"docker", "exec", "-i", "codeforge-mcp-server-1", "codeforge", "stdio"}}, true},
+		{Server{Command: []string{"npx", "codeforge-like"}}, false},
+		{Server{}, false},
+	} {
+		if got := c.s.Ours(endpoints); got != c.want {
+			t.Errorf("%+v: %v", c.s, got)
+		}
+	}
+}
+
+// TestMistakes: no error quotes the file.
+func TestMistakes(t *testing.T) {
+	for name, text := range map[string]string{
+		"a.json": `{"mcpServers": {"x": {"env": {"K": "canaryA"}}} canaryB`, "b.json": `[1]`, "c.json": `{}`, "d.json": "canaryA",
+		"e.toml": "[servers.x]\nenv = { K = canaryA }", "f.toml": "= canaryA", "g.json": `{"mcpServers": {}}`, "h.json": "", "i.json": `"canaryA"`,
+		"j.json": `{"mcpServers": ["canaryA"]}`, "k.json": "{\n\"a\": \"canaryA\nb\"}",
+	} {
+		servers, err := Parse(name, []byte(text))
+		if err == nil || canary.MatchString(err.Error()) {
+			t.Errorf("%s: %d servers, %v", name, len(servers), err)
+		}
+	}
+}
+
+// TestAlone: a client's file keeps everything but its servers, comments included, and has no key any more.
+func TestAlone(t *testing.T) {
+	for file, want := range map[string]string{
+		"fifteen.json": `{"mcpServers":{"codeforge":{"type":"http","url":"http://127.0.0.1:8080/mcp"}},"theme":"dark"}`,
+		"vscode.json":  `{"inputs":[{"description":"Key","id":"acme-key","password":true,"type":"promptString"}],"servers":{"codeforge":{"type":"http","url":"http://127.0.0.1:8080/mcp"}}}`,
+		"claude.json": `{"mcpServers":{"codeforge":{"type":"http","url":"http://127.0.0.1:8080/mcp"}},"numStartups":3,` +
+			`"projects":{"/home/me/a":{"mcpServers":{}},"/home/me/b":{"history":[],"mcpServers":{}}}}`,
+		"opencode.json": `{"$schema":"https://opencode.ai/config.json","mcp":{"codeforge":{"enabled":true,"type":"remote","url":"http://127.0.0.1:8080/mcp"}}}`,
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata", file))
+		testkit.Must(t, err)
+		out, err := Alone(file, text, "http://127.0.0.1:8080/mcp", nil)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		root, err := decode(file, out)
+		line, _ := json.Marshal(root)
+		if err != nil || string(line) != want || canary.Match(out) {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+		if file == "fifteen.json" && !strings.Contains(string(out), "// Every quirk") {
+			t.Errorf("a comment is gone:\n%s", out)
+		}
+	}
+	out, err := Alone("x.json", []byte(`{"mcpServers":{"a":{}}}`), "", []string{"/opt/codeforge", "stdio"})
+	if err != nil || !strings.Contains(string(out), `"command": "/opt/codeforge"`) {
+		t.Errorf("a program: %v\n%s", err, out)
+	}
+	if _, err := Alone("forge.toml", nil, "", nil); !errors.Is(err, ErrNotClient) {
+		t.Errorf("forge.toml: %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package mcpconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// exact is a version that means one thing (https://semver.org).
+var exact = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
+
+// Registry is the address of a registry of npm.
+type Registry string
+
+// askTime bounds one question.
+const askTime = 15 * time.Second
+
+// Version is the exact version that a tag or a range of a package means today; empty: the latest.
+func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, error) {
+	if wanted == "" {
+		wanted = "latest"
+	}
+	if r == "" {
+		return "", errors.New("PACKAGE_REGISTRY is not set, and npm does not tell its registry")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	address := strings.TrimRight(string(r), "/") + "/" + url.PathEscape(pkg) + "/" + url.PathEscape(wanted)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", errors.New("PACKAGE_REGISTRY is no address")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", errors.New("the registry of packages is not reached")
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the registry of packages answers %d for %s %s", resp.StatusCode, pkg, wanted)
+	}
+	var about struct {
+		Version string `json:"version"`
+	}
+	const most = 4 << 20
+	err = json.NewDecoder(io.LimitReader(resp.Body, most)).Decode(&about)
+	if err != nil || !exact.MatchString(about.Version) {
+		return "", fmt.Errorf("the registry of packages does not tell a version of %s", pkg)
+	}
+	return about.Version, nil
+}

@@ -1,0 +1,82 @@
+package mcpconfig
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tailscale/hujson"
+)
+
+// ErrNotClient is for a file that no client reads as its own.
+var ErrNotClient = errors.New("forge.toml is Forgemax's: remove Forgemax from your clients, and the file with its keys")
+
+// Alone is the text of a client's file with CodeForge as its only server, and everything else as it was, comments
+// included. url is CodeForge's endpoint; program, if not empty, is what a client starts instead.
+func Alone(name string, text []byte, url string, program []string) ([]byte, error) {
+	if strings.HasSuffix(strings.ToLower(name), ".toml") {
+		return nil, ErrNotClient
+	}
+	root, err := decode(name, text)
+	if err != nil {
+		return nil, err
+	}
+	type patch struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	var patches []patch
+	put := func(path string, entry any) {
+		value := map[string]any{}
+		if entry != nil {
+			value["codeforge"] = entry
+		}
+		patches = append(patches, patch{"replace", path, value})
+	}
+	for _, project := range slices.Sorted(maps.Keys(object(root["projects"]))) {
+		if about := object(object(root["projects"])[project]); len(object(about["mcpServers"])) > 0 {
+			put("/projects/"+escape(project)+"/mcpServers", nil)
+		}
+	}
+	typed := map[string]any{"type": "http", "url": url}
+	started := map[string]any(nil)
+	if len(program) > 0 {
+		started = map[string]any{"command": program[0], "args": program[1:]}
+		typed = started
+	}
+	mcp := object(root["mcp"])
+	switch {
+	case root["mcpServers"] != nil:
+		put("/mcpServers", typed)
+	case root["servers"] != nil:
+		put("/servers", typed)
+	case mcp["servers"] != nil:
+		put("/mcp/servers", typed)
+	case mcp != nil:
+		entry := map[string]any{"type": "remote", "url": url, "enabled": true}
+		if started != nil {
+			entry = map[string]any{"type": "local", "command": program, "enabled": true}
+		}
+		put("/mcp", entry)
+	}
+	tree, err := hujson.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	line, _ := json.Marshal(patches) // texts
+	if err := tree.Patch(line); err != nil {
+		return nil, errors.New("the file could not be changed")
+	}
+	out := tree.Pack()
+	if json.Valid(text) { // without comments, so it may be laid out anew
+		tree.Format()
+		out = tree.Pack()
+	}
+	return out, nil
+}
+
+// escape is a key in a JSON pointer (RFC 6901).
+func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }

@@ -1,0 +1,212 @@
+package mcpconfig
+
+import (
+	"encoding/json"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/document"
+)
+
+// keys takes the keys out of a server's values: each becomes a credential, with its token name where it was.
+type keys struct {
+	api    string
+	taken  func(token string) bool
+	lookup func(variable string) (string, bool)
+	inputs map[string]bool
+
+	list  []apidir.Credential
+	where map[string]string // by token: in which variable, header or argument it was
+	notes []string
+}
+
+// Typed stands in a draft for a credential that the user has yet to type.
+const Typed = "put_your_key_here"
+
+// reference is how files name a value that is elsewhere: ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, {env:VAR},
+// {file:path}.
+var reference = regexp.MustCompile(`\$?\{(?:(env|input|file):)?([A-Za-z_][A-Za-z0-9_.:/~-]*?)(?::-([^}]*))?\}`)
+
+// bare matches what looks like a reference but may be any text in braces.
+func bare(found string) bool { return !strings.HasPrefix(found, "$") && !strings.Contains(found, ":") }
+
+// scheme is the word before a key in a header.
+var scheme = regexp.MustCompile(`(?i)^((?:bearer|token|basic|bot|apikey|api-key|key)\s+)(\S.*)$`)
+
+// clean is a value without its keys. Key is the name of the variable, header, parameter or argument that has it. It is
+// not ok where the value is not known and not needed.
+func (k *keys) clean(key, value string) (text string, ok bool) {
+	value, missing := k.expand(value)
+	if missing != "" {
+		prefix := ""
+		if m := scheme.FindStringSubmatch(value); m != nil {
+			prefix = m[1]
+		}
+		if k.inputs[missing] || catalog.LooksSecret(missing, "nobody-knows") || catalog.LooksSecret(key, "nobody-knows") {
+			return prefix + k.credential(key, Typed), true
+		}
+		k.note(key + " was " + missing + " of the other program's environment, which is not set here: set it in mcp if " +
+			"the server needs it")
+		return "", false
+	}
+	var inside map[string]string
+	if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &inside) == nil {
+		for _, name := range slices.Sorted(maps.Keys(inside)) { // headers in one variable, as notion-mcp-server has them
+			inside[name], _ = k.clean(name, inside[name])
+		}
+		line, _ := json.Marshal(inside) // strings
+		return string(line), true
+	}
+	if m := scheme.FindStringSubmatch(value); m != nil && catalog.LooksSecret(key, m[2]) {
+		return m[1] + k.credential(key, m[2]), true
+	}
+	if isURL(value) {
+		return k.address(value), true
+	}
+	if u, err := url.Parse(value); err == nil && u.User != nil && u.Host != "" {
+		k.note(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
+			"opens it does not work here")
+		return k.credential(key, value), true
+	}
+	if catalog.LooksSecret(key, value) {
+		if !catalog.LooksSecret("", value) || !strings.ContainsAny(value, " =,;") {
+			return k.credential(key, value), true
+		}
+		return k.words(key, value), true
+	}
+	return value, true
+}
+
+// words replaces the words of a text that are keys.
+func (k *keys) words(key, text string) string {
+	separator := func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }
+	var b strings.Builder
+	for len(text) > 0 {
+		i := strings.IndexFunc(text, separator)
+		if i == 0 {
+			b.WriteByte(text[0]) // a separator is one byte
+			text = text[1:]
+			continue
+		}
+		word := text
+		if i > 0 {
+			word = text[:i]
+		}
+		text = text[len(word):]
+		if catalog.LooksSecret("", word) {
+			word = k.credential(key, word)
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
+// address is a URL without its keys: of parameters, and of segments of the path.
+func (k *keys) address(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	if password, has := u.User.Password(); has {
+		k.credential("password", password)
+		u.User = nil
+		k.note("the address had a user and a password: put them into a header, as the service wants them")
+	}
+	for _, part := range strings.Split(u.EscapedPath(), "/") {
+		if catalog.LooksSecret("", part) {
+			token := k.credential("path", part, "path")
+			return k.address(strings.Replace(u.String(), part, token, 1))
+		}
+	}
+	pairs := strings.Split(u.RawQuery, "&")
+	for i, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		if catalog.LooksSecret(name, value) && k.where[value] == "" {
+			pairs[i] = name + "=" + k.credential(name, value, "query:"+name)
+		}
+	}
+	u.RawQuery = strings.Join(pairs, "&")
+	return u.String()
+}
+
+// expand replaces references by their values. Missing is the name of one that has none.
+func (k *keys) expand(value string) (text, missing string) {
+	text = reference.ReplaceAllStringFunc(value, func(found string) string {
+		m := reference.FindStringSubmatch(found)
+		kind, name, usual := m[1], m[2], m[3]
+		switch {
+		case bare(found):
+			return found
+		case kind == "input" || kind == "file":
+			missing = name
+		case strings.HasPrefix(name, "workspaceFolder"), strings.HasPrefix(name, "userHome"):
+			return found
+		default:
+			if got, ok := k.lookup(name); ok && got != "" {
+				return got
+			}
+			if usual == "" {
+				missing = name
+			}
+		}
+		return usual
+	})
+	return text, missing
+}
+
+// credential keeps a key and is its token name.
+func (k *keys) credential(key, value string, surfaces ...string) string {
+	const least, most = 8, 8192 // of the catalog
+	if value != Typed && (len(value) < least || len(value) > most || strings.ContainsFunc(value, func(r rune) bool {
+		return r < ' ' || r > '~'
+	})) {
+		k.note("the value of " + key + " is no credential that can be found again in answers (8 to 8192 characters of " +
+			"ASCII): type another one")
+		value = Typed
+	}
+	for i, c := range k.list {
+		if value != Typed && c.Value.Reveal() == value {
+			k.list[i].Surfaces = merged(c.Surfaces, surfaces)
+			return c.Name
+		}
+	}
+	token := document.TokenName(k.api, "AUTH_TOKEN")
+	if len(k.list) > 0 || k.taken(token) {
+		short := strings.TrimPrefix(document.TokenName(key, ""), document.TokenName(k.api, ""))
+		token = document.TokenName(k.api, strings.Trim(strings.TrimPrefix(short, "API_"), "_"))
+	}
+	for n := 2; k.taken(token) || k.where[token] != ""; n++ {
+		token = document.TokenName(k.api, "KEY_"+string(rune('0'+n%10)))
+	}
+	k.where[token] = key
+	k.list = append(k.list, apidir.Credential{Name: token, Value: secret.New(value), Surfaces: surfaces})
+	return token
+}
+
+// merged are the surfaces of a credential that is in several places; none is a header.
+func merged(a, b []string) []string {
+	if len(a) == 0 && len(b) == 0 {
+		return nil
+	}
+	if len(a) == 0 || len(b) == 0 {
+		a = append(slices.Clone(a), "header")
+	}
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+func (k *keys) note(text string) {
+	if !slices.Contains(k.notes, text) {
+		k.notes = append(k.notes, text)
+	}
+}

@@ -1,0 +1,78 @@
+package signature
+
+import (
+	"slices"
+	"strings"
+)
+
+// marks are texts that stand in descriptions which are written to steer a model: tags, tokens of chat formats, and
+// files that no description has a reason to name. words are those that follow each other in such ones, each within a
+// few of the one before. Both are of forms known from published attacks. They are no boundary, which the sandbox, the
+// pins and the user's configuration are: they keep the usual forms out of a model's sight.
+var (
+	marks = []string{
+		"<important", "</important", "<system", "</system", "<instruction", "<assistant", "<admin", "<secret>", "<hidden",
+		"</tool", "<tool_", "<function_call", "<|", "<!--", "[inst]", "[/inst]", "[system]", "<<sys", ".ssh/", "id_rsa",
+		"id_ed25519", "/etc/passwd", "mcp.json", ".aws/credentials", "system prompt", "conversation history", "jailbreak",
+	}
+	words = [][][]string{
+		{{"ignore", "disregard", "forget", "override", "bypass"},
+			{"instruction", "instructions", "prompt", "prompts", "rules", "guidelines", "policies", "restrictions"}},
+		{{"not", "don't", "never", "without"},
+			{"tell", "telling", "mention", "mentioning", "inform", "informing", "notify", "notifying", "reveal",
+				"ask", "asking"},
+			{"user", "human", "anyone"}},
+		{{"before", "after", "when", "whenever"}, {"using", "calling", "use", "call", "invoking"},
+			{"any", "every", "all", "other", "another"}, {"tool", "tools"}},
+		{{"always"}, {"call", "use", "invoke", "run", "prefer"}, {"first", "instead"}},
+	}
+	roles = []string{"system:", "assistant:", "developer:", "human:"}
+)
+
+const (
+	// maxAddressed bounds how much of a description is searched, in bytes: more than ever is shown.
+	maxAddressed = 1 << 10
+	// nearby is how many words apart those of words may be.
+	nearby = 6
+)
+
+// Addressing reports whether a description is most likely written to steer the model that reads it. Characters that do
+// not show count as not there.
+func Addressing(description string) bool {
+	raw := strings.ToLower(description[:min(len(description), maxAddressed)])
+	for line := range strings.Lines(raw) {
+		line = strings.TrimSpace(line)
+		if slices.ContainsFunc(roles, func(r string) bool { return strings.HasPrefix(line, r) }) {
+			return true
+		}
+	}
+	text := strings.ToLower(Clean(description[:min(len(description), 4*maxAddressed)], maxAddressed))
+	if slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(text, m) }) {
+		return true
+	}
+	list := strings.FieldsFunc(text, func(r rune) bool { return r != '\'' && (r < 'a' || r > 'z') })
+	return slices.ContainsFunc(words, func(steps [][]string) bool { return follow(list, steps) })
+}
+
+// follow reports whether one word of each step follows one of the step before, nearby.
+func follow(list []string, steps [][]string) bool {
+	for i, word := range list {
+		if !slices.Contains(steps[0], word) {
+			continue
+		}
+		at, found := i, true
+		for _, step := range steps[1:] {
+			rest := list[at+1 : min(len(list), at+1+nearby)]
+			n := slices.IndexFunc(rest, func(w string) bool { return slices.Contains(step, w) })
+			if n < 0 {
+				found = false
+				break
+			}
+			at += 1 + n
+		}
+		if found {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,65 @@
+package operatorapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// ErrNoServer is the answer for a server that the catalog does not have.
+var ErrNoServer = errors.New("there is no such MCP server, or it is not active")
+
+// Review is what of a server's tools waits for the user. Digest is of all its tools as they are now.
+type Review struct {
+	Server  string   `json:"server"`
+	Digest  string   `json:"digest"`
+	Changes []Change `json:"changes"`
+}
+
+// Change is a tool that is not as the user accepted it. Its definitions are the server's words.
+type Change struct {
+	Tool string `json:"tool"`
+	// Kind is "new", "changed" or "removed". A removed tool needs no approval, and is told for what may have replaced it.
+	Kind   string          `json:"kind"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
+// Line is a line of a server's log.
+type Line struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// Review asks what of a server's tools waits for the user. The server is started for that if its tools are not known.
+func (c Client) Review(ctx context.Context, server string) (Review, error) {
+	var out Review
+	return out, c.call(ctx, "server/review", url.Values{"server": {server}}, &out)
+}
+
+// Log fetches what a server printed last, and what happened to it.
+func (c Client) Log(ctx context.Context, server string) ([]Line, error) {
+	var out []Line
+	return out, c.call(ctx, "server/log", url.Values{"server": {server}}, &out)
+}
+
+// Approve accepts a server's tools as a Review with this digest has shown them.
+func (c Client) Approve(ctx context.Context, server, digest string) error {
+	return c.post(ctx, "server/approve", url.Values{"server": {server}, "digest": {digest}})
+}
+
+// Restart ends a server's processes, with the calls that they have.
+func (c Client) Restart(ctx context.Context, server string) error {
+	return c.post(ctx, "server/restart", url.Values{"server": {server}})
+}
+
+func (c Client) post(ctx context.Context, path string, v url.Values) error {
+	resp, err := c.do(ctx, http.MethodPost, path, v)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
