@@ -39,7 +39,7 @@ docker compose build $cache
 step "Replacing the services whose image or configuration changed."
 docker compose up -d --no-build --remove-orphans --wait --wait-timeout 120 || {
 	echo >&2
-	echo "Not every service became healthy. If a port is in use, set another MCP_PORT in .env; if an address pool overlaps, another SANDBOX_SUBNET. Otherwise see the last lines of each service:" >&2
+	echo "Not every service became healthy. If a port is in use, set another MCP_PORT in .env; if an address pool overlaps, another SANDBOX_SUBNET; if a container name is in use, docker compose down first. Otherwise see the last lines of each service:" >&2
 	docker compose ps -a >&2
 	docker compose logs --tail 15 >&2
 	exit 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -131,7 +132,7 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 		if v.name != args[0] {
 			continue
 		}
-		if changes := v.name != "list" && v.name != "check" && v.name != "test" && v.name != "search"; changes && e.inContainer() {
+		if e.inContainer() && !slices.Contains([]string{"list", "check", "test", "search"}, v.name) {
 			return fmt.Errorf("api %s changes apis/, which is on the host and which this container does not see: run "+
 				"codeforge api %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
 				"loads the change by itself", v.name, strings.Join(append([]string{v.name}, args[1:]...), " "))

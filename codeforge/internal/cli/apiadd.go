@@ -154,7 +154,8 @@ func surfacesOf(s string) (string, error) {
 func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Entry) error {
 	var err error
 	if entry.Description == "" {
-		entry.Description, err = in.line(ctx, "What it is for, in a line that the model reads ["+entry.Name+"]: ", "--description",
+		const question = "What it is for, in a line that the model reads ["
+		entry.Description, err = in.line(ctx, question+entry.Name+"]: ", "--description",
 			func(s string) (string, error) { return s, nil })
 		if err != nil {
 			return err
@@ -162,7 +163,8 @@ func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Ent
 	}
 	if len(o.tokens) == 0 && !o.none {
 		usual := defaultToken(entry.Name)
-		text, err := in.line(ctx, "Token name that code writes ["+usual+"], or none: ", "--token", func(s string) (string, error) {
+		question := "Token name that code writes [" + usual + "], or none: "
+		text, err := in.line(ctx, question, "--token", func(s string) (string, error) {
 			if s == "" {
 				return usual, nil
 			}
@@ -174,8 +176,8 @@ func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Ent
 		o.tokens = list(text)
 	}
 	if len(o.surfaces) == 0 && len(o.tokens) > 0 {
-		text, err := in.line(ctx, "Where requests carry it: header, header:X-Api-Key, query:key, path or body:field [header]: ",
-			"--in", surfacesOf)
+		const question = "Where requests carry it: header, header:X-Api-Key, query:key, path or body:field [header]: "
+		text, err := in.line(ctx, question, "--in", surfacesOf)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func (t target) config(e *Env) (server.Config, error) {
 	}
 	port := cmp.Or(w.getenv("MCP_PORT"), "8080")
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // a URL is made of it, and gets the token
-		return server.Config{}, fmt.Errorf("MCP_PORT (.env or the environment): %q; want a whole number from 1 to 65535", port)
+		return server.Config{}, fmt.Errorf("MCP_PORT (.env or environment): %q; want a whole number from 1 to 65535", port)
 	}
 	c := server.Config{
 		URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port),

@@ -82,8 +82,8 @@ func All() []Client {
 	return []Client{
 		{
 			Name: "claude", Title: "Claude Code", file: work(".mcp.json"), key: "mcpServers", reference: "${NAME}",
-			Note: "This is for the project in this folder. For every project: claude mcp add --scope user, with the line " +
-				"that codeforge connect prints.",
+			Note: "This is for the project in this folder, and Claude Code asks you to approve it first. For every project: " +
+				"claude mcp add --scope user, with the line that codeforge connect prints.",
 			remote: func(url string, h map[string]string) any { return httpEntry{Type: "http", URL: url, Headers: h} },
 		},
 		{

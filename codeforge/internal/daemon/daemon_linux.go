@@ -89,7 +89,11 @@ func (d *Daemon) Cause() error {
 	case d.err != nil:
 		how = d.err.Error()
 	}
-	killed := exit != nil && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL //nolint:forcetypeassert // on Linux
+	status, ok := syscall.WaitStatus(0), false
+	if exit != nil {
+		status, ok = exit.Sys().(syscall.WaitStatus)
+	}
+	killed := ok && status.Signal() == syscall.SIGKILL
 	if last := d.out.lastLine(); last != "" && !killed {
 		return fmt.Errorf("%s stopped (%s): %s", d.name, how, last)
 	}

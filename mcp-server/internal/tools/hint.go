@@ -121,7 +121,8 @@ func method(m string) string {
 var (
 	netRefusal = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
 	// closedPort: a host without a port in domains is allowed at each, and the proxy listens at those of domains only.
-	closedPort   = regexp.MustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): tcp connect error: Connection refused`)
+	closedPort = regexp.MustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
+		`tcp connect error: Connection refused`)
 	fileRefusal  = regexp.MustCompile(`Requires (?:read|write) access to `)
 	otherRefusal = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '`)
 	mcpRefusal   = regexp.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +

@@ -110,8 +110,8 @@ func (x *exchange) unanswered() []controlapi.Hint {
 	if waited < patient {
 		return nil
 	}
-	return []controlapi.Hint{hintOf("unanswered", x.note.Host, voice.Say("had no response after %SECONDS s, when the code or "+
-		"the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
+	return []controlapi.Hint{hintOf("unanswered", x.note.Host, voice.Say("had no response after %SECONDS s, when the "+
+		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
 // codeRejected is the code of hints on an upstream's 401 or 403.
