@@ -67,7 +67,7 @@ type Packages struct {
 	Keep []string `json:"keep"`
 }
 
-// Tidied is what was removed: the installed packages that are not wanted, except those that a server uses at the moment.
+// Tidied is what was removed: the installed packages that are not wanted, except those that a server uses now.
 type Tidied struct {
 	Removed []Removed `json:"removed"`
 	// InUse is how many stay although they are not wanted.

@@ -57,7 +57,8 @@ type Config struct {
 	Catalog func() controlapi.Catalog
 	// Session is the MCP session of a run, while it runs. Nil: every run is its own session, and never ends.
 	Session func(run string) (string, bool)
-	// Definitions is a folder in which the definitions of tools are remembered, for mcp-server alone. Empty: while it runs.
+	// Definitions is the folder, mcp-server's alone, in which definitions of tools are remembered. Empty: they are not,
+	// after a restart.
 	Definitions string
 	// Tidy, if not nil, is called after each change of the catalog, once nothing else does that: it removes packages that
 	// no API names any more. It is called again while it says so.

@@ -294,10 +294,10 @@ func TestCall(t *testing.T) {
 	}
 	list := w.send(t.Context(), "s1-r1", http.MethodGet, "/a", "", 0)
 	var tools struct{ Tools []struct{ Name string } }
-	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 19 {
+	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 20 {
 		t.Errorf("%s %v", list.body, err)
 	}
-	if known, ok := w.broker.Tools("a"); !ok || len(known) != 19 {
+	if known, ok := w.broker.Tools("a"); !ok || len(known) != 20 {
 		t.Errorf("%v %v", known, ok)
 	}
 	if got := w.send(t.Context(), "s1-r1", http.MethodGet, "/a/$resources", "", 0); !bytes.Contains(got.body, []byte(`"resources":[]`)) {

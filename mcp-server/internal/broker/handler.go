@@ -47,8 +47,9 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.cfg.Called(c.server.api.Name, outcome(result, f), time.Since(began))
 	}
 	if f != nil {
-		f.server, f.tool = c.name, c.tool
-		f.write(w)
+		told := *f // others may wait for the same, such as a list of tools
+		told.server, told.tool = c.name, c.tool
+		told.write(w)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -59,8 +59,8 @@ func (l *Sandbox) Tidy(ctx context.Context, log *slog.Logger) (again bool) {
 	return tidied.InUse > 0
 }
 
-// wanted are the packages that the folders of apis/ name. It is false where that cannot be told: a folder that cannot be
-// read may name any, and that there is no folder at all is more often a mistake than a wish.
+// wanted are the packages that the folders of apis/ name. It is false where that cannot be told: a folder that cannot
+// be read may name any, and that there is no folder at all is more often a mistake than a wish.
 func wanted(found controlapi.Inspection) (packages []string, ok bool) {
 	for _, p := range found.Problems {
 		if p.Severity == "error" {

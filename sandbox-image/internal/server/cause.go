@@ -6,8 +6,8 @@ import "strings"
 const maxCause = 500
 
 // otherBytes is said first of a package that is not what it was.
-const otherBytes = "The registry answers other bytes than the lock file of the first installation has, or than it says " +
-	"itself. Find out why before you trust them: "
+const otherBytes = "The registry answers other bytes than the lock file of the first installation has, or than it " +
+	"says itself. Find out why before you trust them: "
 
 // cause is, in one line, what Deno said behind its last "error: ". It puts each underlying error on a line of its own,
 // behind its number.
