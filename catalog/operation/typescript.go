@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// checkTypes checks that texts are types of TypeScript in form, so that none can end the declaration it is put into, hold
-// a statement or a comment, or have the compiler read another file. Empty texts are none.
+// checkTypes checks that texts are types of TypeScript in form, so that none can end the declaration it is put into,
+// hold a statement or a comment, or have the compiler read another file. Empty texts are none.
 func checkTypes(texts ...string) error {
 	for _, ts := range texts {
 		if err := checkTypeText(ts); err != nil {

@@ -102,8 +102,8 @@ func CheckIdentifier(s string) bool {
 	return s != "" && len(s) <= long
 }
 
-// Literal is a string of JavaScript and TypeScript in printable ASCII, without a character that could end a string, a comment or an
-// element of markup.
+// Literal is a string of JavaScript and TypeScript in printable ASCII, without a character that could end a string, a
+// comment or an element of markup.
 func Literal(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

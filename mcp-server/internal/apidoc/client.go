@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxCalled is how many operations one client has, maxDeclared how long its declarations are, in bytes. Types for which
-	// there is no room are any.
+	// maxCalled is how many operations one client has, maxDeclared how long its declarations are, in bytes. Types for
+	// which there is no room are any.
 	maxCalled   = 500
 	maxDeclared = 512 << 10
 )

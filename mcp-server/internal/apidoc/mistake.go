@@ -16,8 +16,10 @@ import (
 )
 
 var (
-	unknownField  = regexp.MustCompile(`^Object literal may only specify known properties, (?:but|and) ('.*') does not exist in type '(.*)'\.(?: Did you mean to write ('.*')\?)?$`)
-	unknownOption = regexp.MustCompile(`^Argument of type '"((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /.*)"' is not assignable to parameter of type '.*'\.$`)
+	unknownField = regexp.MustCompile(`^Object literal may only specify known properties, (?:but|and) ('.*') ` +
+		`does not exist in type '(.*)'\.(?: Did you mean to write ('.*')\?)?$`)
+	unknownOption = regexp.MustCompile(`^Argument of type '"((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /.*)"' ` +
+		`is not assignable to parameter of type '.*'\.$`)
 	// generated are the names of declarations that a client is made of.
 	generated = regexp.MustCompile(`codeforge\$(path|query|headers|body|input|answer)\$([0-9]{1,4})\$([A-Za-z0-9_]+)`)
 )

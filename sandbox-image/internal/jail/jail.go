@@ -94,8 +94,8 @@ type Process interface {
 	WriteMain(code []byte) error
 	// WriteFile writes another file beside the code. Its name may begin with one folder.
 	WriteFile(name string, data []byte) error
-	// StartCompiler starts TypeScript's compiler beside the waiting interpreter, with these arguments. It sees the code and
-	// the files that WriteFile wrote, and nothing that runs share. The caller still owns stdio.
+	// StartCompiler starts TypeScript's compiler beside the waiting interpreter, with these arguments. It sees the code
+	// and the files that WriteFile wrote, and nothing that runs share. The caller still owns stdio.
 	StartCompiler(args []string, stdio Stdio) (Compiler, error)
 	// Main is the pid of the interpreter, 0 before Check.
 	Main() int

@@ -62,11 +62,11 @@ func compile(ctx context.Context, s Slot, configuration string) (string, error) 
 	var files [6]*os.File
 	for i := 0; i < len(files); i += 2 {
 		var err error
-		if files[i], files[i+1], err = os.Pipe(); err != nil {
+		if files[i], files[i+1], err = os.Pipe(); err != nil { //nolint:gosec // there are six
 			return "", fmt.Errorf("making pipes: %w", err)
 		}
 		defer files[i].Close()
-		defer files[i+1].Close()
+		defer files[i+1].Close() //nolint:gosec // as above
 	}
 	c, err := s.StartCompiler([]string{"-p", configuration, "--pretty", "false"},
 		jail.Stdio{In: files[0], Out: files[3], Err: files[5]})

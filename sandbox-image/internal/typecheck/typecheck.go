@@ -118,7 +118,8 @@ func refused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake 
 
 var (
 	// whole is a body that is given whole.
-	whole    = regexp.MustCompile(`Type '(?:FormData|URLSearchParams|Blob|File|ReadableStream|ArrayBuffer|Uint8Array(?:<.*>)?)' `)
+	whole = regexp.MustCompile(
+		`Type '(?:FormData|URLSearchParams|Blob|File|ReadableStream|ArrayBuffer|Uint8Array(?:<.*>)?)' `)
 	assigned = regexp.MustCompile(`^(?:Argument of type|Type) '(.+)' is not assignable to (?:parameter of )?type '(.+)'\.`)
 	absent   = regexp.MustCompile(`^Property '.*' does not exist on type '(.+)'\.`)
 )
