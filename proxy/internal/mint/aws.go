@@ -43,7 +43,8 @@ func (a *assumedRole) obtain(ctx context.Context, r *requester, _ kept) (grant, 
 		form.Set("ExternalId", a.ExternalID)
 	}
 	body := form.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://sts."+a.Region+"."+suffix+"/", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://sts."+a.Region+"."+suffix+"/",
+		strings.NewReader(body))
 	if err != nil {
 		return grant{}, unavailable(detailUnreachable)
 	}
@@ -85,7 +86,9 @@ func parseRole(answer *Answer, now time.Time) (grant, error) {
 	case !role.Keys.Expires.After(now):
 		return grant{}, unavailable(detailLifetime)
 	}
-	return grant{Access: role.Keys.Secret, Inner: []string{role.Keys.Token, role.Keys.ID}, Life: role.Keys.Expires.Sub(now)}, nil
+	return grant{
+		Access: role.Keys.Secret, Inner: []string{role.Keys.Token, role.Keys.ID}, Life: role.Keys.Expires.Sub(now),
+	}, nil
 }
 
 const detailNotXML = "answer_is_not_xml"

@@ -82,7 +82,8 @@ func (m *Minter) Sign(ctx context.Context, c catalog.Credential, req *http.Reque
 	}{
 		{sigv4.ErrChunks, policy.CodeChunkSigned, ""}, {sigv4.ErrPresigned, policy.CodePresigned, ""},
 		{sigv4.ErrAlgorithm, policy.CodeNotSignable, detailAlgorithm}, {sigv4.ErrPath, policy.CodeNotSignable, detailPath},
-		{errScope, policy.CodeNotSignable, detailScope}, {errTooLong, policy.CodeNotSignable, detailTooLong}, {errKey, policy.CodeNotSignable, detailKey},
+		{errScope, policy.CodeNotSignable, detailScope}, {errTooLong, policy.CodeNotSignable, detailTooLong},
+		{errKey, policy.CodeNotSignable, detailKey},
 	} {
 		if errors.Is(err, known.err) {
 			return &Error{Name: c.Name, Code: known.code, Detail: known.detail}
