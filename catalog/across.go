@@ -205,7 +205,8 @@ func unfit(c owned, byName map[string]owned) (found, want string) {
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
 				"a credential of an API with that host in domains"
 		case needs(name, c.Name, byName, nil):
-			return "the token name " + name + ", which is fetched with " + c.Name + " itself", "a credential that does not need this one"
+			return "the token name " + name + ", which is fetched with " + c.Name + " itself",
+				"a credential that does not need this one"
 		}
 	}
 	return "", ""

@@ -383,7 +383,7 @@ func (d *decoder) credential(m member) (rawCredential, bool) {
 		}
 		d.names().parts[i].read(d, &c, c.path()+"."+f.key, f.value)
 	}
-	sources := c.source.count()
+	sources := c.count()
 	switch {
 	case sources+c.kinds > 1:
 		d.bad(c.path(), fmt.Sprintf("%d of %s", sources+c.kinds, d.kindList()), "exactly one of them")

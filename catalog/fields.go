@@ -104,7 +104,8 @@ func credentialFields() []credentialSpec {
 			func(d *decoder, c *rawCredential, f string, n *node) { c.minted(d.mint(f, k, n)) }})
 	}
 	return append(out,
-		credentialSpec{"command", "A program and its arguments, run outside the proxy, that prints the credential.", listShape(1),
+		credentialSpec{"command", "A program and its arguments, run outside the proxy, that prints the credential.",
+			listShape(1),
 			func(d *decoder, c *rawCredential, f string, n *node) {
 				c.minted(&rawMint{kind: kindCommand, list: map[string][]string{
 					"args": d.list(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})

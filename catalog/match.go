@@ -82,7 +82,8 @@ func (c *Catalog) AllCredentials() []Credential {
 }
 
 // AllSecrets lists everything that must be scrubbed, as credentials with what they are shown as: the values under their
-// token names, and then what stands inside credentials that are obtained, and keys of client certificates, under a mask.
+// token names, and then what stands inside credentials that are obtained, and keys of client certificates, under a
+// mask.
 // A token name in the place of a client's secret would be swapped if code sent it back.
 func (c *Catalog) AllSecrets() []Credential {
 	var values, inner []Credential

@@ -51,7 +51,7 @@ func (k mintKind) names() []string {
 
 // mintKinds are the kinds with fields of their own, in the order of the documentation.
 func mintKinds() []mintKind {
-	secretDoc := ": {\"file\": \"...\"}, {\"env\": \"...\"}, or the text itself."
+	secretDoc := ": {\"file\": \"...\"}, {\"env\": \"...\"}, or the text itself." //nolint:gosec // a text for users
 	return []mintKind{
 		{kindOAuth2, "A token from an OAuth 2.0 token endpoint, by a login or for the client itself.", []mintField{
 			{name: "provider", doc: "Fills in addresses and parameters.", example: `"google"`, words: providerNames()},
@@ -99,7 +99,7 @@ func mintKinds() []mintKind {
 		}},
 		{kindAWS, "Requests are signed with AWS Signature Version 4.", []mintField{
 			{name: "access_key_id", doc: "The access key's id.", form: formSecret, required: true,
-				example: `"AKIAIOSFODNN7EXAMPLE"`},
+				example: `"AKIAIOSFODNN7EXAMPLE"`}, //nolint:gosec // of AWS's documentation
 			{name: "secret_access_key", doc: "The secret access key" + secretDoc, form: formSecret, required: true,
 				example: `{"file": "secret_access_key"}`},
 			{name: "session_token", doc: "The session token of temporary credentials" + secretDoc, form: formSecret,

@@ -21,7 +21,7 @@ const tenantMark = "{tenant}"
 
 // providers are the presets, after the providers' own documentation.
 func providers() []provider {
-	return []provider{
+	return []provider{ //nolint:gosec // addresses, no credentials
 		{name: "google", tokenURL: "https://oauth2.googleapis.com/token",
 			authURL:   "https://accounts.google.com/o/oauth2/v2/auth",
 			deviceURL: "https://oauth2.googleapis.com/device/code",

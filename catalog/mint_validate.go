@@ -216,7 +216,8 @@ func (v *validator) oauth2(path string, m *rawMint) *OAuth2 {
 
 // ownParams are the parameters of authorization and token requests that are not the user's to set.
 var ownParams = []string{
-	"response_type", "response_mode", "client_id", "client_secret", "redirect_uri", "scope", "state", "code", "code_verifier",
+	"response_type", "response_mode", "client_id", "client_secret", "redirect_uri", "scope", "state", "code",
+	"code_verifier",
 	"code_challenge", "code_challenge_method", "grant_type", "refresh_token", "device_code", "nonce", "request",
 	"request_uri", "client_assertion", "client_assertion_type", "username", "password", "resource",
 }
@@ -241,7 +242,9 @@ func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
 		for _, f := range []struct {
 			to   *string
 			from string
-		}{{&o.TokenURL, p.tokenURL}, {&o.AuthURL, p.authURL}, {&o.DeviceURL, p.deviceURL}, {&o.RedirectHost, p.redirectHost}} {
+		}{
+			{&o.TokenURL, p.tokenURL}, {&o.AuthURL, p.authURL}, {&o.DeviceURL, p.deviceURL}, {&o.RedirectHost, p.redirectHost},
+		} {
 			if *f.to == "" {
 				*f.to = strings.ReplaceAll(f.from, tenantMark, tenant)
 			}
@@ -347,14 +350,16 @@ func (v *validator) githubApp(path string, m *rawMint) *GitHubApp {
 		v.bad(path+".app_id", "not the id of an app", `digits, or a client id like "Iv23liABCDEFGHIJKLMN"`)
 	}
 	if m.has["installation_id"] && !regexp.MustCompile(`^[0-9]{1,20}$`).MatchString(g.InstallationID) {
-		v.bad(path+".installation_id", "not the id of an installation", "digits, as in the address of the installation's settings")
+		v.bad(path+".installation_id", "not the id of an installation",
+			"digits, as in the address of the installation's settings")
 	}
 	if text, ok := v.innerText(path, "key", m); ok {
 		g.Key = v.rsaKey(path+".key", text)
 	}
 	for i, r := range g.Repositories {
 		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`).MatchString(r) {
-			v.bad(fmt.Sprintf("%s.repositories[%d]", path, i), "not the name of a repository", `one without its owner, e.g. "site"`)
+			v.bad(fmt.Sprintf("%s.repositories[%d]", path, i), "not the name of a repository",
+				`one without its owner, e.g. "site"`)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Permissions)) {
@@ -432,7 +437,8 @@ func (v *validator) aws(path string, m *rawMint) *AWS {
 			v.bad(path+".session_token", "missing for a temporary access key", "the token that was given with it")
 		}
 	}
-	if m.has["role_arn"] && !regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`).MatchString(a.RoleARN) {
+	role := regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
+	if m.has["role_arn"] && !role.MatchString(a.RoleARN) {
 		v.bad(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
 	}
 	if m.has["external_id"] && !m.has["role_arn"] {
@@ -543,8 +549,9 @@ func (v *validator) ttl(raw rawCredential) Seconds {
 }
 
 func (v *validator) fetch(path string, m *rawMint, ttl Seconds) *Fetch {
-	f := &Fetch{URL: m.text["url"], Method: v.option(path, "method", m, []string{"GET", "POST"}), Headers: map[string]string{},
-		Body: m.text["body"], Pointer: m.text["json"], Base64: m.boolean["base64"], TTL: ttl}
+	f := &Fetch{URL: m.text["url"], Method: v.option(path, "method", m, []string{"GET", "POST"}),
+		Headers: map[string]string{},
+		Body:    m.text["body"], Pointer: m.text["json"], Base64: m.boolean["base64"], TTL: ttl}
 	if m.has["url"] {
 		v.https(path+".url", f.URL, `"https://vault.example.com/v1/secret/data/stripe"`)
 	}
@@ -617,11 +624,11 @@ func (v *validator) command(path string, args []string, ttl Seconds) *Command {
 // watched checks a file that is read again and again.
 func (v *validator) watched(raw rawCredential) *Mint {
 	ttl := v.ttl(raw)
-	if raw.source.file == nil {
+	if raw.file == nil {
 		v.bad(raw.path()+".ttl", "a lifetime for a credential that nothing changes", "ttl with fetch, command or file only")
 		return nil
 	}
-	f := &File{Path: *raw.source.file, API: v.api, TTL: ttl}
+	f := &File{Path: *raw.file, API: v.api, TTL: ttl}
 	if raw.json != nil {
 		f.Pointer = *raw.json
 	}

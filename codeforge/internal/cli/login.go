@@ -106,7 +106,9 @@ func loginOf(list []credentialapi.Credential, name string) (credentialapi.Creden
 	return credentialapi.Credential{}, fmt.Errorf("no credential %q needs a login%s", name, didYouMean(name, "", names))
 }
 
-func (o loginOptions) byBrowser(ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential) error {
+func (o loginOptions) byBrowser(
+	ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential,
+) error {
 	l, err := login.Listen(ctx, c.RedirectHost, c.RedirectPort)
 	if err != nil {
 		return fmt.Errorf("%w; close what uses it, or log in with --paste", err)
@@ -134,8 +136,8 @@ func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credent
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Stderr, "Open this address in a browser, anywhere:\n\n  %s\n\nLog in. The browser then ends at an address that "+
-		"begins with %s and shows an error: that is expected.\n", visible.Line(started.URL), visible.Line(started.Redirect))
+	fmt.Fprintf(e.Stderr, "Open this address in a browser, anywhere:\n\n  %s\n\nLog in. The browser then ends at an "+
+		"address that begins with %s and shows an error: that is expected.\n", visible.Line(started.URL), visible.Line(started.Redirect))
 	p := newPrompter(e)
 	for {
 		// Not shown, so that no code stays in the terminal's history.

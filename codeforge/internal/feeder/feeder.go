@@ -1,5 +1,5 @@
-// Package feeder runs the programs of credentials with "command", outside the proxy and the sandbox, and hands over what
-// they print.
+// Package feeder runs the programs of credentials with "command", outside the proxy and the sandbox, and hands over
+// what they print.
 //
 // Threat: a program that code in the sandbox could replace; output in a log; a proxy that was taken over and names a
 // program of its own. So programs come from apis/ on this machine and never from the proxy, no sandbox's user may be

@@ -28,7 +28,7 @@ func safe(path string) error {
 	switch {
 	case !ok:
 		return errSandbox
-	case info.Mode().Perm()&world != 0 && !(info.IsDir() && info.Mode()&fs.ModeSticky != 0):
+	case info.Mode().Perm()&world != 0 && (!info.IsDir() || info.Mode()&fs.ModeSticky == 0):
 		return errWorld
 	case sandboxUser(own.Uid), info.Mode().Perm()&group != 0 && own.Gid == slot.GroupID:
 		return errSandbox

@@ -77,10 +77,12 @@ func (l *Listener) Wait(ctx context.Context, started credentialapi.Started,
 	}
 	w := &waiting{l: l, id: started.ID, state: state, finish: finish, done: make(chan error, 1)}
 	const most = 5 * time.Second
-	srv := &http.Server{Handler: w, ReadTimeout: most, ReadHeaderTimeout: most, MaxHeaderBytes: 64 << 10, //nolint:mnd // bytes
+	srv := &http.Server{
+		Handler: w, ReadTimeout: most, ReadHeaderTimeout: most, MaxHeaderBytes: 64 << 10, //nolint:mnd // bytes
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, strangerKey{}, foreign(c))
-		}}
+		},
+	}
 	for _, p := range l.ports {
 		go func() { _ = srv.Serve(p) }()
 	}
