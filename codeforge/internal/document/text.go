@@ -140,7 +140,8 @@ func each(text string, f func(word string) bool) {
 var empty = func() map[string]bool {
 	out := map[string]bool{}
 	for _, word := range strings.Fields("the and for with from that this these those are was were has have had will " +
-		"would can could should may might must not but you your yours our its his her their them they who which what when where " +
+		"would can could should may might must not but you your yours our its his her their them they who which what " +
+		"when where " +
 		"how why use used uses using also see into onto than then there here only any all each every other such both via " +
 		"per more most less least following given specified specify specifies based returns return returned response request " +
 		"requests endpoint operation method api http https www com href code example examples note default optional required " +

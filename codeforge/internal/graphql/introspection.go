@@ -11,8 +11,8 @@ import (
 // Question is the introspection that Import reads the answer of. It goes seven levels into types, as deep as lists in
 // lists are in practice.
 const Question = `query IntrospectionQuery { __schema { queryType { name } mutationType { name } ` +
-	`subscriptionType { name } types { kind name description fields(includeDeprecated: true) { name description args { ...V } type { ...T } ` +
-	`isDeprecated } inputFields { ...V } enumValues(includeDeprecated: true) { name isDeprecated } ` +
+	`subscriptionType { name } types { kind name description fields(includeDeprecated: true) { name description ` +
+	`args { ...V } type { ...T } isDeprecated } inputFields { ...V } enumValues(includeDeprecated: true) { name isDeprecated } ` +
 	`possibleTypes { name } } } } ` +
 	`fragment V on __InputValue { name description type { ...T } defaultValue } ` +
 	`fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType ` +
