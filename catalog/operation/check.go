@@ -107,8 +107,9 @@ func (l Line) checkFields() error {
 
 // checkType checks a line of a type: nothing but a name and what it stands for.
 func (l Line) checkType() error {
-	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Words == "" && l.Tags == nil && l.Params == "" && l.Query == "" &&
-		l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" && l.Answer == "" &&
+	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Words == "" && l.Tags == nil && l.Params == "" &&
+		l.Query == "" && l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" &&
+		l.Answer == "" &&
 		!l.Deprecated && l.Server == ""
 	switch {
 	case !alone:

@@ -15,9 +15,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// chooseHosts leaves in a document only the hosts that the user opens: that of its first server and its neighbours under
-// one registered domain, those of --domain, and of the others those that the user says yes to, one by one. Whoever wrote
-// the document could name any host, and code may send the credential to each that is open.
+// chooseHosts leaves in a document only the hosts that the user opens: that of its first server and its neighbours
+// under one registered domain, those of --domain, and of the others those that the user says yes to, one by one.
+// Whoever wrote the document could name any host, and code may send the credential to each that is open.
 func (o *apiOptions) chooseHosts(ctx context.Context, in prompter, out io.Writer, doc *document.Document) error {
 	main := registered(serverHost(doc.Head.Server))
 	var open []string
@@ -25,8 +25,9 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in prompter, out io.Writer
 	for _, host := range doc.Hosts {
 		yes := registered(host) == main || slices.Contains(o.domains, host)
 		if !yes && in.terminal {
-			answer, err := in.line(ctx, fmt.Sprintf("Open %s too, which is not of %s? [y/N] ", visible.Line(host), visible.Line(main)),
-				"--domain", func(s string) (string, error) { return strings.ToLower(s), nil })
+			question := fmt.Sprintf("Open %s too, which is not of %s? [y/N] ", visible.Line(host), visible.Line(main))
+			answer, err := in.line(ctx, question, "--domain",
+				func(s string) (string, error) { return strings.ToLower(s), nil })
 			if err != nil {
 				return err
 			}

@@ -126,8 +126,9 @@ func ask(ctx context.Context, u *url.URL, method string, body []byte) (Source, e
 	switch {
 	case answer.StatusCode == http.StatusOK:
 	case body != nil:
-		return Source{}, &Refused{fmt.Sprintf("%s answered %d to an introspection", Line(u.Host, shortText), answer.StatusCode),
-			"a file with the schema, and --server: what needs a credential is fetched with your own tools"}
+		found := fmt.Sprintf("%s answered %d to an introspection", Line(u.Host, shortText), answer.StatusCode)
+		return Source{}, &Refused{found, "a file with the schema, and --server: what needs a credential is " +
+			"fetched with your own tools"}
 	default:
 		return Source{}, &Refused{fmt.Sprintf("%s answered %d", Line(u.Host, shortText), answer.StatusCode),
 			"the URL of a document, which needs no credential"}

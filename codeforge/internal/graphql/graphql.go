@@ -51,7 +51,9 @@ func Import(text []byte, o document.Options) (*document.Document, error) {
 
 // read reads either form.
 func read(text []byte) (*schema, error) {
-	if first := strings.TrimLeft(strings.TrimPrefix(string(text[:min(len(text), 1<<10)]), "\ufeff"), " \t\r\n"); !strings.HasPrefix(first, "{") {
+	const enough = 1 << 10
+	start := strings.TrimPrefix(string(text[:min(len(text), enough)]), "\ufeff")
+	if !strings.HasPrefix(strings.TrimLeft(start, " \t\r\n"), "{") {
 		return parse(string(text))
 	}
 	root, err := tree.Parse(text, nil)
@@ -68,7 +70,8 @@ func endpoint(doc *document.Document, o document.Options) (path string, err erro
 		text = o.Base.String()
 	}
 	if text == "" {
-		return "", &document.Refused{Found: "no endpoint in a schema", Want: "--server https://..., the whole URL that requests go to"}
+		return "", &document.Refused{Found: "no endpoint in a schema",
+			Want: "--server https://..., the whole URL that requests go to"}
 	}
 	server, host, err := document.CheckServer(text)
 	if err != nil {

@@ -10,12 +10,13 @@ import (
 
 // Question is the introspection that Import reads the answer of. It goes seven levels into types, as deep as lists in
 // lists are in practice.
-const Question = `query IntrospectionQuery { __schema { queryType { name } mutationType { name } subscriptionType { name } ` +
-	`types { kind name description fields(includeDeprecated: true) { name description args { ...V } type { ...T } ` +
-	`isDeprecated } inputFields { ...V } enumValues(includeDeprecated: true) { name isDeprecated } possibleTypes { name } } } } ` +
+const Question = `query IntrospectionQuery { __schema { queryType { name } mutationType { name } ` +
+	`subscriptionType { name } types { kind name description ` +
+	`fields(includeDeprecated: true) { name description args { ...V } type { ...T } isDeprecated } ` +
+	`inputFields { ...V } enumValues(includeDeprecated: true) { name isDeprecated } possibleTypes { name } } } } ` +
 	`fragment V on __InputValue { name description type { ...T } defaultValue } ` +
-	`fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType ` +
-	`{ kind name ofType { kind name } } } } } } }`
+	`fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ` +
+	`ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }`
 
 // introspection reads the answer to an introspection.
 func introspection(root *tree.Node) (*schema, error) {
@@ -25,7 +26,8 @@ func introspection(root *tree.Node) (*schema, error) {
 	}
 	if from == nil {
 		if first := root.Get("errors").Items(); len(first) > 0 {
-			return nil, &document.Refused{Found: "errors instead of a schema: " + document.Line(first[0].Node.Str("message"), 120),
+			message := document.Line(first[0].Node.Str("message"), 120)
+			return nil, &document.Refused{Found: "errors instead of a schema: " + message,
 				Want: "the answer to an introspection, or a file in the schema language"}
 		}
 		return nil, &document.Refused{Found: "JSON without __schema", Want: "the answer to an introspection of GraphQL"}

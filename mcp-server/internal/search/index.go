@@ -173,7 +173,8 @@ func (b *Builder) field(f Field) {
 
 // Index is everything that was added. The Builder is not used afterwards.
 func (b *Builder) Index() *Index {
-	x := &Index{name: b.name, kinds: slices.Clip(b.kinds), likes: slices.Clip(b.likes), offsets: make([]uint32, 1, len(b.lists)+1)}
+	x := &Index{name: b.name, kinds: slices.Clip(b.kinds), likes: slices.Clip(b.likes),
+		offsets: make([]uint32, 1, len(b.lists)+1)}
 	Words(b.name, func(word string) { x.named = append(x.named, Stem(word)) })
 	terms := make([]byte, 0, 8*len(b.lists))
 	size := 0

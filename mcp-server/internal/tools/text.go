@@ -31,8 +31,8 @@ const (
 		"/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
 
-	listDescription = "What code may call. query (\"refund a charge\"): operations, tools and skills that fit, with types. " +
-		"operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
+	listDescription = "What code may call. query (\"refund a charge\"): operations, tools and skills that fit, with " +
+		"types. operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
 		"Alone: all APIs with hosts and token names."
 
 	instructionsDescription = "How to write code: credentials, limits, saved skills, an example. Read it once, first."
