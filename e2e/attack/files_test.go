@@ -80,6 +80,20 @@ func TestPythonFiles(t *testing.T) {
 	}
 }
 
+// TestPythonMisfires: an attack in Python that was wrong in itself was not mounted, and one that was refused was.
+func TestPythonMisfires(t *testing.T) {
+	for out, want := range map[string]bool{
+		"Traceback (most recent call last):\n  File \"main.py\", line 1, in <module>\nNameError: name 'x' is not defined\n": true,
+		"  File \"main.py\", line 1\nSyntaxError: invalid syntax\n":                                                         true,
+		"Traceback (most recent call last):\nPermissionError: [Errno 1] Operation not permitted\n":                          false,
+		`{"held": true, "seen": "fork: [Errno 1] Operation not permitted"}` + "\n":                                          false,
+	} {
+		if got := evidence(out).misfired(); (got != "") != want {
+			t.Errorf("%q: %q", out, got)
+		}
+	}
+}
+
 // TestFilesRefused: a file with a mistake in it is not read as something else.
 func TestFilesRefused(t *testing.T) {
 	const good = "// name: a\n// expected: b\n// judge: refused()\nout(1);\n\n"

@@ -22,7 +22,7 @@ var Rows = []Row{
 	{ID: "runs.noop", Table: tableRuns, What: "mcp-server per call (a tool that does nothing), p50", Unit: "ms", Gate: 0.5, Stretch: 0.3, Less: true},
 
 	{ID: "python.warm", Table: tablePython, What: "embedded, warm slot, p50 against bare `python3 -c`", Unit: "x", Gate: 1.5, Stretch: 2},
-	{ID: "python.call", Table: tablePython, What: "embedded, warm slot, one HTTPS call to an API, p50 against bare Python doing the same", Unit: "x", Gate: 3, Stretch: 4},
+	{ID: "python.call", Table: tablePython, What: "embedded, warm slot, one HTTPS call, p50 against bare Python doing the same", Unit: "x", Gate: 3, Stretch: 4},
 	{ID: "python.idle", Table: tablePython, What: "idle private memory per warm slot", Unit: "MB", Gate: 20, Stretch: 15, Less: true},
 
 	{ID: "servers.call", Table: tableServers, What: "call of a tool that does nothing, p50 above the SDK on stdio", Unit: "ms", Gate: 3, Stretch: 1.5, Less: true},

@@ -385,7 +385,7 @@ func askCompiler(ctx context.Context, path string) (string, error) {
 // How a user adds packages, in the words that a model passes on.
 const (
 	addToEnvironment = "make a virtual environment, install them there with pip, and set PYTHON_PATH to its python3"
-	addToImage       = "name Debian's packages of them in SANDBOX_PYTHON_PACKAGES of .env, e.g. python3-pandas, and run rebuild.sh"
+	addToImage       = "name packages of Debian in .env, e.g. SANDBOX_PYTHON_PACKAGES=python3-pandas, and run rebuild.sh"
 )
 
 // findPython looks for Python while the caller does something else, and returns a function that waits for what was
