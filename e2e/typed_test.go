@@ -122,7 +122,7 @@ await shop("PUT /json", { body: { a: 1 } });`, "shop")
 	})
 	t.Run("mistakes", func(t *testing.T) {
 		for code, want := range map[string]string{
-			`await shop("POST /anything/{id}", { path: { id: "1" }, body: { ammount: 1 } });`:                 `2:64 'ammount' does not exist in 'the body of POST /anything/{id}'. Did you mean 'amount'?`,
+			`await shop("POST /anything/{id}", { path: { id: "1" }, body: { amountt: 1 } });`:                 `2:64 'amountt' does not exist in 'the body of POST /anything/{id}'. Did you mean 'amount'?`,
 			`await shop("POST /anythin/{id}", { path: { id: "1" }, body: { amount: 1 } });`:                   `2:12 'POST /anythin/{id}' is no operation of shop; nearest: POST /anything/{id}`,
 			`await shop("POST /anything/{id}", { path: { id: "1" } });`:                                       "Property 'body' is missing in type",
 			`const a = await shop("POST /anything/{id}", { path: { id: "1" }, body: { amount: 1 } }); a.uri;`: `2:92 Property 'uri' does not exist on type 'Echo'.`,
@@ -132,7 +132,7 @@ await shop("PUT /json", { body: { a: 1 } });`, "shop")
 				t.Errorf("%s\ngives %v %s\n%+v\nwant %s", code, res.IsError, res.Out, res.Receipt, want)
 			}
 		}
-		res := w.MustExecute(t, "// @ts-nocheck\n"+begin+`console.log((await shop("POST /anything/{id}", { path: { id: "1" }, body: { ammount: 1 } })).method);`, "shop")
+		res := w.MustExecute(t, "// @ts-nocheck\n"+begin+`console.log((await shop("POST /anything/{id}", { path: { id: "1" }, body: { amountt: 1 } })).method);`, "shop")
 		if res.IsError || res.Out != "POST\n" {
 			t.Errorf("%v %q", res.IsError, res.Out)
 		}

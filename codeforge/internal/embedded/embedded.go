@@ -76,10 +76,11 @@ type RunningError struct{ Up statedir.Up }
 // Error names the endpoint.
 func (e *RunningError) Error() string { return "CodeForge is already running at " + e.Up.Endpoint() }
 
-// TypeScript is the folder of TypeScript's compiler that belongs to a folder of binaries: .tools/typescript beside it, or
-// typescript in it. The error is fs.ErrNotExist where there is none.
+// TypeScript is the folder of TypeScript's compiler that belongs to a folder of binaries: .tools/typescript beside it,
+// or typescript in it. The error is fs.ErrNotExist where there is none.
 func TypeScript(bin string) (string, error) {
-	for _, dir := range []string{filepath.Join(filepath.Dir(bin), ".tools", "typescript"), filepath.Join(bin, "typescript")} {
+	beside := filepath.Join(filepath.Dir(bin), ".tools", "typescript")
+	for _, dir := range []string{beside, filepath.Join(bin, "typescript")} {
 		if info, err := os.Stat(filepath.Join(dir, "tsc")); err == nil && info.Mode().IsRegular() {
 			return filepath.EvalSymlinks(dir)
 		}

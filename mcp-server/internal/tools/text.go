@@ -87,7 +87,8 @@ func guide(g guided) string {
 
 1. list_apis shows hosts, token names and what is restricted. list_apis({"api": "name"}) adds types, if there are any.
 2. Write one TypeScript module per execute_code call. Top-level await works. Types are checked only where code imports
-   a typed client. Only what you print comes back. console.log shortens long lists and deep objects: print JSON.stringify(x).
+   a typed client. Only what you print comes back. console.log shortens long lists and deep objects: print
+   JSON.stringify(x).
 3. Pass "apis": ["name", ...] to narrow the run to the APIs it needs.
 
 ## Credentials

@@ -45,7 +45,7 @@ func TestModules(t *testing.T) {
 			`console.log(typeof shop, typeof shop["raw"])`:                                                     "function function",
 			`const f = () => shop("POST /refunds/{id}", {path: {id: "1"}, body: {amount: 1}}); console.log(1)`: "1",
 			`let n: number = "x"; console.log(n, undeclared?.x)`:                                               "ReferenceError",
-			`const f = () => shop("POST /refunds/{id}", {path: {id: "1"}, body: {ammount: 1}});`:               "2:69 2561",
+			`const f = () => shop("POST /refunds/{id}", {path: {id: "1"}, body: {amountt: 1}});`:               "2:69 2561",
 			`const f = () => shop("POST /refunds/{id}", {path: {id: "1"}, body: {reason: "fraude"}});`:         "2:69 2820",
 			`const f = () => shop("POST /refunds/{id}");`:                                                      "2:17 2554",
 			`const f = () => shop("POST /refund/{id}", {path: {id: "1"}});`:                                    "2:22 2345",

@@ -239,7 +239,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Accept: endpoint.Peers(0, owner), Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
-		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"), "socket", f.socket)
+		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"),
+		"socket", f.socket)
 	serving = true
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()

@@ -88,7 +88,8 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	cmd := exec.Command(self, append([]string{Binary(t)}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), dirEnv + "=" + w.Dir, denoEnv + "=" + deno,
 		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
-		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge, programsEnv + "=" + o.Programs, typescriptEnv + "=" + typescript}
+		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge,
+		programsEnv + "=" + o.Programs, typescriptEnv + "=" + typescript}
 	if disarm.Variable(disarmEnv) {
 		cmd.Env = append(cmd.Env, disarmEnv+"="+os.Getenv(disarmEnv))
 	}

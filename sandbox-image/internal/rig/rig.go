@@ -321,8 +321,9 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	var out, errs bytes.Buffer
 	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: cmp.Or(w.Language, runapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules, Permissions: w.Hash,
-		TimeoutMS: timeout.Milliseconds(),
+		Language: cmp.Or(w.Language, runapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules,
+		Permissions: w.Hash,
+		TimeoutMS:   timeout.Milliseconds(),
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)
