@@ -33,8 +33,8 @@ func topFields() []fieldSpec {
 			}},
 		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
 			func(d *decoder, c *config, n *node) { c.allowed = d.list("allowed_methods", n, `["GET", "HEAD"]`) }},
-		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that matches " +
-			"decides, and a request that none matches is refused.", rulesShape(),
+		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that " +
+			"matches decides, and a request that none matches is refused.", rulesShape(),
 			func(d *decoder, c *config, n *node) { c.rules = d.rules(n) }},
 		{"allow_private",
 			"The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",

@@ -30,8 +30,8 @@ type Content interface {
 // escaped and without a query. Content is nil as long as it has not been read.
 //
 // A rule that allows matches only what every server reads as its conditions say. One that refuses also matches what a
-// server may read so: letters in another case, a slash or a file type at the end, a number as a string. It fails if that
-// cannot be told: a request is to be refused then.
+// server may read so: letters in another case, a slash or a file type at the end, a number as a string. It fails if
+// that cannot be told: a request is to be refused then.
 func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	var segments []string
 	for i := range rules {

@@ -373,7 +373,8 @@ func (v *validator) githubApp(path string, m *rawMint) *GitHubApp {
 	}
 	if g.BaseURL == "" {
 		g.BaseURL = "https://api.github.com"
-	} else if u, ok := v.https(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok && u.RawQuery != "" {
+	} else if u, ok := v.https(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok &&
+		u.RawQuery != "" {
 		v.bad(path+".base_url", "an address with a query", "one without")
 	}
 	return g
@@ -423,7 +424,8 @@ func (v *validator) google(path string, m *rawMint) *Google {
 func (v *validator) aws(path string, m *rawMint) *AWS {
 	a := &AWS{
 		SecretAccessKey: v.inner(path, "secret_access_key", m), SessionToken: v.inner(path, "session_token", m),
-		RoleARN: m.text["role_arn"], ExternalID: m.text["external_id"], Region: m.text["region"], Services: m.list["services"],
+		RoleARN: m.text["role_arn"], ExternalID: m.text["external_id"],
+		Region: m.text["region"], Services: m.list["services"],
 	}
 	a.AccessKeyID, _ = v.innerText(path, "access_key_id", m)
 	const secretLength = 40 // of every secret access key of AWS

@@ -28,8 +28,8 @@ func (a Action) String() string {
 	return "refuse"
 }
 
-// Rule is one entry of "rules". It matches a request if all of its conditions hold; the first rule of an API that matches
-// decides, and a request that none matches is refused.
+// Rule is one entry of "rules". It matches a request if all of its conditions hold; the first rule of an API that
+// matches decides, and a request that none matches is refused.
 type Rule struct {
 	Then Action
 	// Methods are in upper case. Nil: any.

@@ -109,8 +109,7 @@ func (l Line) checkFields() error {
 func (l Line) checkType() error {
 	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Words == "" && l.Tags == nil && l.Params == "" &&
 		l.Query == "" && l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" &&
-		l.Answer == "" &&
-		!l.Deprecated && l.Server == ""
+		l.Answer == "" && !l.Deprecated && l.Server == ""
 	switch {
 	case !alone:
 		return errors.New("a type with fields of an operation")

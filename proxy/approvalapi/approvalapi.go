@@ -1,5 +1,5 @@
-// Package approvalapi is what a person decides about requests that a rule holds, over HTTP on the proxy's own unix socket
-// (credentialapi). mcp-server and the sandbox have no way to it.
+// Package approvalapi is what a person decides about requests that a rule holds, over HTTP on the proxy's own unix
+// socket (credentialapi). mcp-server and the sandbox have no way to it.
 //
 //	GET  /approvals/v1              -> []Held, the oldest first
 //	POST /approvals/v1/{id} Answer  -> Held, as it was decided

@@ -119,7 +119,9 @@ func (o *mcpOptions) run(ctx context.Context, e *Env, args []string) error {
 }
 
 // files is the part that every API has.
-func (o *mcpOptions) files() *apiOptions { return &apiOptions{apis: o.apis, yes: o.yes, json: o.json} }
+func (o *mcpOptions) files() *apiOptions {
+	return &apiOptions{target: o.target, apis: o.apis, yes: o.yes, json: o.json}
+}
 
 // mcpRow is one line of mcp list.
 type mcpRow struct {

@@ -211,7 +211,7 @@ func TestInstructions(t *testing.T) {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], "YOLO_MODE is on")
 	})
-	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "not checked", "- page-through: Page through", "No API is configured yet"} {
+	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "Types are checked only where code imports", "- page-through: Page through", "No API is configured yet"} {
 		if !strings.Contains(got[0], want) {
 			t.Errorf("no %q in %s", want, got[0])
 		}

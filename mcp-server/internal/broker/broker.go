@@ -113,7 +113,7 @@ func New(cfg Config) *Broker {
 	b := &Broker{
 		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
 		runs: map[string]map[string]bool{}, caused: map[string]*causes{},
-		free: make(chan struct{}), installs: map[string]*installation{}, printed: map[string]*printed{},
+		free: make(chan struct{}), installs: map[string]*installation{},
 		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}
 	b.parts.Go(b.sweep)

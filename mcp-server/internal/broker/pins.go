@@ -72,8 +72,9 @@ const (
 )
 
 // examine says of each tool whether it is held back. It records what a server declares when it is first asked. Nothing
-// is recorded of a server that lists no tools: some list them only for a key that may use them.
-func (p *pins) examine(s *server, tools []*tool) {
+// is recorded of a server that lists no tools: some list them only for a key that may use them; nor of tools that are
+// only remembered, which no server declares now.
+func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 	if s.spec.Pins == "off" || len(tools) == 0 {
 		return
 	}
@@ -85,6 +86,9 @@ func (p *pins) examine(s *server, tools []*tool) {
 			"codeforge mcp approve "+s.api.Name+" accepts them anew", "error", err)
 	}
 	if have == nil || err == nil && have.Server != subject(s.spec) {
+		if remembered {
+			return
+		}
 		have = &pinned{Server: subject(s.spec), Tools: map[string]json.RawMessage{}}
 		for _, t := range tools {
 			have.Tools[t.Name] = canonical(t.raw)

@@ -41,6 +41,9 @@ func (s *server) note(text string, attrs ...any) {
 	p := s.broker.printed[s.api.Name]
 	if p == nil {
 		p = &printed{}
+		if s.broker.printed == nil {
+			s.broker.printed = map[string]*printed{}
+		}
 		s.broker.printed[s.api.Name] = p
 	}
 	p.add(strings.ToValidUTF8(text, ""))

@@ -140,16 +140,17 @@ func (s *server) recall() {
 	s.recalled = true
 	if raw, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
 		s.tools, s.known = definitions(raw), true
-		s.broker.pins.examine(s, s.tools)
+		s.broker.pins.examine(s, s.tools, true)
 	}
 }
 
-// learn is the server's tools for who only wants to know them: of a server that does not run, those that it had.
+// learn is the server's tools for who only wants to know them: of a server that does not run, those that it had. One
+// that had none may have some now.
 func (s *server) learn(ctx context.Context, key string) ([]*tool, *failure) {
 	b := s.broker
 	b.mu.Lock()
 	s.recall()
-	tools, enough := s.tools, s.known && len(s.instances) == 0
+	tools, enough := s.tools, s.known && len(s.tools) > 0 && len(s.instances) == 0
 	b.mu.Unlock()
 	if enough {
 		return tools, nil
@@ -198,7 +199,7 @@ func (s *server) ask(l *listing, key string) {
 	}
 	if f == nil {
 		l.tools = definitions(listed.Tools)
-		b.pins.examine(s, l.tools)
+		b.pins.examine(s, l.tools, false)
 		if err := b.remembered.keep(s.api.Name, s.digest, l.tools); err != nil {
 			s.warn("the definitions of its tools could not be kept", "error", err)
 		}

@@ -23,10 +23,10 @@ func instructions(yolo bool) string {
 }
 
 const (
-	executeDescription = "Run TypeScript in a Deno sandbox to combine calls and get what it printed. " +
+	executeDescription = "Run TypeScript in a Deno sandbox and get what it printed. " +
 		"Call the APIs of list_apis with fetch; the credential is a token name: " +
-		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other host is reachable; no npm, jsr or URL imports. " +
-		"Typed: import { stripe } from \"/apis/stripe.ts\"; await stripe(\"POST /v1/refunds\", {path, query, body}). " +
+		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other hosts; no npm, jsr or URL imports. " +
+		"Typed clients: /apis/<name>.ts. " +
 		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). " +
 		"/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."

@@ -1,8 +1,8 @@
 // Package credentials serves proxy/credentialapi and proxy/approvalapi on a unix socket of the proxy's own.
 //
-// Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests. So it is another
-// socket than that of the control API, which mcp-server has; only the proxy's own user and root may connect, which the
-// kernel says of every connection; and no answer contains a credential.
+// Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests.
+// So it is another socket than that of the control API, which mcp-server has; only the proxy's own user and root may
+// connect, which the kernel says of every connection; and no answer contains a credential.
 package credentials
 
 import (

@@ -42,8 +42,8 @@ type Config struct {
 	Broker  *broker.Broker
 	Journal *receipt.Journal
 	// Room holds requests that a person must approve.
-	Room *hold.Room
-	Redact  *redact.Redactor
+	Room   *hold.Room
+	Redact *redact.Redactor
 	// Mint obtains the credentials that change. Nil: there are none.
 	Mint Minter
 	// UserAgent is sent in place of the sandbox's.

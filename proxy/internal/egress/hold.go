@@ -43,7 +43,9 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 }
 
 // unshown are headers that no server acts by, or that every client sends.
-var unshown = []string{"Accept", "Accept-Encoding", "Accept-Language", "Connection", "Content-Length", "Sec-Fetch-Mode", "User-Agent"}
+var unshown = []string{
+	"Accept", "Accept-Encoding", "Accept-Language", "Connection", "Content-Length", "Sec-Fetch-Mode", "User-Agent",
+}
 
 // shownHeaders are the headers that a person sees, a line each, sorted.
 func shownHeaders(h http.Header) []string {

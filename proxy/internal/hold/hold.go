@@ -1,8 +1,8 @@
 // Package hold keeps requests that a rule holds until a person decides.
 //
 // Threat: code that gets another request approved than the one a person saw, uses an approval twice, or floods the
-// person. An approval is for the exact bytes: method, host, path, query, headers and body, and for the catalog and the rule
-// that held them. It is used once. A run holds few requests at a time, and all runs together a bounded number.
+// person. An approval is for the exact bytes: method, host, path, query, headers and body, and for the catalog and the
+// rule that held them. It is used once. A run holds few requests at a time, and all runs together a bounded number.
 package hold
 
 import (

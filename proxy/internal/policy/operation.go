@@ -21,7 +21,8 @@ func MovesPath(h http.Header) bool {
 		names := func(words ...string) bool {
 			return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
 		}
-		if names("url", "uri", "path", "prefix", "script") && names("original", "rewrit", "overrid", "forward", "real", "http", "script") {
+		if names("url", "uri", "path", "prefix", "script") &&
+			names("original", "rewrit", "overrid", "forward", "real", "http", "script") {
 			return true
 		}
 	}

@@ -9,10 +9,7 @@ await attempts(
   () => Deno.connect({ transport: "unix", path: "{path}" }),
   () => Deno.readTextFile("{path}"),
   () => Deno.stat("{path}"),
-  () =>
-    import("node:net").then((n) =>
-      new Promise((ok, no) => n.connect("{path}").on("connect", ok).on("error", no))
-    ),
+  () => import("node:net").then((n) => new Promise((ok, no) => n.connect("{path}").on("connect", ok).on("error", no))),
 );
 
 // name: stored tokens in {path}
