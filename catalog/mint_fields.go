@@ -98,7 +98,7 @@ func mintKinds() []mintKind {
 			{name: "subject", doc: "The user for whom the account acts (domain-wide delegation).", example: `"ann@example.com"`},
 		}},
 		{kindAWS, "Requests are signed with AWS Signature Version 4.", []mintField{
-			{name: "access_key_id", doc: "The access key's id.", form: formSecret, required: true, //nolint:gosec // of AWS's docs
+			{name: "access_key_id", doc: "The access key's id.", form: formSecret, required: true, //nolint:gosec // of AWS
 				example: `"AKIAIOSFODNN7EXAMPLE"`},
 			{name: "secret_access_key", doc: "The secret access key" + secretDoc, form: formSecret, required: true,
 				example: `{"file": "secret_access_key"}`},

@@ -22,16 +22,16 @@ const tenantMark = "{tenant}"
 // providers are the presets, after the providers' own documentation.
 func providers() []provider {
 	return []provider{
-		{name: "google", tokenURL: "https://oauth2.googleapis.com/token", //nolint:gosec // an address
+		{name: "google", tokenURL: "https://oauth2.googleapis.com/token",
 			authURL:   "https://accounts.google.com/o/oauth2/v2/auth",
 			deviceURL: "https://oauth2.googleapis.com/device/code",
 			// Without both there is a refresh token only for the first login of a user.
 			params: map[string]string{"access_type": "offline", "prompt": "consent"}},
-		{name: "microsoft", tokenURL: "https://login.microsoftonline.com/{tenant}/oauth2/v2.0/token", //nolint:gosec // an address
+		{name: "microsoft", tokenURL: "https://login.microsoftonline.com/{tenant}/oauth2/v2.0/token",
 			authURL:   "https://login.microsoftonline.com/{tenant}/oauth2/v2.0/authorize",
 			deviceURL: "https://login.microsoftonline.com/{tenant}/oauth2/v2.0/devicecode",
 			scopes:    []string{"offline_access"}, redirectHost: "localhost"},
-		{name: "github", tokenURL: "https://github.com/login/oauth/access_token", //nolint:gosec // an address
+		{name: "github", tokenURL: "https://github.com/login/oauth/access_token",
 			authURL:   "https://github.com/login/oauth/authorize",
 			deviceURL: "https://github.com/login/device/code"},
 		{name: "slack", tokenURL: "https://slack.com/api/oauth.v2.access",

@@ -703,8 +703,8 @@ func (v *validator) signers(a *API) {
 	}
 }
 
-// AWSHost is the service and the region that a host name of AWS stands for, as signatures name them. The region is empty
-// for services that have one endpoint for all. It is false for other hosts. A "*" stands for one label.
+// AWSHost is the service and the region that a host name of AWS stands for, as signatures name them. The region is
+// empty for services that have one endpoint for all. It is false for other hosts. A "*" stands for one label.
 func AWSHost(name string) (service, region string, ok bool) {
 	rest, found := name, false
 	for _, suffix := range []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".on.aws"} {

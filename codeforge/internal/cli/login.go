@@ -137,7 +137,8 @@ func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credent
 		return err
 	}
 	fmt.Fprintf(e.Stderr, "Open this address in a browser, anywhere:\n\n  %s\n\nLog in. The browser then ends at an "+
-		"address that begins with %s and shows an error: that is expected.\n", visible.Line(started.URL), visible.Line(started.Redirect))
+		"address that begins with %s and shows an error: that is expected.\n", visible.Line(started.URL),
+		visible.Line(started.Redirect))
 	p := newPrompter(e)
 	for {
 		// Not shown, so that no code stays in the terminal's history.

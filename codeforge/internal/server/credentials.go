@@ -32,8 +32,8 @@ func Credentials(ctx context.Context, c Config) (credentialapi.Client, Place, er
 	case place.Socket != "":
 		return none, place, errors.New("credentials are not reached from mcp-server's container: run codeforge on the host")
 	default:
-		return none, place, fmt.Errorf("no CodeForge of this folder runs, and at %s nobody serves credentials: run codeforge "+
-			"on its machine, with --state or --url docker://CONTAINER", place.URL)
+		return none, place, fmt.Errorf("no CodeForge of this folder runs, and at %s nobody serves credentials: run "+
+			"codeforge on its machine, with --state or --url docker://CONTAINER", place.URL)
 	}
 	return CredentialsOver(dial), place, nil
 }
