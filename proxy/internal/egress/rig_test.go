@@ -34,6 +34,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
@@ -65,6 +66,7 @@ type rig struct {
 	values    *minted.Values
 	minter    *mint.Minter
 	tokens    string // the folder
+	room      *hold.Room
 	broker    *broker.Broker
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
@@ -114,7 +116,7 @@ func newRig(t testing.TB, s setup) *rig {
 		registry = policy.NewRegistry(&url.URL{Scheme: "https", Host: s.registry}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 		registry.CAs = r.upstreams.ca.pem()
 	}
-	r.broker = &broker.Broker{}
+	r.broker, r.room = &broker.Broker{}, &hold.Room{Wait: testkit.Patience}
 	r.values, r.tokens = minted.New(nil), filepath.Join(t.TempDir(), "tokens")
 	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log})
 	t.Cleanup(r.minter.Close)
@@ -126,7 +128,7 @@ func newRig(t testing.TB, s setup) *rig {
 		}})
 	r.handler = egress.New(egress.Config{
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Room: r.room, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.Start(log)
 	r.serve(log)

@@ -1,0 +1,118 @@
+package egress_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestApproval: a request that a rule holds reaches the upstream after a person's yes, as it was shown and with its
+// credential, and else not at all.
+func TestApproval(t *testing.T) {
+	rules := `, "rules": [{"methods": ["POST"], "then": "approve"}, {"then": "allow"}]`
+	for name, c := range map[string]struct {
+		body    string
+		approve bool
+		change  bool // the configuration changes while it waits
+		code    string
+	}{
+		"approved":              {`{"amount":5}`, true, false, ""},
+		"refused":               {`{"amount":5}`, false, false, "approval_denied"},
+		"the catalog changes":   {`{"amount":5}`, true, true, "approval_stale"},
+		"no text":               {"\xff\xfe", true, false, "approval_unreadable"},
+		"larger than is shown":  {strings.Repeat("a", 257<<10), true, false, "approval_unreadable"},
+		"with a credential":     {secretValue, true, false, "credential_in_request"},
+		"a name, shown as such": {`{"token":"` + tokenName + `"}`, true, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(rules)}})
+			var up seen
+			r.upstreams.https(up.echo())
+			r.begin()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+demoHost+"/refunds?a=1", strings.NewReader(c.body))
+			check(t, err)
+			req.Header.Set("Authorization", "Bearer "+tokenName)
+			req.Header.Set("Content-Type", "text/plain")
+			type answer struct {
+				resp *http.Response
+				err  error
+			}
+			answers := make(chan answer, 1)
+			go func() { resp, err := r.client(false).Do(req); answers <- answer{resp, err} }()
+			var got answer
+			if c.code != "approval_unreadable" {
+				testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
+				h := r.room.List()[0]
+				shown := h.Method + " " + h.URL + " " + strings.Join(h.Headers, "|") + " " + h.Body
+				if strings.Contains(shown, secretValue) || !strings.Contains(shown, "Bearer "+tokenName) || !strings.HasSuffix(h.URL, "/refunds?a=1") || h.API != "demo" || h.Rule != "approve POST" {
+					t.Errorf("shown: %+v", h)
+				}
+				if up.count() != 0 {
+					t.Error("it left before the answer")
+				}
+				if c.change {
+					r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
+					r.reloader.Load()
+				}
+				_, err := r.room.Decide(h.ID, c.approve)
+				check(t, err)
+			}
+			got = <-answers
+			check(t, got.err)
+			defer got.resp.Body.Close()
+			if c.code == "" {
+				text, _ := io.ReadAll(got.resp.Body)
+				if got.resp.StatusCode != 200 || up.count() != 1 || up.bodies[0] != c.body || up.last(t).Header.Get("Authorization") != "Bearer "+secretValue {
+					t.Errorf("got %d %s, sent %q", got.resp.StatusCode, text, up.bodies)
+				}
+				return
+			}
+			if r := refusal(t, got.resp); r.Code != c.code || up.count() != 0 {
+				t.Errorf("got %+v, upstream reached %d times", r, up.count())
+			}
+		})
+	}
+}
+
+// TestApprovalLater: nobody answers, the code is told so, and after a late yes the same request passes once.
+func TestApprovalLater(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
+	r.room.Wait = 1
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	post := func(body string) (string, int) {
+		t.Helper()
+		resp, err := r.client(false).Post("https://"+demoHost+"/", "text/plain", strings.NewReader(body))
+		check(t, err)
+		if resp.StatusCode == 200 {
+			return body, 200
+		}
+		return refusal(t, resp).Code, resp.StatusCode
+	}
+	if code, _ := post("x"); code != "approval_timeout" {
+		t.Fatal(code)
+	}
+	held := r.room.List()[0]
+	if held.Waiting {
+		t.Errorf("%+v", held)
+	}
+	_, err := r.room.Decide(held.ID, true)
+	check(t, err)
+	for i, want := range []struct {
+		body, code string
+	}{{"y", "approval_timeout"}, {"x", "x"}, {"x", "approval_timeout"}} {
+		if code, _ := post(want.body); code != want.code {
+			t.Errorf("%d: %s", i, code)
+		}
+	}
+	if up.count() != 1 || up.bodies[0] != "x" {
+		t.Errorf("sent %q", up.bodies)
+	}
+}
