@@ -45,7 +45,7 @@ var hostile = []struct {
 	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n",
 		"import itertools\nfor i in itertools.count():\n    try: open(f'/skills/s{i}.py', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, runapi.OutputLimit, ""},
 	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n",
-		"with open('/skills/big.py', 'wb') as f: f.write(bytes(17 << 20))\nprint('done')\n", 3 * time.Minute, runapi.OutputLimit, "done\n"},
+		"with open('/skills/big.py', 'wb') as f: f.write(bytes(17 << 20))\nprint('done')\n", 3 * time.Minute, runapi.OutputLimit, ""},
 	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n",
 		"import sys\nwhile True: sys.stdout.buffer.write(b'a' * 65536)\n", 3 * time.Minute, runapi.OutputLimit, "aaaa"},
 	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n",
