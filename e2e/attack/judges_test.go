@@ -175,7 +175,7 @@ func TestMisfires(t *testing.T) {
 // nowhere are names that attacks speak of and nobody answers to: that they do not resolve is the point, or they are not
 // meant to be asked for.
 var nowhere = []string{
-	"off.test", "wild.test", "b.wild.test", "c.wild.test", "d.wild.test", "x.y.wild.test", "redact-me-please.wild.test", "a.redact-me-please.evil.test",
+	"off.test", "wild.test", "b.wild.test", "c.wild.test", "d.wild.test", "s.wild.test", "localhost", "codeforge.internal", "x.y.wild.test", "redact-me-please.wild.test", "a.redact-me-please.evil.test",
 	"metadata.google.internal", "mcp-server", "proxy", "host.docker.internal", "gateway.docker.internal", "test",
 }
 

@@ -290,7 +290,7 @@ with session.get(BASE + "/stream/5", stream=True) as r:
     print([json.loads(line)["id"] for line in r.iter_lines()])
 try:
     session.get(BASE + "/status/503")
-except requests.RetryError as e:
+except requests.exceptions.RetryError as e:
     print(type(e).__name__)
 try:
     session.get(BASE + "/status/404").raise_for_status()
