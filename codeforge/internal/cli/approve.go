@@ -132,8 +132,8 @@ func decided(h approvalapi.Held, approve bool) string {
 	case h.Waiting:
 		return "Approved, and sent: " + what
 	}
-	return "Approved: " + what + "\nIts run does not wait any more. The same request passes once within 15 minutes: have " +
-		"the code run again."
+	return "Approved: " + what + "\nIts run does not wait any more. The same request passes once within 15 minutes: " +
+		"have the code run again."
 }
 
 // askEach shows what waits and asks about each.

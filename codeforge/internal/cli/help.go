@@ -68,7 +68,7 @@ func examples() map[string][]string {
 		"api disable": {"codeforge api disable stripe", "codeforge api disable stripe --json"},
 		"api edit":    {"codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe"},
 		"api update":  {"codeforge api update stripe", "codeforge api update stripe --json"},
-		"api explain": {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain github DELETE /user --json why"},
+		"api explain": {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain stripe GET / --json why"},
 		"api search":  {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
 		"held":        {"codeforge held", "codeforge held --json id,method,url"},
 		"approve":     {"codeforge approve --watch", "codeforge approve mzxw6ytb"},

@@ -57,9 +57,10 @@ func Handler(m Minter, room Room) http.Handler {
 	mux.HandleFunc("DELETE "+credentialapi.Prefix+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, struct{}{}, m.Logout(r.PathValue("name")))
 	})
-	mux.HandleFunc("PUT "+credentialapi.Prefix+"/{name}", with(func(r *http.Request, in credentialapi.Supply) (any, error) {
-		return struct{}{}, m.Supply(r.PathValue("name"), in)
-	}))
+	mux.HandleFunc("PUT "+credentialapi.Prefix+"/{name}",
+		with(func(r *http.Request, in credentialapi.Supply) (any, error) {
+			return struct{}{}, m.Supply(r.PathValue("name"), in)
+		}))
 	mux.HandleFunc("GET "+approvalapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, room.List(), nil)
 	})

@@ -1,7 +1,7 @@
 // Package mint obtains the credentials that change: access tokens, short-lived keys, and what secret managers hold.
 //
-// Contract: a credential is obtained when a request uses it, and renewed before it ends. Whatever the number of requests
-// that wait for it, one request is under way for each credential, in a context of its own. What was obtained is first
+// Contract: a credential is obtained when a request uses it, and renewed before it ends. Whatever the number of
+// requests that wait for it, one is under way for each credential, in a context of its own. What was obtained is first
 // stored, then made known to scrub and swap (package minted), and only then used. A credential that has ended is never
 // used; if there is no other, the request that needs it fails.
 //
