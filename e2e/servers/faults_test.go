@@ -67,7 +67,7 @@ await s.grow({ text: "" });
 for (;;) {
   const got = await s.grown0({ text: "grown" }).catch((e) => e.code);
   if (got !== "tool_not_found") return got;
-}`, want: "grown"},
+}`, want: "quarantined"}, // until the user has seen the new tool
 	{name: "ignores a cancel", code: `return await s.never({ text: "" }, { timeout: 500 });`, want: "timeout"},
 	{name: "hangs after a cancel", code: `return await s.block({ text: "", ms: 120000 }, { timeout: 500 });`, want: "timeout", again: "server_unavailable"},
 	{name: "ignores every wish to end", faults: "ignores-eof ignores-sigterm",
