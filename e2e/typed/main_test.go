@@ -38,6 +38,9 @@ type document struct {
 	types      map[string]string
 }
 
+// ownServers are the hosts of documents whose operations each name a server.
+var ownServers = map[string]string{"twilio": "api.twilio.com"}
+
 // imported is a document of the directory, by codeforge api add.
 func imported(t *testing.T, name, file string) document {
 	t.Helper()
@@ -47,7 +50,11 @@ func imported(t *testing.T, name, file string) document {
 	if _, err := os.Stat(path); err != nil {
 		testkit.Skip(t, "the npm package "+directory+" could not be installed")
 	}
-	return importedFile(t, name, path, "--scheme", "none", "--server", "https://"+name+".test")
+	args := []string{"--scheme", "none", "--server", "https://" + name + ".test"}
+	if host, own := ownServers[name]; own {
+		args = append(args, "--domain", host)
+	}
+	return importedFile(t, name, path, args...)
 }
 
 // importedFile is a document in a file, by codeforge api add with these arguments.

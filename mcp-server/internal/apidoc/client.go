@@ -37,6 +37,12 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 		return t, ""
 	}
 	c := declarations{doc: d, call: t.Call}
+	variants := map[string]int{}
+	for i := range d.Len() {
+		if key := d.Key(i); keys[key] {
+			variants[key]++
+		}
+	}
 	seen := map[string]bool{}
 	for i := range d.Len() {
 		key := d.Key(i)
@@ -52,6 +58,10 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 		o.Query = append(fieldNames(l.Query), fieldNames(d.Head.Common)...)
 		o.Fields = fieldNames(d.resolved(l.Body))
 		t.Operations = append(t.Operations, o)
+		if variants[key] > 1 { // one method and path for several operations, of which the body tells which
+			c.open(key)
+			continue
+		}
 		c.operation(l, key)
 	}
 	return t, c.text()
@@ -205,6 +215,11 @@ func (c *declarations) operation(l operation.Line, key string) {
 	fmt.Fprintf(&c.operations, "  %s: { input: [input%s: %s]; answer: %s };\n", runner.Literal(key), mark,
 		c.alias("input"), c.alias("answer"))
 	c.n++
+}
+
+// open declares an operation that takes and answers anything.
+func (c *declarations) open(key string) {
+	fmt.Fprintf(&c.operations, "  %s: { input: [input?: any]; answer: any };\n", runner.Literal(key))
 }
 
 // alias is the name of a part of the operation that is being declared. The compiler uses it in what it says.
