@@ -185,6 +185,7 @@ func TestEdges(t *testing.T) {
 		"ca-public sandbox ro",
 		"journal mcp-server rw",
 		"packages sandbox rw",
+		"pins mcp-server rw",
 		"programs sandbox ro",
 		"run-control mcp-server rw",
 		"run-control proxy rw",
