@@ -430,8 +430,8 @@ func (s *state) mayTry(now time.Time) bool {
 	return s.failed == nil || now.After(s.nextTry) || s.nextTry.Sub(now) > backoffEnded // the clock went back
 }
 
-// Renewed renews a credential because a server refused this value of it. It is true once there is another one, and false
-// if there will be none now: a server that always refuses makes no more than one renewal a minute.
+// Renewed renews a credential because a server refused this value of it. It is true once there is another one, and
+// false if there will be none now: a server that always refuses makes no more than one renewal a minute.
 func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string) bool {
 	s, err := m.state(c)
 	if err != nil {
