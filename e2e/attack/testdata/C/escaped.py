@@ -240,7 +240,8 @@ paths = """/proc /proc/mounts /proc/version /proc/cpuinfo /proc/meminfo /proc/cm
 /run/sandboxd/sandboxd.sock /var/run/docker.sock /dev/shm/run/control.sock /usr/lib/python3/dist-packages/../../../../etc/passwd""".split()
 for pid in "self", "1", "2", own, str(os.getppid()):
     for name in "mountinfo environ cmdline cgroup maps mem status stat comm fd fdinfo/0 root/etc/passwd cwd ns net/dev".split():
-        paths.append(f"/proc/{pid}/{name}")
+        if name != "cwd" or pid not in ("self", own):  # its own is /tmp, where other runs leave files
+            paths.append(f"/proc/{pid}/{name}")
 # Directories of the sandbox itself whose names are the same on every machine.
 KNOWN = {"/proc/self", "/etc/codeforge", "/etc/resolv.conf", "/etc/ssl", "/dev/null", "/dev/random", "/dev/urandom"}
 opened = []
