@@ -202,6 +202,11 @@ type ClientCert struct {
 	Key  secret.Value // PEM
 }
 
+// Equal reports whether both are the same certificate and key, or none.
+func (c *ClientCert) Equal(o *ClientCert) bool {
+	return c == o || c != nil && o != nil && string(c.Cert) == string(o.Cert) && c.Key.Equal(o.Key)
+}
+
 // Seconds is a duration in whole seconds.
 type Seconds int
 

@@ -119,7 +119,7 @@ func (p *Pool) Check(ctx context.Context, w Want, u *url.URL) error {
 	if p.conf.Proxy == nil {
 		return nil
 	}
-	private, _ := common(w.APIs)
+	private := common(w.APIs).private
 	d := &dialer{pool: p, guard: p.guard(private)}
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), usualPorts[u.Scheme]), 10, 16)
 	if err != nil {

@@ -127,12 +127,12 @@ type Want struct {
 	Login bool
 }
 
-// transport returns the one for these APIs. The strictest of them decides: a private range is open, and an authority of
-// their own trusted, only if every one of them says so.
+// transport returns the one for these APIs. The strictest of them decides: a private range is open, an authority of
+// their own trusted, and a certificate shown, only if every one of them says so.
 func (p *Pool) transport(w Want, k kind) *http.Transport {
-	private, cas := common(w.APIs)
+	r := common(w.APIs)
 	var space [1 << 10]byte
-	text := appendKey(space[:0], w, k, private, cas)
+	text := appendKey(space[:0], w, k, r.private, r.cas)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pools := p.pools
@@ -142,7 +142,7 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 	if t := pools[string(text)]; t != nil {
 		return t
 	}
-	t, key := p.make(k, private, cas, p.session(string(text[1:]))), string(text)
+	t, key := p.make(k, r, p.session(string(text[1:]))), string(text)
 	pools[key] = t
 	if !k.shared() {
 		return t
@@ -215,17 +215,23 @@ func (p *Pool) Retire() {
 	p.forget()
 }
 
-func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.ClientSessionCache) *http.Transport {
+func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Transport {
 	roots := p.roots
-	if len(cas) > 0 {
+	if len(r.cas) > 0 {
 		roots = roots.Clone()
-		roots.AppendCertsFromPEM(cas)
+		roots.AppendCertsFromPEM(r.cas)
 	}
-	d := &dialer{pool: p, guard: p.guard(private)}
+	var certs []tls.Certificate
+	if r.cert != nil {
+		if c, err := tls.X509KeyPair(r.cert.Cert, []byte(r.cert.Key.Reveal())); err == nil { // the catalog checked it
+			certs = append(certs, c)
+		}
+	}
+	d := &dialer{pool: p, guard: p.guard(r.private)}
 	t := &http.Transport{
 		DialContext: d.dial,
 		TLSClientConfig: &tls.Config{
-			RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
+			RootCAs: roots, Certificates: certs, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
 			VerifyConnection:   func(s tls.ConnectionState) error { return agreed(k, s) },
 			InsecureSkipVerify: disarm.Off("upstream-tls"), //nolint:gosec // false in what is shipped
 		},
@@ -253,21 +259,31 @@ func (p *Pool) make(k kind, private []netip.Prefix, cas []byte, sessions tls.Cli
 	return t
 }
 
+// rules are what connections for a set of APIs obey.
+type rules struct {
+	private []netip.Prefix
+	cas     []byte
+	cert    *catalog.ClientCert
+}
+
 // common returns what all the APIs have in common.
-func common(apis []*catalog.API) (private []netip.Prefix, cas []byte) {
+func common(apis []*catalog.API) (r rules) {
 	for i, a := range apis {
 		if i == 0 {
-			private, cas = a.AllowPrivate, a.CAs
+			r = rules{a.AllowPrivate, a.CAs, a.ClientCert}
 			continue
 		}
-		private = slices.DeleteFunc(slices.Clone(private), func(x netip.Prefix) bool {
+		r.private = slices.DeleteFunc(slices.Clone(r.private), func(x netip.Prefix) bool {
 			return !slices.Contains(a.AllowPrivate, x)
 		})
-		if string(cas) != string(a.CAs) {
-			cas = nil
+		if string(r.cas) != string(a.CAs) {
+			r.cas = nil
+		}
+		if !r.cert.Equal(a.ClientCert) {
+			r.cert = nil
 		}
 	}
-	return private, cas
+	return r
 }
 
 // appendKey appends what a connection must have in common with a request to be used for it. What may contain any byte
