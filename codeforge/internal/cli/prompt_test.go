@@ -34,7 +34,7 @@ func newTypist(t *testing.T, args ...string) *typist {
 	t.Helper()
 	master, slave, err := pty.Open()
 	if err != nil {
-		t.Skip(err) // no terminals on this system
+		testkit.Skip(t, "no terminals: "+err.Error())
 	}
 	t.Cleanup(func() { _ = master.Close() }) // not slave: after Ctrl-C it is still read from, until master is closed
 	w := &typist{t: t, master: master, code: make(chan int, 1), fd: int(slave.Fd())}

@@ -110,6 +110,7 @@ type exchange struct {
 	verdict        policy.Verdict
 	compression    compression
 	insecure       bool // plain HTTP
+	approved       bool // by a person, to be sent once
 	toBroker       bool // a call of an MCP server's tool
 	up             *counted
 	redacted       *redact.Report

@@ -38,7 +38,7 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	case x.conf.Current() != x.snap:
 		return refuse(policy.CodeApprovalStale)
 	}
-	v.Allow, v.Hold = true, nil
+	v.Allow, v.Hold, x.approved = true, nil, true
 	return v
 }
 

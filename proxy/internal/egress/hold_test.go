@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -114,5 +115,34 @@ func TestApprovalLater(t *testing.T) {
 	}
 	if up.count() != 1 || up.bodies[0] != "x" {
 		t.Errorf("sent %q", up.bodies)
+	}
+}
+
+// TestApprovalOnce: what a person approved is sent once, also where a request would be repeated after a 401.
+func TestApprovalOnce(t *testing.T) {
+	for extra, calls := range map[string]int32{``: 2, `, "rules": [{"then": "approve"}]`: 1} {
+		var asked atomic.Int32
+		s := &tokenServer{api: func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(http.StatusUnauthorized)
+		}}
+		r := newRig(t, setup{apis: map[string]string{"demo": mintedAPI(extra)}})
+		r.upstreams.https(s)
+		end := r.begin()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = sendMinted(t, r, http.MethodGet, "").Body.Close()
+		}()
+		if extra != "" {
+			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
+			_, err := r.room.Decide(r.room.List()[0].ID, true)
+			check(t, err)
+		}
+		<-done
+		end()
+		if asked.Load() != calls {
+			t.Errorf("rules %q: sent %d times", extra, asked.Load())
+		}
 	}
 }
