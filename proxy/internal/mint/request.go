@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,7 +59,7 @@ func (r *requester) send(req *http.Request) (*Answer, error) {
 	}
 	req.Header.Set("User-Agent", r.userAgent)
 	req.Header.Set("Accept-Encoding", "identity")
-	w := upstream.Want{APIs: []*catalog.API{r.api}, Version: "mint", Owner: r.owner}
+	w := upstream.Want{APIs: []*catalog.API{r.reaching(req.URL)}, Version: "mint", Owner: r.owner}
 	if err := r.transport.Check(req.Context(), w, req.URL); err != nil {
 		return nil, unavailable(detailUnreachable)
 	}
@@ -80,6 +82,23 @@ func (r *requester) send(req *http.Request) (*Answer, error) {
 		return nil, unavailable(detailTooLarge)
 	}
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+// reaching is the API as it reaches an address: its client certificate is for its own hosts, and no token server's.
+func (r *requester) reaching(u *url.URL) *catalog.API {
+	if r.api == nil || r.api.ClientCert == nil {
+		return r.api
+	}
+	port, _ := strconv.ParseUint(u.Port(), 10, 16) // none is 0
+	if h, err := catalog.ParseHost(u.Hostname()); err == nil {
+		h = h.At(uint16(port))
+		if slices.Contains(r.api.Hosts, h.Exact()) || slices.Contains(r.api.Hosts, h.Wildcard()) {
+			return r.api
+		}
+	}
+	without := *r.api
+	without.Name, without.ClientCert = without.Name+" without its certificate", nil // connections are shared by name
+	return &without
 }
 
 // post sends a form.
