@@ -5,11 +5,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -407,56 +405,4 @@ func wantSurface(text string) string {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return `"header", "header:Name", "query:name", "path" or "body:field"`
-}
-
-// permissions warns of credentials that other users of the machine can read.
-func (v *validator) permissions(c config) {
-	inline := len(c.inline()) > 0
-	info, err := v.root.Stat(v.api + "/config.json")
-	if runtime.GOOS == "windows" || !inline || err != nil {
-		return
-	}
-	if mode := info.Mode().Perm(); mode&0o004 != 0 {
-		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
-			"mode 0600 (chmod 600)")
-	}
-}
-
-// inline are the secrets that config.json itself holds.
-func (c config) inline() []string {
-	var out []string
-	add := func(s source) {
-		if s.value != nil {
-			out = append(out, *s.value)
-		}
-	}
-	for _, raw := range c.credentials {
-		add(raw.source)
-		for _, field := range slices.Sorted(maps.Keys(raw.mint.sources())) {
-			if field != "access_key_id" { // public, and often a word of messages
-				add(raw.mint.secret[field])
-			}
-		}
-	}
-	if c.clientCert != nil {
-		add(c.clientCert.key)
-	}
-	return out
-}
-
-// mask replaces the file's credential values in its problems. It comes last, so that no message shows one.
-func (v *validator) mask(c config) {
-	for _, secret := range c.inline() {
-		if len(secret) < minValue {
-			continue
-		}
-		for i := range v.problems {
-			p := &v.problems[i]
-			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
-				p.Field = strings.ReplaceAll(p.Field, secret, "[secret]")
-			}
-			p.Found = strings.ReplaceAll(p.Found, secret, "[secret]")
-			p.Want = strings.ReplaceAll(p.Want, secret, "[secret]")
-		}
-	}
 }

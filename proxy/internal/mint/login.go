@@ -6,23 +6,14 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
-
-// grantDevice is the grant type of RFC 8628.
-const grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
 
 const (
 	// loginTime is how long a login waits for its person.
@@ -176,68 +167,6 @@ func (l *login) browser(o *oauth2) (credentialapi.Started, error) {
 	return credentialapi.Started{ID: l.id, URL: u.String(), Redirect: l.redirect}, nil
 }
 
-// device asks for a code that the person enters (RFC 8628).
-func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (credentialapi.Started, error) {
-	if l.client.DeviceURL == "" {
-		return credentialapi.Started{}, errWay
-	}
-	form := url.Values{"client_id": {l.client.ID}}
-	if len(l.client.Scopes) > 0 {
-		form.Set("scope", o.scope(l.client.Scopes))
-	}
-	if l.client.Resource != "" {
-		form.Set("resource", l.client.Resource)
-	}
-	user, password := "", ""
-	if l.client.Basic && l.client.Secret != "" {
-		user, password = l.client.ID, l.client.Secret
-	}
-	a, err := m.requester(s).post(ctx, l.client.DeviceURL, form, user, password)
-	if err != nil {
-		return credentialapi.Started{}, err
-	}
-	var d struct {
-		Device   string  `json:"device_code"`
-		User     string  `json:"user_code"`
-		URL      string  `json:"verification_uri"`
-		Google   string  `json:"verification_url"`
-		Life     float64 `json:"expires_in"`
-		Interval float64 `json:"interval"`
-		Error    string  `json:"error"`
-	}
-	switch err := decode(a.Body, &d); {
-	case err != nil:
-		return credentialapi.Started{}, unavailable(detailNotJSON)
-	case d.Error != "":
-		return credentialapi.Started{}, unavailable(shownCode(d.Error))
-	case a.Status != 200:
-		return credentialapi.Started{}, unavailable(detailStatus)
-	}
-	if d.URL == "" {
-		d.URL = d.Google
-	}
-	page, err := url.Parse(d.URL)
-	if err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || !plain(d.URL, 2048) ||
-		!plain(d.User, 64) || !plain(d.Device, 4096) {
-		return credentialapi.Started{}, unavailable(detailNotJSON)
-	}
-	l.device, l.interval = d.Device, pollInterval
-	if d.Interval >= 1 && d.Interval <= 60 {
-		l.interval = time.Duration(d.Interval * float64(time.Second))
-	}
-	l.next, l.deadline = m.now().Add(l.interval), m.now().Add(loginTime)
-	if d.Life >= 1 && d.Life < loginTime.Seconds() {
-		l.deadline = m.now().Add(time.Duration(d.Life * float64(time.Second)))
-	}
-	return credentialapi.Started{ID: l.id, URL: d.URL, Code: d.User, Interval: int(l.interval.Seconds())}, nil
-}
-
-// plain reports whether a text may be shown on a terminal.
-func plain(s string, most int) bool {
-	return s != "" && len(s) <= most && visible.Plain(s) &&
-		!strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
-}
-
 // add makes a login wait, in place of an earlier one of the same credential.
 func (ls *logins) add(l *login, now time.Time) {
 	ls.mu.Lock()
@@ -339,47 +268,6 @@ func (l *login) issuedBy(issuer string) bool {
 	return err == nil && err2 == nil && u.Scheme == "https" && strings.EqualFold(u.Host, auth.Host)
 }
 
-// Poll asks whether the person of a login by device has entered the code.
-func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	l := m.logins.get(id, m.now())
-	if l == nil || l.device == "" {
-		return credentialapi.Progress{}, errNoLogin
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := m.now()
-	if now.After(l.deadline) {
-		m.logins.end(id)
-		return credentialapi.Progress{}, said(unavailable("expired_token"))
-	}
-	if wait := l.next.Sub(now); wait > 0 && wait <= time.Minute {
-		return credentialapi.Progress{Interval: int(wait.Seconds()) + 1}, nil
-	}
-	if m.logins.get(id, now) != l {
-		return credentialapi.Progress{}, errNoLogin
-	}
-	err := m.exchange(ctx, l, url.Values{"grant_type": {grantDevice}, "device_code": {l.device}})
-	detail := ""
-	if r, ok := err.(*credentialapi.Refused); ok { //nolint:errorlint // exchange returns no other
-		detail = r.Code
-	}
-	switch detail {
-	case "slow_down":
-		l.interval += slower
-		fallthrough
-	case "authorization_pending":
-		l.next = m.now().Add(l.interval)
-		return credentialapi.Progress{Interval: int(l.interval.Seconds())}, nil
-	}
-	m.logins.end(id)
-	if err != nil {
-		return credentialapi.Progress{}, err
-	}
-	return credentialapi.Progress{Done: true}, nil
-}
-
 // exchange turns a code into a token, and puts it in force.
 func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error {
 	s, o := m.loginState(l.name)
@@ -431,124 +319,4 @@ func said(err error) error {
 	}
 	e := named("", err)
 	return refused(e.Detail, "The authorization server gave no token: "+e.Detail+".")
-}
-
-// Logout forgets a credential: what is stored, and what is in memory. A name that no API has any more is forgotten too.
-func (m *Minter) Logout(name string) error {
-	if !catalog.ValidTokenName(name) {
-		return errNoCredential
-	}
-	st, err := m.opened(true)
-	if err != nil {
-		return errStorage
-	}
-	m.mu.Lock()
-	s := m.states[name]
-	m.mu.Unlock()
-	if s == nil {
-		if err := st.remove(name); err != nil {
-			return errStorage
-		}
-		return nil
-	}
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := st.remove(name); err != nil {
-		return errStorage
-	}
-	s.serial++
-	if s.kept.Refresh != "" { // the server may still know it
-		_ = m.conf.Values.Add(minted.Value{Text: s.kept.Refresh, Until: m.now().Add(after)})
-	}
-	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
-	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
-	return nil
-}
-
-// Supply takes over the value of a "command" from the feeder that ran it.
-func (m *Minter) Supply(name string, v credentialapi.Supply) error {
-	m.mu.Lock()
-	s := m.states[name]
-	m.mu.Unlock()
-	if s == nil {
-		return errNotCommand
-	}
-	s.mu.Lock()
-	c, digest := s.conf.Mint.Command, s.conf.Mint.Digest()
-	s.mu.Unlock()
-	if c == nil {
-		return errNotCommand
-	}
-	now := m.now()
-	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
-	if v.ExpiresAt != nil {
-		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
-	}
-	next, err := m.judge(name, g, kept{}, digest, now)
-	if err != nil {
-		return errSupply
-	}
-	s.mu.Lock()
-	s.serial++
-	serial := s.serial
-	s.mu.Unlock()
-	if err := m.put(s, serial, next, nil); err != nil {
-		return said(err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
-	return nil
-}
-
-// List describes the credentials of the catalog that the proxy obtains.
-func (m *Minter) List() []credentialapi.Credential {
-	m.mu.Lock()
-	states := slices.Collect(maps.Values(m.states))
-	m.mu.Unlock()
-	out := []credentialapi.Credential{}
-	for _, s := range states {
-		out = append(out, s.describe(m.now()))
-	}
-	slices.SortFunc(out, func(a, b credentialapi.Credential) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-// describe tells everything about a credential but its value.
-func (s *state) describe(now time.Time) credentialapi.Credential {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	how := s.conf.Mint
-	c := credentialapi.Credential{Name: s.name, API: s.api.Name, Kind: how.Kind(), Logins: how.Logins()}
-	if how.Logins() {
-		o := how.OAuth2
-		c.Browser, c.Device = o.AuthURL != "" || o.Resource != "", o.DeviceURL != "" || o.Resource != ""
-		c.RedirectHost, c.RedirectPort = o.RedirectHost, o.RedirectPort
-	}
-	if s.usable(now) {
-		c.ValidUntil = s.kept.Expires
-	}
-	if s.failed != nil {
-		c.LastError = s.failed.Detail
-	}
-	switch {
-	case how.Signs() && s.kind == nil, s.usable(now):
-		c.State = credentialapi.StateReady
-	case how.Logins() && (s.kept.Refresh == "" || s.failed != nil && s.failed.Code == policy.CodeLoginNeeded):
-		c.State = credentialapi.StateLogin
-	case how.Command != nil:
-		c.State = credentialapi.StateSupply
-	case s.failed != nil:
-		c.State = credentialapi.StateFailed
-	case s.kept.Refresh != "":
-		c.State = credentialapi.StateReady
-	default:
-		c.State = credentialapi.StateUnused
-	}
-	if how.Command != nil {
-		c.Command, c.TTL, c.DueAt = how.Command.Args, int(how.Command.TTL), s.kept.Renew
-	}
-	return c
 }

@@ -1,0 +1,134 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func (v *validator) aws(path string, m *rawMint) *AWS {
+	a := &AWS{
+		SecretAccessKey: v.inner(path, "secret_access_key", m), SessionToken: v.inner(path, "session_token", m),
+		RoleARN: m.text["role_arn"], ExternalID: m.text["external_id"],
+		Region: m.text["region"], Services: m.list["services"],
+	}
+	a.AccessKeyID, _ = v.innerText(path, "access_key_id", m)
+	const secretLength = 40 // of every secret access key of AWS
+	if id := a.AccessKeyID; id != "" {
+		switch {
+		case len(id) == secretLength && random(strings.NewReplacer("/", "", "+", "").Replace(id)):
+			v.bad(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
+		case !regexp.MustCompile(`^[A-Za-z0-9_.-]{3,128}$`).MatchString(id):
+			v.bad(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
+		case strings.HasPrefix(id, "ASIA") && !m.has["session_token"]:
+			v.bad(path+".session_token", "missing for a temporary access key", "the token that was given with it")
+		}
+	}
+	role := regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
+	if m.has["role_arn"] && !role.MatchString(a.RoleARN) {
+		v.bad(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
+	}
+	if m.has["external_id"] && !m.has["role_arn"] {
+		v.bad(path+".external_id", "an external id without a role", "role_arn, or none")
+	}
+	if m.has["region"] && !regexp.MustCompile(`^[a-z0-9-]{2,32}$`).MatchString(a.Region) {
+		v.bad(path+".region", "not a region", `one like "eu-central-1"`)
+	}
+	for i, s := range a.Services {
+		if !regexp.MustCompile(`^[a-z0-9-]{1,64}$`).MatchString(s) {
+			v.bad(fmt.Sprintf("%s.services[%d]", path, i), "not a service", `the name in signatures, e.g. "s3"`)
+		}
+	}
+	if m.has["services"] && len(a.Services) == 0 {
+		v.bad(path+".services", "an empty list", `at least one, e.g. ["s3"], or no list`)
+	}
+	return a
+}
+
+// signed checks the surfaces of a credential that is not swapped, but signs: they say where its name asks for that.
+func (v *validator) signed(raw rawCredential, c *Credential) {
+	if !c.Mint.Signs() {
+		return
+	}
+	if raw.in != nil {
+		v.bad(raw.path()+".in", "surfaces of a credential that signs", "no list: its name stands where the signature goes")
+	}
+	if raw.placeholder != nil {
+		v.bad(raw.path()+".placeholder", "a placeholder of a credential that signs", "none")
+	}
+	c.Surfaces = []Surface{{Kind: SurfaceHeader, Field: "Authorization"}}
+	if h := c.Mint.HMAC; h != nil {
+		c.Surfaces = nil
+		for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
+			if strings.Contains(h.Headers[name], "{signature:") {
+				s, _ := parseHeaderSurface(name)
+				c.Surfaces = append(c.Surfaces, s)
+			}
+		}
+	}
+}
+
+// signers checks what an API and its signing credentials say about one another.
+func (v *validator) signers(a *API) {
+	for _, c := range a.Credentials {
+		if c.Mint == nil || c.Mint.AWS == nil || len(c.Mint.AWS.Services) == 1 {
+			continue
+		}
+		for _, h := range a.Hosts {
+			if _, _, ok := AWSHost(h.Name()); !ok {
+				v.bad("credentials."+c.Name+".aws.services", "no single service for a host that is not AWS's",
+					`the one that the host is, e.g. ["s3"]`)
+				break
+			}
+		}
+	}
+}
+
+// AWSHost is the service and the region that a host name of AWS stands for, as signatures name them. The region is
+// empty for services that have one endpoint for all. It is false for other hosts. A "*" stands for one label.
+func AWSHost(name string) (service, region string, ok bool) {
+	rest, found := name, false
+	for _, suffix := range []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".on.aws"} {
+		if rest, found = strings.CutSuffix(name, suffix); found {
+			break
+		}
+	}
+	if !found {
+		return "", "", false
+	}
+	labels := strings.Split(rest, ".")
+	last := len(labels) - 1
+	switch {
+	case isRegion(labels[last]):
+		region, labels = labels[last], labels[:last]
+	case last > 0 && isRegion(labels[last-1]) && (labels[last] == "es" || labels[last] == "aoss"): // NAME.REGION.es
+		region = labels[last-1]
+	}
+	if len(labels) == 0 {
+		return "", "", false
+	}
+	// s3.REGION, BUCKET.s3.REGION, s3.dualstack.REGION, ID.execute-api.REGION, s3-fips.REGION
+	if len(labels) > 1 && labels[len(labels)-1] == "dualstack" {
+		labels = labels[:len(labels)-1]
+	}
+	service = strings.TrimSuffix(labels[len(labels)-1], "-fips")
+	if old, found := strings.CutPrefix(service, "s3-"); found && region == "" && isRegion(old) { // s3-eu-west-1
+		service, region = "s3", old
+	}
+	if name, known := signingNames[service]; known {
+		service = name
+	}
+	return service, region, service != "*"
+}
+
+// signingNames are the services whose signatures have another name than their hosts.
+var signingNames = map[string]string{
+	"email": "ses", "bedrock-runtime": "bedrock", "bedrock-agent": "bedrock", "bedrock-agent-runtime": "bedrock",
+	"s3-accesspoint": "s3", "pinpoint": "mobiletargeting", "lambda-url": "lambda",
+}
+
+func isRegion(s string) bool {
+	return regexp.MustCompile(`^(us|eu|ap|sa|ca|me|af|il|mx|cn)(-[a-z]+)+-[0-9]$`).MatchString(s)
+}

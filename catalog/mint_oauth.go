@@ -1,0 +1,148 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func (v *validator) oauth2(path string, m *rawMint) *OAuth2 {
+	o := &OAuth2{
+		Grant:    Grant(v.option(path, "grant", m, []string{string(GrantRefreshToken), string(GrantClientCredentials)})),
+		TokenURL: m.text["token_url"], AuthURL: m.text["auth_url"], DeviceURL: m.text["device_url"],
+		ClientID: m.text["client_id"], ClientSecret: v.inner(path, "client_secret", m), Scopes: m.list["scopes"],
+		ScopeSeparator: " ", Resource: m.text["resource"], Params: m.texts["params"],
+		Basic:        v.option(path, "auth", m, []string{"body", "basic"}) == "basic",
+		RedirectHost: v.option(path, "redirect_host", m, []string{"127.0.0.1", "localhost"}),
+		RedirectPort: m.number["redirect_port"],
+	}
+	o.Provider = v.option(path, "provider", m, providerNames())
+	v.preset(path, m, o)
+	for _, f := range []struct{ name, text string }{
+		{"token_url", o.TokenURL}, {"auth_url", o.AuthURL}, {"device_url", o.DeviceURL}, {"resource", o.Resource},
+	} {
+		if m.has[f.name] {
+			v.https(path+"."+f.name, f.text, `"https://auth.example.com/`+strings.TrimSuffix(f.name, "_url")+`"`)
+		}
+	}
+	v.oauth2Fits(path, m, o)
+	for i, s := range o.Scopes {
+		if s == "" || strings.ContainsAny(s, " \"\\") {
+			v.bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Params)) {
+		if slices.Contains(ownParams, name) {
+			v.bad(path+".params."+name, "a parameter that CodeForge sets", "it left out")
+		}
+	}
+	const ports = 1 << 16
+	if m.has["redirect_port"] && (o.RedirectPort < 1024 || o.RedirectPort >= ports) {
+		v.bad(path+".redirect_port", strconv.Itoa(o.RedirectPort), "1024 to 65535")
+	}
+	if o.Grant == "" {
+		o.Grant = GrantRefreshToken
+	}
+	if o.RedirectHost == "" {
+		o.RedirectHost = "127.0.0.1"
+	}
+	return o
+}
+
+// ownParams are the parameters of authorization and token requests that are not the user's to set.
+var ownParams = []string{
+	"response_type", "response_mode", "client_id", "client_secret", "redirect_uri", "scope", "state", "code",
+	"code_verifier",
+	"code_challenge", "code_challenge_method", "grant_type", "refresh_token", "device_code", "nonce", "request",
+	"request_uri", "client_assertion", "client_assertion_type", "username", "password", "resource",
+}
+
+// preset fills in what the provider knows and config.json leaves out.
+func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
+	tenant := m.text["tenant"]
+	if m.has["tenant"] && o.Provider != "microsoft" {
+		v.bad(path+".tenant", "a field that is only for provider microsoft", "it left out")
+	}
+	if m.has["tenant"] && !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`).MatchString(tenant) {
+		v.bad(path+".tenant", "not a tenant", `a domain or an id, e.g. "example.onmicrosoft.com", or "organizations"`)
+		tenant = ""
+	}
+	if tenant == "" {
+		tenant = "common"
+	}
+	for _, p := range providers() {
+		if p.name != o.Provider {
+			continue
+		}
+		for _, f := range []struct {
+			to   *string
+			from string
+		}{
+			{&o.TokenURL, p.tokenURL}, {&o.AuthURL, p.authURL}, {&o.DeviceURL, p.deviceURL}, {&o.RedirectHost, p.redirectHost},
+		} {
+			if *f.to == "" {
+				*f.to = strings.ReplaceAll(f.from, tenantMark, tenant)
+			}
+		}
+		o.Basic = o.Basic || p.basic && !m.has["auth"]
+		if p.separator != "" {
+			o.ScopeSeparator = p.separator
+		}
+		if !m.has["redirect_port"] {
+			o.RedirectPort = p.redirectPort
+		}
+		if o.Grant == GrantClientCredentials {
+			continue // what follows is for logins
+		}
+		params := maps.Clone(p.params)
+		if params == nil {
+			params = map[string]string{}
+		}
+		maps.Copy(params, o.Params)
+		o.Params = params
+		for _, s := range p.scopes {
+			if !slices.Contains(o.Scopes, s) {
+				o.Scopes = append(slices.Clip(o.Scopes), s)
+			}
+		}
+	}
+}
+
+// oauth2Fits checks that what is there is enough, and nothing contradicts the rest.
+func (v *validator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
+	missing := func(field, want string) {
+		if !m.has[field] {
+			v.bad(path+"."+field, "missing", want)
+		}
+	}
+	switch {
+	case m.has["resource"]:
+		for _, f := range []string{"provider", "token_url", "auth_url", "device_url", "auth"} {
+			if m.has[f] {
+				v.bad(path+"."+f, "a field that a resource's authorization server answers for", "resource without it")
+			}
+		}
+		if o.Grant == GrantClientCredentials {
+			missing("client_id", "the id under which the client is known to the server")
+		}
+	case m.has["provider"]:
+		missing("client_id", "the id that the provider shows for the app")
+	default:
+		if !m.has["token_url"] {
+			v.bad(path+".token_url", "missing", `an address, or a "provider": one of `+strings.Join(providerNames(), ", "))
+		}
+		missing("client_id", "the client's id")
+		if o.Grant != GrantClientCredentials && !m.has["auth_url"] && !m.has["device_url"] {
+			v.bad(path+".auth_url", "missing", `auth_url or device_url, for the login, or "grant": "client_credentials"`)
+		}
+	}
+	if o.Grant == GrantClientCredentials && !m.has["resource"] {
+		missing("client_secret", "the client's secret, by which alone it authenticates")
+	}
+	if o.Basic && o.ClientSecret.Empty() && !m.has["client_secret"] {
+		v.bad(path+".auth", "basic without a client_secret", "a client_secret, or no auth")
+	}
+}

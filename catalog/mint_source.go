@@ -1,0 +1,141 @@
+package catalog
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
+)
+
+// ttl is the lifetime of what a source gives.
+func (v *validator) ttl(raw rawCredential) Seconds {
+	ttl := defaultTTL
+	if raw.ttl != nil {
+		ttl = *raw.ttl
+	}
+	if raw.ttl != nil && ttl < minTTL {
+		v.bad(raw.path()+".ttl", "less than ten seconds", `at least 10, e.g. "5m"`)
+	}
+	return Seconds(ttl / time.Second)
+}
+
+func (v *validator) fetch(path string, m *rawMint, ttl Seconds) *Fetch {
+	f := &Fetch{URL: m.text["url"], Method: v.option(path, "method", m, []string{"GET", "POST"}),
+		Headers: map[string]string{},
+		Body:    m.text["body"], Pointer: m.text["json"], Base64: m.boolean["base64"], TTL: ttl}
+	if m.has["url"] {
+		v.https(path+".url", f.URL, `"https://vault.example.com/v1/secret/data/stripe"`)
+	}
+	if f.Method == "" {
+		f.Method = "GET"
+		if m.has["body"] && !m.has["method"] {
+			f.Method = "POST"
+		}
+	}
+	if f.Method == "GET" && f.Body != "" {
+		v.bad(path+".body", "a body for a GET", `"method": "POST", or no body`)
+	}
+	if jsonpointer.Check(f.Pointer) != nil {
+		v.bad(path+".json", "not a JSON pointer", `one like "/data/data/key"`)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
+		value := m.texts["headers"][name]
+		field := label(path+".headers.", name, plainKey(name))
+		uses := tokenNames(value)
+		switch {
+		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
+			v.bad(field, "not a header", `a header, e.g. "X-Vault-Token": "VAULT_TOKEN"`)
+		case slices.Contains([]string{"host", "connection", "transfer-encoding", "content-length", "upgrade", "te", "trailer",
+			"accept-encoding", "range"}, foldHeader(name)):
+			v.bad(field, "a header that CodeForge sets", "it left out")
+		case secretName(name) && len(uses) == 0 && !harmless(value):
+			v.bad(field, "a value that is not a token name, under a name that suggests a credential",
+				`the credential in the "credentials" of an API with the host, and its token name here`)
+		default:
+			f.Headers[name] = value
+			f.Uses = append(f.Uses, uses...)
+		}
+	}
+	slices.Sort(f.Uses)
+	f.Uses = slices.Compact(f.Uses)
+	return f
+}
+
+// tokenNames are the words of a text that have the form of a token name with an underscore.
+func tokenNames(text string) []string {
+	var out []string
+	separator := func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}
+	for _, w := range strings.FieldsFunc(text, separator) {
+		if ValidTokenName(w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (v *validator) command(path string, args []string, ttl Seconds) *Command {
+	if args != nil && len(args) == 0 {
+		v.bad(path, "an empty list", `a program and its arguments, e.g. ["op", "read", "op://Work/Stripe/key"]`)
+	}
+	if len(args) > 0 {
+		switch name := args[0]; {
+		case name == "" || strings.HasPrefix(name, "-"):
+			v.bad(path+"[0]", "not a program", "the name of a program, or its absolute path")
+		case len(args) == 1 && strings.Contains(name, " "):
+			v.bad(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
+		case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
+			v.bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
+		}
+	}
+	return &Command{Args: args, TTL: ttl}
+}
+
+// watched checks a file that is read again and again.
+func (v *validator) watched(raw rawCredential) *Mint {
+	ttl := v.ttl(raw)
+	if raw.file == nil {
+		v.bad(raw.path()+".ttl", "a lifetime for a credential that nothing changes", "ttl with fetch, command or file only")
+		return nil
+	}
+	f := &File{Path: *raw.file, API: v.api, TTL: ttl}
+	if raw.json != nil {
+		f.Pointer = *raw.json
+	}
+	if text, ok := v.resolve(raw.path(), raw.source); ok { // a mistake shows now rather than when it is first used
+		v.secretText(raw.path(), raw.source, text)
+	}
+	return &Mint{File: f}
+}
+
+// Read reads the credential anew; dir is apis/. The error quotes nothing of the file.
+func (f *File) Read(dir string) (secret.Value, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return secret.Value{}, errors.New(reason(err))
+	}
+	defer root.Close()
+	v := validator{root: root, budget: &budget{all: maxSecretFile, api: maxSecretFile}}
+	v.api = f.API
+	text, ok := v.resolve("", source{file: &f.Path, json: &f.Pointer})
+	if ok {
+		return Value(text)
+	}
+	return secret.Value{}, errors.New(v.problems[0].Found)
+}
+
+// Value checks what a source gave as a credential, by the rules for those in config.json. The error does not quote it.
+func Value(text string) (secret.Value, error) {
+	if found, _ := valueProblem(text); found != "" {
+		return secret.Value{}, errors.New(found)
+	}
+	return secret.New(text), nil
+}

@@ -1,0 +1,117 @@
+package mint
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+// grantDevice is the grant type of RFC 8628.
+const grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
+
+// device asks for a code that the person enters (RFC 8628).
+func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (credentialapi.Started, error) {
+	if l.client.DeviceURL == "" {
+		return credentialapi.Started{}, errWay
+	}
+	form := url.Values{"client_id": {l.client.ID}}
+	if len(l.client.Scopes) > 0 {
+		form.Set("scope", o.scope(l.client.Scopes))
+	}
+	if l.client.Resource != "" {
+		form.Set("resource", l.client.Resource)
+	}
+	user, password := "", ""
+	if l.client.Basic && l.client.Secret != "" {
+		user, password = l.client.ID, l.client.Secret
+	}
+	a, err := m.requester(s).post(ctx, l.client.DeviceURL, form, user, password)
+	if err != nil {
+		return credentialapi.Started{}, err
+	}
+	var d struct {
+		Device   string  `json:"device_code"`
+		User     string  `json:"user_code"`
+		URL      string  `json:"verification_uri"`
+		Google   string  `json:"verification_url"`
+		Life     float64 `json:"expires_in"`
+		Interval float64 `json:"interval"`
+		Error    string  `json:"error"`
+	}
+	switch err := decode(a.Body, &d); {
+	case err != nil:
+		return credentialapi.Started{}, unavailable(detailNotJSON)
+	case d.Error != "":
+		return credentialapi.Started{}, unavailable(shownCode(d.Error))
+	case a.Status != 200:
+		return credentialapi.Started{}, unavailable(detailStatus)
+	}
+	if d.URL == "" {
+		d.URL = d.Google
+	}
+	page, err := url.Parse(d.URL)
+	if err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || !plain(d.URL, 2048) ||
+		!plain(d.User, 64) || !plain(d.Device, 4096) {
+		return credentialapi.Started{}, unavailable(detailNotJSON)
+	}
+	l.device, l.interval = d.Device, pollInterval
+	if d.Interval >= 1 && d.Interval <= 60 {
+		l.interval = time.Duration(d.Interval * float64(time.Second))
+	}
+	l.next, l.deadline = m.now().Add(l.interval), m.now().Add(loginTime)
+	if d.Life >= 1 && d.Life < loginTime.Seconds() {
+		l.deadline = m.now().Add(time.Duration(d.Life * float64(time.Second)))
+	}
+	return credentialapi.Started{ID: l.id, URL: d.URL, Code: d.User, Interval: int(l.interval.Seconds())}, nil
+}
+
+// plain reports whether a text may be shown on a terminal.
+func plain(s string, most int) bool {
+	return s != "" && len(s) <= most && visible.Plain(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
+}
+
+// Poll asks whether the person of a login by device has entered the code.
+func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	l := m.logins.get(id, m.now())
+	if l == nil || l.device == "" {
+		return credentialapi.Progress{}, errNoLogin
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := m.now()
+	if now.After(l.deadline) {
+		m.logins.end(id)
+		return credentialapi.Progress{}, said(unavailable("expired_token"))
+	}
+	if wait := l.next.Sub(now); wait > 0 && wait <= time.Minute {
+		return credentialapi.Progress{Interval: int(wait.Seconds()) + 1}, nil
+	}
+	if m.logins.get(id, now) != l {
+		return credentialapi.Progress{}, errNoLogin
+	}
+	err := m.exchange(ctx, l, url.Values{"grant_type": {grantDevice}, "device_code": {l.device}})
+	detail := ""
+	if r, ok := err.(*credentialapi.Refused); ok { //nolint:errorlint // exchange returns no other
+		detail = r.Code
+	}
+	switch detail {
+	case "slow_down":
+		l.interval += slower
+		fallthrough
+	case "authorization_pending":
+		l.next = m.now().Add(l.interval)
+		return credentialapi.Progress{Interval: int(l.interval.Seconds())}, nil
+	}
+	m.logins.end(id)
+	if err != nil {
+		return credentialapi.Progress{}, err
+	}
+	return credentialapi.Progress{Done: true}, nil
+}

@@ -1,0 +1,133 @@
+package mint
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+// Logout forgets a credential: what is stored, and what is in memory. A name that no API has any more is forgotten too.
+func (m *Minter) Logout(name string) error {
+	if !catalog.ValidTokenName(name) {
+		return errNoCredential
+	}
+	st, err := m.opened(true)
+	if err != nil {
+		return errStorage
+	}
+	m.mu.Lock()
+	s := m.states[name]
+	m.mu.Unlock()
+	if s == nil {
+		if err := st.remove(name); err != nil {
+			return errStorage
+		}
+		return nil
+	}
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := st.remove(name); err != nil {
+		return errStorage
+	}
+	s.serial++
+	if s.kept.Refresh != "" { // the server may still know it
+		_ = m.conf.Values.Add(minted.Value{Text: s.kept.Refresh, Until: m.now().Add(after)})
+	}
+	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
+	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
+	return nil
+}
+
+// Supply takes over the value of a "command" from the feeder that ran it.
+func (m *Minter) Supply(name string, v credentialapi.Supply) error {
+	m.mu.Lock()
+	s := m.states[name]
+	m.mu.Unlock()
+	if s == nil {
+		return errNotCommand
+	}
+	s.mu.Lock()
+	c, digest := s.conf.Mint.Command, s.conf.Mint.Digest()
+	s.mu.Unlock()
+	if c == nil {
+		return errNotCommand
+	}
+	now := m.now()
+	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
+	if v.ExpiresAt != nil {
+		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
+	}
+	next, err := m.judge(name, g, kept{}, digest, now)
+	if err != nil {
+		return errSupply
+	}
+	s.mu.Lock()
+	s.serial++
+	serial := s.serial
+	s.mu.Unlock()
+	if err := m.put(s, serial, next, nil); err != nil {
+		return said(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
+	return nil
+}
+
+// List describes the credentials of the catalog that the proxy obtains.
+func (m *Minter) List() []credentialapi.Credential {
+	m.mu.Lock()
+	states := slices.Collect(maps.Values(m.states))
+	m.mu.Unlock()
+	out := []credentialapi.Credential{}
+	for _, s := range states {
+		out = append(out, s.describe(m.now()))
+	}
+	slices.SortFunc(out, func(a, b credentialapi.Credential) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// describe tells everything about a credential but its value.
+func (s *state) describe(now time.Time) credentialapi.Credential {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	how := s.conf.Mint
+	c := credentialapi.Credential{Name: s.name, API: s.api.Name, Kind: how.Kind(), Logins: how.Logins()}
+	if how.Logins() {
+		o := how.OAuth2
+		c.Browser, c.Device = o.AuthURL != "" || o.Resource != "", o.DeviceURL != "" || o.Resource != ""
+		c.RedirectHost, c.RedirectPort = o.RedirectHost, o.RedirectPort
+	}
+	if s.usable(now) {
+		c.ValidUntil = s.kept.Expires
+	}
+	if s.failed != nil {
+		c.LastError = s.failed.Detail
+	}
+	switch {
+	case how.Signs() && s.kind == nil, s.usable(now):
+		c.State = credentialapi.StateReady
+	case how.Logins() && (s.kept.Refresh == "" || s.failed != nil && s.failed.Code == policy.CodeLoginNeeded):
+		c.State = credentialapi.StateLogin
+	case how.Command != nil:
+		c.State = credentialapi.StateSupply
+	case s.failed != nil:
+		c.State = credentialapi.StateFailed
+	case s.kept.Refresh != "":
+		c.State = credentialapi.StateReady
+	default:
+		c.State = credentialapi.StateUnused
+	}
+	if how.Command != nil {
+		c.Command, c.TTL, c.DueAt = how.Command.Args, int(how.Command.TTL), s.kept.Renew
+	}
+	return c
+}

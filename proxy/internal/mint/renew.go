@@ -1,0 +1,319 @@
+package mint
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+)
+
+// Value returns a credential that is in force. It obtains one if need be, and waits for that until ctx ends. Its error
+// is an *Error, or that of ctx.
+func (m *Minter) Value(ctx context.Context, c catalog.Credential) (string, error) {
+	s, err := m.state(c)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	s.used = true
+	now := m.now()
+	if s.usable(now) {
+		v := s.kept.Access
+		if !s.renewAt.IsZero() && now.After(s.renewAt) && s.mayTry(now) {
+			m.renew(s)
+		}
+		s.mu.Unlock()
+		return v, nil
+	}
+	if s.flight == nil && !s.mayTry(now) {
+		defer s.mu.Unlock()
+		return "", s.failed
+	}
+	f := m.renew(s)
+	s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case <-f.done:
+	}
+	if f.err != nil {
+		return "", f.err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.usable(m.now()) {
+		return "", &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailLifetime}
+	}
+	return s.kept.Access, nil
+}
+
+// state finds the state of a credential as a request's catalog has it.
+func (m *Minter) state(c catalog.Credential) (*state, error) {
+	m.mu.Lock()
+	s := m.states[c.Name]
+	m.mu.Unlock()
+	if s == nil {
+		return nil, &Error{Name: c.Name, Code: policy.CodeTokenUnavailable, Detail: detailChanged}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone || !s.conf.Same(c) {
+		return nil, &Error{Name: c.Name, Code: policy.CodeTokenUnavailable, Detail: detailChanged}
+	}
+	return s, nil
+}
+
+// Renewed renews a credential because a server refused this value of it. It is true once there is another one, and
+// false if there will be none now: a server that always refuses makes no more than one renewal a minute.
+func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string) bool {
+	s, err := m.state(c)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	now := m.now()
+	if s.kept.Access != value {
+		ok := s.usable(now)
+		s.mu.Unlock()
+		return ok
+	}
+	f := s.flight
+	if f == nil {
+		soon := now.Sub(s.refused) < refusedAgain && !now.Before(s.refused)
+		endless := s.kept.Expires == nil // without a refresh token nothing gets another
+		if soon || endless || !s.mayTry(now) || m.conf.Values.Count(s.name) >= refusedMost {
+			s.mu.Unlock()
+			return false
+		}
+		s.refused = now
+		f = m.renew(s)
+	}
+	s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-f.done:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.err == nil && s.kept.Access != value && s.usable(m.now())
+}
+
+// renew starts a renewal, or returns the one under way. The caller holds the state's mu.
+func (m *Minter) renew(s *state) *flight {
+	if s.flight != nil && !disarm.Off("single-flight") {
+		return s.flight
+	}
+	f := &flight{done: make(chan struct{})}
+	m.mu.Lock()
+	closed := m.closed
+	if !closed {
+		m.wg.Add(1)
+	}
+	m.mu.Unlock()
+	if closed {
+		f.err = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailChanged}
+		close(f.done)
+		return f
+	}
+	s.flight = f
+	go func() {
+		defer m.wg.Done()
+		m.fly(s, f)
+	}()
+	return f
+}
+
+// fly is one renewal, from the first step to the last.
+func (m *Minter) fly(s *state, f *flight) {
+	ctx, cancel := context.WithTimeout(m.owner.ctx, requestTime)
+	defer cancel()
+	err := m.attempt(ctx, s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flight = nil
+	if err == nil {
+		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
+		close(f.done)
+		return
+	}
+	e := named(s.name, err)
+	f.err = e
+	pause := min(backoffMin<<min(s.attempts, 10), backoffMax)
+	if e.Code == policy.CodeLoginNeeded {
+		pause = backoffEnded
+	}
+	s.failed, s.attempts, s.nextTry = e, s.attempts+1, m.now().Add(pause)
+	m.conf.Log.LogAttrs(ctx, slog.LevelWarn, "a credential could not be obtained", logline.Tag("mint"),
+		slog.String("credential", s.name), slog.String("code", e.Code), slog.String("detail", e.Detail))
+	close(f.done)
+}
+
+// attempt obtains, stores, publishes and puts in force.
+func (m *Minter) attempt(ctx context.Context, s *state) error {
+	s.mu.Lock()
+	old, unstored, k, serial := s.kept, s.unstored, s.kind, s.serial
+	digest := s.conf.Mint.Digest()
+	s.mu.Unlock()
+	switch {
+	case k == nil:
+		return unavailable(detailKind)
+	case !k.stored():
+		return m.obtain(ctx, s, k, old, serial, digest, nil)
+	}
+	st, err := m.opened(true)
+	if err != nil {
+		return unavailable(detailStorage)
+	}
+	if unstored != nil {
+		return m.put(s, serial, *unstored, func(next kept) error { return st.write(s.name, next) })
+	}
+	d, err := st.begin(s.name)
+	if err != nil {
+		return unavailable(detailStorage)
+	}
+	defer d.discard()
+	return m.obtain(ctx, s, k, old, serial, digest, d.commit)
+}
+
+// obtain asks for the next value, and takes it over.
+func (m *Minter) obtain(
+	ctx context.Context, s *state, k kind, old kept, serial int, digest string, commit func(kept) error,
+) error {
+	began := m.now()
+	step("ask")
+	g, err := k.obtain(ctx, m.requester(s), old)
+	if err != nil {
+		return err
+	}
+	step("answered")
+	next, err := m.judge(s.name, g, old, digest, began)
+	if err != nil {
+		return err
+	}
+	return m.put(s, serial, next, commit)
+}
+
+// judge turns a grant into what is kept, or refuses it.
+func (m *Minter) judge(name string, g grant, old kept, digest string, began time.Time) (kept, error) {
+	next := kept{Digest: digest, Access: g.Access, Minted: began, Refresh: old.Refresh, Client: old.Client, Inner: g.Inner}
+	if g.Refresh != "" {
+		next.Refresh = g.Refresh
+	}
+	if g.Client != nil {
+		next.Client = g.Client
+	}
+	switch life := g.Life; {
+	case g.Endless:
+	case g.Stale > 0:
+		next.Renew, next.Expires = end(began, life), end(began, life+g.Stale)
+	case life == 0:
+		next.Expires, next.Forget = end(began, defaultLife), end(began, afterUnknown)
+	case life < minLife:
+		return kept{}, unavailable(detailLifetime)
+	default:
+		life = min(life, maxLife)
+		next.Expires, next.Forget = end(began, life), end(began, life+after)
+	}
+	m.mu.Lock()
+	known := m.known
+	m.mu.Unlock()
+	for _, text := range append([]string{next.Access}, next.Inner...) {
+		if minted.Problem(text) != nil {
+			return kept{}, unavailable(detailUnusable)
+		}
+		if echoes(known, text, next, old) && !disarm.Off("mint-echo") {
+			return kept{}, unavailable(detailEcho)
+		}
+	}
+	if next.Refresh != "" && (minted.Problem(next.Refresh) != nil || known.Contains(next.Refresh)) {
+		return kept{}, unavailable(detailUnusable)
+	}
+	return next, nil
+}
+
+func end(began time.Time, life time.Duration) *time.Time {
+	t := began.Add(life)
+	return &t
+}
+
+// echoes reports whether a token contains what must never leave for an API: a credential, a secret inside one, or a
+// refresh token.
+func echoes(known *scrub.Scrubber, text string, next, old kept) bool {
+	var own []catalog.Credential
+	for _, secretText := range []string{next.Refresh, old.Refresh} {
+		own = append(own, mask(secretText))
+	}
+	if next.Client != nil {
+		own = append(own, mask(next.Client.Secret))
+	}
+	return known.Contains(text) || scrub.New(own).Contains(text)
+}
+
+// put stores, publishes and puts in force, in this order, unless something else has done so since serial. No request
+// waits for the disk or for the patterns meanwhile, unless it waits for this value. What could not be stored stays in
+// memory, unused. commit stores; nil: it is not stored.
+func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) error {
+	if err := m.save(s, serial, next, commit); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	old := s.kept
+	s.mu.Unlock()
+	now := m.now()
+	values := s.values(next, now)
+	if old.Refresh != "" && old.Refresh != next.Refresh {
+		values = append(values, minted.Value{Text: old.Refresh, Until: now.Add(after)})
+	}
+	if old.Access != "" && old.Access != next.Access && old.Forget == nil {
+		for _, text := range append([]string{old.Access}, old.Inner...) {
+			values = append(values, minted.Value{Name: s.shownAs(text, old), Text: text, Until: now.Add(afterSource)})
+		}
+	}
+	step("publish")
+	published := error(nil)
+	if !disarm.Off("publish-first") {
+		published = m.conf.Values.Add(values...)
+	}
+	step("use")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.gone || s.serial != serial:
+		return unavailable(detailChanged)
+	case published != nil: // the login goes on with its refresh token
+		s.kept = kept{Digest: next.Digest, Refresh: next.Refresh, Client: next.Client}
+		return unavailable(detailTooMany)
+	}
+	s.kept, s.renewAt = next, renewal(next)
+	return nil
+}
+
+// save stores.
+func (m *Minter) save(s *state, serial int, next kept, commit func(kept) error) error {
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	s.mu.Lock()
+	late := s.gone || s.serial != serial
+	s.mu.Unlock()
+	if late {
+		return unavailable(detailChanged)
+	}
+	var err error
+	if commit != nil && !disarm.Off("store-first") {
+		err = commit(next)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unstored = nil; err != nil {
+		s.unstored = &next
+		return unavailable(detailStorage)
+	}
+	return nil
+}

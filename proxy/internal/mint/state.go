@@ -1,0 +1,118 @@
+package mint
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+// state is one credential.
+type state struct {
+	name string
+	conf catalog.Credential
+	api  *catalog.API
+	kind kind
+
+	mu      sync.Mutex
+	gone    bool // replaced by another configuration
+	serial  int  // grows with every login, logout and supplied value: a renewal that began before comes too late
+	kept    kept
+	renewAt time.Time
+	flight  *flight
+	// unstored is what a server gave and the disk did not take. It is stored before anything else is asked for.
+	unstored *kept
+	failed   *Error
+	attempts int
+	nextTry  time.Time
+	refused  time.Time // when a renewal because of a refusal began
+	used     bool
+}
+
+// flight is one renewal under way.
+type flight struct {
+	done chan struct{}
+	err  *Error // valid once done is closed
+}
+
+// load takes over what is stored, and returns what must be known.
+func (s *state) load(st *store, now time.Time) []minted.Value {
+	k, err := st.read(s.name, s.conf.Mint.Digest())
+	if err != nil {
+		s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
+		return nil
+	}
+	values := s.values(k, now)
+	if slices.ContainsFunc(values, func(v minted.Value) bool { return minted.Problem(v.Text) != nil }) {
+		s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
+		return nil
+	}
+	s.kept, s.renewAt = k, renewal(k)
+	return values
+}
+
+// values are what must be known of a kept credential.
+func (s *state) values(k kept, now time.Time) []minted.Value {
+	var out []minted.Value
+	if k.Access != "" {
+		until := now.Add(forever)
+		if k.Forget != nil {
+			until = *k.Forget
+		}
+		out = append(out, minted.Value{Name: s.name, Text: k.Access, Until: until})
+		for _, inner := range k.Inner {
+			out = append(out, minted.Value{Text: inner, Until: until})
+		}
+	}
+	if k.Refresh != "" {
+		out = append(out, minted.Value{Text: k.Refresh, Until: now.Add(forever)})
+	}
+	if k.Client != nil && k.Client.Secret != "" {
+		out = append(out, minted.Value{Text: k.Client.Secret, Until: now.Add(forever)})
+	}
+	return out
+}
+
+// shownAs is the token name for a kept value itself, and "" for what belongs to it.
+func (s *state) shownAs(text string, k kept) string {
+	if text == k.Access {
+		return s.name
+	}
+	return ""
+}
+
+// renewal is when a kept credential is renewed: early, and each at another time.
+func renewal(k kept) time.Time {
+	switch {
+	case k.Renew != nil:
+		return *k.Renew
+	case k.Expires == nil:
+		return time.Time{}
+	}
+	life := k.Expires.Sub(k.Minted)
+	ahead := max(early, life/10)
+	ahead = min(ahead+time.Duration(rand.Int64N(int64(ahead/5)+1)), life/2) //nolint:gosec // it hides nothing
+	return k.Expires.Add(-ahead)
+}
+
+// usable reports whether a kept credential has begun and not ended. The caller holds mu.
+func (s *state) usable(now time.Time) bool {
+	k := &s.kept
+	if k.Access == "" {
+		return false
+	}
+	if disarm.Off("stale-token") {
+		return true
+	}
+	return k.Expires == nil || now.Before(*k.Expires) && now.After(k.Minted.Add(-skew))
+}
+
+// mayTry reports whether an attempt may begin after those that failed. The caller holds mu.
+func (s *state) mayTry(now time.Time) bool {
+	return s.failed == nil || now.After(s.nextTry) || s.nextTry.Sub(now) > backoffEnded // the clock went back
+}
