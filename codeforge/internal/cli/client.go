@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/jsonfile"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
@@ -136,7 +134,7 @@ func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Clie
 		printChange(e, path, before, after)
 	}
 	if result.Changed {
-		if err := o.agreed(ctx, e); err != nil {
+		if err := mayWrite(ctx, e, o.write); err != nil {
 			return err
 		}
 		if result.Backup, err = clients.Write(path, before, after, time.Now()); err != nil {
@@ -151,25 +149,19 @@ func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Clie
 	return nil
 }
 
-// agreed is nil if the file may be written.
-func (o connectOptions) agreed(ctx context.Context, e *Env) error {
-	switch {
-	case o.write:
-		return nil
-	case !term.IsTerminal(int(e.Stdin.Fd())):
-		return errors.New("nothing was written: pass --write to write it")
-	}
-	return ask(ctx, e, "Write it?", "nothing was written")
-}
-
 // printChange shows what will be different in a file.
 func printChange(e *Env, path string, before, after []byte) {
 	if string(before) == string(after) {
 		return
 	}
 	fmt.Fprintf(e.Stdout, "%s\n", visible.Line(path))
+	printDiff(e, string(before), string(after))
+}
+
+// printDiff shows what differs, a line each.
+func printDiff(e *Env, before, after string) {
 	paint := newPainter(e, e.Stdout)
-	for _, line := range clients.Diff(string(before), string(after)) {
+	for _, line := range clients.Diff(before, after) {
 		text := visible.Line(line)
 		switch line[0] {
 		case '+':

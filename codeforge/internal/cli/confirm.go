@@ -13,10 +13,23 @@ import (
 
 // confirm asks before something is removed.
 func confirm(ctx context.Context, e *Env, question string) error {
-	if !term.IsTerminal(int(e.Stdin.Fd())) {
-		return errors.New("nothing was removed: pass --yes to remove without confirmation")
+	return agreed(ctx, e, false, question, "nothing was removed", "--yes to remove without confirmation")
+}
+
+// mayWrite is nil if a file that was shown may be written.
+func mayWrite(ctx context.Context, e *Env, write bool) error {
+	return agreed(ctx, e, write, "Write it?", "nothing was written", "--write to write it")
+}
+
+// agreed is nil if the user agrees, by a flag or by a yes on a terminal. Its error says what did not happen.
+func agreed(ctx context.Context, e *Env, flag bool, question, refused, pass string) error {
+	switch {
+	case flag:
+		return nil
+	case !term.IsTerminal(int(e.Stdin.Fd())):
+		return errors.New(refused + ": pass " + pass)
 	}
-	return ask(ctx, e, question, "nothing was removed")
+	return ask(ctx, e, question, refused)
 }
 
 // ask returns nil only after a yes, else an error that says refused.

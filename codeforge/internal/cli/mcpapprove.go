@@ -4,13 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
-	"golang.org/x/term"
-
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
@@ -35,7 +30,8 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 		printReview(e, r)
 	}
 	if len(r.Changes) > 0 && (o.yes || !o.json) {
-		if err := o.confirmed(ctx, e); err != nil {
+		if err := agreed(ctx, e, o.yes, "Accept these tools?", "nothing was accepted",
+			"--yes to accept without confirmation"); err != nil {
 			return err
 		}
 		if err := op.Approve(ctx, name, r.Digest); err != nil {
@@ -60,32 +56,11 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 	return err
 }
 
-// confirmed is nil if the tools are accepted.
-func (o *mcpOptions) confirmed(ctx context.Context, e *Env) error {
-	switch {
-	case o.yes:
-		return nil
-	case !term.IsTerminal(int(e.Stdin.Fd())):
-		return errors.New("nothing was accepted: pass --yes to accept without confirmation")
-	}
-	return ask(ctx, e, "Accept these tools?", "nothing was accepted")
-}
-
 // printReview shows the difference of each definition. They are a server's words.
 func printReview(e *Env, r operatorapi.Review) {
-	paint := newPainter(e, e.Stdout)
 	for _, c := range r.Changes {
 		fmt.Fprintf(e.Stdout, "%s: %s\n", visible.Line(c.Tool), c.Kind)
-		for _, line := range clients.Diff(spread(c.Before), spread(c.After)) {
-			text := visible.Line(line)
-			switch line[0] {
-			case '+':
-				text = paint(terminal.Green, text)
-			case '-':
-				text = paint(terminal.Red, text)
-			}
-			fmt.Fprintf(e.Stdout, "  %s\n", text)
-		}
+		printDiff(e, spread(c.Before), spread(c.After))
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
@@ -66,7 +64,7 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 	}
 	written, backup := false, ""
 	if (fresh || o.clients) && (o.write || !o.json) {
-		if err := o.mayWrite(ctx, e); err != nil {
+		if err := mayWrite(ctx, e, o.write); err != nil {
 			return err
 		}
 		if backup, err = o.writeImport(ctx, e, path, text, list); err != nil {
@@ -187,17 +185,6 @@ func printImport(e *Env, path string, list []imported) {
 		}
 	}
 	fmt.Fprintln(e.Stdout)
-}
-
-// mayWrite is nil if the user wants what was shown.
-func (o *mcpOptions) mayWrite(ctx context.Context, e *Env) error {
-	switch {
-	case o.write:
-		return nil
-	case !term.IsTerminal(int(e.Stdin.Fd())):
-		return errors.New("nothing was written: pass --write to write it")
-	}
-	return ask(ctx, e, "Write it?", "nothing was written")
 }
 
 // writeImport writes the APIs, then the client's file, of which it keeps a copy where credentials are kept: in the
