@@ -64,11 +64,8 @@ type Credential struct {
 	ValidUntil *time.Time `json:"valid_until,omitempty"`
 	// LastError is the code of the last failure, if nothing succeeded since.
 	LastError string `json:"last_error,omitempty"`
-	// Command is the argv of a "command", with TTL in seconds: how long its output is used. DueAt is when a feeder should
-	// supply the next one.
-	Command []string   `json:"command,omitempty"`
-	TTL     int        `json:"ttl,omitempty"`
-	DueAt   *time.Time `json:"due_at,omitempty"`
+	// DueAt is when a feeder should supply the next output of a "command".
+	DueAt *time.Time `json:"due_at,omitempty"`
 }
 
 // The ways to log in.

@@ -127,7 +127,7 @@ func (s *state) describe(now time.Time) credentialapi.Credential {
 		c.State = credentialapi.StateUnused
 	}
 	if how.Command != nil {
-		c.Command, c.TTL, c.DueAt = how.Command.Args, int(how.Command.TTL), s.kept.Renew
+		c.DueAt = s.kept.Renew
 	}
 	return c
 }
