@@ -132,7 +132,7 @@ func (p *proxy) Supply(_ context.Context, name string, s credentialapi.Supply) e
 func TestOnce(t *testing.T) {
 	dir, marker := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	program(t, dir, "source", `echo "hunter2-$1"`)
-	evil := program(t, dir, "evil", "touch "+marker+"; echo hunter2-evil")
+	program(t, dir, "PLANTED_TOKEN", "touch "+marker+"; echo hunter2-evil")
 	apis := t.TempDir()
 	testkit.Must(t, os.Mkdir(filepath.Join(apis, "acme"), 0o700))
 	testkit.Must(t, os.WriteFile(filepath.Join(apis, "acme", "config.json"), []byte(
@@ -140,9 +140,9 @@ func TestOnce(t *testing.T) {
 			"FIRST_TOKEN": {"command": ["source", "first"]}, "SECOND_TOKEN": {"command": ["source", "second"]}}}`), 0o600))
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Second)
 	p := &proxy{list: []credentialapi.Credential{
-		{Name: "SECOND_TOKEN", Kind: "command", State: credentialapi.StateReady, DueAt: &later, Command: []string{evil}},
-		{Name: "FIRST_TOKEN", Kind: "command", State: credentialapi.StateSupply, Command: []string{evil}},
-		{Name: "PLANTED_TOKEN", Kind: "command", State: credentialapi.StateSupply, Command: []string{evil}},
+		{Name: "SECOND_TOKEN", Kind: "command", State: credentialapi.StateReady, DueAt: &later},
+		{Name: "FIRST_TOKEN", Kind: "command", State: credentialapi.StateSupply},
+		{Name: "PLANTED_TOKEN", Kind: "command", State: credentialapi.StateSupply},
 		{Name: "OTHER_TOKEN", Kind: "oauth2", State: credentialapi.StateLogin},
 	}}
 	f, s := feeder.New([]string{"PATH=" + dir + ":/usr/bin:/bin"}), feeder.Source{APIs: apis}
