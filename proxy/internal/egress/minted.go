@@ -31,8 +31,8 @@ type mintedValue struct {
 // keep keeps a request that may be repeated: a GET or HEAD without a body in which a credential that changes may be
 // swapped. Whatever else it is, the server may have acted on it; and what a person approved is sent once.
 func (u *mintedUse) keep(x *exchange, out *http.Request) {
-	if x.approved || out.Method != http.MethodGet && out.Method != http.MethodHead || out.Body != nil && out.Body != http.NoBody ||
-		out.Header.Get("Upgrade") != "" {
+	if x.approved || out.Method != http.MethodGet && out.Method != http.MethodHead ||
+		out.Body != nil && out.Body != http.NoBody || out.Header.Get("Upgrade") != "" {
 		return
 	}
 	for _, a := range x.verdict.APIs {

@@ -7,8 +7,7 @@
 //
 // Threat: the time at which a byte leaves must reveal nothing about the strings. Reader holds back the bytes since the
 // last line feed, at most Set.Hold of them, a multiple of 256 that depends on the longest string alone, or on the room
-// reserved for strings to come. It never holds
-// a byte because it looks like the beginning of a string.
+// reserved for strings to come. It never holds a byte because it looks like the beginning of a string.
 package engine
 
 import (
