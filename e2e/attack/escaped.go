@@ -178,7 +178,7 @@ func fences(ctx context.Context, w *world.World) (string, bool) {
 	reg := func(g uint64) error {
 		return c.Register(ctx, id, controlapi.Registration{Generation: g, Run: "late", Deadline: time.Now().Add(time.Minute)})
 	}
-	end := func(g uint64) error { _, err := c.Unregister(ctx, id, g); return err }
+	end := func(g uint64) error { _, err := c.Unregister(ctx, id, g, controlapi.Summary{}); return err }
 	if err := reg(now); err != nil {
 		return "the first registration: " + err.Error(), false
 	}

@@ -94,7 +94,7 @@ func (s *system) compose() {
 	s.control = controlapi.NewClient(controlSocket)
 	s.t.Cleanup(s.control.Close)
 	s.daemons[proxy] = &daemon{files: sockets, args: []string{
-		"--mode", "embedded", "--apis", s.at("apis"), "--ca-private", s.at("ca-private"), "--ca-public", s.at("ca-public"), "--control", controlSocket, "--tokens", s.at("tokens"), "--credentials", s.at("credentials.sock"),
+		"--mode", "embedded", "--apis", s.at("apis"), "--ca-private", s.at("ca-private"), "--ca-public", s.at("ca-public"), "--control", controlSocket, "--tokens", s.at("tokens"), "--audit", s.at("audit"), "--credentials", s.at("credentials.sock"),
 	}, ready: s.proxyReady}
 	s.daemons[sandbox] = &daemon{files: namespaces, args: []string{
 		"serve", "--mode", "embedded", "--socket", sandboxSocket, "--slots", fmt.Sprint(slots), "--servers", "0", "--warm", "1", "--deno", filepath.Join(filepath.Dir(filepath.Dir(world.Binary(sandbox))), "deno"),

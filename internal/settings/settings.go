@@ -25,6 +25,9 @@
 //	TIMEOUT_MAX=300            seconds a run may ask for
 //	UPSTREAM_PROXY=            http, https or socks5 URL that requests leave through
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
+//	AUDIT=on                   the ledger of what left the machine: on, off, or required
+//	AUDIT_KEEP=90              days that its records are kept; 0: for ever
+//	AUDIT_ANCHOR=              a file or named pipe that gets each of its checkpoints
 //	TZ=UTC                     time zone in the sandbox
 //	LOG_FORMAT=text            text or json
 package settings
@@ -75,7 +78,11 @@ type Settings struct {
 	// UpstreamProxy is nil when requests leave directly.
 	UpstreamProxy  *url.URL
 	UpstreamCAFile string
-	TZ             string
+	// Audit is "on", "off" or "required", AuditKeep how long records are kept (0: for ever).
+	Audit       string
+	AuditKeep   time.Duration
+	AuditAnchor string
+	TZ          string
 	// LogFormat is "text" or "json".
 	LogFormat string
 }
@@ -149,6 +156,14 @@ func variables() []variable {
 		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string {
 			return path(t, "the path of a PEM file", &s.UpstreamCAFile)
 		}},
+		{"AUDIT", "on", func(s *Settings, t string) string { return oneOf(t, &s.Audit, "on", "off", "required") }},
+		{"AUDIT_KEEP", "90", func(s *Settings, t string) string {
+			days := 0
+			want := integer(t, 0, 36500, &days)
+			s.AuditKeep = time.Duration(days) * 24 * time.Hour
+			return want
+		}},
+		{"AUDIT_ANCHOR", "", func(s *Settings, t string) string { return path(t, "the path of a file", &s.AuditAnchor) }},
 		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
 	}

@@ -78,11 +78,11 @@ func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error
 }
 
 // Unregister ends a run: what is in flight is aborted and waited for. ErrFenced, and no receipt, when the generation
-// is not the registered one.
-func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64) (Receipt, error) {
+// is not the registered one. The summary is for the ledger.
+func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64, s Summary) (Receipt, error) {
 	var out Receipt
 	path := fmt.Sprintf("/v1/slots/%d?generation=%d", int(id), generation)
-	return out, c.call(ctx, http.MethodDelete, path, nil, &out)
+	return out, c.call(ctx, http.MethodDelete, path, s, &out)
 }
 
 // Drain returns what a registered slot did since it was registered or drained last, and forgets it. ErrFenced when the

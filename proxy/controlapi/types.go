@@ -6,7 +6,7 @@
 //	GET    /v1/catalog/{api}/operations    -> text of operations.jsonl | 404
 //	GET    /v1/inspection                  -> Inspection
 //	PUT    /v1/slots/{n}                   <- Registration -> 204 | 409 generation is not greater
-//	DELETE /v1/slots/{n}?generation=G      -> Receipt | 409 generation is not the registered one
+//	DELETE /v1/slots/{n}?generation=G      <- Summary -> Receipt | 409 generation is not the registered one
 //	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one;
 //	       with &run=R&call=SERVER.TOOL&among=N it is also the event Caused
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
@@ -154,6 +154,29 @@ type Receipt struct {
 	// normalised host name, and the address of a host of the catalog.
 	Hints []Hint `json:"hints,omitempty"`
 	Count Count  `json:"count"`
+	// Audit is the checkpoint of the ledger that covers the run, in its short form: see internal/audit. Empty: the run sent
+	// nothing, or there is no ledger.
+	Audit string `json:"audit,omitempty"`
+}
+
+// Summary is what mcp-server knows about a run that has ended.
+type Summary struct {
+	// Client is the name and version that the MCP client gave.
+	Client     string `json:"client,omitempty"`
+	Language   string `json:"language,omitempty"`
+	CodeSHA256 string `json:"code_sha256,omitempty"`
+	CodeBytes  int    `json:"code_bytes,omitempty"`
+	// Outcome is the reason of the exit, as runapi.Reason; empty: the run was not started.
+	Outcome         string  `json:"outcome,omitempty"`
+	ExitCode        int     `json:"exit_code,omitempty"`
+	Milliseconds    float64 `json:"ms,omitempty"`
+	CPUMilliseconds int64   `json:"cpu_ms,omitempty"`
+	// MemoryPeak is in bytes.
+	MemoryPeak int64 `json:"memory_peak,omitempty"`
+	// Warm says that the interpreter was started before.
+	Warm bool `json:"warm,omitempty"`
+	// Traceparent is of the MCP request: https://www.w3.org/TR/trace-context/
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // Count sums up a run's exchanges, including the omitted ones.

@@ -50,6 +50,7 @@ func proxyArgs(p plan, v view.View) []string {
 		"--ca-public", v.Path("ca"),
 		"--control", v.Path("run", statedir.ControlSocket),
 		"--tokens", p.State + "/tokens",
+		"--audit", p.State + "/audit",
 		"--credentials", v.Path("logins", statedir.CredentialsSocket),
 		"--endpoint", strconv.Itoa(p.Port),
 	}

@@ -54,7 +54,7 @@ func CodeForge(c CodeForgeConfig) (p *Peer, start time.Duration, err error) {
 		}
 	}
 	cmd := arena.In(arena.AtCodeForge, c.Binary, "--mode", "gateway", "--apis", at("apis"), "--ca-private", at("private"),
-		"--ca-public", at("public"), "--control", at("control.sock"), "--tokens", at("tokens"),
+		"--ca-public", at("public"), "--control", at("control.sock"), "--tokens", at("tokens"), "--audit", at("audit"),
 		"--credentials", at("credentials.sock"))
 	if c.Profile {
 		cmd.Args = append(cmd.Args, "--profile")

@@ -239,7 +239,7 @@ func (s *sandboxSlot) Close() error {
 		s.end()
 		ctx, cancel := context.WithTimeout(context.Background(), unwindTime)
 		defer cancel()
-		_, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation)
+		_, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
 		if errors.Is(err, controlapi.ErrFenced) {
 			err = nil // it was never registered, or the proxy was started anew
 		}

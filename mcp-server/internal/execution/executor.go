@@ -9,6 +9,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,6 +94,8 @@ type Request struct {
 	// APIs narrows the run. Empty means all active ones.
 	APIs    []string
 	Timeout time.Duration
+	// Traceparent is that of the MCP request, or empty.
+	Traceparent string
 	// Started, if not nil, is called when the wait for a slot is over.
 	Started func()
 }
@@ -102,6 +106,17 @@ func (r Request) lease() string {
 		return runapi.LanguagePython
 	}
 	return ""
+}
+
+// summary is what the ledger learns of a run.
+func (r Request) summary(o Outcome) controlapi.Summary {
+	digest := sha256.Sum256([]byte(r.Code))
+	return controlapi.Summary{
+		Language: cmp.Or(r.lease(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
+		CodeBytes: len(r.Code), Outcome: string(o.Exit.Reason), ExitCode: o.Exit.Code,
+		Milliseconds: float64(o.Exit.WallMS), CPUMilliseconds: o.Exit.CPUMS, MemoryPeak: o.Exit.MaxRSS, Warm: o.Exit.Warm,
+		Traceparent: r.Traceparent,
+	}
 }
 
 // Outcome is the result of a run. After an error it contains what was known until then.
@@ -171,7 +186,7 @@ func (e *Executor) registered(
 	defer func() {
 		unwind, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwindTime)
 		defer cancel()
-		receipt, uerr := e.cfg.Control.Unregister(unwind, l.Slot, l.Generation)
+		receipt, uerr := e.cfg.Control.Unregister(unwind, l.Slot, l.Generation, r.summary(*o))
 		if e.cfg.Servers != nil { // in any case: it is forgotten with that
 			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
 		}
@@ -257,6 +272,9 @@ func (e *Executor) log(o Outcome, err error) {
 		slog.Int64("stdout", o.Exit.StdoutBytes), slog.Int64("stderr", o.Exit.StderrBytes),
 		slog.Int("requests", o.Receipt.Count.Exchanges), slog.Int("denied", o.Receipt.Count.Denied),
 		slog.Bool("warm", o.Exit.Warm),
+	}
+	if o.Receipt.Audit != "" {
+		attrs = append(attrs, slog.String("audit", o.Receipt.Audit))
 	}
 	if o.Lost {
 		attrs = append(attrs, slog.Bool("receipt_lost", true))

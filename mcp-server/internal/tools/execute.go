@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if err != nil {
 		return failure(err.Error()), nil
 	}
-	r.Session = caller(req)
+	r.Session, r.Traceparent = caller(req), traceparent(req.Params.Meta)
 	if s.cfg.Debug {
 		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
 	}
@@ -126,6 +127,21 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
 	return res, nil
+}
+
+// traceparent is the trace that a request belongs to, or empty: https://www.w3.org/TR/trace-context/
+func traceparent(meta mcp.Meta) string {
+	text, _ := meta["traceparent"].(string)
+	part := strings.Split(text, "-")
+	if len(text) != 55 || len(part) != 4 || len(part[1]) != 32 || len(part[2]) != 16 {
+		return ""
+	}
+	for _, p := range part {
+		if _, err := hex.DecodeString(p); err != nil {
+			return ""
+		}
+	}
+	return text
 }
 
 // maxMistakes is how many mistakes a model is shown.

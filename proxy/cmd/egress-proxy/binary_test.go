@@ -89,7 +89,7 @@ func startWith(t *testing.T, args []string, mode string, env []string, files ...
 		[]byte(`{"description": "d", "domains": ["api.demo.test"], "credentials": {"DEMO_TOKEN": "value-of-demo-token"}}`), 0o600))
 	socket := filepath.Join(p.dir, "c.sock")
 	p.cmd = exec.Command(path, append([]string{"--mode", mode, "--apis", filepath.Join(p.dir, "apis"), "--ca-private", filepath.Join(p.dir, "private"),
-		"--ca-public", filepath.Join(p.dir, "public"), "--control", socket, "--tokens", filepath.Join(p.dir, "tokens"), "--credentials", filepath.Join(p.dir, "l.sock")}, args...)...)
+		"--ca-public", filepath.Join(p.dir, "public"), "--control", socket, "--tokens", filepath.Join(p.dir, "tokens"), "--audit", filepath.Join(p.dir, "audit"), "--credentials", filepath.Join(p.dir, "l.sock")}, args...)...)
 	p.cmd.Env, p.cmd.ExtraFiles, p.cmd.Stderr = append([]string{"PATH=" + os.Getenv("PATH")}, env...), files, p.logs
 	testkit.Must(t, p.cmd.Start())
 	t.Cleanup(func() {
@@ -228,7 +228,7 @@ func TestProfile(t *testing.T) {
 // TestFailedStarts: each mistake is one clear error.
 func TestFailedStarts(t *testing.T) {
 	dir := t.TempDir()
-	good := []string{"--mode", "embedded", "--apis", dir, "--ca-private", dir + "/a", "--ca-public", dir + "/b", "--control", dir + "/c.sock", "--tokens", dir + "/tokens", "--credentials", dir + "/l.sock"}
+	good := []string{"--mode", "embedded", "--apis", dir, "--ca-private", dir + "/a", "--ca-public", dir + "/b", "--control", dir + "/c.sock", "--tokens", dir + "/tokens", "--audit", dir + "/audit", "--credentials", dir + "/l.sock"}
 	for name, c := range map[string]struct {
 		args []string
 		env  map[string]string

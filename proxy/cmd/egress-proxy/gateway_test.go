@@ -163,7 +163,7 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s: %d %q %v", to, status, body, err)
 		}
 	}
-	if rec, err := p.client.Unregister(ctx, 0, 1); err != nil || rec.Count.Denied != 5 {
+	if rec, err := p.client.Unregister(ctx, 0, 1, controlapi.Summary{}); err != nil || rec.Count.Denied != 5 {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
 	// A slot without a run, and an address that is not a slot's.
@@ -199,7 +199,7 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s: a stranger got %v", network, a)
 		}
 	}
-	if rec, err := p.client.Unregister(ctx, 0, 2); err != nil || rec.Count.Exchanges != 0 {
+	if rec, err := p.client.Unregister(ctx, 0, 2, controlapi.Summary{}); err != nil || rec.Count.Exchanges != 0 {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
 }

@@ -1,7 +1,7 @@
 // Command egress-proxy is the only way out of the sandbox.
 //
 //	egress-proxy --mode embedded|gateway --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
-//	             --tokens DIR --credentials SOCKET
+//	             --tokens DIR --credentials SOCKET --audit DIR
 //	egress-proxy health --control SOCKET [--linger TIME]
 //	egress-proxy relay
 //
@@ -66,6 +66,7 @@ type options struct {
 	private, public string
 	control         string
 	tokens          string
+	audit           string
 	credentials     string
 	profile         bool
 	endpoint        uint16
@@ -81,6 +82,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
 	fs.StringVar(&o.control, "control", "", "unix `socket` of the control API")
 	fs.StringVar(&o.tokens, "tokens", "", "`directory` of the tokens that are obtained")
+	fs.StringVar(&o.audit, "audit", "", "`directory` of the ledger of what left the machine")
 	fs.StringVar(&o.credentials, "credentials", "", "unix `socket` for logins")
 	fs.BoolVar(&o.profile, "profile", false, "serve /debug/pprof on the control socket")
 	endpoint := fs.Uint("endpoint", 0, "`port` of CodeForge's own MCP endpoint on loopback, which no API may reach")
@@ -98,7 +100,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("--mode %q: want embedded or gateway", o.mode)
 	}
 	required := map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control,
-		"--tokens": o.tokens, "--credentials": o.credentials}
+		"--tokens": o.tokens, "--credentials": o.credentials,
+		"--audit": o.audit}
 	for name, value := range required {
 		if value == "" {
 			return o, fmt.Errorf("%s is missing", name)

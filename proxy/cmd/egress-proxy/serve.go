@@ -19,11 +19,13 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
@@ -56,6 +58,7 @@ type daemon struct {
 	values   *minted.Values
 	minter   *mint.Minter
 	room     *hold.Room
+	ledger   *audit.Log // nil: none
 	ports    *ports.Ports
 	ready    atomic.Bool
 }
@@ -68,7 +71,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.control.Serve(ctx, l) })
-	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter, d.room) })
+	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter, d.room, audit.Dir(o.audit)) })
 	g.Go(func() error { d.values.Run(ctx); return nil })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
@@ -79,6 +82,9 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	err = g.Wait()
 	d.book.Close()
 	d.minter.Close()
+	if d.ledger != nil {
+		err = errors.Join(err, d.ledger.Close())
+	}
 	return err
 }
 
@@ -123,11 +129,15 @@ func assemble(
 	clean := func(s string) string { return redactor.String(d.reloader.Current().Scrub.Loggable(s)) }
 	d.log = logline.New(stderr, set.LogFormat, clean)
 	log.SetOutput(unquoted{d.log})
-	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean})
+	if err := d.openLedger(o, set); err != nil {
+		return nil, err
+	}
+	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean, Ledger: d.record})
 	var handler *egress.Egress
 	d.values = minted.New(nil)
 	d.minter = mint.New(mint.Config{
 		Transport: pool, Values: d.values, Dir: o.tokens, APIs: o.apis, UserAgent: set.UserAgent, Log: d.log,
+		Login: func(name string, out bool) { _ = d.record(audit.Entry{Login: &audit.Login{Name: name, Out: out}}) },
 	})
 	prepare := func(c *catalog.Catalog) {
 		if err := d.minter.Configure(c); err != nil {
@@ -151,10 +161,14 @@ func assemble(
 	d.room = &hold.Room{Added: func(h approvalapi.Held) {
 		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
 			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("api", h.API), slog.String("method", h.Method))
+	}, Decided: func(h approvalapi.Held) {
+		_ = d.record(audit.Entry{Decision: &audit.Decision{
+			Run: h.Run, API: h.API, Method: clean(h.Method), URL: clean(h.URL), Approved: h.Approved,
+		}})
 	}}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Room: d.room, UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
+		Mint: d.minter, Room: d.room, Sending: d.sending(set), UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})
 	d.entrance, err = entrance.New(entrance.Config{
@@ -172,10 +186,17 @@ func assemble(
 	})
 	d.control = control.New(control.Config{
 		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel,
-		Ready: d.problem, Profile: o.profile,
+		Ready: d.problem, Profile: o.profile, Ledger: d.ledger,
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
+	journal.Metrics().Gauge("codeforge_audit_records_lost", "Records that the ledger could not take since the start.",
+		func() float64 {
+			if d.ledger == nil {
+				return 0
+			}
+			return float64(d.ledger.Lost())
+		})
 	journal.Metrics().Gauge("codeforge_proxy_leases", "Slots with a run or an MCP server.",
 		func() float64 { return float64(len(d.book.Leases())) })
 	journal.Metrics().Gauge("codeforge_proxy_broker_connected", "Whether the broker of MCP servers is connected: 1 or 0.",
@@ -187,6 +208,36 @@ func assemble(
 		})
 	d.reloader.Start(d.log)
 	return d, nil
+}
+
+// openLedger opens the ledger, unless there is to be none.
+func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
+	if set.Audit == "off" {
+		return nil
+	}
+	d.ledger, err = audit.Open(audit.Config{
+		Dir: o.audit, Keep: set.AuditKeep, Anchor: set.AuditAnchor, Version: version.Version, Log: d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("%w; AUDIT=off starts without it", err)
+	}
+	return nil
+}
+
+// record writes to the ledger, if there is one.
+func (d *daemon) record(e audit.Entry) error {
+	if d.ledger == nil {
+		return nil
+	}
+	return d.ledger.Append(e)
+}
+
+// sending writes requests down before they leave, where that is required.
+func (d *daemon) sending(set settings.Settings) func(audit.Sending) error {
+	if set.Audit != "required" {
+		return nil
+	}
+	return func(s audit.Sending) error { return d.record(audit.Entry{Sending: &s}) }
 }
 
 // problem returns why the proxy is not ready, or nil.

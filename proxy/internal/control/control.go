@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -42,6 +43,8 @@ type Config struct {
 	Broker *broker.Broker
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
+	// Ledger is nil when there is none.
+	Ledger *audit.Log
 	// Profile adds /debug/pprof.
 	Profile bool
 }
@@ -164,13 +167,35 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	var sum controlapi.Summary
+	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil {
+		fail(w, http.StatusBadRequest, "the body is no summary")
+		return
+	}
 	rec, err := s.conf.Book.End(id, generation)
 	if err != nil {
 		fail(w, statusOf(err), err.Error())
 		return
 	}
+	s.ledger(id, sum, &rec)
 	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
 	answer(w, http.StatusOK, rec)
+}
+
+// ledger writes the end of a run down. The receipt of one that sent something is not given away before the ledger is on
+// the disk.
+func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Receipt) {
+	if s.conf.Ledger == nil || !controlapi.OfRun(rec.Run) {
+		return
+	}
+	sum.Client = s.conf.Journal.Clean(sum.Client)
+	run := audit.Run{Run: rec.Run, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count}
+	if s.conf.Ledger.Append(audit.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
+		return // a lost record is counted, and told in the log
+	}
+	if head, err := s.conf.Ledger.Checkpoint(rec.Run); err == nil {
+		rec.Audit = head.String()
+	}
 }
 
 // drain answers what a slot has done so far, and lets it go on.

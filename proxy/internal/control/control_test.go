@@ -123,7 +123,7 @@ func TestCaused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Unregister(t.Context(), slot.Max, 7); err != nil {
+	if _, err := c.Unregister(t.Context(), slot.Max, 7, controlapi.Summary{}); err != nil {
 		t.Fatal(err)
 	}
 	<-events // the first exchange
@@ -185,13 +185,13 @@ func TestClient(t *testing.T) {
 	if _, err := c.Drain(ctx, 3, 6, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("drained for an older generation: %v", err)
 	}
-	if _, err := c.Unregister(ctx, 3, 6); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.Unregister(ctx, 3, 6, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("older: %v", err)
 	}
-	if rec, err := c.Unregister(ctx, 3, 7); err != nil || rec.Run != "r" || rec.Generation != 7 || rec.Exchanges == nil {
+	if rec, err := c.Unregister(ctx, 3, 7, controlapi.Summary{}); err != nil || rec.Run != "r" || rec.Generation != 7 || rec.Exchanges == nil {
 		t.Errorf("receipt: %+v, %v", rec, err)
 	}
-	if _, err := c.Unregister(ctx, 3, 7); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.Unregister(ctx, 3, 7, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("twice: %v", err)
 	}
 	if h, err := c.Health(ctx); err != nil || !h.Ready {

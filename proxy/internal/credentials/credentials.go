@@ -1,4 +1,4 @@
-// Package credentials serves proxy/credentialapi and proxy/approvalapi on a unix socket of the proxy's own.
+// Package credentials serves proxy/credentialapi, proxy/approvalapi and the ledger (internal/audit) on a unix socket of the proxy's own.
 //
 // Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests.
 // So it is another socket than that of the control API, which mcp-server has; only the proxy's own user and root may
@@ -17,6 +17,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -40,9 +41,11 @@ type Room interface {
 	Decide(id string, approve bool) (approvalapi.Held, error)
 }
 
-// Handler is both APIs.
-func Handler(m Minter, room Room) http.Handler {
+// Handler is both APIs, and the ledger to read.
+func Handler(m Minter, room Room, ledger audit.Dir) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle(audit.Prefix, audit.Handler(ledger))
+	mux.Handle(audit.Prefix+"/", audit.Handler(ledger))
 	mux.HandleFunc("GET "+credentialapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, m.List(), nil)
 	})
@@ -98,9 +101,9 @@ func answer(w http.ResponseWriter, v any, err error) {
 }
 
 // Serve answers on the listener until ctx ends; then it returns nil.
-func Serve(ctx context.Context, l net.Listener, m Minter, room Room) error {
+func Serve(ctx context.Context, l net.Listener, m Minter, room Room, ledger audit.Dir) error {
 	srv := &http.Server{
-		Handler: Handler(m, room), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: Handler(m, room, ledger), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })

@@ -61,7 +61,7 @@ func serve(t *testing.T, mode os.FileMode) (*fake, string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	f := &fake{}
-	go func() { done <- Serve(ctx, l, f, &hold.Room{}) }()
+	go func() { done <- Serve(ctx, l, f, &hold.Room{}, "") }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

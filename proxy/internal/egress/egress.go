@@ -10,10 +10,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -44,6 +46,9 @@ type Config struct {
 	// Room holds requests that a person must approve.
 	Room   *hold.Room
 	Redact *redact.Redactor
+	// Sending writes a request down that is about to leave and may change something. It does not leave after an error. Nil:
+	// requests are written down when they are over.
+	Sending func(audit.Sending) error
 	// Mint obtains the credentials that change. Nil: there are none.
 	Mint Minter
 	// UserAgent is sent in place of the sandbox's.
@@ -244,6 +249,10 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
 		x.cancel(errReloaded)
 	}
+	if err := x.announce(q); err != nil {
+		x.refuse(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
+		return
+	}
 	x.debugRequest(out)
 	x.minted.keep(x, out)
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
@@ -260,6 +269,17 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		return
 	}
 	x.proxy.ServeHTTP(x.w, out)
+}
+
+// announce writes a request down before it leaves, where that is required.
+func (x *exchange) announce(q policy.Request) error {
+	reads := func(method string) bool {
+		return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+	}
+	if x.conf.Sending == nil || q.Upgrade == "" && !slices.ContainsFunc(q.Methods, func(m string) bool { return !reads(m) }) {
+		return nil
+	}
+	return x.conf.Sending(audit.Sending{Run: x.lease.Run, Method: x.note.Method, URL: x.note.URL})
 }
 
 // mayDecode reserves one of the run's decoders for bodies that need a large window, if this message's body does. It is

@@ -67,6 +67,8 @@ type Room struct {
 	Wait time.Duration
 	// Added is called for each request that waits. Nil: nobody is told.
 	Added func(approvalapi.Held)
+	// Decided is called for each decision of a person. Nil: nobody is told.
+	Decided func(approvalapi.Held)
 
 	mu   sync.Mutex
 	held []*entry // the oldest first
@@ -209,6 +211,9 @@ func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 	}
 	out := e.Held
 	out.Approved = approve
+	if r.Decided != nil {
+		r.Decided(out)
+	}
 	return out, nil
 }
 

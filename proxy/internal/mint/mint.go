@@ -66,6 +66,8 @@ type Config struct {
 	APIs      string
 	UserAgent string
 	Log       *slog.Logger
+	// Login is called after a login, and after its end (out). Nil: nobody is told.
+	Login func(name string, out bool)
 	// Now is the clock. Nil: time.Now.
 	Now func() time.Time
 }

@@ -28,6 +28,7 @@ func (m *Minter) Logout(name string) error {
 		if err := st.remove(name); err != nil {
 			return errStorage
 		}
+		m.tell(name, true)
 		return nil
 	}
 	m.storing.Lock()
@@ -43,7 +44,15 @@ func (m *Minter) Logout(name string) error {
 	}
 	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
+	m.tell(name, true)
 	return nil
+}
+
+// tell tells of a login or its end.
+func (m *Minter) tell(name string, out bool) {
+	if m.conf.Login != nil {
+		m.conf.Login(name, out)
+	}
 }
 
 // Supply takes over the value of a "command" from the feeder that ran it.

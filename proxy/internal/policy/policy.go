@@ -38,6 +38,7 @@ const (
 	CodeApprovalFull     = "approval_full"
 	CodeApprovalUnseen   = "approval_unreadable"
 	CodeApprovalStale    = "approval_stale"
+	CodeAuditUnavailable = "audit_unavailable"
 	CodeUpgradeRefused   = "upgrade_refused"
 	CodeOverrideUnseen   = "override_unseen"
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code

@@ -73,6 +73,8 @@ var refusals = map[string]sentence{
 		"The API %API has a rule that asks a person. Send a body of at most 256 KiB of text, and no WebSocket."},
 	CodeApprovalStale: {http.StatusConflict, "The configuration changed while the request waited.",
 		"Nothing was sent. Run the code again."},
+	CodeAuditUnavailable: {http.StatusServiceUnavailable, "The ledger cannot be written, so nothing that writes may leave.",
+		"Nothing was sent. {The user can see why|See why}: codeforge doctor, or the log (AUDIT=required).{ Do not retry.|}"},
 	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
 	CodeOverrideUnseen: {http.StatusForbidden,

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -31,6 +32,8 @@ type Config struct {
 	Log *slog.Logger
 	// Clean is the last scrub and redaction, which every string from outside passes.
 	Clean func(string) string
+	// Ledger writes what left the machine down. Nil: there is no ledger.
+	Ledger func(audit.Entry) error
 }
 
 // Journal records every exchange: one log line, one receipt entry, one count, one event.
@@ -68,9 +71,16 @@ func (j *Journal) Record(n Note) {
 		n.Recorder.Add(e, n.Hints)
 	}
 	j.metrics.count(e)
+	if j.conf.Ledger != nil {
+		kept := bounded(e)
+		_ = j.conf.Ledger(audit.Entry{Exchange: &kept}) // the ledger counts what it has lost
+	}
 	j.log(n, e)
 	j.Publish(controlapi.Event{Exchange: &e})
 }
+
+// Clean is the last scrub and redaction of a string from outside.
+func (j *Journal) Clean(s string) string { return j.conf.Clean(s) }
 
 // Caused tells subscribers what a call of a tool made its server send. The exchanges were recorded before.
 func (j *Journal) Caused(c controlapi.Caused) {

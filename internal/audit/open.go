@@ -1,0 +1,404 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+)
+
+const (
+	keyName    = "key"
+	pubName    = "key.pub"
+	lockName   = "lock"
+	maxKeyFile = 4 << 10
+	// backwards is how much is read at once while the last checkpoint is looked for.
+	backwards = 1 << 20
+)
+
+// Open opens the ledger of a folder, or begins one. A ledger that does not verify is set aside, and another is begun
+// that says so: losing sight of what happens now would be no answer to it.
+func Open(c Config) (*Log, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	l := &Log{conf: c}
+	start, err := l.open()
+	if err == nil {
+		err = l.Append(Entry{Start: &start})
+	}
+	if err == nil {
+		_, err = l.Checkpoint("")
+	}
+	if err != nil {
+		if l.day != nil {
+			_ = l.day.close()
+		}
+		if l.lock != nil {
+			_ = l.lock.Close()
+		}
+		return nil, fmt.Errorf("opening the ledger: %w", err)
+	}
+	return l, nil
+}
+
+// open brings the log to where the process before has stopped.
+func (l *Log) open() (Start, error) {
+	start := Start{Version: l.conf.Version}
+	if err := os.MkdirAll(l.conf.Dir, 0o700); err != nil {
+		return start, err
+	}
+	var err error
+	l.lock, err = os.OpenFile(l.path(lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return start, err
+	}
+	if err = unix.Flock(int(l.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return start, errors.New("another process writes it")
+	}
+	if err = l.readKey(); err != nil {
+		return start, err
+	}
+	start.Dropped, err = l.resume()
+	var bad *damaged
+	if errors.As(err, &bad) {
+		start.SetAside, err = l.setAside()
+		l.conf.Log.Error("the ledger did not verify and was set aside", logline.Tag("audit"),
+			slog.String("error", bad.Error()), slog.String("folder", start.SetAside))
+	}
+	if err == nil {
+		err = l.turn(l.conf.Now())
+	}
+	return start, err
+}
+
+func (l *Log) path(name string) string { return filepath.Join(l.conf.Dir, name) }
+
+// readKey reads the key, or makes one.
+func (l *Log) readKey() error {
+	text, err := readSmall(l.path(keyName))
+	if errors.Is(err, os.ErrNotExist) {
+		if text, err = l.makeKey(); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	l.signer, err = note.NewSigner(strings.TrimSpace(text))
+	if err != nil {
+		return fmt.Errorf("%s: it is no key of a ledger", l.path(keyName))
+	}
+	return nil
+}
+
+// makeKey makes the ledger's key. Its name tells it from others.
+func (l *Log) makeKey() (string, error) {
+	private, public, err := note.GenerateKey(rand.Reader, "codeforge-"+strings.ToLower(rand.Text()[:8]))
+	if err != nil {
+		return "", err
+	}
+	if err = replaceFile(l.path(pubName), public+"\n"); err != nil {
+		return "", err
+	}
+	return private, replaceFile(l.path(keyName), private+"\n")
+}
+
+// damaged says that a ledger does not verify.
+type damaged struct{ what string }
+
+// Error implements error.
+func (d *damaged) Error() string { return d.what }
+
+// resume goes to the end of the last file. What follows the last whole record there was never acknowledged, and is
+// dropped.
+func (l *Log) resume() (dropped int64, err error) {
+	days, err := days(l.conf.Dir)
+	if err != nil {
+		return 0, err
+	}
+	for len(days) > 0 {
+		last := days[len(days)-1]
+		days = days[:len(days)-1]
+		if strings.HasSuffix(last, hashesName) {
+			return dropped, &damaged{"the files of the last days are missing"}
+		}
+		n, empty, err := l.resumeDay(strings.TrimSuffix(last, recordsName), len(days) == 0)
+		dropped += n
+		if err != nil || !empty {
+			return dropped, err
+		}
+		// The process before stopped while it began this file.
+		if err := os.Remove(l.path(last)); err != nil {
+			return dropped, err
+		}
+	}
+	return dropped, nil
+}
+
+// resumeDay goes to the end of a day's file. first says that there is no earlier one. empty means that it has neither
+// a record nor a checkpoint.
+func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err error) {
+	d, err := createDay(l.conf.Dir, name)
+	if err != nil {
+		return 0, false, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			_ = d.close()
+		}
+	}()
+	size := d.written.Load()
+	at, c, err := lastCheckpoint(d.f, size)
+	if err != nil {
+		return 0, false, err
+	}
+	t := tree{}
+	if c != nil {
+		v, err := l.verifier()
+		if err != nil {
+			return 0, false, err
+		}
+		if l.signed, t, err = c.open(v); err != nil {
+			return 0, false, &damaged{"the last checkpoint: " + err.Error()}
+		}
+	} else if n, err := firstRecord(d.f, size); err != nil || n < 0 {
+		return size, true, err
+	} else if !first || n > 0 {
+		return 0, false, &damaged{"the checkpoint that the last file begins with is missing"}
+	}
+	end, prev, err := replay(d.f, at, size, &t)
+	if err != nil {
+		return 0, false, err
+	}
+	if prev == (tlog.Hash{}) && c != nil { // nothing follows the checkpoint
+		prev = c.Last
+	}
+	if err := d.f.Truncate(end); err != nil {
+		return 0, false, err
+	}
+	d.written.Store(end)
+	l.day, l.tree, l.prev, keep = d, t, prev, true
+	return size - end, false, nil
+}
+
+// verifier verifies what the key signs.
+func (l *Log) verifier() (note.Verifier, error) {
+	text, err := readSmall(l.path(pubName))
+	if err != nil {
+		return nil, err
+	}
+	v, err := note.NewVerifier(strings.TrimSpace(text))
+	if err != nil || v.KeyHash() != l.signer.KeyHash() {
+		return nil, &damaged{pubName + " does not belong to the key"}
+	}
+	return v, nil
+}
+
+// lastCheckpoint finds the last whole line that is a checkpoint, and where the next line begins. It is nil when there
+// is none; then at is 0.
+func lastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error) {
+	var tail []byte // from begin to where the search ended
+	mark := []byte("\n" + checkpointPrefix)
+	for begin := size; begin > 0; {
+		step := min(begin, backwards)
+		begin -= step
+		part := make([]byte, step, int(step)+len(tail))
+		if _, err := f.ReadAt(part, begin); err != nil {
+			return 0, nil, err
+		}
+		tail = append(part, tail...)
+		for search := tail; ; {
+			i := bytes.LastIndex(search, mark) + 1
+			if i == 0 && (begin > 0 || !bytes.HasPrefix(search, mark[1:])) {
+				break
+			}
+			if end := bytes.IndexByte(tail[i:], '\n'); end >= 0 {
+				if c := parseCheckpoint(tail[i : i+end]); c.Note != "" {
+					return begin + int64(i+end+1), c, nil
+				}
+			}
+			if i == 0 {
+				break
+			}
+			search = search[:i-1] // it was not written to its end
+		}
+	}
+	return 0, nil, nil
+}
+
+// replay adds the records from an offset on to the tree, up to the first line that is not the next record.
+func replay(f *os.File, at, size int64, t *tree) (end int64, prev tlog.Hash, err error) {
+	lines := newLines(io.NewSectionReader(f, at, size-at))
+	for end = at; ; end = at + lines.read {
+		text, err := lines.next()
+		if err != nil {
+			return end, prev, err
+		}
+		if text == nil {
+			return end, prev, nil
+		}
+		n, of, ok := place(text)
+		if !ok || n != t.size || text[len(text)-1] != '}' || prev != (tlog.Hash{}) && !follows(of, prev) {
+			return end, prev, nil
+		}
+		prev = tlog.RecordHash(text)
+		t.add(prev)
+	}
+}
+
+// firstRecord is the number of the first line that is a record, or -1.
+func firstRecord(f *os.File, size int64) (int64, error) {
+	for lines := newLines(io.NewSectionReader(f, 0, size)); ; {
+		text, err := lines.next()
+		if err != nil || text == nil {
+			return -1, err
+		}
+		if n, _, ok := place(text); ok {
+			return n, nil
+		}
+	}
+}
+
+// setAside moves the ledger's files, but not its key, to a folder of their own.
+func (l *Log) setAside() (string, error) {
+	to := "set-aside-" + l.conf.Now().UTC().Format("20060102T150405")
+	if err := os.Mkdir(l.path(to), 0o700); err != nil {
+		return "", err
+	}
+	names, err := days(l.conf.Dir)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if err := os.Rename(l.path(name), filepath.Join(l.path(to), name)); err != nil {
+			return "", err
+		}
+	}
+	l.day, l.tree, l.prev, l.signed = nil, tree{}, tlog.Hash{}, Head{}
+	return to, syncDir(l.conf.Dir)
+}
+
+// forget replaces the records of days that are no longer kept by their hashes.
+func (l *Log) forget(now time.Time, current string) error {
+	l.forgetMu.Lock()
+	defer l.forgetMu.Unlock()
+	names, err := days(l.conf.Dir)
+	if err != nil {
+		return err
+	}
+	first := min(current, now.UTC().Add(-l.conf.Keep).Format(dayLayout))
+	for _, name := range names {
+		if day, isRecords := strings.CutSuffix(name, recordsName); isRecords && day < first {
+			if err := l.forgetDay(day); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forgetDay writes the hashes of a day's records and removes the records.
+func (l *Log) forgetDay(day string) error {
+	f, err := os.Open(l.path(day + recordsName))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var hashes bytes.Buffer
+	for lines := newLines(f); ; {
+		text, err := lines.next()
+		if err != nil {
+			return err
+		}
+		if text == nil {
+			break
+		}
+		if !bytes.HasPrefix(text, []byte(checkpointPrefix)) {
+			h := tlog.RecordHash(text)
+			hashes.Write(h[:])
+		}
+	}
+	if err := replaceFile(l.path(day+hashesName), hashes.String()); err != nil {
+		return err
+	}
+	return os.Remove(f.Name())
+}
+
+// days lists the files of the ledger, the oldest first. A day whose hashes were written and whose records are still
+// there counts with its records.
+func days(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if isDay(e.Name()) && e.Type().IsRegular() {
+			out = append(out, e.Name())
+		}
+	}
+	return withoutTwins(out), nil
+}
+
+// withoutTwins sorts the files of days, without the hashes of days that have records.
+func withoutTwins(names []string) []string {
+	slices.Sort(names) // .hashes before .ndjson
+	return slices.DeleteFunc(names, func(name string) bool {
+		day, isHashes := strings.CutSuffix(name, hashesName)
+		return isHashes && slices.Contains(names, day+recordsName)
+	})
+}
+
+// isDay reports whether a file is one of the ledger.
+func isDay(name string) bool {
+	day, ok := strings.CutSuffix(name, recordsName)
+	if !ok {
+		day, ok = strings.CutSuffix(name, hashesName)
+	}
+	_, err := time.Parse(dayLayout, day)
+	return ok && err == nil
+}
+
+// readSmall reads a file of a line.
+func readSmall(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	return string(text), err
+}
+
+// replaceFile writes a file so that it has either its old content or the new one.
+func replaceFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
