@@ -1,3 +1,5 @@
+//go:build unix
+
 package audit
 
 import (
@@ -21,10 +23,6 @@ import (
 )
 
 const (
-	// dayLayout names a day's files.
-	dayLayout   = time.DateOnly
-	recordsName = ".ndjson"
-	hashesName  = ".hashes"
 	// saltBytes are enough that no record is found by trying salts.
 	saltBytes = 16
 	// tryAgain is how long after a failed write the next one is tried.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package audit
 
 import (
@@ -9,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,8 @@ import (
 )
 
 const (
-	keyName    = "key"
-	pubName    = "key.pub"
-	lockName   = "lock"
-	maxKeyFile = 4 << 10
+	keyName  = "key"
+	lockName = "lock"
 	// backwards is how much is read at once while the last checkpoint is looked for.
 	backwards = 1 << 20
 )
@@ -337,41 +336,6 @@ func (l *Log) forgetDay(day string) error {
 		return err
 	}
 	return os.Remove(f.Name())
-}
-
-// days lists the files of the ledger, the oldest first. A day whose hashes were written and whose records are still
-// there counts with its records.
-func days(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, e := range entries {
-		if isDay(e.Name()) && e.Type().IsRegular() {
-			out = append(out, e.Name())
-		}
-	}
-	return withoutTwins(out), nil
-}
-
-// withoutTwins sorts the files of days, without the hashes of days that have records.
-func withoutTwins(names []string) []string {
-	slices.Sort(names) // .hashes before .ndjson
-	return slices.DeleteFunc(names, func(name string) bool {
-		day, isHashes := strings.CutSuffix(name, hashesName)
-		return isHashes && slices.Contains(names, day+recordsName)
-	})
-}
-
-// isDay reports whether a file is one of the ledger.
-func isDay(name string) bool {
-	day, ok := strings.CutSuffix(name, recordsName)
-	if !ok {
-		day, ok = strings.CutSuffix(name, hashesName)
-	}
-	_, err := time.Parse(dayLayout, day)
-	return ok && err == nil
 }
 
 // readSmall reads a file of a line.

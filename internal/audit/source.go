@@ -8,7 +8,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
+)
+
+// The files of a ledger: see the package's comment.
+const (
+	pubName     = "key.pub"
+	dayLayout   = time.DateOnly
+	recordsName = ".ndjson"
+	hashesName  = ".hashes"
+	// maxKeyFile bounds the files of keys, in bytes.
+	maxKeyFile = 4 << 10
 )
 
 // Source is where a ledger is read.
@@ -136,4 +148,39 @@ func (l *lines) next() ([]byte, error) {
 			return bytes.TrimSuffix(l.buf, []byte("\n")), nil
 		}
 	}
+}
+
+// days lists the files of the ledger, the oldest first. A day whose hashes were written and whose records are still
+// there counts with its records.
+func days(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if isDay(e.Name()) && e.Type().IsRegular() {
+			out = append(out, e.Name())
+		}
+	}
+	return withoutTwins(out), nil
+}
+
+// withoutTwins sorts the files of days, without the hashes of days that have records.
+func withoutTwins(names []string) []string {
+	slices.Sort(names) // .hashes before .ndjson
+	return slices.DeleteFunc(names, func(name string) bool {
+		day, isHashes := strings.CutSuffix(name, hashesName)
+		return isHashes && slices.Contains(names, day+recordsName)
+	})
+}
+
+// isDay reports whether a file is one of the ledger.
+func isDay(name string) bool {
+	day, ok := strings.CutSuffix(name, recordsName)
+	if !ok {
+		day, ok = strings.CutSuffix(name, hashesName)
+	}
+	_, err := time.Parse(dayLayout, day)
+	return ok && err == nil
 }

@@ -46,7 +46,7 @@ func fields(s Settings) any {
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_ALLOWED_HOSTS= " +
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
-		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= TZ=UTC LOG_FORMAT=text"
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text"
 	var got []string
 	for _, name := range Names() {
 		got = append(got, name+"="+Default(name))
@@ -91,6 +91,10 @@ func TestValues(t *testing.T) {
 		{"TIMEOUT_DEFAULT", "300", func(s Settings) any { return s.TimeoutDefault }, 5 * time.Minute},
 		{"UPSTREAM_PROXY", "http://proxy.example.com:3128", func(s Settings) any { return s.UpstreamProxy.Host }, "proxy.example.com:3128"},
 		{"UPSTREAM_PROXY", "socks5://u:p@10.0.0.1:1080/", func(s Settings) any { return s.UpstreamProxy.Scheme }, "socks5"},
+		{"AUDIT", "Required", func(s Settings) any { return s.Audit }, "required"},
+		{"AUDIT_KEEP", "7", func(s Settings) any { return s.AuditKeep }, 7 * 24 * time.Hour},
+		{"AUDIT_KEEP", "0", func(s Settings) any { return s.AuditKeep }, time.Duration(0)},
+		{"AUDIT_ANCHOR", "/var/log/anchor", func(s Settings) any { return s.AuditAnchor }, "/var/log/anchor"},
 		{"UPSTREAM_CA_FILE", "/etc/ca.pem", func(s Settings) any { return s.UpstreamCAFile }, "/etc/ca.pem"},
 		{"TZ", "Europe/Berlin", func(s Settings) any { return s.TZ }, "Europe/Berlin"},
 		{"LOG_FORMAT", "JSON", func(s Settings) any { return s.LogFormat }, "json"},
@@ -164,6 +168,9 @@ func TestRefused(t *testing.T) {
 		{"TIMEOUT_MAX", "86401", `TIMEOUT_MAX: "86401"; want seconds, a whole number from 1 to 86400`},
 		{"UPSTREAM_PROXY", "u:hunter2@proxy:3128", "UPSTREAM_PROXY: a value of 20" + notShown + "a URL like http://proxy.example.com:3128"},
 		{"UPSTREAM_PROXY", "ftp://u:hunter2@proxy", "UPSTREAM_PROXY: a value of 21" + notShown + "a URL that starts with http://, https:// or socks5://"},
+		{"AUDIT", "yes", `AUDIT: "yes"; want on or off or required`},
+		{"AUDIT_KEEP", "-1", `AUDIT_KEEP: "-1"; want a whole number from 0 to 36500`},
+		{"AUDIT_ANCHOR", "a\x00b", `AUDIT_ANCHOR: "a\x00b"; want the path of a file`},
 		{"UPSTREAM_CA_FILE", "a\x00b", `UPSTREAM_CA_FILE: "a\x00b"; want the path of a PEM file`},
 		{"TZ", "Mars/Olympus", `TZ: "Mars/Olympus"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},

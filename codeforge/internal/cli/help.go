@@ -24,7 +24,7 @@ func groups() []group {
 		{"Credentials that change", []string{"login", "logout", "credentials", "secrets"}},
 		{"Requests that wait for you", []string{"held", "approve", "refuse"}},
 		{"Clients and models", []string{"connect", "stdio", "manifest", "skills"}},
-		{"Run and look", []string{"run", "logs", "receipt"}},
+		{"Run and look", []string{"run", "logs", "receipt", "audit"}},
 		{"The command line itself", []string{"version", "completion", "man"}},
 	}
 }
@@ -70,10 +70,17 @@ func examples() map[string][]string {
 		"api update":  {"codeforge api update stripe", "codeforge api update stripe --json"},
 		"api explain": {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain stripe GET / --json why"},
 		"api search":  {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
-		"held":        {"codeforge held", "codeforge held --json id,method,url"},
-		"approve":     {"codeforge approve --watch", "codeforge approve mzxw6ytb"},
-		"refuse":      {"codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"},
-		"mcp":         {"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server", "codeforge mcp list"},
+		"audit":       {"codeforge audit verify", "codeforge audit show --since 1h"},
+		"audit verify": {
+			"codeforge audit verify",
+			"codeforge audit verify --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='",
+		},
+		"audit show":   {"codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"},
+		"audit export": {"codeforge audit export >ledger.ndjson", "codeforge audit export --otlp --since 24h"},
+		"held":         {"codeforge held", "codeforge held --json id,method,url"},
+		"approve":      {"codeforge approve --watch", "codeforge approve mzxw6ytb"},
+		"refuse":       {"codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"},
+		"mcp":          {"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server", "codeforge mcp list"},
 		"mcp add": {
 			"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server",
 			"codeforge mcp add linear --url https://mcp.linear.app/mcp --header 'Authorization: Bearer ${LINEAR_KEY}'",

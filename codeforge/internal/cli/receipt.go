@@ -23,6 +23,9 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	c := r.Count
 	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d sanitized, %d redacted; %d bytes up, %d down\n",
 		count(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
+	if r.Audit != "" {
+		fmt.Fprintf(w, "  audit %s\n", visible.Line(r.Audit))
+	}
 	for _, h := range r.Hints {
 		fmt.Fprintf(w, "  hint: %s\n", visible.Line(h.Voice().Person))
 	}

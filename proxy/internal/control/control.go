@@ -168,7 +168,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var sum controlapi.Summary
-	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil {
+	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
 		fail(w, http.StatusBadRequest, "the body is no summary")
 		return
 	}
