@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -81,6 +82,9 @@ type setup struct {
 	yolo   bool
 	redact []string
 	debug  bool
+	// sending and ledger are the functions of egress.Config and receipt.Config.
+	sending func(audit.Sending) error
+	ledger  func(audit.Entry) error
 	// registry is the host of the package registry, which is on loopback. Empty: there is none.
 	registry string
 	// apis are the texts of config.json by API. Nil: demoAPI.
@@ -110,7 +114,7 @@ func newRig(t testing.TB, s setup) *rig {
 	redactor := redact.New(s.redact)
 	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.Loggable(text)) }
 	log := logline.New(r.logs, "text", clean)
-	r.journal = receipt.NewJournal(receipt.Config{Log: log, Clean: clean})
+	r.journal = receipt.NewJournal(receipt.Config{Log: log, Clean: clean, Ledger: s.ledger})
 	var registry *catalog.API
 	if s.registry != "" {
 		registry = policy.NewRegistry(&url.URL{Scheme: "https", Host: s.registry}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
@@ -128,7 +132,7 @@ func newRig(t testing.TB, s setup) *rig {
 		}})
 	r.handler = egress.New(egress.Config{
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		Room: r.room, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Room: r.room, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.Start(log)
 	r.serve(log)

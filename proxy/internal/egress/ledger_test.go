@@ -1,0 +1,104 @@
+package egress_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/audit"
+)
+
+// TestLedgerRequired: where the ledger is required, what may change something is in it before it leaves, and does not
+// leave when it cannot be. What only reads is not held up.
+func TestLedgerRequired(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, header string
+		full           bool
+		code           string
+		announced      bool
+	}{
+		"a write":                   {"POST", "", false, "", true},
+		"a write, full":             {"POST", "", true, "audit_unavailable", true},
+		"a deletion, full":          {"DELETE", "", true, "audit_unavailable", true},
+		"an overridden GET, full":   {"GET", "X-HTTP-Method-Override: DELETE", true, "audit_unavailable", true},
+		"a read, full":              {"GET", "", true, "", false},
+		"HEAD, full":                {"HEAD", "", true, "", false},
+		"a method of its own, full": {"PROPFIND", "", true, "audit_unavailable", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var sent []audit.Sending
+			r := newRig(t, setup{sending: func(s audit.Sending) error {
+				mu.Lock()
+				defer mu.Unlock()
+				sent = append(sent, s)
+				if c.full {
+					return errors.New("no space left")
+				}
+				return nil
+			}})
+			var up seen
+			r.upstreams.https(up.echo())
+			end := r.begin()
+			req, err := http.NewRequestWithContext(t.Context(), c.method, "https://"+demoHost+"/refunds?a=1", strings.NewReader(""))
+			check(t, err)
+			req.Header.Set("Authorization", "Bearer "+tokenName)
+			if name, value, ok := strings.Cut(c.header, ": "); ok {
+				req.Header.Set(name, value)
+			}
+			resp, err := r.client(false).Do(req)
+			check(t, err)
+			check(t, resp.Body.Close())
+			rec := end()
+			x := rec.Exchanges[0]
+			if x.Code != c.code || (up.count() == 0) != (c.code != "") || c.code != "" && (x.Outcome != "denied" || len(x.Swapped) > 0) {
+				t.Errorf("%+v, %d reached the upstream", x, up.count())
+			}
+			if (len(sent) == 1) != c.announced {
+				t.Fatalf("announced: %v", sent)
+			}
+			if c.announced && (sent[0].Run != x.Run || sent[0].Method != c.method || sent[0].URL != "https://"+demoHost+"/refunds?a") {
+				t.Errorf("announced: %+v", sent[0])
+			}
+		})
+	}
+}
+
+// TestLedger: each exchange is written down once, as the receipt has it: names for credentials, no value of a query.
+func TestLedger(t *testing.T) {
+	var mu sync.Mutex
+	var entries []audit.Entry
+	r := newRig(t, setup{redact: []string{"Acme Corp"}, ledger: func(e audit.Entry) error {
+		mu.Lock()
+		defer mu.Unlock()
+		entries = append(entries, e)
+		return nil
+	}})
+	var up seen
+	r.upstreams.https(up.echo())
+	end := r.begin()
+	for _, url := range []string{"https://" + demoHost + "/a/" + secretValue + "?q=" + secretValue, "https://" + demoHost + "/Acme%20Corp", "https://unknown.test/"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		check(t, err)
+		if resp, err := r.client(false).Do(req); err == nil {
+			check(t, resp.Body.Close())
+		}
+	}
+	rec := end()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(entries) != len(rec.Exchanges) || len(entries) == 0 {
+		t.Fatalf("%d entries, %d exchanges", len(entries), len(rec.Exchanges))
+	}
+	for i, e := range entries {
+		if e.Exchange == nil || e.Exchange.URL != rec.Exchanges[i].URL || e.Exchange.Outcome != rec.Exchanges[i].Outcome {
+			t.Errorf("entry %+v, receipt %+v", e.Exchange, rec.Exchanges[i])
+			continue
+		}
+		if strings.Contains(e.Exchange.URL, secretValue) || strings.Contains(e.Exchange.URL, "Acme") {
+			t.Errorf("the ledger has %s", e.Exchange.URL)
+		}
+	}
+}
