@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +17,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -134,6 +137,50 @@ func TestCaused(t *testing.T) {
 	<-events // the second one
 	if e := <-events; e.Receipt == nil {
 		t.Errorf("another event: %+v", e)
+	}
+}
+
+// TestLedger: the checkpoint in the receipt of a run that sent something covers its end, which is on record by then. A run
+// that sent nothing has none, and an MCP server is no run.
+func TestLedger(t *testing.T) {
+	control, journal := newControl(t)
+	dir := t.TempDir()
+	ledger, err := audit.Open(audit.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = ledger.Close() })
+	control.conf.Ledger = ledger
+	c := serve(t, control)
+	run := func(generation uint64, exchanges int) string {
+		name := fmt.Sprintf("r%d", generation)
+		testkit.Must(t, c.Register(t.Context(), 3, controlapi.Registration{Generation: generation, Run: name, Deadline: time.Now().Add(time.Minute)}))
+		l, err := control.conf.Book.Attach(3, io.NopCloser(nil))
+		testkit.Must(t, err)
+		for range exchanges {
+			journal.Record(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
+		}
+		rec, err := c.Unregister(t.Context(), 3, generation, controlapi.Summary{CodeSHA256: "abc", Client: "client " + canary + "demo"})
+		testkit.Must(t, err)
+		return rec.Audit
+	}
+	if got := run(1, 0); got != "" {
+		t.Errorf("a run that sent nothing has the checkpoint %q", got)
+	}
+	head, err := audit.ParseHead(run(2, 2))
+	testkit.Must(t, err)
+	report, err := audit.Verify(audit.Dir(dir), "", []audit.Known{{Head: head, Where: "the receipt"}})
+	if err != nil || report.Compared != 1 || report.Unsigned != 0 || len(report.Findings) > 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	var last audit.Record
+	testkit.Must(t, audit.Each(audit.Dir(dir), audit.Query{}, func(r audit.Record) error { last = r; return nil }))
+	if last.N != head.Size-1 || last.Run == nil || last.Run.Run != "r2" || last.Run.Slot != 3 || last.Run.Generation != 2 || last.Run.CodeSHA256 != "abc" || last.Run.Count.Exchanges != 2 {
+		t.Errorf("the last record is %+v", last)
+	}
+	reg := controlapi.Registration{Generation: 3, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(time.Minute)}
+	testkit.Must(t, c.Register(t.Context(), slot.Max, reg))
+	rec, err := c.Unregister(t.Context(), slot.Max, 3, controlapi.Summary{})
+	if err != nil || rec.Audit != "" {
+		t.Errorf("a server's end: %q, %v", rec.Audit, err)
 	}
 }
 
