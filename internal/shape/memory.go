@@ -8,7 +8,7 @@ import (
 
 const (
 	// maxPlaces is how many places a Memory knows; who knows more forgets one.
-	maxPlaces = 2000
+	maxPlaces = 400
 	// maxExamples is how many examples of one place are read.
 	maxExamples = 8
 )

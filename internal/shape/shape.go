@@ -14,7 +14,7 @@ import (
 // Bounds of what is learned. What is beyond them is unknown.
 const (
 	// MaxRead is how much of one example is read, in bytes. One that breaks off gives the shape of what there is.
-	MaxRead = 64 << 10
+	MaxRead = 32 << 10
 	// maxDepth is how deep objects nest that are shown, and maxLevels how deep objects and lists nest that are read.
 	maxDepth  = 3
 	maxLevels = 2 * maxDepth
@@ -23,7 +23,7 @@ const (
 	// maxItems is how many elements of a list are read.
 	maxItems = 30
 	// maxNodes is how many members a shape has in all.
-	maxNodes = 600
+	maxNodes = 150
 	maxName  = 40
 )
 
