@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
@@ -39,6 +41,7 @@ paths:
   /status/404:
     get: {responses: {"200": {description: ok}}}
   /json:
+    get: {responses: {"200": {description: ok}}}
     put:
       requestBody: {content: {application/json: {schema: {type: object, properties: {a: {type: number}}}}}}
       responses: {"200": {description: ok}}
@@ -111,6 +114,25 @@ console.log(answer.method, answer.url, JSON.stringify(answer.form), answer.heade
 		}
 		if where := w.Leak(res.JSON); where != "" {
 			t.Errorf("the result holds a credential: %s", where)
+		}
+	})
+	t.Run("answers that the document does not tell", func(t *testing.T) {
+		about := func() string {
+			res, err := w.Session().CallTool(t.Context(), &mcp.CallToolParams{Name: "list_apis", Arguments: map[string]any{"operation": "GET /json"}})
+			if err != nil || len(res.Content) == 0 {
+				t.Fatal(err)
+			}
+			return res.Content[0].(*mcp.TextContent).Text
+		}
+		if before := about(); strings.Contains(before, "answered") {
+			t.Error(before)
+		}
+		res := w.MustExecute(t, begin+`console.log(Object.keys(await shop("GET /json")).length);`, "shop")
+		if res.IsError || strings.Contains(res.JSON, `"answers"`) {
+			t.Errorf("%q %s", res.Out, res.JSON)
+		}
+		if after := about(); !strings.Contains(after, "answered before { [key: string]: { author: string;") {
+			t.Error(after)
 		}
 	})
 	t.Run("error", func(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
@@ -141,6 +142,8 @@ type Registration struct {
 	// Install lets a server slot reach the package registry, without any credential, and nothing else. A server slot that
 	// does not install has exactly one API: its server's.
 	Install bool `json:"install,omitempty"`
+	// Shapes are the APIs of whose answers the receipt tells the shapes.
+	Shapes []string `json:"shapes,omitempty"`
 }
 
 // Receipt is what the proxy did for one run.
@@ -157,6 +160,18 @@ type Receipt struct {
 	// Audit is the checkpoint of the ledger that covers the run, in its short form: see internal/audit. Empty: the run sent
 	// nothing, or there is no ledger.
 	Audit string `json:"audit,omitempty"`
+	// Answers are what answers of the APIs looked like that Registration.Shapes names. They are for mcp-server alone:
+	// the names in a shape may be data.
+	Answers []Answer `json:"answers,omitempty"`
+}
+
+// Answer is what the answer to a request looked like: a JSON body with a status of success.
+type Answer struct {
+	API    string `json:"api"`
+	Method string `json:"method"`
+	// URL is the Exchange's.
+	URL   string       `json:"url"`
+	Shape *shape.Shape `json:"shape"`
 }
 
 // Summary is what mcp-server knows about a run that has ended.

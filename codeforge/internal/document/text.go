@@ -75,6 +75,19 @@ func Sentence(s string, most int) string {
 	return Line(s, most)
 }
 
+// outdated are the ways in which descriptions say that what they describe is deprecated, and not a part of it.
+var outdated = regexp.MustCompile(`(?i)(?:^|[.!:|>()\]\n])[^\w.]*deprecated` +
+	`(?:[.:,!)*\]]|\W*$|\W+(?:since|as of|in favou?r|and|version|use|please|from)\b)` +
+	`|\b(?:endpoint|api|method|operation|resource|route|function|call|request|version)s?\W+` +
+	`(?:is|are|was|were|has been|have been)\W+(?:now |already )?` +
+	`(?:deprecated|obsolete|superseded|no longer (?:supported|maintained|recommended))\b` +
+	`|^\W*\S+ is (?:now )?deprecated\b`)
+
+// Outdated reports whether a description says that what it describes is deprecated.
+func Outdated(description string) bool {
+	return outdated.MatchString(description[:min(len(description), maxRead)])
+}
+
 // cut shortens a text to at most so many bytes, at a space if there is one near.
 func cut(s string, most int) string {
 	if len(s) <= most {

@@ -32,3 +32,33 @@ func TestWords(t *testing.T) {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
+
+// TestOutdated: what descriptions of real documents say of themselves, and what they say of something else.
+func TestOutdated(t *testing.T) {
+	for _, text := range []string{
+		"*Deprecated: new integrations should prefer the `/status_updates` route*",
+		"This feature was introduced in GitLab 8.15. This endpoint is deprecated and will be removed in GitLab 9.0.",
+		"Duplicate. DEPRECATED and WILL BE REMOVED in 9.0",
+		"watch changes to an object of kind ConfigMap. deprecated: use the 'watch' parameter with a list operation instead",
+		"Note: As of July 2020, the `/item/public_token/create` endpoint is deprecated. Instead, use `/link/token/create`",
+		"Marked a user as active. Deprecated and non-functional.", "`RenewToken` is deprecated. For information about",
+		"Deprecated version of [RetrieveInventoryAdjustment](https://developer.example)", "Deprecated. Use /strings instead.",
+		"**Note: This API has been deprecated and is no longer supported due to updates**", "List users (deprecated)", "[DEPRECATED] x",
+		"Lists all.\n\nDeprecated", "This method is no longer supported.",
+	} {
+		if !Outdated(text) {
+			t.Errorf("not outdated: %s", text)
+		}
+	}
+	for _, text := range []string{
+		"", "The `rate` object is deprecated. If you're writing new API client code", "**Deprecation notice**: The `tool_name` field is deprecated",
+		"Please note that pagination of the contacts has been deprecated.", "The `position` parameter is deprecated.",
+		"The optional expiry for the old key is deprecated for this endpoint, so", "Linodes created with now-deprecated Types are entitled",
+		"The field is planned to be deprecated on September 22", "Formatting the `created_at` values as Unix timestamps is deprecated.",
+		"Lists deprecated plans.", "Lists plans. Deprecated plans are marked.", "In the legacy architecture", "use the [Get a folder](#x) endpoint instead",
+	} {
+		if Outdated(text) {
+			t.Errorf("outdated: %s", text)
+		}
+	}
+}

@@ -196,6 +196,20 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// TestOwnServers: an operation's own server is kept, but not if it is the document's, for which --server stands.
+func TestOwnServers(t *testing.T) {
+	const text = `{"openapi":"3.0.0","servers":[{"url":"//a.example/v1"}],"paths":{"/a":{"servers":[{"url":"https://a.example/v1/"}],"get":{}},"/b":{"get":{"servers":[{"url":"https://b.example"}]}}}}`
+	for server, want := range map[string]string{"": "https://a.example/v1,,https://b.example", "https://other.example": "https://other.example,,https://b.example"} {
+		d, err := openapi.Import([]byte(text), document.Options{Name: "t", Server: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Head.Server + "," + d.Operations[0].Server + "," + d.Operations[1].Server; got != want {
+			t.Errorf("--server %s: %s, want %s", server, got, want)
+		}
+	}
+}
+
 // TestHostile: documents that are meant to exhaust, to mislead or to reach out give a bounded file of plain text, or a
 // reason. The bound of what is written stands for the bound of the work.
 func TestHostile(t *testing.T) {

@@ -46,7 +46,7 @@ func (im *importer) operations() {
 			im.out.Note("an operation was left out: %v", err)
 			return
 		}
-		l := operation.Line{Method: method, Path: where, Deprecated: op.True("deprecated")}
+		l := operation.Line{Method: method, Path: where, Deprecated: deprecated(op)}
 		l.ID = document.Line(op.Str("operationId"), operation.MaxID)
 		key := l.Method + " " + l.Path + " " + l.ID
 		if seen[key] {
@@ -94,6 +94,12 @@ func (im *importer) words(l *operation.Line, op *tree.Node) {
 		}
 	}
 	l.Words = document.Words(l.Summary, texts...)
+}
+
+// deprecated reports whether a document says so of an operation, in whatever way.
+func deprecated(op *tree.Node) bool {
+	return op.True("deprecated") || op.True("x-deprecated") || op.True("x-is-deprecated") ||
+		document.Outdated(op.Str("summary")) || document.Outdated(op.Str("description"))
 }
 
 // cleanPath is a path as requests have it: in ASCII, and without a fragment, by which some documents tell operations of

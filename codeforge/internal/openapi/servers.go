@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/document"
@@ -102,6 +103,9 @@ func (im *importer) own(op, item *tree.Node) (string, bool) {
 	}
 	var first error
 	for _, raw := range list {
+		if im.o.Server != "" && im.isRoot(raw.url) { // --server stands for it
+			return "", true
+		}
 		server, err := im.server(raw.url, raw.variables)
 		switch {
 		case err == nil && server == im.out.Head.Server:
@@ -116,6 +120,17 @@ func (im *importer) own(op, item *tree.Node) (string, bool) {
 		im.out.Note("operations with a server of their own were left out: %v", first)
 	}
 	return "", first == nil
+}
+
+// isRoot reports whether a server is one of the document's, whatever its scheme.
+func (im *importer) isRoot(server string) bool {
+	bare := func(s string) string {
+		_, rest, _ := strings.Cut(s, "//")
+		return strings.TrimRight(rest, "/")
+	}
+	return slices.ContainsFunc(im.rootServers(), func(r rawServer) bool {
+		return bare(r.url) != "" && bare(r.url) == bare(server)
+	})
 }
 
 var variable = regexp.MustCompile(`\{[^{}/]*\}`)

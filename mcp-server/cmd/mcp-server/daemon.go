@@ -99,7 +99,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	d.executor = execution.New(execution.Config{
 		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
-		Modules: d.modules,
+		Modules: d.modules, Shapes: d.library.Silent, Learn: d.library.Learn,
 	})
 	d.surface = tools.New(tools.Config{
 		Executor: d.executor, Servers: d.broker, Library: d.library,

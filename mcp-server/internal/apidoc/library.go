@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -23,6 +24,8 @@ type Library struct {
 	version string // of the catalog that docs are of
 	docs    []held
 	done    chan struct{} // closed when version changes
+
+	seen shape.Memory // what answers looked like of which documents do not say it
 }
 
 // held is a Doc, or why there is none, of a file with this digest.
@@ -85,6 +88,7 @@ func (l *Library) read(ctx context.Context) {
 				slog.String("error", err.Error()))
 			continue // tried again at the next change of the catalog
 		}
+		doc.seen, doc.version = &l.seen, api.Operations
 		docs = append(docs, held{api.Name, api.Operations, doc})
 	}
 	l.mu.Lock()

@@ -12,13 +12,12 @@ import (
 // given by its method and its URL.
 func (d *Doc) Miss(method, address string, status int) string {
 	u, err := url.Parse(address)
-	base, err2 := url.Parse(d.Head.Server)
-	if err != nil || err2 != nil || !strings.EqualFold(u.Host, base.Host) || d.Head.GraphQL {
+	if err != nil {
 		return ""
 	}
-	path, under := strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
-	if !strings.HasPrefix(path, "/") {
-		path, under = u.EscapedPath(), false
+	path, under := d.path(u)
+	if path == "" || d.Head.GraphQL {
+		return ""
 	}
 	others := []string{}
 	for i := range d.Len() {
@@ -57,4 +56,18 @@ func shown(path string) string {
 		return path[:120] + "…"
 	}
 	return path
+}
+
+// path is a request's path as the document's operations have theirs, empty if the request is for another host. Under says
+// whether it is below the document's server; if not, it is the whole path.
+func (d *Doc) path(u *url.URL) (path string, under bool) {
+	base, err := url.Parse(d.Head.Server)
+	if err != nil || !strings.EqualFold(u.Host, base.Host) {
+		return "", false
+	}
+	path, under = strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
+	if !strings.HasPrefix(path, "/") {
+		return u.EscapedPath(), false
+	}
+	return path, under
 }

@@ -60,7 +60,8 @@ func (d *Doc) Show(i int, detail Detail) string {
 	} else {
 		d.part(&b, "body", l.Body, most)
 	}
-	d.part(&b, "answers", l.Answer, most)
+	name, answer := d.answer(i, l)
+	d.part(&b, name, answer, most)
 	return b.String()
 }
 
@@ -142,11 +143,12 @@ func (d *Doc) Full(i int) string {
 	if l.BodyMedia != "" {
 		body += " (" + l.BodyMedia + ")"
 	}
+	answers, answer := d.answer(i, l)
 	shown := map[string]bool{}
 	var queue []string
 	for _, p := range [][2]string{
 		{"path", l.Params}, {d.queryName(), l.Query}, {"query, common", d.Head.Common}, {"headers", l.Headers},
-		{body, l.Body}, {"answers", l.Answer},
+		{body, l.Body}, {answers, answer},
 	} {
 		if p[1] != "" {
 			fmt.Fprintf(&b, "\n  %s %s", p[0], shorten(p[1], maxFullType))

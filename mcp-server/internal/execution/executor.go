@@ -63,7 +63,10 @@ type Config struct {
 	Servers Servers
 	// Modules, if not nil, are the typed clients that code of TypeScript imports.
 	Modules func(ctx context.Context, code string) []runapi.Module
-	Log     *slog.Logger
+	// Shapes, if not nil, are the APIs whose answers Learn is told of.
+	Shapes func() []string
+	Learn  func([]controlapi.Answer)
+	Log    *slog.Logger
 }
 
 // Executor executes runs. It is safe for concurrent use.
@@ -178,6 +181,9 @@ func (e *Executor) registered(
 	reg := controlapi.Registration{
 		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
 	}
+	if e.cfg.Shapes != nil {
+		reg.Shapes = e.cfg.Shapes()
+	}
 	err = e.cfg.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
@@ -190,6 +196,10 @@ func (e *Executor) registered(
 		if e.cfg.Servers != nil { // in any case: it is forgotten with that
 			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
 		}
+		if len(receipt.Answers) > 0 && e.cfg.Learn != nil {
+			e.cfg.Learn(receipt.Answers)
+		}
+		receipt.Answers = nil // for nobody else
 		if uerr == nil {
 			o.Receipt = receipt
 			return

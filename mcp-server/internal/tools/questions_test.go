@@ -33,7 +33,7 @@ func TestQuestions(t *testing.T) {
 		t.Fatal("CODEFORGE_CORPUS is not set: make bench-tokens sets it")
 	}
 	var all []asked
-	for _, set := range []string{"blind", "tuning"} {
+	for _, set := range []string{"drawn", "blind", "tuning"} {
 		text, err := os.ReadFile(filepath.Join("testdata/questions", set+".txt"))
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestQuestions(t *testing.T) {
 			out = append(out, result{a.set, a.api, a.text, a.right[0], place, call("list_apis", map[string]any{"query": a.text, "api": a.api}),
 				call("list_apis", map[string]any{"operation": a.right[0], "api": a.api})})
 		}
-		for _, set := range []string{"blind", "tuning"} {
+		for _, set := range []string{"drawn", "blind", "tuning"} {
 			within := func(n int) int {
 				return 100 * len(slices.DeleteFunc(slices.Clone(count[set]), func(p int) bool { return p < 0 || p >= n })) / len(count[set])
 			}

@@ -6,6 +6,7 @@
 package egress
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -124,11 +125,12 @@ type exchange struct {
 	scrubbed       *scrub.Report
 	ws             *wsrelay.Report
 	debug          *payloads
-	bodyErr        error  // the upstream's body broke off
-	whole          bool   // the upstream's body was read to its end
-	decoding       bool   // one of the decoders of lease.MaxDecoders is in use
-	releaseDecoder func() // never nil
-	cut            error  // why the exchange was cut short, when it was
+	example        *bytes.Buffer // the beginning of a body whose shape is told, or nil
+	bodyErr        error         // the upstream's body broke off
+	whole          bool          // the upstream's body was read to its end
+	decoding       bool          // one of the decoders of lease.MaxDecoders is in use
+	releaseDecoder func()        // never nil
+	cut            error         // why the exchange was cut short, when it was
 }
 
 // ServeHTTP implements http.Handler.
@@ -313,6 +315,7 @@ func (x *exchange) finish(p any) {
 	n.Status = x.w.status
 	n.Milliseconds = float64(time.Since(x.began)) / float64(time.Millisecond)
 	x.conf.Journal.Record(*n)
+	x.learn()
 	x.debug.log(x)
 	if !abort {
 		return

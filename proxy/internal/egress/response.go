@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -65,8 +66,31 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		x.whole = true
 		return resp
 	}
+	x.example = x.learns(resp)
 	resp.Body = &watched{ReadCloser: resp.Body, x: x}
 	return resp
+}
+
+// learns is what the beginning of a scrubbed body is kept in, if its shape is to be told, or nil.
+func (x *exchange) learns(resp *http.Response) *bytes.Buffer {
+	success := resp.StatusCode >= 200 && resp.StatusCode < 300
+	if !success || x.note.Type != "application/json" || len(x.verdict.APIs) != 1 || x.lease.Recorder == nil ||
+		!x.lease.Learns(x.verdict.APIs[0].Name) || !x.lease.Recorder.Learns(x.note.Method, x.note.URL) {
+		return nil
+	}
+	return new(bytes.Buffer)
+}
+
+// learn tells the shape of the answer.
+func (x *exchange) learn() {
+	if x.example == nil || x.note.Outcome != controlapi.OutcomeServed {
+		return
+	}
+	if s := shape.Of(x.example); s != nil {
+		x.lease.Recorder.Learn(controlapi.Answer{
+			API: x.verdict.APIs[0].Name, Method: x.note.Method, URL: x.note.URL, Shape: s,
+		})
+	}
 }
 
 // mediaType is the type of a response, if it is one that an exchange tells.
@@ -202,6 +226,9 @@ type watched struct {
 // Read implements io.Reader.
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if e := b.x.example; e != nil {
+		e.Write(p[:min(n, shape.MaxRead-e.Len())])
+	}
 	switch err { //nolint:errorlint // io.Reader's own sentinel
 	case nil:
 	case io.EOF:

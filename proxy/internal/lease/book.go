@@ -125,6 +125,7 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 	if len(r.APIs) > 0 {
 		l.apis = append([]string(nil), r.APIs...)
 	}
+	l.shapes = append([]string(nil), r.Shapes...)
 	l.mu.Lock()
 	l.expiry = time.AfterFunc(r.Deadline.Add(Grace).Sub(now), l.end)
 	l.mu.Unlock()

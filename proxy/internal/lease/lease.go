@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,6 +55,7 @@ type Lease struct {
 
 	kind     policy.Kind
 	apis     []string // the run's APIs, nil: every active one
+	shapes   []string // those whose answers' shapes the receipt tells
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	expiry   *time.Timer
@@ -66,6 +68,9 @@ type Lease struct {
 	waiting int
 	active  sync.WaitGroup // exchanges; Add only under mu and before ended
 }
+
+// Learns reports whether the receipt tells the shapes of an API's answers.
+func (l *Lease) Learns(api string) bool { return slices.Contains(l.shapes, api) }
 
 // Includes reports whether the run may use an API.
 func (l *Lease) Includes(api string) bool {

@@ -5,6 +5,7 @@
 package receipt
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -16,6 +17,7 @@ const (
 	MaxHints     = 32   // different hints; further ones are dropped
 	maxURL       = 2048 // bytes of an entry's URL
 	maxEntryList = 32   // swaps of one entry
+	maxAnswers   = 16   // answers whose shapes are told
 )
 
 // Recorder collects the receipt of one run. It is safe for concurrent use.
@@ -44,6 +46,28 @@ func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.r.Exchanges = append(r.r.Exchanges, bounded(e))
 }
 
+// Learns reports whether the shape of one more answer is kept, to a request that no other one was for.
+func (r *Recorder) Learns(method, url string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.learns(method, url)
+}
+
+func (r *Recorder) learns(method, url string) bool {
+	return len(r.r.Answers) < maxAnswers && !slices.ContainsFunc(r.r.Answers, func(a controlapi.Answer) bool {
+		return a.Method == method && a.URL == url
+	})
+}
+
+// Learn keeps the shape of an answer.
+func (r *Recorder) Learn(a controlapi.Answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.learns(a.Method, a.URL) {
+		r.r.Answers = append(r.r.Answers, a)
+	}
+}
+
 // hint keeps a hint, if it is new. The caller holds the lock.
 func (r *Recorder) hint(h controlapi.Hint) {
 	if len(r.r.Hints) >= MaxHints {
@@ -64,6 +88,7 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	out := r.r
 	out.Exchanges = append([]controlapi.Exchange{}, r.r.Exchanges...)
 	out.Hints = append([]controlapi.Hint(nil), r.r.Hints...)
+	out.Answers = append([]controlapi.Answer(nil), r.r.Answers...)
 	return out
 }
 
