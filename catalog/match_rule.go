@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -20,8 +21,8 @@ var (
 
 // Content is what rules read of a request's query and body. Its methods fail where servers may differ in what it says.
 type Content interface {
-	// Lookup is the value of a field as text, and whether there is one.
-	Lookup(field string) (text string, found bool, err error)
+	// Lookup is the value of a field, and whether there is one.
+	Lookup(field string) (v FieldValue, found bool, err error)
 	// Operations are the kinds of all operations of a GraphQL document: "query", "mutation", "subscription".
 	Operations() ([]string, error)
 }
@@ -33,7 +34,7 @@ type Content interface {
 // server may read so: letters in another case, a slash or a file type at the end, a number as a string. It fails if
 // that cannot be told: a request is to be refused then.
 func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
-	var segments []string
+	var segments []operation.Segment
 	for i := range rules {
 		r := &rules[i]
 		if r.Methods != nil && !slices.Contains(r.Methods, method) {
@@ -63,11 +64,16 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 }
 
 // onPath reports whether a path is one of a rule.
-func onPath(r *Rule, path []string) bool {
-	pattern := strings.Split(r.Path[1:], "/")
+func onPath(r *Rule, path []operation.Segment) bool {
+	pattern := r.segments
 	loose := r.Then != ActionAllow
 	if loose {
-		path, pattern = untrailed(path), untrailed(pattern)
+		if n := len(path); n > 0 && path[n-1].Text == "" {
+			path = path[:n-1]
+		}
+		if n := len(pattern); n > 0 && pattern[n-1] == "" {
+			pattern = pattern[:n-1]
+		}
 	}
 	for i, want := range pattern {
 		switch {
@@ -76,35 +82,45 @@ func onPath(r *Rule, path []string) bool {
 		case i >= len(path):
 			return false
 		case want == "*":
-			if path[i] == "" {
+			if path[i].Text == "" {
 				return false
 			}
-		case want == path[i]:
-		case !loose || !alike(want, path[i], i == len(path)-1):
+		case want == path[i].Text && (loose || path[i].Plain):
+		case !loose || !alike(want, path[i].Text, i == len(path)-1):
 			return false
 		}
 	}
 	return len(path) == len(pattern)
 }
 
-// untrailed is a path without an empty last segment.
-func untrailed(path []string) []string {
-	if n := len(path); n > 0 && path[n-1] == "" {
-		return path[:n-1]
-	}
-	return path
-}
-
 // alike reports whether a server may take a segment for another one: in another case or form of its letters, with dots
-// or spaces at its end, or, at the end of the path, with the name of a format.
+// or spaces around it, or, at the end of the path, with the name of a format.
 func alike(want, got string, last bool) bool {
-	plain := func(s string) string { return strings.ToLower(strings.TrimRight(norm.NFKC.String(s), ". ")) }
-	want, got = plain(want), plain(got)
-	if want == got || strings.EqualFold(want, got) {
+	want, got = folded(want), folded(got)
+	if want == got {
 		return true
 	}
 	stem, _, dotted := strings.Cut(got, ".")
-	return last && dotted && strings.EqualFold(want, stem)
+	return last && dotted && want == stem
+}
+
+// folded is text without the differences between letters that some server ignores.
+func folded(s string) string {
+	s = strings.Trim(norm.NFKC.String(s), ". ")
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		s = s[:i] // where a string ends for some
+	}
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '\u0130', '\u0131': // Python's re takes both for an i if it ignores case
+			return 'I'
+		}
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, s)
 }
 
 // onContent reports whether the query and the body are as a rule says.
@@ -138,16 +154,19 @@ func onContent(r *Rule, c Content) (bool, error) {
 
 // onField reports whether a field is there and as a rule says.
 func onField(f FieldRule, c Content, loose bool) (bool, error) {
-	text, found, err := c.Lookup(f.Field)
+	v, found, err := c.Lookup(f.Field)
 	if err != nil || !found {
 		return false, err
 	}
 	if f.OneOf != nil {
-		return slices.ContainsFunc(f.OneOf, func(want string) bool {
-			return want == text || loose && canonical(want) == canonical(text)
+		return slices.ContainsFunc(f.OneOf, func(want FieldValue) bool {
+			if loose {
+				return canonical(want.Text) == canonical(v.Text)
+			}
+			return want.Text == v.Text && (v.Kind == want.Kind || v.Kind == KindAny) // "false" is true to JavaScript
 		}), nil
 	}
-	n, ok := Decimal(text)
+	n, ok := Decimal(v.Text)
 	if !ok {
 		return false, errNumber
 	}
@@ -156,7 +175,7 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 
 // canonical is a value without the differences that servers may ignore.
 func canonical(value string) string {
-	value = strings.ToLower(strings.TrimSpace(norm.NFKC.String(value)))
+	value = strings.ToLower(strings.TrimSpace(folded(value)))
 	switch value {
 	case "1", "on", "yes", "t", "y":
 		return "true"
