@@ -34,21 +34,20 @@ type Content interface {
 // server may read so: letters in another case, a slash or a file type at the end, a number as a string. It fails if
 // that cannot be told: a request is to be refused then.
 func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
-	var segments []operation.Segment
+	var p way
 	for i := range rules {
 		r := &rules[i]
 		if r.Methods != nil && !slices.Contains(r.Methods, method) {
 			continue
 		}
 		if r.Path != "" {
-			ok := segments != nil
-			if !ok {
-				segments, ok = operation.Segments(path)
+			if p.segments == nil {
+				var ok bool
+				if p.segments, ok = operation.Segments(path); !ok {
+					return nil, ErrPath
+				}
 			}
-			if !ok {
-				return nil, ErrPath
-			}
-			if !onPath(r, segments) {
+			if !p.on(r) {
 				continue
 			}
 		}
@@ -63,49 +62,57 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// onPath reports whether a path is one of a rule.
-func onPath(r *Rule, path []operation.Segment) bool {
-	pattern := r.segments
-	loose := r.Then != ActionAllow
-	if loose {
-		if n := len(path); n > 0 && path[n-1].Text == "" {
-			path = path[:n-1]
-		}
-		if n := len(pattern); n > 0 && pattern[n-1] == "" {
-			pattern = pattern[:n-1]
+// way is a request's path.
+type way struct {
+	segments []operation.Segment
+	folds    []string // made for the first rule that needs them
+}
+
+// on reports whether the path is one of a rule.
+func (p *way) on(r *Rule) bool {
+	if r.Then == ActionAllow {
+		return follows(r.segments, len(p.segments), func(i int, want string) bool {
+			return want == p.segments[i].Text && p.segments[i].Plain || want == "*" && p.segments[i].Text != ""
+		})
+	}
+	if p.folds == nil {
+		for _, s := range p.segments {
+			p.folds = append(p.folds, folded(s.Text))
 		}
 	}
+	path := untrailed(p.folds)
+	return follows(untrailed(r.folds), len(path), func(i int, want string) bool {
+		return want == path[i] || want == "*" && path[i] != "" ||
+			i == len(path)-1 && strings.HasPrefix(path[i], want) && path[i][len(want)] == '.' // the name of a format
+	})
+}
+
+// follows reports whether n segments are those of a pattern.
+func follows(pattern []string, n int, is func(i int, want string) bool) bool {
 	for i, want := range pattern {
 		switch {
 		case want == "**":
 			return true
-		case i >= len(path):
-			return false
-		case want == "*":
-			if path[i].Text == "" {
-				return false
-			}
-		case want == path[i].Text && (loose || path[i].Plain):
-		case !loose || !alike(want, path[i].Text, i == len(path)-1):
+		case i >= n || !is(i, want):
 			return false
 		}
 	}
-	return len(path) == len(pattern)
+	return n == len(pattern)
 }
 
-// alike reports whether a server may take a segment for another one: in another case or form of its letters, with dots
-// or spaces around it, or, at the end of the path, with the name of a format.
-func alike(want, got string, last bool) bool {
-	want, got = folded(want), folded(got)
-	if want == got {
-		return true
+// untrailed is a path without an empty last segment.
+func untrailed(path []string) []string {
+	if n := len(path); n > 0 && path[n-1] == "" {
+		return path[:n-1]
 	}
-	stem, _, dotted := strings.Cut(got, ".")
-	return last && dotted && want == stem
+	return path
 }
 
-// folded is text without the differences between letters that some server ignores.
+// folded is text without what some server ignores: the case and form of letters, dots and spaces around it.
 func folded(s string) string {
+	if plainLower(s) {
+		return s
+	}
 	s = strings.Trim(norm.NFKC.String(s), ". ")
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i] // where a string ends for some
@@ -113,14 +120,24 @@ func folded(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
 		case '\u0130', '\u0131': // Python's re takes both for an i if it ignores case
-			return 'I'
+			return 'i'
 		}
-		least := r
+		least := unicode.ToLower(r)
 		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			least = min(least, f)
+			least = min(least, unicode.ToLower(f))
 		}
 		return least
 	}, s)
+}
+
+// plainLower reports whether folded leaves a text as it is, as it does most.
+func plainLower(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c >= 'A' && c <= 'Z' || c < '-' || c == '.' && (i == 0 || i == len(s)-1) || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // onContent reports whether the query and the body are as a rule says.
@@ -175,7 +192,7 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 
 // canonical is a value without the differences that servers may ignore.
 func canonical(value string) string {
-	value = strings.ToLower(strings.TrimSpace(folded(value)))
+	value = strings.TrimSpace(folded(value))
 	switch value {
 	case "1", "on", "yes", "t", "y":
 		return "true"

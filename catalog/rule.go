@@ -43,7 +43,7 @@ type Rule struct {
 	// Body are conditions on fields of a JSON object or a form, sorted by field.
 	Body []FieldRule
 
-	segments []string // of Path
+	segments, folds []string // of Path, as they are and folded
 }
 
 // FieldRule is a condition on one field. Exactly one of the bounds, which may come together, and OneOf is set.
@@ -339,6 +339,10 @@ func (v *validator) rules(rules []Rule) []Rule {
 		}
 		if r.Path != "" {
 			r.segments = strings.Split(r.Path[1:], "/")
+			r.folds = make([]string, len(r.segments))
+			for j, s := range r.segments {
+				r.folds[j] = folded(s)
+			}
 		}
 		if r.GraphQL != "" && (r.Path == "" || strings.Contains(r.Path, "*")) {
 			v.bad(field+".path", "missing or with a *", `the path of the GraphQL endpoint, e.g. "/graphql"`)
