@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -20,8 +21,8 @@ var (
 
 // Content is what rules read of a request's query and body. Its methods fail where servers may differ in what it says.
 type Content interface {
-	// Lookup is the value of a field as text, and whether there is one.
-	Lookup(field string) (text string, found bool, err error)
+	// Lookup is the value of a field, and whether there is one.
+	Lookup(field string) (v FieldValue, found bool, err error)
 	// Operations are the kinds of all operations of a GraphQL document: "query", "mutation", "subscription".
 	Operations() ([]string, error)
 }
@@ -33,21 +34,20 @@ type Content interface {
 // server may read so: letters in another case, a slash or a file type at the end, a number as a string. It fails if
 // that cannot be told: a request is to be refused then.
 func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
-	var segments []string
+	var p way
 	for i := range rules {
 		r := &rules[i]
 		if r.Methods != nil && !slices.Contains(r.Methods, method) {
 			continue
 		}
 		if r.Path != "" {
-			ok := segments != nil
-			if !ok {
-				segments, ok = operation.Segments(path)
+			if p.segments == nil {
+				var ok bool
+				if p.segments, ok = operation.Segments(path); !ok {
+					return nil, ErrPath
+				}
 			}
-			if !ok {
-				return nil, ErrPath
-			}
-			if !onPath(r, segments) {
+			if !p.on(r) {
 				continue
 			}
 		}
@@ -62,29 +62,42 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// onPath reports whether a path is one of a rule.
-func onPath(r *Rule, path []string) bool {
-	pattern := strings.Split(r.Path[1:], "/")
-	loose := r.Then != ActionAllow
-	if loose {
-		path, pattern = untrailed(path), untrailed(pattern)
+// way is a request's path.
+type way struct {
+	segments []operation.Segment
+	folds    []string // made for the first rule that needs them
+}
+
+// on reports whether the path is one of a rule.
+func (p *way) on(r *Rule) bool {
+	if r.Then == ActionAllow {
+		return follows(r.segments, len(p.segments), func(i int, want string) bool {
+			return want == p.segments[i].Text && p.segments[i].Plain || want == "*" && p.segments[i].Text != ""
+		})
 	}
+	if p.folds == nil {
+		for _, s := range p.segments {
+			p.folds = append(p.folds, folded(s.Text))
+		}
+	}
+	path := untrailed(p.folds)
+	return follows(untrailed(r.folds), len(path), func(i int, want string) bool {
+		return want == path[i] || want == "*" && path[i] != "" ||
+			i == len(path)-1 && strings.HasPrefix(path[i], want) && path[i][len(want)] == '.' // the name of a format
+	})
+}
+
+// follows reports whether n segments are those of a pattern.
+func follows(pattern []string, n int, is func(i int, want string) bool) bool {
 	for i, want := range pattern {
 		switch {
 		case want == "**":
 			return true
-		case i >= len(path):
-			return false
-		case want == "*":
-			if path[i] == "" {
-				return false
-			}
-		case want == path[i]:
-		case !loose || !alike(want, path[i], i == len(path)-1):
+		case i >= n || !is(i, want):
 			return false
 		}
 	}
-	return len(path) == len(pattern)
+	return n == len(pattern)
 }
 
 // untrailed is a path without an empty last segment.
@@ -95,16 +108,36 @@ func untrailed(path []string) []string {
 	return path
 }
 
-// alike reports whether a server may take a segment for another one: in another case or form of its letters, with dots
-// or spaces at its end, or, at the end of the path, with the name of a format.
-func alike(want, got string, last bool) bool {
-	plain := func(s string) string { return strings.ToLower(strings.TrimRight(norm.NFKC.String(s), ". ")) }
-	want, got = plain(want), plain(got)
-	if want == got || strings.EqualFold(want, got) {
-		return true
+// folded is text without what some server ignores: the case and form of letters, dots and spaces around it.
+func folded(s string) string {
+	if plainLower(s) {
+		return s
 	}
-	stem, _, dotted := strings.Cut(got, ".")
-	return last && dotted && strings.EqualFold(want, stem)
+	s = strings.Trim(norm.NFKC.String(s), ". ")
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		s = s[:i] // where a string ends for some
+	}
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '\u0130', '\u0131': // Python's re takes both for an i if it ignores case
+			return 'i'
+		}
+		least := unicode.ToLower(r)
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, unicode.ToLower(f))
+		}
+		return least
+	}, s)
+}
+
+// plainLower reports whether folded leaves a text as it is, as it does most.
+func plainLower(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c >= 'A' && c <= 'Z' || c < '-' || c == '.' && (i == 0 || i == len(s)-1) || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // onContent reports whether the query and the body are as a rule says.
@@ -138,16 +171,19 @@ func onContent(r *Rule, c Content) (bool, error) {
 
 // onField reports whether a field is there and as a rule says.
 func onField(f FieldRule, c Content, loose bool) (bool, error) {
-	text, found, err := c.Lookup(f.Field)
+	v, found, err := c.Lookup(f.Field)
 	if err != nil || !found {
 		return false, err
 	}
 	if f.OneOf != nil {
-		return slices.ContainsFunc(f.OneOf, func(want string) bool {
-			return want == text || loose && canonical(want) == canonical(text)
+		return slices.ContainsFunc(f.OneOf, func(want FieldValue) bool {
+			if loose {
+				return canonical(want.Text) == canonical(v.Text)
+			}
+			return want.Text == v.Text && (v.Kind == want.Kind || v.Kind == KindAny) // "false" is true to JavaScript
 		}), nil
 	}
-	n, ok := Decimal(text)
+	n, ok := Decimal(v.Text)
 	if !ok {
 		return false, errNumber
 	}
@@ -156,7 +192,7 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 
 // canonical is a value without the differences that servers may ignore.
 func canonical(value string) string {
-	value = strings.ToLower(strings.TrimSpace(norm.NFKC.String(value)))
+	value = strings.TrimSpace(folded(value))
 	switch value {
 	case "1", "on", "yes", "t", "y":
 		return "true"

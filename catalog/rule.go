@@ -42,6 +42,8 @@ type Rule struct {
 	GraphQL string
 	// Body are conditions on fields of a JSON object or a form, sorted by field.
 	Body []FieldRule
+
+	segments, folds []string // of Path, as they are and folded
 }
 
 // FieldRule is a condition on one field. Exactly one of the bounds, which may come together, and OneOf is set.
@@ -49,9 +51,25 @@ type FieldRule struct {
 	// Field is the field's name; a dot leads to a field of an object in it.
 	Field    string
 	Min, Max *big.Rat // of a number. Nil: none
-	// OneOf are the values that a string, a number, true or false may have, as text.
-	OneOf []string
+	OneOf    []FieldValue
 }
+
+// FieldValue is a value of a field: a string, a number, true or false.
+type FieldValue struct {
+	Text string
+	Kind FieldKind
+}
+
+// FieldKind says what a FieldValue is.
+type FieldKind uint8
+
+// The kinds. That of a form's value is up to the server.
+const (
+	KindAny FieldKind = iota
+	KindText
+	KindNumber
+	KindBool
+)
 
 // String is the rule in a few words, for people and models: "allow POST /v1/refunds if amount <= 5000".
 func (r Rule) String() string {
@@ -83,7 +101,11 @@ func (f FieldRule) String() string {
 		out = append(out, f.Field+" <= "+decimal(f.Max))
 	}
 	if f.OneOf != nil {
-		out = append(out, f.Field+" is "+strings.Join(f.OneOf, " or "))
+		values := make([]string, len(f.OneOf))
+		for i, v := range f.OneOf {
+			values[i] = v.Text
+		}
+		out = append(out, f.Field+" is "+strings.Join(values, " or "))
 	}
 	return strings.Join(out, " and ")
 }
@@ -272,18 +294,20 @@ func (d *decoder) number(field string, n *node) *big.Rat {
 }
 
 // values reads the value, or the values, that a field may have.
-func (d *decoder) values(field string, n *node) []string {
+func (d *decoder) values(field string, n *node) []FieldValue {
 	list := []*node{n}
 	if n.kind == kindList {
 		list = n.items
 	}
-	out := []string{}
+	out := []FieldValue{}
 	for _, v := range list {
 		switch v.kind {
-		case kindString, kindNumber:
-			out = append(out, v.text)
+		case kindString:
+			out = append(out, FieldValue{v.text, KindText})
+		case kindNumber:
+			out = append(out, FieldValue{v.text, KindNumber})
 		case kindBool:
-			out = append(out, fmt.Sprint(v.on))
+			out = append(out, FieldValue{fmt.Sprint(v.on), KindBool})
 		}
 	}
 	if len(out) != len(list) || len(list) == 0 || len(list) > maxRuleValues {
@@ -312,6 +336,13 @@ func (v *validator) rules(rules []Rule) []Rule {
 		}
 		if why := pathProblem(r.Path); why != "" {
 			v.bad(field+".path", why, `a path as in a URL before it is escaped, e.g. "/v1/refunds/*" or "/v1/admin/**"`)
+		}
+		if r.Path != "" {
+			r.segments = strings.Split(r.Path[1:], "/")
+			r.folds = make([]string, len(r.segments))
+			for j, s := range r.segments {
+				r.folds[j] = folded(s)
+			}
 		}
 		if r.GraphQL != "" && (r.Path == "" || strings.Contains(r.Path, "*")) {
 			v.bad(field+".path", "missing or with a *", `the path of the GraphQL endpoint, e.g. "/graphql"`)

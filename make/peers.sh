@@ -3,6 +3,6 @@
 # of Node itself, with npm.
 set -eu
 cd "$(dirname "$0")/.."
-make/packages.sh node=nodejs npm=npm php=php-cli ruby=ruby puma=puma ruby-rack perl=perl libcgi-pm-perl \
+make/packages.sh node=nodejs nginx=nginx-light npm=npm php=php-cli ruby=ruby puma=puma ruby-rack perl=perl libcgi-pm-perl \
 	/usr/bin/python3=python3 python3-bottle python3-cherrypy3 python3-django python3-multipart python3-starlette \
 	python3-tornado python3-webob python3-werkzeug

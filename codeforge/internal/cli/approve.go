@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
@@ -154,7 +157,7 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			}
 			asked[h.ID] = true
 			printHeld(e, e.Stderr, h)
-			answer, err := p.line(ctx, "Approve it? [y]es, [n]o, [l]ater: ", "ID", anyAnswer)
+			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, [n]o, [l]ater: ", "ID", anyAnswer)
 			if err != nil {
 				return err
 			}
@@ -201,14 +204,45 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
 	}
 	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), visible.Line(h.API), state,
 		time.Since(h.Since).Round(time.Second), visible.Line(h.Rule))
-	fmt.Fprintf(w, "    %s %s\n", visible.Line(h.Method), visible.Line(h.URL))
+	width, _ := w.Width()
+	fmt.Fprint(w, shownLines("    ", h.Method+" "+h.URL, width))
 	for _, header := range h.Headers {
-		fmt.Fprintf(w, "    %s\n", visible.Line(header))
+		fmt.Fprint(w, shownLines("    ", header, width))
 	}
-	if h.Body != "" {
-		for line := range strings.Lines(h.Body) {
-			fmt.Fprintf(w, "    | %s\n", visible.Line(strings.TrimRight(line, "\r\n")))
+	if h.Body == "" {
+		return
+	}
+	shown, how := h.Body, ""
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(h.Body), "", "  ") == nil { // which changes spaces only
+		shown, how = indented.String(), ", its lines broken anew"
+	}
+	for line := range strings.Lines(shown) {
+		fmt.Fprint(w, shownLines("    | ", strings.TrimRight(line, "\n"), width))
+	}
+	fmt.Fprintf(w, "    (the whole body of %s, %d bytes%s)\n", h.ID, len(h.Body), how)
+}
+
+// shownLines is a line of a request, each of its lines on a terminal of this width behind a prefix: else what does not
+// fit would begin where CodeForge's own words do. Width 0: it is no terminal.
+func shownLines(prefix, text string, width int) string {
+	text = visible.Line(text)
+	room := max(width-len(prefix)-1, 20)
+	var b strings.Builder
+	for first := true; first || text != ""; first = false {
+		n := len(text)
+		if width > 0 {
+			n = 0
+			for columns := 0; n < len(text); {
+				r, size := utf8.DecodeRuneInString(text[n:])
+				if columns += 1 + min(1, int(r)/0x1100); columns > room { // wide letters begin there
+					break
+				}
+				n += size
+			}
 		}
-		fmt.Fprintf(w, "    (the whole body, %d bytes)\n", len(h.Body))
+		b.WriteString(prefix + text[:n] + "\n")
+		text = text[n:]
 	}
+	return b.String()
 }

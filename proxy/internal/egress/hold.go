@@ -2,6 +2,7 @@ package egress
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,12 +22,18 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	if x.conf.Room == nil {
 		return v
 	}
-	err := x.conf.Room.Pass(x.ctx, hold.Request{
+	held := hold.Request{
 		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, Catalog: x.snap.Public.Version,
 		Method: strings.Join(q.Methods, ", "), URL: out.URL.String(), Headers: shownHeaders(out.Header), Body: body,
-		Clean: x.loggable,
-	})
+	}
+	// What must not be shown must not leave either: nobody is asked about it.
+	if text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body; x.loggable(text) != text {
+		return refuse(policy.CodeCredentialSent)
+	}
+	err := x.conf.Room.Pass(x.ctx, held)
 	switch {
+	case errors.Is(err, hold.ErrStale):
+		return refuse(policy.CodeApprovalStale)
 	case errors.Is(err, hold.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)
 	case errors.Is(err, hold.ErrUnanswered):
@@ -42,19 +49,22 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	return v
 }
 
-// unshown are headers that no server acts by, or that every client sends.
-var unshown = []string{
-	"Accept", "Accept-Encoding", "Accept-Language", "Connection", "Content-Length", "Sec-Fetch-Mode", "User-Agent",
+// usual are headers that a person need not see: with the values that every client sends, or with any where the proxy
+// sends its own.
+var usual = map[string][]string{
+	"Accept": {"*/*"}, "Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"},
+	"Accept-Encoding": nil, "Content-Length": nil, "User-Agent": nil,
 }
 
-// shownHeaders are the headers that a person sees, a line each, sorted.
+// shownHeaders are the headers that a person sees, a line for each value, sorted by name.
 func shownHeaders(h http.Header) []string {
 	var out []string
-	for name, values := range h {
-		if !slices.Contains(unshown, name) {
-			out = append(out, name+": "+strings.Join(values, ", "))
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		for _, v := range h[name] {
+			if hidden, ok := usual[name]; !ok || hidden != nil && !slices.Contains(hidden, v) {
+				out = append(out, name+": "+v)
+			}
 		}
 	}
-	slices.Sort(out)
 	return out
 }

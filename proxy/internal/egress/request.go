@@ -102,14 +102,15 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		}
 		q.Methods = append(q.Methods, more...)
 	}
-	if x.snap.Rules.NeedsContent(q) {
+	v := x.snap.Rules.Decide(x.lease, q)
+	if v.Unread || v.Hold != nil {
 		content, err := policy.ReadContent(out)
 		if err != nil {
 			return bodyRefusal(err, q.Host, holders)
 		}
 		q.Content = content
+		v = x.snap.Rules.Decide(x.lease, q)
 	}
-	v := x.snap.Rules.Decide(x.lease, q)
 	if v.Hold != nil {
 		return x.hold(v, q, out)
 	}

@@ -11,7 +11,9 @@ import (
 const shopRules = `, "rules": [
 	{"path": "/v1/admin/**", "then": "refuse"},
 	{"methods": ["POST"], "path": "/v1/users", "body": {"role": {"is": ["admin", "owner"]}}, "then": "refuse"},
+	{"methods": ["POST"], "path": "/v1/users", "body": {"is_admin": {"is": true}}, "then": "refuse"},
 	{"methods": ["POST"], "path": "/v1/users", "then": "allow"},
+	{"methods": ["POST"], "path": "/v1/mail", "body": {"send": {"is": false}}, "then": "allow"},
 	{"methods": ["POST"], "path": "/v1/refunds", "body": {"amount": {"max": 5000}, "meta.kind": {"is": "goodwill"}}, "then": "allow"},
 	{"graphql": "query", "path": "/graphql", "then": "allow"},
 	{"methods": ["GET"], "path": "/v1/**", "then": "allow"}]`
@@ -42,6 +44,10 @@ func TestRules(t *testing.T) {
 		{"GET /v1/admin.json", "", "", "", refused},
 		{"GET /v1/%EF%BD%81dmin", "", "", "", refused}, // a full-width a
 		{"GET /v1/adm%C4%B1n-of-no-one", "", "", "", ""},
+		{"GET /v1/adm%C4%B1n", "", "", "", refused}, // a dotless i
+		{"GET /v1/ADM%C4%B0N", "", "", "", refused},
+		{"GET /v1/%20admin", "", "", "", refused},
+		{"POST /v1/%75sers", "", js, `{"name":"x"}`, refused}, // another path to a server that does not decode
 		{"GET /v1/./admin", "", "", "", ambiguous},
 		{"GET /v1/x/../admin", "", "", "", ambiguous},
 		{"GET /v1/x/%2e%2e/admin", "", "", "", ambiguous},
@@ -107,6 +113,23 @@ func TestRules(t *testing.T) {
 		{"POST /v1/users", "", js, `{"Role":"admin"}`, unclear},
 		{"POST /v1/users", "", js, `{"role":["admin"]}`, unclear},
 		{"POST /v1/users", "", form, "role=OWNER", refused},
+		{"POST /v1/users", "", form, "role=admin%00x", refused},
+		{"POST /v1/users", "", js, `{"role":"admin\u0000x"}`, refused},
+		{"POST /v1/users", "", js, `{"role\u0000x":"admin"}`, unclear},
+		{"POST /v1/users", "", js, `{"__proto__":{"role":"admin"}}`, unclear},
+		{"POST /v1/users", "", form, "__proto__[role]=admin", unclear},
+		{"POST /v1/users", "", js, `{"is_admin":true}`, refused},
+		{"POST /v1/users", "", js, `{"is_admin":"1"}`, refused},
+		{"POST /v1/users", "", js, `{"is_admin":false}`, ""},
+		{"POST /v1/users", "", js, `{"isAdmin":true}`, unclear},
+		{"POST /v1/users", "", js, `{"is-admin":true}`, unclear},
+		{"POST /v1/users", "", form, "is.admin=1", unclear},
+		{"POST /v1/users", "", form, "is+admin=1", unclear},
+		{"POST /v1/users?is%20admin=1", "", js, `{"name":"x"}`, unclear},
+		// the type of what is allowed
+		{"POST /v1/mail", "", js, `{"send":false}`, ""},
+		{"POST /v1/mail", "", js, `{"send":"false"}`, refused}, // true to JavaScript
+		{"POST /v1/mail", "", form, "send=false", ""},
 		{"POST /v1/Users", "", js, `{"role":"admin"}`, refused},
 		// GraphQL
 		{"POST /graphql", "", js, `{"query":"{ me { name } }"}`, ""},
@@ -130,6 +153,11 @@ func TestRules(t *testing.T) {
 		{"POST /graphql", "", js, `{"query":"{a}","Query":"mutation{drop}"}`, unclear},
 		{"POST /graphql", "", form, "query=mutation%7Bdrop%7D", unclear},
 		{"POST /graphql", "", "", "", unclear},
+		{"GET /graphql?query=%7Bme%7D", "Upgrade: websocket\r\nConnection: Upgrade", "", "", unclear},
+		{"POST /graphql?doc_id=1", "", js, `{"query":"{a}"}`, unclear},
+		{"POST /graphql?queryId=1", "", js, `{"query":"{a}"}`, unclear},
+		{"POST /graphql?operations=x", "", js, `{"query":"{a}"}`, unclear},
+		{"POST /graphql?api-version=2", "", js, `{"query":"{a}"}`, ""},
 	}
 	for _, row := range rows {
 		t.Run(row.line+" "+row.header+" "+row.body[:min(len(row.body), 60)], func(t *testing.T) {

@@ -30,6 +30,8 @@ const (
 	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
 	maxOfRun = 8
 	maxAll   = 200
+	// maxBytes bounds what all of them hold.
+	maxBytes = 16 << 20
 )
 
 var (
@@ -37,6 +39,8 @@ var (
 	ErrDenied = errors.New("a person refused the request")
 	// ErrUnanswered is for a request about which nobody has decided yet.
 	ErrUnanswered = errors.New("nobody has answered yet")
+	// ErrStale is for a request that waited under a catalog which is no longer in force.
+	ErrStale = errors.New("the catalog changed")
 	// ErrFull is for one request too many.
 	ErrFull = errors.New("too many requests wait for a person")
 )
@@ -48,8 +52,15 @@ type Request struct {
 	Catalog           string
 	Method, URL, Body string
 	Headers           []string // a line each
-	// Clean takes what must not be shown out of a text: Held has what it returns. Nil: nothing is.
-	Clean func(string) string
+}
+
+// size is about how many bytes it takes to keep.
+func (r Request) size() int {
+	n := len(r.URL) + len(r.Body)
+	for _, h := range r.Headers {
+		n += len(h)
+	}
+	return n
 }
 
 // sum identifies what is approved.
@@ -77,7 +88,8 @@ type Room struct {
 type entry struct {
 	approvalapi.Held
 	sum    [sha256.Size]byte
-	answer chan bool // has room for the one answer
+	size   int
+	answer chan error // what Pass returns. It has room for the one answer
 }
 
 // Pass waits until a person approves a request, and returns nil once for each approval.
@@ -93,8 +105,8 @@ func (r *Room) Pass(ctx context.Context, q Request) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case yes := <-e.answer:
-		return result(yes)
+	case err := <-e.answer:
+		return err
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-timer.C:
@@ -102,26 +114,18 @@ func (r *Room) Pass(ctx context.Context, q Request) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	e.Waiting = false
 	select {
-	case yes := <-e.answer: // in the meantime
-		if errors.Is(err, ErrUnanswered) {
-			return result(yes)
-		}
-		if yes { // the run has ended: the next one may use it
+	case answer := <-e.answer: // in the meantime
+		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended: the next one may use it
 			e.Approved = true
 			r.held = append(r.held, e)
+			return err
 		}
+		return answer
 	default:
 	}
-	e.Waiting = false
 	return err
-}
-
-func result(yes bool) error {
-	if yes {
-		return nil
-	}
-	return ErrDenied
 }
 
 // enter adds a request. The entry is nil for one that need not wait: it was approved before, or is one too many.
@@ -143,20 +147,11 @@ func (r *Room) enter(q Request) (*entry, error) {
 	}
 	// The same request of an ended run gives way to this one.
 	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return e.sum == sum && !e.Waiting })
-	if ofRun >= maxOfRun || len(r.held) >= maxAll {
+	if ofRun >= maxOfRun || !r.room(q.size()) {
 		return nil, ErrFull
 	}
-	clean := q.Clean
-	if clean == nil {
-		clean = func(s string) string { return s }
-	}
-	headers := make([]string, len(q.Headers))
-	for i, h := range q.Headers {
-		headers[i] = clean(h)
-	}
-	e := &entry{sum: sum, answer: make(chan bool, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Method: q.Method, URL: clean(q.URL),
-		Headers: headers, Body: clean(q.Body),
+	e := &entry{sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
+		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}
 	r.held = append(r.held, e)
@@ -164,6 +159,23 @@ func (r *Room) enter(q Request) (*entry, error) {
 		r.Added(e.Held)
 	}
 	return e, nil
+}
+
+// room makes room for one more request: the oldest ones that no run waits for and nobody approved give way. The caller
+// holds the lock.
+func (r *Room) room(size int) bool {
+	count := len(r.held) + 1
+	for _, e := range r.held {
+		size += e.size
+	}
+	r.held = slices.DeleteFunc(r.held, func(e *entry) bool {
+		gives := (count > maxAll || size > maxBytes) && !e.Waiting && !e.Approved
+		if gives {
+			count, size = count-1, size-e.size
+		}
+		return gives
+	})
+	return count <= maxAll && size <= maxBytes
 }
 
 // sweep forgets what is too old. The caller holds the lock.
@@ -204,8 +216,10 @@ func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 		r.held = slices.Delete(r.held, i, i+1)
 	}
 	switch {
+	case e.Waiting && approve:
+		e.answer <- nil
 	case e.Waiting:
-		e.answer <- approve
+		e.answer <- ErrDenied
 	case approve:
 		e.Approved, e.Until = true, time.Now().Add(lifeTime).UTC()
 	}
@@ -217,9 +231,14 @@ func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 	return out, nil
 }
 
-// Forget ends what was approved or waits under another catalog: it would not pass any more.
+// Forget ends what was approved or waits under a catalog that is no longer in force: it must not pass any more.
 func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return !e.Waiting })
+	for _, e := range r.held {
+		if e.Waiting {
+			e.answer <- ErrStale
+		}
+	}
+	r.held = nil
 }

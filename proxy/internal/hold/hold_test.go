@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -128,18 +129,73 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestFlood: neither a run nor all of them fill the list.
-func TestFlood(t *testing.T) {
-	r := &Room{Wait: time.Millisecond}
-	for i := range maxAll + 50 {
-		q := refund("r" + strconv.Itoa(i/(maxOfRun+1)))
-		q.Body = strconv.Itoa(i)
-		err := r.Pass(t.Context(), q)
-		if full := i%(maxOfRun+1) == maxOfRun || len(r.List()) == maxAll && errors.Is(err, ErrFull); full != errors.Is(err, ErrFull) {
-			t.Fatalf("%d: %v", i, err)
+// TestStale: a change of the catalog ends what waits, and what was approved under the one before.
+func TestStale(t *testing.T) {
+	r := &Room{Wait: testkit.Patience}
+	done, h := waiting(t.Context(), t, r, refund("r1"))
+	r.Forget()
+	if err := <-done; !errors.Is(err, ErrStale) || len(r.List()) != 0 {
+		t.Errorf("%v, %+v", err, r.List())
+	}
+	if _, err := r.Decide(h.ID, true); err == nil {
+		t.Error("it was approved")
+	}
+}
+
+// TestTwoApprovers: of two people who decide at once, one does, and their answer is that of the request.
+func TestTwoApprovers(t *testing.T) {
+	for range 200 {
+		r := &Room{Wait: testkit.Patience}
+		done, h := waiting(t.Context(), t, r, refund("r1"))
+		var wg sync.WaitGroup
+		var decided [2]bool
+		for i, approve := range []bool{true, false} {
+			wg.Go(func() { _, err := r.Decide(h.ID, approve); decided[i] = err == nil })
+		}
+		wg.Wait()
+		if err := <-done; decided[0] == decided[1] || (err == nil) != decided[0] {
+			t.Fatalf("decided %v, and the request: %v", decided, err)
 		}
 	}
-	if n := len(r.List()); n != maxAll {
-		t.Errorf("%d held", n)
+}
+
+// TestFlood: neither a run nor all of them fill the list, by number or by size; and what nobody waits for gives way to
+// what comes, but not what was approved.
+func TestFlood(t *testing.T) {
+	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
+		r := &Room{Wait: time.Millisecond}
+		kept := refund("kept")
+		_ = r.Pass(t.Context(), kept)
+		if _, err := r.Decide(r.List()[0].ID, true); err != nil {
+			t.Fatal(err)
+		}
+		for i := range maxAll + 50 {
+			q := refund("r" + strconv.Itoa(i/(maxOfRun+1)))
+			q.Body = strconv.Itoa(i) + body
+			err := r.Pass(t.Context(), q)
+			if full := i%(maxOfRun+1) == maxOfRun && body == ""; full && !errors.Is(err, ErrFull) || err == nil {
+				t.Fatalf("%s, %d: %v", name, i, err)
+			}
+			size := 0
+			for _, h := range r.List() {
+				size += len(h.Body)
+			}
+			if len(r.List()) > maxAll || size > maxBytes {
+				t.Fatalf("%s, %d: %d held, %d bytes", name, i, len(r.List()), size)
+			}
+		}
+		last := r.List()[len(r.List())-1]
+		if !strings.HasPrefix(last.Run, "r2") || r.Pass(t.Context(), kept) != nil {
+			t.Errorf("%s: the last one is %s", name, last.Run)
+		}
+	}
+	r := &Room{Wait: testkit.Patience}
+	for i := range maxAll {
+		q := refund("r" + strconv.Itoa(i/maxOfRun))
+		q.Body = strconv.Itoa(i)
+		_, _ = waiting(t.Context(), t, r, q)
+	}
+	if err := r.Pass(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
+		t.Errorf("more than %d wait: %v", maxAll, err)
 	}
 }

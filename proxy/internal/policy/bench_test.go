@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -29,5 +30,36 @@ func BenchmarkDecide(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkRules is what 50 rules of each of 100 APIs add to a request: its judgements before and after redaction.
+func BenchmarkRules(b *testing.B) {
+	for _, many := range []string{"none", "allow", "refuse"} {
+		apis := map[string]string{}
+		for i := range 100 {
+			var list []string
+			for j := range 49 {
+				list = append(list, fmt.Sprintf(`{"methods": ["GET"], "path": "/v1/things%d/*/parts", "then": %q}`, j, many))
+			}
+			rules := `, "rules": [` + strings.Join(append(list, `{"methods": ["GET"], "path": "/v1/items/*/notes", "then": "allow"}`), ",") + `]`
+			if many == "none" {
+				rules = ""
+			}
+			apis[fmt.Sprintf("api%d", i)] = fmt.Sprintf(`{"description": "d", "domains": ["api%d.example.com"]%s}`, i, rules)
+		}
+		rules := Rules{Catalog: load(b, apis)}
+		host, _ := catalog.ParseHost("api0.example.com")
+		b.Run(many, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				q := Request{Host: host, TLS: true, Methods: []string{"GET"}, Path: "/v1/items/4711/notes", Early: true}
+				first := rules.Decide(run(nil), q)
+				q.Early = false
+				if !first.Allow || !rules.Decide(run(nil), q).Allow {
+					b.Fatal("refused")
+				}
+			}
+		})
 	}
 }

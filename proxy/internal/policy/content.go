@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
@@ -46,6 +48,9 @@ type field struct{ name, value string }
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{}
 	c.query, c.bad = fields(r.URL.RawQuery)
+	if r.Header.Get("Upgrade") != "" {
+		c.bad = &formdata.Error{Reason: "messages follow the request"}
+	}
 	if r.Body == nil || r.Body == http.NoBody {
 		c.raw = new(string)
 		return c, nil
@@ -126,8 +131,8 @@ func fields(text string) ([]field, *formdata.Error) {
 		name, value, _ := strings.Cut(pair, "=")
 		n, err := url.QueryUnescape(name)
 		v, bad := url.QueryUnescape(value)
-		if err != nil || bad != nil || strings.ContainsRune(n, 0) {
-			return nil, &formdata.Error{Reason: "a form or query with a broken escape"}
+		if err != nil || bad != nil || !named(n) {
+			return nil, &formdata.Error{Reason: "a form or query with a broken escape, or an odd name"}
 		}
 		if pair != "" {
 			out = append(out, field{n, v})
@@ -169,7 +174,7 @@ func jsonValue(dec *json.Decoder, depth int) (any, bool) {
 			key, err := dec.Token()
 			name, isName := key.(string)
 			folded := fold(name)
-			if err != nil || !isName || names[folded] {
+			if err != nil || !isName || names[folded] || !named(name) {
 				return nil, false
 			}
 			v, ok := jsonValue(dec, depth-1)
@@ -182,6 +187,12 @@ func jsonValue(dec *json.Decoder, depth int) (any, bool) {
 		return object, err == nil
 	}
 	return token, true
+}
+
+// named reports whether a name is one for every server: some end a name at a NUL, and give objects in JavaScript all
+// fields of what is called __proto__.
+func named(name string) bool {
+	return !strings.ContainsRune(name, 0) && !strings.Contains(fold(name), "__proto__")
 }
 
 // fold is a name without the differences that some servers ignore.
@@ -200,19 +211,19 @@ func fold(name string) string {
 var errUnclear = errors.New("servers may read the field in different ways")
 
 // Lookup implements catalog.Content. It fails where a server might find the field elsewhere, or in another form.
-func (c *Content) Lookup(name string) (text string, found bool, err error) {
+func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err error) {
 	path := strings.Split(name, ".")
 	if c.bad != nil {
-		return "", false, c.bad
+		return v, false, c.bad
 	}
 	for _, q := range c.query {
 		if leads(q.name, path) {
-			return "", false, errUnclear // frameworks mix the query's fields with the body's
+			return v, false, errUnclear // frameworks mix the query's fields with the body's
 		}
 	}
 	switch {
 	case c.batch != nil || c.text != "":
-		return "", false, errUnclear
+		return v, false, errUnclear
 	case c.object != nil:
 		return inObject(c.object, path)
 	}
@@ -221,11 +232,11 @@ func (c *Content) Lookup(name string) (text string, found bool, err error) {
 			continue
 		}
 		if found || f.name != path[0]+bracketed(path[1:]) {
-			return "", false, errUnclear
+			return v, false, errUnclear
 		}
-		text, found = f.value, true
+		v.Text, found = f.value, true
 	}
-	return text, found, nil
+	return v, found, nil
 }
 
 // bracketed is the rest of a path as forms have it: "[amount]".
@@ -239,53 +250,66 @@ func bracketed(path []string) string {
 
 // leads reports whether a form's name may be read as a field, or as something in it.
 func leads(name string, path []string) bool {
-	parts := strings.FieldsFunc(fold(name), func(r rune) bool { return strings.ContainsRune("[]. ", r) })
+	parts := partsOf(name)
 	for i, p := range path {
-		if i >= len(parts) || parts[i] != fold(p) {
-			return false
+		if i >= len(parts) || parts[i] != squeezed(p) {
+			return squeezed(name) == squeezed(strings.Join(path, ""))
 		}
 	}
 	return true
 }
 
-func inObject(object map[string]any, path []string) (string, bool, error) {
+// partsOf are the names that a form's name may consist of.
+func partsOf(name string) []string {
+	parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("[]. ", r) })
+	for i, p := range parts {
+		parts[i] = squeezed(p)
+	}
+	return parts
+}
+
+// squeezed is a folded name without what separates words: isAdmin is is_admin to some servers.
+func squeezed(name string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("_-[]. ", r) {
+			return -1
+		}
+		return r
+	}, fold(name))
+}
+
+func inObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
+	squeezedPath := make([]string, len(path))
+	for i, p := range path {
+		squeezedPath[i] = squeezed(p)
+	}
 	for name := range object {
-		parts := strings.FieldsFunc(fold(name), func(r rune) bool { return strings.ContainsRune("[]. ", r) })
-		if name != path[0] && slices.Equal(parts, folded(path[:min(len(parts), len(path))])) && len(parts) > 0 {
-			return "", false, errUnclear
+		parts := partsOf(name)
+		if name != path[0] && len(parts) > 0 && (slices.Equal(parts, squeezedPath[:min(len(parts), len(path))]) ||
+			squeezed(name) == squeezedPath[0]) {
+			return v, false, errUnclear
 		}
 	}
 	value, has := object[path[0]]
 	if !has || value == nil {
-		return "", false, nil
+		return v, false, nil
 	}
 	if len(path) > 1 {
 		inner, ok := value.(map[string]any)
 		if !ok {
-			return "", false, errUnclear
+			return v, false, errUnclear
 		}
 		return inObject(inner, path[1:])
 	}
-	switch v := value.(type) {
+	switch value := value.(type) {
 	case string:
-		return v, true, nil
+		return catalog.FieldValue{Text: value, Kind: catalog.KindText}, true, nil
 	case json.Number:
-		return v.String(), true, nil
+		return catalog.FieldValue{Text: value.String(), Kind: catalog.KindNumber}, true, nil
 	case bool:
-		if v {
-			return "true", true, nil
-		}
-		return "false", true, nil
+		return catalog.FieldValue{Text: strconv.FormatBool(value), Kind: catalog.KindBool}, true, nil
 	}
-	return "", false, errUnclear
-}
-
-func folded(path []string) []string {
-	out := make([]string, len(path))
-	for i, p := range path {
-		out[i] = fold(p)
-	}
-	return out
+	return v, false, errUnclear
 }
 
 // Operations implements catalog.Content. It fails if they cannot all be known.
@@ -295,11 +319,11 @@ func (c *Content) Operations() ([]string, error) {
 	}
 	var documents []string
 	for _, q := range c.query {
-		if leads(q.name, []string{"query"}) || leads(q.name, []string{"extensions"}) || leads(q.name, []string{"id"}) {
+		switch {
+		case q.name == "query":
 			documents = append(documents, q.value)
-			if q.name != "query" {
-				return nil, errUnclear
-			}
+		case namesDocument(q.name):
+			return nil, errUnclear
 		}
 	}
 	switch {
@@ -329,7 +353,7 @@ func (c *Content) Operations() ([]string, error) {
 	var out []string
 	for _, text := range documents {
 		doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, maxTokens)
-		if err != nil || len(doc.Operations) == 0 {
+		if err != nil || len(doc.Operations) == 0 || strings.ContainsAny(text, "\u0085\u2028\u2029") { // ends of lines to some
 			return nil, errUnclear
 		}
 		for _, o := range doc.Operations {
@@ -337,6 +361,14 @@ func (c *Content) Operations() ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// namesDocument reports whether a field of a URL may be, or name, a document.
+func namesDocument(name string) bool {
+	name = squeezed(name)
+	return name == "id" || name == "batch" || name == "map" || slices.ContainsFunc(
+		[]string{"query", "mutation", "doc", "hash", "persist", "extension", "operations", "operationid"},
+		func(word string) bool { return strings.Contains(name, word) })
 }
 
 // document is the text of a GraphQL request. It is false for one that names a persisted operation, of which only the

@@ -115,6 +115,8 @@ type Verdict struct {
 	Refusal controlapi.Refusal
 	// Status is the HTTP status of the refusal.
 	Status int
+	// Unread is set if it depends on the content, which has not been read. Allow is false.
+	Unread bool
 	// Hold is set for a request that a person may allow. Allow is false.
 	Hold *Hold
 	// APIs are the active APIs of the run that hold the host: their token names may be swapped. Empty for a host

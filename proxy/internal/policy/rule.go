@@ -24,7 +24,9 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 			case errors.Is(err, catalog.ErrPath):
 				return nil, Ambiguous("Servers could read the path in different ways.", q.Host), false
 			case err != nil:
-				return nil, refuse(CodeRuleUnreadable, q.Host, a.Name), false
+				v := refuse(CodeRuleUnreadable, q.Host, a.Name)
+				v.Unread = errors.Is(err, catalog.ErrUnread)
+				return nil, v, false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
 				return nil, refuseRule(a, rule, q), false
 			case rule.Then != catalog.ActionAllow && hold == nil:
@@ -54,22 +56,6 @@ func refuseRule(a *catalog.API, rule *catalog.Rule, q Request) Verdict {
 
 // maxNamed is how many rules a refusal names.
 const maxNamed = 6
-
-// NeedsContent reports whether the rules of an API that holds the host ask for the body, or a person must see it.
-func (r Rules) NeedsContent(q Request) bool {
-	for _, a := range r.holders(q.Host) {
-		for _, m := range q.Methods {
-			if a.Rules == nil {
-				continue
-			}
-			rule, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), q.Path, q.content())
-			if errors.Is(err, catalog.ErrUnread) || rule != nil && rule.Then == catalog.ActionApprove {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // content is what rules read of the request, or nil as long as it has not been read.
 func (q Request) content() catalog.Content {
