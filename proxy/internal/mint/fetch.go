@@ -132,7 +132,7 @@ func (f *fetched) authenticate(ctx context.Context, r *requester, req *http.Requ
 	if err != nil {
 		return nil, unavailable(detailUnreachable)
 	}
-	if err := f.m.Sign(ctx, *signer, req, host.Hostname()); err != nil {
+	if _, err := f.m.Sign(ctx, *signer, req, host.Hostname()); err != nil {
 		return nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
 	}
 	return r, nil

@@ -328,7 +328,7 @@ func TestAssumedRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
+		_, err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
 	}
 	a := req.Header.Get("Authorization")
 	if err != nil || !strings.Contains(a, "Credential=ASIAHUNTER2EXAMPLE/") || !strings.Contains(a, "/eu-central-1/s3/") ||
@@ -338,7 +338,7 @@ func TestAssumedRole(t *testing.T) {
 	hidden(t, m, logged, err, "hunter2")
 	s.answer = func(*http.Request, string) (int, string) { return 403, "<Error>hunter2 is not allowed</Error>" }
 	m, c, _, logged = minter(t, s, files)
-	err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
+	_, err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
 	var e *Error
 	if !errors.As(err, &e) || e.Detail != "access_denied" {
 		t.Errorf("refused: %v", err)
@@ -454,7 +454,7 @@ func TestHMAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := signHMAC(req, h, now); err != nil {
+	if _, err := signHMAC(req, h, now); err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256([]byte(body))
@@ -471,7 +471,7 @@ func TestHMAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := signHMAC(long, h, now); !errors.Is(err, errTooLong) || long.Header.Get("X-Sign") != "" {
+	if _, err := signHMAC(long, h, now); !errors.Is(err, errTooLong) || long.Header.Get("X-Sign") != "" {
 		t.Errorf("a long body: %v", err)
 	}
 }
