@@ -587,8 +587,8 @@ func TestFetchThroughAnother(t *testing.T) {
 		case req.URL.Host == "login.example.com" && fail:
 			return 400, `{"error": "invalid_client", "error_description": "hunter2"}`
 		case req.URL.Host == "login.example.com":
-			return 200, `{"access_token": "hunter2-access", "expires_in": 3600}`
-		case req.Header.Get("Authorization") != "Bearer hunter2-access":
+			return 200, `{"access_token": "hunter2-access-token", "expires_in": 3600}`
+		case req.Header.Get("Authorization") != "Bearer hunter2-access-token":
 			return 401, ""
 		}
 		return 200, `{"value": "hunter2-value"}`
@@ -659,4 +659,28 @@ func TestWatchedFile(t *testing.T) {
 		t.Errorf("long after the file is gone: %v", err)
 	}
 	hidden(t, m, logged, err, "hunter2")
+}
+
+// TestFetchEcho: a source that gives back what it was asked with gives no credential, which would go to another host.
+func TestFetchEcho(t *testing.T) {
+	for name, echo := range map[string]string{"as it is": "hunter2-access-token", "encoded": base64.StdEncoding.EncodeToString([]byte("Bearer hunter2-access-token"))} {
+		s := &server{answer: func(req *http.Request, _ string) (int, string) {
+			if req.URL.Host == "login.example.com" {
+				return 200, `{"access_token": "hunter2-access-token", "expires_in": 3600}`
+			}
+			return 200, `{"value": "` + echo + `"}`
+		}}
+		m, _, _, logged := minter(t, s, map[string]string{
+			"azure/config.json": config(t, "kv.example.com", `{"AZURE_TOKEN": {"oauth2": {"grant": "client_credentials",
+			"token_url": "https://login.example.com/token", "client_id": "id", "client_secret": "hunter2-client"}}}`),
+			"acme/config.json": config(t, "a.example.com", `{"ACME_TOKEN": {"fetch": {"url": "https://kv.example.com/secrets/x",
+			"headers": {"Authorization": "Bearer AZURE_TOKEN"}, "json": "/value"}}}`),
+		})
+		got, err := value(t, m, "ACME_TOKEN")
+		var e *Error
+		if got != "" || !errors.As(err, &e) || e.Detail != detailEcho {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		hidden(t, m, logged, err, "hunter2")
+	}
 }

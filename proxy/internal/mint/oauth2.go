@@ -135,6 +135,8 @@ func parseToken(a *Answer) (grant, error) {
 		return grant{}, unavailable(detailStatus)
 	case t.Access == nil || *t.Access == "":
 		return grant{}, unavailable(detailNoToken)
+	case !plausible(*t.Access):
+		return grant{}, unavailable(detailUnusable)
 	case strings.EqualFold(t.Type, "dpop"), strings.EqualFold(t.Type, "mac"):
 		return grant{}, unavailable(detailUnusable)
 	}
@@ -147,6 +149,15 @@ func parseToken(a *Answer) (grant, error) {
 		g.Life = time.Duration(min(seconds, maxLife.Seconds()) * float64(time.Second))
 	}
 	return g, nil
+}
+
+// plausible reports whether a text may be a token, rather than one that responses are full of: it is replaced wherever
+// a response has it, of whatever API.
+func plausible(token string) bool {
+	const shortest = 16 // RFC 6749, 10.10, wants at least 128 bits
+	has := func(chars string) bool { return strings.ContainsAny(token, chars) }
+	return len(token) >= shortest && strings.Trim(token, token[:1]) != "" && !has(" ") &&
+		(has("0123456789") || strings.ToLower(token) != token && strings.ToUpper(token) != token)
 }
 
 // seconds reads a number, which some servers write as a string.

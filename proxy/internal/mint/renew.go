@@ -3,6 +3,8 @@ package mint
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -138,6 +140,12 @@ func (m *Minter) fly(s *state, f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flight = nil
+	m.mu.Lock()
+	if m.leaving[s.name] == s {
+		delete(m.leaving, s.name)
+		s.gone = true
+	}
+	m.mu.Unlock()
 	if err == nil {
 		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 		close(f.done)
@@ -222,8 +230,11 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 		next.Expires, next.Forget = end(began, life), end(began, life+after)
 	}
 	m.mu.Lock()
-	known := m.known
+	known, all := m.known, m.catalog
 	m.mu.Unlock()
+	if slices.ContainsFunc(all.AllCredentials(), func(c catalog.Credential) bool { return strings.Contains(g.Access, c.Name) }) {
+		return kept{}, unavailable(detailUnusable)
+	}
 	for _, text := range append([]string{next.Access}, next.Inner...) {
 		if minted.Problem(text) != nil {
 			return kept{}, unavailable(detailUnusable)
