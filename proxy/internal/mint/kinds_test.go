@@ -410,6 +410,31 @@ func TestSignAWS(t *testing.T) {
 	}
 }
 
+// TestCopiedObject: who may write to one bucket does not read another one through it.
+func TestCopiedObject(t *testing.T) {
+	config := &catalog.AWS{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secret.New("hunter2-hunter2"), Region: "eu-central-1", Services: []string{"s3"}}
+	const bucket = "photos.s3.eu-central-1.amazonaws.com"
+	for _, e := range []struct {
+		host, source string
+		want         error
+	}{
+		{bucket, "photos/a", nil}, {bucket, "/photos/a%20b", nil}, {bucket, "/photos%2Fa", nil},
+		{bucket, "/private/a", errScope}, {bucket, "private%2Fa", errScope}, {bucket, "/photos-2/a", errScope}, {bucket, "//photos/a", errScope},
+		{bucket, "arn:aws:s3:eu-central-1:123456789012:accesspoint/x/object/a", errScope}, {bucket, "%zz", errScope}, {bucket, "", errScope},
+		{"a.s3.b.s3.dualstack.eu-central-1.amazonaws.com", "a.s3.b/k", nil}, {"a.s3.b.s3.dualstack.eu-central-1.amazonaws.com", "a/k", errScope},
+		{"s3.eu-central-1.amazonaws.com", "/private/a", nil}, {"minio.lan", "/private/a", nil},
+	} {
+		req, err := http.NewRequest("PUT", "https://"+e.host+"/k", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Amz-Copy-Source", e.source)
+		if err := signAWS(req, e.host, config, baseKeys(config), time.Now()); !errors.Is(err, e.want) {
+			t.Errorf("%s at %s: %v; want %v", e.source, e.host, err, e.want)
+		}
+	}
+}
+
 func TestClaim(t *testing.T) {
 	_, c, _, _ := minter(t, &server{}, map[string]string{
 		"s3/config.json": config(t, "s3.eu-central-1.amazonaws.com", fmt.Sprintf(awsConfig, "")),

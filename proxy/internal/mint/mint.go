@@ -177,7 +177,7 @@ func (m *Minter) credential(name string) (catalog.Credential, *catalog.API) {
 func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
-	next, values := map[string]*state{}, []minted.Value{}
+	next, loaded, values := map[string]*state{}, []*state{}, []minted.Value{}
 	st, err := m.opened(c.Mints())
 	for _, a := range c.APIs() {
 		for _, cr := range a.Credentials {
@@ -188,14 +188,19 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 			if s == nil {
 				s = &state{name: cr.Name, conf: cr, api: a, kind: m.kindOf(cr.Mint)}
 				if st != nil {
-					values = append(values, s.load(st, m.now())...)
+					values, loaded = append(values, s.load(st, m.now())...), append(loaded, s)
 				}
 			}
 			next[cr.Name] = s
 		}
 	}
 	if len(values) > 0 {
-		err = errors.Join(err, m.conf.Values.Add(values...))
+		if added := m.conf.Values.Add(values...); added != nil {
+			err = errors.Join(err, added)
+			for _, s := range loaded { // what is not known is not used
+				s.unload()
+			}
+		}
 	}
 	known := scrub.New(c.AllSecrets())
 	m.mu.Lock()
