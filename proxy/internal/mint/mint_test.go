@@ -818,3 +818,37 @@ func TestPlainTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestRefreshIsKept: an answer that gives no usable token, but another refresh token, ends no login.
+func TestRefreshIsKept(t *testing.T) {
+	for name, answer := range map[string]map[string]any{
+		"an empty lifetime": {"access_token": "minted-canary-0002", "expires_in": -1},
+		"too long":          {"access_token": strings.Repeat("minted-canary-0002", 200), "expires_in": 3600},
+		"no token":          {"expires_in": 3600},
+		"a secret":          {"access_token": "x-inner-canary-123456", "expires_in": 3600},
+	} {
+		server := newLoginServer(t)
+		w := newWorld(t, server, t.TempDir())
+		w.login(t)
+		w.clock.move(2 * time.Hour)
+		proper := server.Config.Handler
+		server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			server.mu.Lock()
+			server.valid, server.grace = "refresh-canary-0777", ""
+			server.mu.Unlock()
+			answer["refresh_token"] = "refresh-canary-0777"
+			_ = json.NewEncoder(rw).Encode(answer)
+		})
+		if v, err := w.Value(t.Context(), w.cred); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %q, %v", name, v, err)
+		}
+		if !w.values.Above(nil).Contains("refresh-canary-0777") {
+			t.Errorf("%s: the refresh token is not scrubbed", name)
+		}
+		server.Config.Handler = proper
+		w.clock.move(2 * time.Minute)
+		if v, err := w.Value(t.Context(), w.cred); err != nil || v == "" {
+			t.Errorf("%s: the login is lost: %v", name, err)
+		}
+	}
+}

@@ -114,7 +114,8 @@ type tokenAnswer struct {
 	Error   string          `json:"error"`
 }
 
-// parseToken reads an answer of a token endpoint. Some servers report an error with status 200.
+// parseToken reads an answer of a token endpoint. Some servers report an error with status 200. With an error there may
+// be a refresh token nevertheless.
 func parseToken(a *Answer) (grant, error) {
 	var t tokenAnswer
 	if err := decode(a.Body, &t); err != nil {
@@ -130,21 +131,22 @@ func parseToken(a *Answer) (grant, error) {
 		}
 		return grant{}, unavailable(code)
 	}
+	g := grant{Refresh: t.Refresh}
 	switch {
 	case a.Status != 200 && a.Status != 201:
 		return grant{}, unavailable(detailStatus)
 	case t.Access == nil || *t.Access == "":
-		return grant{}, unavailable(detailNoToken)
+		return g, unavailable(detailNoToken)
 	case !plausible(*t.Access):
-		return grant{}, unavailable(detailUnusable)
+		return g, unavailable(detailUnusable)
 	case strings.EqualFold(t.Type, "dpop"), strings.EqualFold(t.Type, "mac"):
-		return grant{}, unavailable(detailUnusable)
+		return g, unavailable(detailUnusable)
 	}
-	g := grant{Access: *t.Access, Refresh: t.Refresh}
+	g.Access = *t.Access
 	if len(t.Life) > 0 && string(t.Life) != "null" {
 		seconds, ok := seconds(t.Life)
 		if !ok || seconds <= 0 {
-			return grant{}, unavailable(detailLifetime)
+			return g, unavailable(detailLifetime)
 		}
 		g.Life = time.Duration(min(seconds, maxLife.Seconds()) * float64(time.Second))
 	}

@@ -2,6 +2,7 @@ package mint
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -197,15 +198,26 @@ func (m *Minter) obtain(
 	began := m.now()
 	step("ask")
 	g, err := k.obtain(ctx, m.requester(s), old)
-	if err != nil {
-		return err
+	var next kept
+	if err == nil {
+		step("answered")
+		next, err = m.judge(s.name, g, old, digest, began)
 	}
-	step("answered")
-	next, err := m.judge(s.name, g, old, digest, began)
-	if err != nil {
-		return err
+	if err == nil {
+		return m.put(s, serial, next, commit)
 	}
-	return m.put(s, serial, next, commit)
+	if old.Refresh != "" && g.Refresh != old.Refresh && m.refreshes(g.Refresh) { // the old one is used up, whatever came with the new one
+		old.Digest, old.Refresh = digest, g.Refresh
+		return errors.Join(err, m.put(s, serial, old, commit))
+	}
+	return err
+}
+
+// refreshes reports whether a text may be a refresh token.
+func (m *Minter) refreshes(text string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return minted.Problem(text) == nil && !m.known.Contains(text)
 }
 
 // judge turns a grant into what is kept, or refuses it.
@@ -243,7 +255,7 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 			return kept{}, unavailable(detailEcho)
 		}
 	}
-	if next.Refresh != "" && (minted.Problem(next.Refresh) != nil || known.Contains(next.Refresh)) {
+	if next.Refresh != "" && !m.refreshes(next.Refresh) {
 		return kept{}, unavailable(detailUnusable)
 	}
 	return next, nil
