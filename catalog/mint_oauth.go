@@ -52,6 +52,27 @@ func (v *validator) oauth2(path string, m *rawMint) *OAuth2 {
 	return o
 }
 
+// resources checks that the token of a resource goes nowhere but to the resource's own site, whose login page says whom
+// it is for: a copied configuration with further hosts would have people log in for those.
+func (v *validator) resources(a *API) {
+	for _, c := range a.Credentials {
+		if c.Mint == nil || c.Mint.OAuth2 == nil || c.Mint.OAuth2.Resource == "" {
+			continue
+		}
+		resource, err := serverHost(c.Mint.OAuth2.Resource)
+		if err != nil {
+			continue // a mistake already
+		}
+		for _, h := range a.Hosts {
+			if h.Site() != resource.Site() {
+				v.bad("credentials."+c.Name+".oauth2.resource", "a server on another site than "+h.String()+", which would get the token",
+					"the URL of a server on the site of all hosts of this API")
+				break
+			}
+		}
+	}
+}
+
 // ownParams are the parameters of authorization and token requests that are not the user's to set.
 var ownParams = []string{
 	"response_type", "response_mode", "client_id", "client_secret", "redirect_uri", "scope", "state", "code",

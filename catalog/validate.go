@@ -44,6 +44,7 @@ func (v *validator) validate(c config) *API {
 	a.ClientCert = v.clientCert(c.clientCert)
 	v.signers(a)
 	v.server(a, c.server)
+	v.resources(a)
 	a.Operations = v.operations(c.operations)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
 		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")

@@ -28,6 +28,15 @@ func (p Pattern) Port() uint16 {
 	return uint16(port)
 }
 
+// Site is the registrable domain of a pattern's hosts, e.g. "example.co.uk", or the whole name where there is none.
+func (p Pattern) Site() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(p.text, "*."), ":")
+	if site, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
+		return site
+	}
+	return name
+}
+
 // ParsePattern reads a host name, or "*." and a host name of at least two labels that is not a public suffix
 // (https://publicsuffix.org, private section included: anybody can register a name below "github.io"). ":" and a port
 // may follow, but none that a name without a port stands for. Its errors show no more of the input than the suffix.

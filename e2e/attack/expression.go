@@ -18,7 +18,7 @@ func judges() map[string]any {
 		"arrived": arrived, "both": both, "counted": counted, "ended": ended, "ends": ends, "heard": heard, "hungUp": hungUp,
 		"intact": intact, "lastOfItsWire": lastOfItsWire, "literally": literally, "never": never, "neverWhole": neverWhole,
 		"notEchoed": notEchoed, "nothingWhole": nothingWhole, "once": once, "rangeless": rangeless, "refused": refused,
-		"scrubbed": scrubbed, "signed": signed, "macked": Judge(macked), "swapped": swapped, "swappedAt": swappedAt, "undialled": undialled, "unheard": unheard, "unsent": unsent, "unsigned": Judge(unsigned),
+		"scrubbed": scrubbed, "signatureHidden": Judge(signatureHidden), "signed": signed, "macked": Judge(macked), "swapped": swapped, "swappedAt": swappedAt, "undialled": undialled, "unheard": unheard, "unsent": unsent, "unsigned": Judge(unsigned),
 		"unknownBoundary": unknownBoundary, "unswapped": unswapped, "verdicts": verdicts, "weighed": weighed,
 
 		"asGet": Judge(asGet), "overweight": Judge(overweight), "basic": Judge(basic), "broken": Judge(broken), "closed": Judge(closed),

@@ -91,6 +91,29 @@ func signed() Judge {
 	}
 }
 
+// signatureHidden: what arrived is signed, and nothing that code gets shows the signature in any form.
+func signatureHidden(e *Evidence) (string, bool) {
+	if text := e.leaked(); text != "" {
+		return text, false
+	}
+	if len(e.Arrived) != 1 {
+		return fmt.Sprintf("%d arrived: %s", len(e.Arrived), e.brief()), false
+	}
+	h := e.Arrived[0].Header
+	signature, name := h.Get("X-Sign"), "SIGNED_MAC"
+	if signature == "" {
+		_, signature, _ = strings.Cut(h.Get("Authorization"), "Signature=")
+		name = "SIGNED_AWS"
+	}
+	if len(signature) != hex.EncodedLen(sha256.Size) {
+		return "not signed", false
+	}
+	if where := canary.Join(map[string]*canary.Canary{name: canary.With(name, signature)}).Find([]byte(e.Result.JSON)); where != "" {
+		return "the signature is shown: " + where, false
+	}
+	return "shown as " + name, strings.Contains(e.Result.JSON, name)
+}
+
 // unsigned: whatever arrived has no signature of ours.
 func unsigned(e *Evidence) (string, bool) {
 	if text := e.leaked(); text != "" {

@@ -102,6 +102,10 @@ func TestUnsafePrograms(t *testing.T) {
 		if err := run(); err == nil || !strings.Contains(err.Error(), "sandbox") {
 			t.Errorf("a program of a slot's user: %v", err)
 		}
+		testkit.Must(t, os.Chown(filepath.Join(open, "source"), 31338, 31338))
+		if err := run(); err == nil || !strings.Contains(err.Error(), "another user") {
+			t.Errorf("a program of another user: %v", err)
+		}
 		testkit.Must(t, os.Chown(filepath.Join(open, "source"), 0, slot.GroupID))
 		testkit.Must(t, os.Chmod(filepath.Join(open, "source"), 0o770)) //nolint:gosec // the mistake
 		if err := run(); err == nil || !strings.Contains(err.Error(), "sandbox") {

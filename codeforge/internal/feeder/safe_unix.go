@@ -15,9 +15,10 @@ import (
 var (
 	errWorld   = errors.New("everybody can write it, so nothing in it is run")
 	errSandbox = errors.New("it belongs to the sandbox, so nothing in it is run")
+	errOther   = errors.New("it belongs to another user, so nothing in it is run")
 )
 
-// safe refuses what a user of the sandbox can write.
+// safe refuses what a user of the sandbox, or any other but root and this one, can write.
 func safe(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -32,6 +33,8 @@ func safe(path string) error {
 		return errWorld
 	case sandboxUser(own.Uid), info.Mode().Perm()&group != 0 && own.Gid == slot.GroupID:
 		return errSandbox
+	case own.Uid != 0 && int(own.Uid) != os.Geteuid():
+		return errOther
 	}
 	return nil
 }

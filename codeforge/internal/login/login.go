@@ -16,9 +16,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -33,8 +35,19 @@ type Listener struct {
 }
 
 // Listen listens at a port of loopback; 0 is any free one. host is the one in the redirect's address: 127.0.0.1, or
-// localhost, which browsers take for ::1 too.
+// localhost, which browsers take for ::1 first: whoever had that port there would get the code and the state, and could
+// send the browser on with a code of their own. So it has to be free there too, unless the machine has no IPv6.
 func Listen(ctx context.Context, host string, port int) (*Listener, error) {
+	const most = 16 // ports that are free at 127.0.0.1 and taken at ::1
+	for i := 1; ; i++ {
+		l, err := listen(ctx, host, port)
+		if err == nil || port != 0 || i == most {
+			return l, err
+		}
+	}
+}
+
+func listen(ctx context.Context, host string, port int) (*Listener, error) {
 	var c net.ListenConfig
 	first, err := c.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -46,12 +59,23 @@ func Listen(ctx context.Context, host string, port int) (*Listener, error) {
 		return nil, errors.Join(errors.New("the port for the browser's way back is not known"), first.Close())
 	}
 	l.port = addr.Port
-	if host == "localhost" { // a machine without IPv6 has none
-		if second, err := c.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(l.port))); err == nil {
-			l.ports = append(l.ports, second)
-		}
+	if host != "localhost" {
+		return l, nil
+	}
+	second, err := c.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(l.port)))
+	switch {
+	case err == nil:
+		l.ports = append(l.ports, second)
+	case taken(err):
+		return nil, errors.Join(fmt.Errorf("the port for the browser's way back: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// taken reports whether a port could not be opened because somebody has it.
+func taken(err error) bool {
+	const windows = syscall.Errno(10048) // WSAEADDRINUSE
+	return errors.Is(err, syscall.EADDRINUSE) || runtime.GOOS == "windows" && errors.Is(err, windows)
 }
 
 // Port is the port.
@@ -132,7 +156,7 @@ func (w *waiting) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		page(out, http.StatusConflict, "This login is over.")
 		return
 	}
-	err := w.finish(r.Context(), redirect)
+	err := w.finish(context.WithoutCancel(r.Context()), redirect) // a page that is closed must not waste the code
 	if err != nil {
 		page(out, http.StatusBadGateway, "The login failed. The terminal says why.")
 	} else {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/login"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -155,4 +156,24 @@ func TestPasted(t *testing.T) {
 			t.Errorf("%q: %+v, %v", text, r, err)
 		}
 	}
+}
+
+// TestOtherLoopback: a browser takes localhost for ::1 first, so nobody else may have the port there.
+func TestOtherLoopback(t *testing.T) {
+	other, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		testkit.Skip(t, "no IPv6")
+	}
+	defer other.Close()
+	_, port, _ := net.SplitHostPort(other.Addr().String())
+	n, _ := strconv.Atoi(port)
+	if l, err := login.Listen(t.Context(), "localhost", n); err == nil {
+		_ = l.Close()
+		t.Error("listens at 127.0.0.1 only, while another process has ::1")
+	}
+	l, err := login.Listen(t.Context(), "127.0.0.1", n)
+	if err != nil {
+		t.Fatalf("where no browser goes to ::1: %v", err)
+	}
+	_ = l.Close()
 }

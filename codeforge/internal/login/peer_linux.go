@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// foreign reports whether the other end of a connection over loopback is a process of another user. Root's count as
-// the user's own, and so does one whose socket cannot be found.
+// foreign reports whether the other end of a connection over loopback is a process of another user, or may be: the
+// kernel does not know any more whose a socket was that is closed already. Root's processes count as the user's own.
 func foreign(c net.Conn) bool {
 	peer, ok := c.RemoteAddr().(*net.TCPAddr)
 	own, ok2 := c.LocalAddr().(*net.TCPAddr)
 	if !ok || !ok2 {
-		return false
+		return true
 	}
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		if uid, found := ownerOf(table, peer.AddrPort(), own.AddrPort()); found {
 			return uid != 0 && uid != os.Getuid()
 		}
 	}
-	return false
+	return true
 }
 
-// ownerOf finds the user of the socket at local that is connected to remote in one of the kernel's tables.
+// ownerOf finds the user of the open socket at local that is connected to remote in one of the kernel's tables.
 func ownerOf(table string, local, remote netip.AddrPort) (uid int, found bool) {
 	f, err := os.Open(table)
 	if err != nil {
@@ -36,13 +36,13 @@ func ownerOf(table string, local, remote netip.AddrPort) (uid int, found bool) {
 	defer f.Close()
 	s := bufio.NewScanner(f)
 	for s.Scan() {
-		const localAt, remoteAt, uidAt = 1, 2, 7
+		const localAt, remoteAt, uidAt, inodeAt = 1, 2, 7, 9
 		fields := strings.Fields(s.Text())
-		if len(fields) <= uidAt || !isAt(fields[localAt], local) || !isAt(fields[remoteAt], remote) {
+		if len(fields) <= inodeAt || !isAt(fields[localAt], local) || !isAt(fields[remoteAt], remote) {
 			continue
 		}
 		uid, err := strconv.Atoi(fields[uidAt])
-		return uid, err == nil
+		return uid, err == nil && fields[inodeAt] != "0" // without an inode it is closed, and says root
 	}
 	return 0, false
 }

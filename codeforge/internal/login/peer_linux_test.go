@@ -2,12 +2,15 @@ package login_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/login"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -52,5 +55,30 @@ func TestOtherUsers(t *testing.T) {
 	testkit.Must(t, <-waited)
 	if r := <-relayed; r.Code != "own" || len(relayed) > 0 {
 		t.Errorf("relayed %+v", r)
+	}
+}
+
+// TestClosedSocket: a redirect with the right state over a connection that was closed before it was accepted is
+// refused: the kernel shows such a socket as root's, whoever had it.
+func TestClosedSocket(t *testing.T) {
+	l, err := login.Listen(t.Context(), "127.0.0.1", 0)
+	testkit.Must(t, err)
+	defer l.Close()
+	send := func() net.Conn {
+		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", l.Port()))
+		testkit.Must(t, err)
+		_, err = fmt.Fprintf(c, "GET /callback?code=planted&state=%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n", state, l.Port())
+		testkit.Must(t, err)
+		return c
+	}
+	testkit.Must(t, send().Close())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = l.Wait(ctx, started(), func(_ context.Context, r credentialapi.Redirect) error {
+		t.Errorf("relayed %+v", r)
+		return nil
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the login ended: %v", err)
 	}
 }

@@ -3,7 +3,9 @@
 package egress_test
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -44,6 +46,16 @@ func TestDisarmed(t *testing.T) {
 			_ = body(t, resp)
 			return upstreams.last(t).Header.Get("Authorization") == "Bearer "+secretValue+"REGISTRY_AUTH_TOKEN"
 		},
+		"signature": func(t *testing.T, r *rig, _, _ *seen) bool {
+			defer r.begin("signing")()
+			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { _, _ = io.WriteString(w, req.Header.Get("X-Hex")) }))
+			req, err := http.NewRequest(http.MethodGet, "https://sign.demo.test/", nil)
+			check(t, err)
+			req.Header.Set("X-Hex", "SIGN_HEX")
+			resp, err := r.client(true).Do(req)
+			check(t, err)
+			return len(body(t, resp)) > 64
+		},
 	} {
 		t.Run(defence, func(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", defence)
@@ -51,6 +63,7 @@ func TestDisarmed(t *testing.T) {
 			apis["private"] = serverAPI("registry.demo.test", "REGISTRY_AUTH_TOKEN", "")
 			apis["remote"] = `{"description": "d", "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
 				"mcp": {"url": "https://remote.demo.test/mcp"}}`
+			apis["signing"] = strings.ReplaceAll(signingAPI, demoHost, "sign.demo.test")
 			r := newRig(t, setup{apis: apis, yolo: true, registry: "registry.demo.test"})
 			var calls, upstreams seen
 			r.connectBroker(func(_ http.ResponseWriter, req *http.Request) { calls.note(req) })

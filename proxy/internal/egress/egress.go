@@ -63,7 +63,7 @@ type Config struct {
 type Minter interface {
 	Value(ctx context.Context, c catalog.Credential) (string, error)
 	Renewed(ctx context.Context, c catalog.Credential, value string) bool
-	Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) error
+	Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) (signature []byte, err error)
 }
 
 // Egress handles every request of the entrance. Make one with New.
@@ -123,6 +123,7 @@ type exchange struct {
 	swapped        swapReport
 	minted         mintedUse
 	scrubbed       *scrub.Report
+	unsigned       *scrub.Report // of signatures
 	ws             *wsrelay.Report
 	debug          *payloads
 	example        *bytes.Buffer // the beginning of a body whose shape is told, or nil

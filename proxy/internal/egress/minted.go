@@ -2,11 +2,17 @@ package egress
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
 
 // errNoMinter is for a credential that changes where nothing obtains any.
@@ -18,8 +24,9 @@ type mintedUse struct {
 	values []mintedValue
 	// again is the request as it was before names were swapped, if it may be sent a second time. Nil: it may not.
 	again *http.Request
-	// signed is the token name that the request is signed for.
-	signed string
+	// signed is the signature as the value of the token name that the request is signed for, in each notation. Empty: it
+	// is not signed.
+	signed []catalog.Credential
 }
 
 // mintedValue is a credential, and the value that it had.
@@ -57,6 +64,26 @@ func (x *exchange) obtain(c catalog.Credential) (string, error) {
 		x.minted.values = append(x.minted.values, mintedValue{c, v})
 	}
 	return v, err
+}
+
+// sign notes the signature of the request.
+func (u *mintedUse) sign(name string, signature []byte) {
+	digits := hex.EncodeToString(signature)
+	u.signed = nil
+	for _, notation := range []string{digits, strings.ToUpper(digits), base64.StdEncoding.EncodeToString(signature)} {
+		u.signed = append(u.signed, catalog.Credential{Name: name, Value: secret.New(notation)})
+	}
+}
+
+// scrubSignature replaces the request's own signature in its response by the token name, after everything else was
+// scrubbed. Nothing has to be decoded again. A search of its own costs less than a new one for everything.
+func (x *exchange) scrubSignature(resp *http.Response, method string) error {
+	if len(x.minted.signed) == 0 || disarm.Off("signature") {
+		return nil
+	}
+	var err error
+	x.unsigned, err = scrub.New(x.minted.signed).Response(resp, scrub.Options{Method: method})
+	return err
 }
 
 // renew has the credentials of a request renewed that a server refused. With wait it is true once one of them has

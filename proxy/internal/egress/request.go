@@ -206,10 +206,11 @@ func (x *exchange) complete(out *http.Request) error {
 	if signs == nil {
 		return nil
 	}
-	if err := x.conf.Mint.Sign(x.ctx, *signs, out, x.host.Name()); err != nil {
+	signature, err := x.conf.Mint.Sign(x.ctx, *signs, out, x.host.Name())
+	if err != nil {
 		return err
 	}
-	x.minted.signed = signs.Name
+	x.minted.sign(signs.Name, signature)
 	return nil
 }
 
@@ -283,15 +284,15 @@ func isGRPC(kind string) bool {
 func (x *exchange) sum() {
 	n := &x.note
 	n.Swapped = x.swapped.swaps()
-	if x.minted.signed != "" {
-		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed, In: "signature"})
+	if len(x.minted.signed) > 0 {
+		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
 	}
 	n.Hints = append(n.Hints, x.swapped.hints(x.host, x.snap)...)
 	if x.redacted != nil {
 		n.Redacted = x.redacted.Count()
 	}
 	if x.scrubbed != nil {
-		n.Sanitized = x.scrubbed.Count()
+		n.Sanitized = x.scrubbed.Count() + x.unsigned.Count()
 	}
 	if x.up != nil {
 		n.BytesUp = x.up.n.Load()

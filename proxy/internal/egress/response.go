@@ -51,6 +51,9 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	whole := resp.ContentLength > 0
 	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
 	x.scrubbed = report
+	if err == nil {
+		err = x.scrubSignature(resp, method)
+	}
 	if err != nil {
 		_ = upstreamBody.Close()
 		return x.failureResponse(err)

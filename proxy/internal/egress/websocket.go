@@ -50,6 +50,9 @@ func (x *exchange) websocket(out *http.Request) {
 		return
 	}
 	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: out.Method, Sent: x.sent()})
+	if err == nil {
+		err = x.scrubSignature(resp, out.Method)
+	}
 	if err != nil {
 		x.fail(err)
 		return

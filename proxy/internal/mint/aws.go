@@ -155,6 +155,9 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	if err := sigv4.Check(req); err != nil {
 		return err
 	}
+	if scope.Service == "s3" && !copiesWithin(req.Header, host) {
+		return errScope
+	}
 	given := req.Header.Get(sigv4.PayloadHeader)
 	if given == sigv4.Unsigned || given == sigv4.UnsignedTrailer {
 		return sigv4.Sign(req, scope, k, given, now)
@@ -176,6 +179,20 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 		return sigv4.Sign(req, scope, k, sigv4.Unsigned, now)
 	}
 	return errTooLong
+}
+
+// copiesWithin reports whether an object that S3 is to copy is in the bucket that the host is, if it is one: the key may
+// be good for others, which are other hosts.
+func copiesWithin(h http.Header, host string) bool {
+	_, _, aws := catalog.AWSHost(host)
+	at := max(strings.LastIndex(host, ".s3."), strings.LastIndex(host, ".s3-"))
+	for _, source := range h["X-Amz-Copy-Source"] {
+		path, err := url.PathUnescape(source)
+		if aws && at > 0 && (err != nil || !strings.HasPrefix(strings.TrimPrefix(path, "/"), host[:at]+"/")) {
+			return false
+		}
+	}
+	return true
 }
 
 func isHash(s string) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
@@ -47,7 +48,7 @@ func (f *fetched) obtain(ctx context.Context, r *requester, _ kept) (grant, erro
 	for name, value := range f.Headers {
 		req.Header.Set(name, value)
 	}
-	r, err = f.authenticate(ctx, r, req)
+	r, sent, err := f.authenticate(ctx, r, req)
 	if err != nil {
 		return grant{}, err
 	}
@@ -69,6 +70,9 @@ func (f *fetched) obtain(ctx context.Context, r *requester, _ kept) (grant, erro
 	text, err := f.find(a.Body)
 	if err != nil {
 		return grant{}, err
+	}
+	if scrub.New(sent).Contains(text) { // those of config.json are refused too, but not here
+		return grant{}, unavailable(detailEcho)
 	}
 	return grant{Access: text, Life: f.TTL.Duration(), Stale: staleSource}, nil
 }
@@ -97,8 +101,11 @@ func (f *fetched) find(body []byte) (string, error) {
 }
 
 // authenticate swaps the credentials in that the headers name, and signs, by the code that does so for runs. It returns
-// the requester for the API of those credentials: the one that says how the host is reached.
-func (f *fetched) authenticate(ctx context.Context, r *requester, req *http.Request) (*requester, error) {
+// the requester for the API of those credentials, the one that says how the host is reached, and what was swapped in that
+// changes.
+func (f *fetched) authenticate(
+	ctx context.Context, r *requester, req *http.Request,
+) (_ *requester, sent []catalog.Credential, err error) {
 	var used []catalog.Credential
 	for _, name := range f.Uses {
 		c, api := f.m.credential(name)
@@ -112,30 +119,34 @@ func (f *fetched) authenticate(ctx context.Context, r *requester, req *http.Requ
 		used = append(used, c)
 	}
 	if used == nil {
-		return r, nil
+		return r, nil, nil
 	}
 	signer := Claim(req, used)
 	var failed *Error
 	o := swap.Options{Allowed: used, Obtain: func(c catalog.Credential) (string, error) {
-		return f.m.Value(ctx, c)
+		v, err := f.m.Value(ctx, c)
+		if err == nil {
+			sent = append(sent, mask(v))
+		}
+		return v, err
 	}}
 	if _, err := swap.New(used).Request(req, o); err != nil {
 		if errors.As(err, &failed) {
-			return nil, &failure{failed.Code, detailNeedless}
+			return nil, nil, &failure{failed.Code, detailNeedless}
 		}
-		return nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
+		return nil, nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
 	}
 	if signer == nil {
-		return r, nil
+		return r, sent, nil
 	}
 	host, err := url.Parse(f.URL)
 	if err != nil {
-		return nil, unavailable(detailUnreachable)
+		return nil, nil, unavailable(detailUnreachable)
 	}
-	if err := f.m.Sign(ctx, *signer, req, host.Hostname()); err != nil {
-		return nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
+	if _, err := f.m.Sign(ctx, *signer, req, host.Hostname()); err != nil {
+		return nil, nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
 	}
-	return r, nil
+	return r, sent, nil
 }
 
 // watched is a file that something else rewrites.

@@ -84,6 +84,8 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 		return grant{}, unavailable(detailNotJSON)
 	case answer.Token == "":
 		return grant{}, unavailable(detailNoToken)
+	case !plausible(answer.Token):
+		return grant{}, unavailable(detailUnusable)
 	case !answer.Expires.After(now):
 		return grant{}, unavailable(detailLifetime)
 	}

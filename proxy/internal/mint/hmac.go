@@ -18,20 +18,20 @@ import (
 )
 
 // signHMAC sets the headers of a signature over parts of the request as it is sent. It reads the body if that is one of
-// them.
-func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) error {
+// them. It returns the signature.
+func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error) {
 	key, err := h.Bytes()
 	if err != nil {
-		return errKey
+		return nil, errKey
 	}
 	var body []byte
 	if strings.Contains(h.Message, "{body") {
 		var whole bool
 		if body, whole, err = buffer(req, maxSigned); err != nil {
-			return err
+			return nil, err
 		}
 		if !whole {
-			return errTooLong
+			return nil, errTooLong
 		}
 	}
 	path := req.URL.EscapedPath()
@@ -55,7 +55,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) error {
 			"{signature:hex}": hex.EncodeToString(signature), "{signature:base64}": base64.StdEncoding.EncodeToString(signature),
 		}))
 	}
-	return nil
+	return signature, nil
 }
 
 var hashes = map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New}

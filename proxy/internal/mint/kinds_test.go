@@ -328,7 +328,7 @@ func TestAssumedRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
+		_, err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
 	}
 	a := req.Header.Get("Authorization")
 	if err != nil || !strings.Contains(a, "Credential=ASIAHUNTER2EXAMPLE/") || !strings.Contains(a, "/eu-central-1/s3/") ||
@@ -338,7 +338,7 @@ func TestAssumedRole(t *testing.T) {
 	hidden(t, m, logged, err, "hunter2")
 	s.answer = func(*http.Request, string) (int, string) { return 403, "<Error>hunter2 is not allowed</Error>" }
 	m, c, _, logged = minter(t, s, files)
-	err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
+	_, err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
 	var e *Error
 	if !errors.As(err, &e) || e.Detail != "access_denied" {
 		t.Errorf("refused: %v", err)
@@ -410,6 +410,31 @@ func TestSignAWS(t *testing.T) {
 	}
 }
 
+// TestCopiedObject: who may write to one bucket does not read another one through it.
+func TestCopiedObject(t *testing.T) {
+	config := &catalog.AWS{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secret.New("hunter2-hunter2"), Region: "eu-central-1", Services: []string{"s3"}}
+	const bucket = "photos.s3.eu-central-1.amazonaws.com"
+	for _, e := range []struct {
+		host, source string
+		want         error
+	}{
+		{bucket, "photos/a", nil}, {bucket, "/photos/a%20b", nil}, {bucket, "/photos%2Fa", nil},
+		{bucket, "/private/a", errScope}, {bucket, "private%2Fa", errScope}, {bucket, "/photos-2/a", errScope}, {bucket, "//photos/a", errScope},
+		{bucket, "arn:aws:s3:eu-central-1:123456789012:accesspoint/x/object/a", errScope}, {bucket, "%zz", errScope}, {bucket, "", errScope},
+		{"a.s3.b.s3.dualstack.eu-central-1.amazonaws.com", "a.s3.b/k", nil}, {"a.s3.b.s3.dualstack.eu-central-1.amazonaws.com", "a/k", errScope},
+		{"s3.eu-central-1.amazonaws.com", "/private/a", nil}, {"minio.lan", "/private/a", nil},
+	} {
+		req, err := http.NewRequest("PUT", "https://"+e.host+"/k", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Amz-Copy-Source", e.source)
+		if err := signAWS(req, e.host, config, baseKeys(config), time.Now()); !errors.Is(err, e.want) {
+			t.Errorf("%s at %s: %v; want %v", e.source, e.host, err, e.want)
+		}
+	}
+}
+
 func TestClaim(t *testing.T) {
 	_, c, _, _ := minter(t, &server{}, map[string]string{
 		"s3/config.json": config(t, "s3.eu-central-1.amazonaws.com", fmt.Sprintf(awsConfig, "")),
@@ -454,7 +479,7 @@ func TestHMAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := signHMAC(req, h, now); err != nil {
+	if _, err := signHMAC(req, h, now); err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256([]byte(body))
@@ -471,7 +496,7 @@ func TestHMAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := signHMAC(long, h, now); !errors.Is(err, errTooLong) || long.Header.Get("X-Sign") != "" {
+	if _, err := signHMAC(long, h, now); !errors.Is(err, errTooLong) || long.Header.Get("X-Sign") != "" {
 		t.Errorf("a long body: %v", err)
 	}
 }
@@ -587,8 +612,8 @@ func TestFetchThroughAnother(t *testing.T) {
 		case req.URL.Host == "login.example.com" && fail:
 			return 400, `{"error": "invalid_client", "error_description": "hunter2"}`
 		case req.URL.Host == "login.example.com":
-			return 200, `{"access_token": "hunter2-access", "expires_in": 3600}`
-		case req.Header.Get("Authorization") != "Bearer hunter2-access":
+			return 200, `{"access_token": "hunter2-access-token", "expires_in": 3600}`
+		case req.Header.Get("Authorization") != "Bearer hunter2-access-token":
 			return 401, ""
 		}
 		return 200, `{"value": "hunter2-value"}`
@@ -659,4 +684,28 @@ func TestWatchedFile(t *testing.T) {
 		t.Errorf("long after the file is gone: %v", err)
 	}
 	hidden(t, m, logged, err, "hunter2")
+}
+
+// TestFetchEcho: a source that gives back what it was asked with gives no credential, which would go to another host.
+func TestFetchEcho(t *testing.T) {
+	for name, echo := range map[string]string{"as it is": "hunter2-access-token", "encoded": base64.StdEncoding.EncodeToString([]byte("Bearer hunter2-access-token"))} {
+		s := &server{answer: func(req *http.Request, _ string) (int, string) {
+			if req.URL.Host == "login.example.com" {
+				return 200, `{"access_token": "hunter2-access-token", "expires_in": 3600}`
+			}
+			return 200, `{"value": "` + echo + `"}`
+		}}
+		m, _, _, logged := minter(t, s, map[string]string{
+			"azure/config.json": config(t, "kv.example.com", `{"AZURE_TOKEN": {"oauth2": {"grant": "client_credentials",
+			"token_url": "https://login.example.com/token", "client_id": "id", "client_secret": "hunter2-client"}}}`),
+			"acme/config.json": config(t, "a.example.com", `{"ACME_TOKEN": {"fetch": {"url": "https://kv.example.com/secrets/x",
+			"headers": {"Authorization": "Bearer AZURE_TOKEN"}, "json": "/value"}}}`),
+		})
+		got, err := value(t, m, "ACME_TOKEN")
+		var e *Error
+		if got != "" || !errors.As(err, &e) || e.Detail != detailEcho {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		hidden(t, m, logged, err, "hunter2")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"maps"
 	"net/url"
 	"strings"
 	"sync"
@@ -220,6 +221,13 @@ func (ls *logins) take(id, state string, now time.Time) (*login, error) {
 	}
 	delete(ls.byID, id)
 	return l, nil
+}
+
+// forget removes the logins of a credential.
+func (ls *logins) forget(name string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	maps.DeleteFunc(ls.byID, func(_ string, l *login) bool { return l.name == name })
 }
 
 // end removes a login. It is false if another has.

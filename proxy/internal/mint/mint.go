@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ const (
 	skew = time.Minute
 	// closeTime is how long Close waits for renewals: what a server has answered should be stored.
 	closeTime = 5 * time.Second
+	// lockTime is how long a proxy that starts waits for another one that ends.
+	lockTime = 10 * time.Second
 )
 
 // Config holds what a Minter needs.
@@ -85,6 +88,7 @@ type Minter struct {
 	mu      sync.Mutex
 	store   *store // nil until there is a credential to obtain
 	states  map[string]*state
+	leaving map[string]*state // of no API any more, with a renewal under way that is stored when it is done
 	catalog *catalog.Catalog
 	known   *scrub.Scrubber // what is fixed in the catalog: no token may contain it
 	closed  bool
@@ -97,7 +101,7 @@ func New(c Config) *Minter {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	m := &Minter{conf: c, states: map[string]*state{}}
+	m := &Minter{conf: c, states: map[string]*state{}, leaving: map[string]*state{}}
 	ctx, end := context.WithCancel(context.Background())
 	m.owner, m.end = &owner{ctx}, end
 	return m
@@ -175,7 +179,7 @@ func (m *Minter) credential(name string) (catalog.Credential, *catalog.API) {
 func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
-	next, values := map[string]*state{}, []minted.Value{}
+	next, loaded, values := map[string]*state{}, []*state{}, []minted.Value{}
 	st, err := m.opened(c.Mints())
 	for _, a := range c.APIs() {
 		for _, cr := range a.Credentials {
@@ -186,14 +190,19 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 			if s == nil {
 				s = &state{name: cr.Name, conf: cr, api: a, kind: m.kindOf(cr.Mint)}
 				if st != nil {
-					values = append(values, s.load(st, m.now())...)
+					values, loaded = append(values, s.load(st, m.now())...), append(loaded, s)
 				}
 			}
 			next[cr.Name] = s
 		}
 	}
 	if len(values) > 0 {
-		err = errors.Join(err, m.conf.Values.Add(values...))
+		if added := m.conf.Values.Add(values...); added != nil {
+			err = errors.Join(err, added)
+			for _, s := range loaded { // what is not known is not used
+				s.unload()
+			}
+		}
 	}
 	known := scrub.New(c.AllSecrets())
 	m.mu.Lock()
@@ -205,12 +214,35 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	defer m.storing.Unlock()
 	for name, s := range old {
 		if next[name] != s {
-			s.mu.Lock()
-			s.gone = true
-			s.mu.Unlock()
+			m.leave(s, next[name] == nil)
+		}
+	}
+	m.mu.Lock()
+	left := maps.Clone(m.leaving)
+	m.mu.Unlock()
+	for name, s := range left {
+		if next[name] != nil && next[name] != s {
+			m.leave(s, false)
 		}
 	}
 	return err
+}
+
+// leave ends a state. With finish a renewal that is under way is finished and stored: a configuration may be away for a
+// moment only, and the refresh token that was sent is used up.
+func (m *Minter) leave(s *state, finish bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if finish && s.flight != nil {
+		m.leaving[s.name] = s
+		return
+	}
+	s.gone = true
+	if m.leaving[s.name] == s {
+		delete(m.leaving, s.name)
+	}
 }
 
 // ahead obtains what secret managers and files hold before a request uses it: a server that has seen it before may show
@@ -240,7 +272,10 @@ func (m *Minter) opened(needed bool) (*store, error) {
 	if m.store != nil || !needed {
 		return m.store, nil
 	}
-	st, err := openStore(m.conf.Dir)
+	if m.closed {
+		return nil, errors.New("the proxy ends")
+	}
+	st, err := openStore(m.conf.Dir, lockTime)
 	if err != nil {
 		return nil, fmt.Errorf("the folder for tokens: %w", err)
 	}
@@ -253,12 +288,21 @@ func (m *Minter) opened(needed bool) (*store, error) {
 func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 	m.mu.Lock()
 	s := m.states[cr.Name]
+	if s == nil {
+		s = m.leaving[cr.Name]
+	}
 	m.mu.Unlock()
 	if s == nil || s.conf.Mint.Digest() != cr.Mint.Digest() {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.gone {
+		return nil
+	}
+	m.mu.Lock()
+	delete(m.leaving, cr.Name)
+	m.mu.Unlock()
 	if !s.conf.Same(cr) { // another client secret, perhaps the right one
 		s.failed, s.nextTry, s.attempts = nil, time.Time{}, 0
 	}
@@ -281,4 +325,8 @@ func (m *Minter) Close() {
 	}
 	m.end()
 	<-done
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.store.close()
+	m.store = nil
 }

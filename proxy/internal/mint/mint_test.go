@@ -696,3 +696,159 @@ func TestSupply(t *testing.T) {
 		t.Errorf("stored: %q", files)
 	}
 }
+
+// TestRemovedMeanwhile: a configuration that is away for a moment, as while an editor writes it, loses no login: what
+// the server gives meanwhile is stored, and used when the configuration is back.
+func TestRemovedMeanwhile(t *testing.T) {
+	for name, back := range map[string]bool{"back before the answer": true, "back after it": false} {
+		t.Run(name, func(t *testing.T) {
+			server := newLoginServer(t)
+			w := newWorld(t, server, t.TempDir())
+			w.login(t)
+			server.mu.Lock()
+			server.grace = "" // no overlap: the refresh token that was sent is of no more use
+			server.mu.Unlock()
+			w.clock.move(2 * time.Hour)
+			reached, answer := make(chan struct{}), make(chan struct{})
+			old := step
+			var once sync.Once
+			step = func(at string) {
+				if at == "answered" {
+					once.Do(func() { close(reached); <-answer })
+				}
+			}
+			defer func() { step = old }()
+			done := make(chan struct{})
+			go func() { defer close(done); _, _ = w.Value(t.Context(), w.cred) }()
+			<-reached
+			server.mu.Lock()
+			server.grace = ""
+			server.mu.Unlock()
+			none, _ := catalog.Load(t.TempDir(), catalog.Options{})
+			testkit.Must(t, w.Configure(none))
+			if back {
+				w.configure(t, loginConfig)
+			}
+			close(answer)
+			<-done
+			if !back {
+				testkit.WaitFor(t, func() bool {
+					data, _ := os.ReadFile(filepath.Join(w.dir, loginName+".json"))
+					return strings.Contains(string(data), "refresh-canary-0002")
+				})
+				w.configure(t, loginConfig)
+			}
+			if v := w.value(t); v != "minted-canary-0002" {
+				t.Errorf("used %q", v)
+			}
+			w.clock.move(2 * time.Hour)
+			w.value(t)
+			if w.values.Above(nil).Contains("minted-canary-0003") != true {
+				t.Error("the next one is not known")
+			}
+		})
+	}
+}
+
+// TestOneProxy: two processes on one folder would each use up the refresh token of the other.
+func TestOneProxy(t *testing.T) {
+	server, dir := newLoginServer(t), t.TempDir()
+	w := newWorld(t, server, dir)
+	w.login(t)
+	first, err := openStore(dir, 0)
+	if err == nil {
+		t.Error("a second process may use the folder")
+		first.close()
+	}
+	w.Close()
+	second, err := openStore(dir, 0)
+	testkit.Must(t, err)
+	second.close()
+	next := newWorld(t, server, dir)
+	if v := next.value(t); v != "minted-canary-0001" {
+		t.Errorf("after the first has ended: %q", v)
+	}
+}
+
+// TestNoRoom: on a disk without room for a token none is asked for.
+func TestNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=16k"); err != nil {
+		testkit.Skip(t, "only root can make a small disk")
+	}
+	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
+	server := newLoginServer(t)
+	w := newWorld(t, server, filepath.Join(dir, "tokens"))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "other"), make([]byte, 12<<10), 0o600))
+	_ = os.WriteFile(filepath.Join(dir, "more"), make([]byte, 12<<10), 0o600)
+	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	testkit.Must(t, err)
+	if err := w.Finish(t.Context(), w.approve(t, started)); err == nil || server.count() != 0 {
+		t.Errorf("asked for what cannot be stored: %v, %d requests", err, server.count())
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "tokens", "*")); len(files) > 0 {
+		t.Errorf("left: %v", files)
+	}
+}
+
+// TestLogoutEndsLogins: a login that began before a logout does not undo it.
+func TestLogoutEndsLogins(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	testkit.Must(t, err)
+	testkit.Must(t, w.Logout(loginName))
+	if err := w.Finish(t.Context(), w.approve(t, started)); err == nil {
+		t.Error("logged in by a login from before the logout")
+	}
+}
+
+// TestPlainTexts: a server cannot make a text that responses are full of the credential: it would be replaced wherever
+// it stands, in the responses of all APIs.
+func TestPlainTexts(t *testing.T) {
+	for _, text := range []string{"https://", "password", "application/json", "text/html; charset=utf-8", loginName, "x " + loginName,
+		"aaaaaaaaaaaaaaaaaaaaaaaa", "the quick brown fox jumps"} {
+		w := newWorld(t, newLoginServer(t), t.TempDir())
+		w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": text, "refresh_token": "refresh-canary-1", "expires_in": 3600})
+		})
+		started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+		testkit.Must(t, err)
+		if err := w.Finish(t.Context(), w.approve(t, started)); err == nil || w.values.Len() != 0 {
+			t.Errorf("%q is a credential: %v", text, err)
+		}
+	}
+}
+
+// TestRefreshIsKept: an answer that gives no usable token, but another refresh token, ends no login.
+func TestRefreshIsKept(t *testing.T) {
+	for name, answer := range map[string]map[string]any{
+		"an empty lifetime": {"access_token": "minted-canary-0002", "expires_in": -1},
+		"too long":          {"access_token": strings.Repeat("minted-canary-0002", 200), "expires_in": 3600},
+		"no token":          {"expires_in": 3600},
+		"a secret":          {"access_token": "x-inner-canary-123456", "expires_in": 3600},
+	} {
+		server := newLoginServer(t)
+		w := newWorld(t, server, t.TempDir())
+		w.login(t)
+		w.clock.move(2 * time.Hour)
+		proper := server.Config.Handler
+		server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			server.mu.Lock()
+			server.valid, server.grace = "refresh-canary-0777", ""
+			server.mu.Unlock()
+			answer["refresh_token"] = "refresh-canary-0777"
+			_ = json.NewEncoder(rw).Encode(answer)
+		})
+		if v, err := w.Value(t.Context(), w.cred); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %q, %v", name, v, err)
+		}
+		if !w.values.Above(nil).Contains("refresh-canary-0777") {
+			t.Errorf("%s: the refresh token is not scrubbed", name)
+		}
+		server.Config.Handler = proper
+		w.clock.move(2 * time.Minute)
+		if v, err := w.Value(t.Context(), w.cred); err != nil || v == "" {
+			t.Errorf("%s: the login is lost: %v", name, err)
+		}
+	}
+}

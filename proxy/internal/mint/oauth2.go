@@ -114,7 +114,8 @@ type tokenAnswer struct {
 	Error   string          `json:"error"`
 }
 
-// parseToken reads an answer of a token endpoint. Some servers report an error with status 200.
+// parseToken reads an answer of a token endpoint. Some servers report an error with status 200. With an error there may
+// be a refresh token nevertheless.
 func parseToken(a *Answer) (grant, error) {
 	var t tokenAnswer
 	if err := decode(a.Body, &t); err != nil {
@@ -130,23 +131,35 @@ func parseToken(a *Answer) (grant, error) {
 		}
 		return grant{}, unavailable(code)
 	}
+	g := grant{Refresh: t.Refresh}
 	switch {
 	case a.Status != 200 && a.Status != 201:
 		return grant{}, unavailable(detailStatus)
 	case t.Access == nil || *t.Access == "":
-		return grant{}, unavailable(detailNoToken)
+		return g, unavailable(detailNoToken)
+	case !plausible(*t.Access):
+		return g, unavailable(detailUnusable)
 	case strings.EqualFold(t.Type, "dpop"), strings.EqualFold(t.Type, "mac"):
-		return grant{}, unavailable(detailUnusable)
+		return g, unavailable(detailUnusable)
 	}
-	g := grant{Access: *t.Access, Refresh: t.Refresh}
+	g.Access = *t.Access
 	if len(t.Life) > 0 && string(t.Life) != "null" {
 		seconds, ok := seconds(t.Life)
 		if !ok || seconds <= 0 {
-			return grant{}, unavailable(detailLifetime)
+			return g, unavailable(detailLifetime)
 		}
 		g.Life = time.Duration(min(seconds, maxLife.Seconds()) * float64(time.Second))
 	}
 	return g, nil
+}
+
+// plausible reports whether a text may be a token, rather than one that responses are full of: it is replaced wherever
+// a response has it, of whatever API.
+func plausible(token string) bool {
+	const shortest = 16 // RFC 6749, 10.10, wants at least 128 bits
+	has := func(chars string) bool { return strings.ContainsAny(token, chars) }
+	return len(token) >= shortest && strings.Trim(token, token[:1]) != "" && !has(" ") &&
+		(has("0123456789") || strings.ToLower(token) != token && strings.ToUpper(token) != token)
 }
 
 // seconds reads a number, which some servers write as a string.

@@ -17,6 +17,7 @@ func (m *Minter) Logout(name string) error {
 	if !catalog.ValidTokenName(name) {
 		return errNoCredential
 	}
+	m.logins.forget(name)
 	st, err := m.opened(true)
 	if err != nil {
 		return errStorage

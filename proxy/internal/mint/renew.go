@@ -2,7 +2,10 @@ package mint
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -138,6 +141,12 @@ func (m *Minter) fly(s *state, f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flight = nil
+	m.mu.Lock()
+	if m.leaving[s.name] == s {
+		delete(m.leaving, s.name)
+		s.gone = true
+	}
+	m.mu.Unlock()
 	if err == nil {
 		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 		close(f.done)
@@ -189,15 +198,26 @@ func (m *Minter) obtain(
 	began := m.now()
 	step("ask")
 	g, err := k.obtain(ctx, m.requester(s), old)
-	if err != nil {
-		return err
+	var next kept
+	if err == nil {
+		step("answered")
+		next, err = m.judge(s.name, g, old, digest, began)
 	}
-	step("answered")
-	next, err := m.judge(s.name, g, old, digest, began)
-	if err != nil {
-		return err
+	if err == nil {
+		return m.put(s, serial, next, commit)
 	}
-	return m.put(s, serial, next, commit)
+	if old.Refresh != "" && g.Refresh != old.Refresh && m.refreshes(g.Refresh) { // the old one is used up, whatever came with the new one
+		old.Digest, old.Refresh = digest, g.Refresh
+		return errors.Join(err, m.put(s, serial, old, commit))
+	}
+	return err
+}
+
+// refreshes reports whether a text may be a refresh token.
+func (m *Minter) refreshes(text string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return minted.Problem(text) == nil && !m.known.Contains(text)
 }
 
 // judge turns a grant into what is kept, or refuses it.
@@ -222,8 +242,11 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 		next.Expires, next.Forget = end(began, life), end(began, life+after)
 	}
 	m.mu.Lock()
-	known := m.known
+	known, all := m.known, m.catalog
 	m.mu.Unlock()
+	if slices.ContainsFunc(all.AllCredentials(), func(c catalog.Credential) bool { return strings.Contains(g.Access, c.Name) }) {
+		return kept{}, unavailable(detailUnusable)
+	}
 	for _, text := range append([]string{next.Access}, next.Inner...) {
 		if minted.Problem(text) != nil {
 			return kept{}, unavailable(detailUnusable)
@@ -232,7 +255,7 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 			return kept{}, unavailable(detailEcho)
 		}
 	}
-	if next.Refresh != "" && (minted.Problem(next.Refresh) != nil || known.Contains(next.Refresh)) {
+	if next.Refresh != "" && !m.refreshes(next.Refresh) {
 		return kept{}, unavailable(detailUnusable)
 	}
 	return next, nil

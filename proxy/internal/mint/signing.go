@@ -2,6 +2,7 @@ package mint
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
@@ -63,18 +64,23 @@ func claimHMAC(req *http.Request, c catalog.Credential) bool {
 	return asks
 }
 
-// Sign signs a request with a credential that Claim found. host is the one that the request goes to, without its port.
-// Errors are an *Error, or that of reading the body.
-func (m *Minter) Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) error {
+// Sign signs a request with a credential that Claim found, and returns the signature for scrubbing: it is good for some
+// minutes, and for more than the request where a server does not check all of it. host is the one that the request goes
+// to, without its port. Errors are an *Error, or that of reading the body.
+func (m *Minter) Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) ([]byte, error) {
+	var signature []byte
 	var err error
 	if c.Mint.HMAC != nil {
-		err = signHMAC(req, c.Mint.HMAC, m.now())
+		signature, err = signHMAC(req, c.Mint.HMAC, m.now())
 	} else {
 		k, failed := m.keys(ctx, c)
 		if failed != nil {
-			return failed
+			return nil, failed
 		}
-		err = signAWS(req, host, c.Mint.AWS, k, m.now())
+		if err = signAWS(req, host, c.Mint.AWS, k, m.now()); err == nil {
+			_, digits, _ := strings.Cut(req.Header.Get("Authorization"), "Signature=")
+			signature, err = hex.DecodeString(digits)
+		}
 	}
 	for _, known := range []struct {
 		err          error
@@ -86,8 +92,8 @@ func (m *Minter) Sign(ctx context.Context, c catalog.Credential, req *http.Reque
 		{errKey, policy.CodeNotSignable, detailKey},
 	} {
 		if errors.Is(err, known.err) {
-			return &Error{Name: c.Name, Code: known.code, Detail: known.detail}
+			return nil, &Error{Name: c.Name, Code: known.code, Detail: known.detail}
 		}
 	}
-	return err
+	return signature, err
 }

@@ -44,16 +44,22 @@ type flight struct {
 func (s *state) load(st *store, now time.Time) []minted.Value {
 	k, err := st.read(s.name, s.conf.Mint.Digest())
 	if err != nil {
-		s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
+		s.unload()
 		return nil
 	}
 	values := s.values(k, now)
 	if slices.ContainsFunc(values, func(v minted.Value) bool { return minted.Problem(v.Text) != nil }) {
-		s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
+		s.unload()
 		return nil
 	}
 	s.kept, s.renewAt = k, renewal(k)
 	return values
+}
+
+// unload forgets what was loaded and cannot be used.
+func (s *state) unload() {
+	s.kept, s.renewAt = kept{}, time.Time{}
+	s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
 }
 
 // values are what must be known of a kept credential.

@@ -43,11 +43,19 @@ const maxStored = 128 << 10
 
 var errStored = errors.New("the stored token cannot be used")
 
-// store is a folder that only the proxy can enter.
-type store struct{ dir string }
+// store is a folder that only the proxy can enter, and one proxy at a time: two would use up each other's refresh
+// tokens.
+type store struct {
+	dir  string
+	lock *os.File // the folder
+}
 
-// openStore makes the folder if need be, and removes what an interrupted write left.
-func openStore(dir string) (*store, error) {
+// errShared is for a folder that another process has.
+var errShared = errors.New("another proxy uses it")
+
+// openStore makes the folder if need be, waits a while for another process to leave it, and removes what an interrupted
+// write left.
+func openStore(dir string, patience time.Duration) (_ *store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -64,7 +72,15 @@ func openStore(dir string) (*store, error) {
 			return nil, err
 		}
 	}
-	s := &store{dir}
+	s := &store{dir: dir}
+	if s.lock, err = locked(dir, patience); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -79,7 +95,36 @@ func openStore(dir string) (*store, error) {
 	return s, nil
 }
 
+// locked opens a folder that no other process has locked. The kernel unlocks it with the process.
+func locked(dir string, patience time.Duration) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(lockPause) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case !errors.Is(err, syscall.EWOULDBLOCK): // some file systems know no locks
+			return f, nil
+		case time.Now().After(end):
+			return nil, errors.Join(errShared, f.Close())
+		}
+	}
+}
+
+const lockPause = 50 * time.Millisecond
+
+// close lets another process have the folder. The nil store is closed.
+func (s *store) close() {
+	if s != nil {
+		_ = s.lock.Close()
+	}
+}
+
 const draftSuffix = ".draft"
+
+// reserved is how much room a draft has in bytes before a server is asked.
+const reserved = 16 << 10
 
 // path is where a credential is stored. The name is checked once more, because it becomes a file's.
 func (s *store) path(name string) (string, error) {
@@ -126,8 +171,8 @@ type draft struct {
 	to    string
 }
 
-// begin opens the file before a server is asked: where nothing can be written, no token is fetched and no refresh token
-// is used up.
+// begin opens the file before a server is asked, and takes the room on the disk: where nothing can be written, no token
+// is fetched and no refresh token is used up.
 func (s *store) begin(name string) (*draft, error) {
 	to, err := s.path(name)
 	if err != nil {
@@ -138,7 +183,16 @@ func (s *store) begin(name string) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &draft{f, s, to}, nil
+	d := &draft{f, s, to}
+	_, err = f.Write(make([]byte, reserved))
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		d.discard()
+		return nil, err
+	}
+	return d, nil
 }
 
 // commit replaces the stored file. When it returns nil, what was written survives a loss of power.
@@ -149,6 +203,9 @@ func (d *draft) commit(k kept) error {
 	}
 	step("write")
 	if _, err := d.Write(data); err != nil {
+		return err
+	}
+	if err := d.Truncate(int64(len(data))); err != nil {
 		return err
 	}
 	step("sync")

@@ -1,0 +1,157 @@
+package egress_test
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+)
+
+// signingAPI is a config.json of a host whose requests are signed in both ways.
+const signingAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"], "credentials": {
+	"SIGN_AWS": {"aws": {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "inner-canary-9f8e7d6c5b4a", "region": "eu-central-1", "services": ["s3"]}},
+	"SIGN_HEX": {"hmac": {"key": "inner-canary-1f8e7d6c5b4a", "message": "{method}{path}{body}", "headers": {"X-Hex": "v1={signature:hex}"}}},
+	"SIGN_BASE64": {"hmac": {"key": "inner-canary-2f8e7d6c5b4a", "message": "{method}{path}", "headers": {"X-Base64": "{signature:base64}"}}}}}`
+
+// TestSignatureEchoed: a signature comes back as the token name, in whatever form and framing: with one, somebody else
+// could send the request again, with another body where the server does not check it.
+func TestSignatureEchoed(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": signingAPI}})
+	var sent atomic.Value
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, signature, _ := strings.Cut(req.Header.Get("Authorization"), "Signature=")
+		if v := req.Header.Get("X-Hex"); v != "" {
+			signature = strings.TrimPrefix(v, "v1=")
+		}
+		if v := req.Header.Get("X-Base64"); v != "" {
+			signature = v
+		}
+		sent.Store(signature)
+		_, _ = io.Copy(io.Discard, req.Body)
+		forms := []string{signature, strings.ToUpper(signature), hex.EncodeToString([]byte(signature)),
+			base64.StdEncoding.EncodeToString([]byte(signature)), base64.RawURLEncoding.EncodeToString([]byte("Signature=" + signature)),
+			strings.ReplaceAll(signature, signature[:1], fmt.Sprintf(`\u%04x`, signature[0])), strings.ReplaceAll(signature, "=", "%3D")}
+		if raw, err := base64.StdEncoding.DecodeString(signature); req.Header.Get("X-Base64") != "" && err == nil {
+			forms[1] = hex.EncodeToString(raw)
+		} else if raw, err := hex.DecodeString(signature); err == nil {
+			forms = append(forms, base64.StdEncoding.EncodeToString(raw))
+		}
+		w.Header().Set("X-Echo", strings.Join(forms, " "))
+		w.Header().Set("Trailer", "X-After")
+		status := http.StatusOK
+		if req.URL.Path == "/refused" {
+			status = http.StatusForbidden
+		}
+		w.WriteHeader(status)
+		for _, f := range forms {
+			for i := range f { // a byte at a time
+				_, _ = io.WriteString(w, f[i:i+1])
+				if i%16 == 0 {
+					_ = http.NewResponseController(w).Flush()
+				}
+			}
+			_, _ = io.WriteString(w, "\n")
+		}
+		w.Header().Set("X-After", signature)
+	}))
+	end := r.begin()
+	for name, header := range map[string][2]string{
+		"SIGN_AWS": {"Authorization", "AWS4-HMAC-SHA256 SIGN_AWS"}, "SIGN_HEX": {"X-Hex", "SIGN_HEX"}, "SIGN_BASE64": {"X-Base64", "SIGN_BASE64"},
+	} {
+		for _, h2 := range []bool{false, true} {
+			for _, path := range []string{"/a", "/refused"} {
+				req, err := http.NewRequest(http.MethodPut, "https://"+demoHost+path, strings.NewReader("body"))
+				check(t, err)
+				req.Header.Set(header[0], header[1])
+				resp, err := r.client(h2).Do(req)
+				check(t, err)
+				raw, err := hex.DecodeString(sent.Load().(string))
+				if err != nil {
+					raw, _ = base64.StdEncoding.DecodeString(sent.Load().(string))
+				}
+				text := body(t, resp) + resp.Header.Get("X-Echo") + resp.Trailer.Get("X-After")
+				signature := sent.Load().(string)
+				for _, shown := range []string{signature, strings.ToUpper(signature), hex.EncodeToString([]byte(signature)),
+					base64.StdEncoding.EncodeToString([]byte(signature))[:40], signature[1:32], hex.EncodeToString(raw),
+					base64.StdEncoding.EncodeToString(raw)} {
+					if len(signature) < 44 || strings.Contains(text, shown) {
+						t.Errorf("%s %s, HTTP/2 %v: %q is shown: %s", name, path, h2, shown, text)
+						break
+					}
+				}
+				if !strings.Contains(text, name) {
+					t.Errorf("%s: the name is not shown: %s", name, text)
+				}
+			}
+		}
+	}
+	if rec := end(); len(rec.Exchanges) != 12 || rec.Exchanges[0].Sanitized < 6 {
+		t.Errorf("%d exchanges, %+v", len(rec.Exchanges), rec.Exchanges[0])
+	}
+}
+
+// TestSignedStream: what a signed request is answered with arrives as it comes.
+func TestSignedStream(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": signingAPI}})
+	next := make(chan string)
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for text := range next {
+			fmt.Fprintf(w, "data: %s\n\n", text)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
+	defer r.begin()()
+	req, err := http.NewRequest(http.MethodGet, "https://"+demoHost+"/events", http.NoBody)
+	check(t, err)
+	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 SIGN_AWS")
+	answered := make(chan *http.Response, 1)
+	go func() {
+		resp, err := r.client(false).Do(req)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- resp
+	}()
+	next <- "1"
+	resp := <-answered
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for i := 1; i <= 3; i++ {
+		timer := time.AfterFunc(testkit.Patience, func() { _ = resp.Body.Close() })
+		if !lines.Scan() || lines.Text() != fmt.Sprintf("data: %d", i) || !lines.Scan() {
+			t.Fatalf("event %d: %q, %v", i, lines.Text(), lines.Err())
+		}
+		timer.Stop()
+		if i < 3 {
+			next <- fmt.Sprint(i + 1)
+		}
+	}
+	close(next)
+}
+
+// BenchmarkSignature is what scrubbing a signature costs a small response.
+func BenchmarkSignature(b *testing.B) {
+	raw := make([]byte, 32)
+	for b.Loop() {
+		_, _ = rand.Read(raw)
+		text := hex.EncodeToString(raw)
+		s := scrub.New([]catalog.Credential{{Name: "A_B", Value: secret.New(text)}, {Name: "A_B", Value: secret.New(strings.ToUpper(text))},
+			{Name: "A_B", Value: secret.New(base64.StdEncoding.EncodeToString(raw))}})
+		if !s.Contains(text) {
+			b.Fatal()
+		}
+	}
+}
