@@ -21,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -90,13 +91,20 @@ func (s *Surface) addExecute() {
 	}, s.executeCode)
 }
 
-// executeCode reads the arguments, runs the code and renders the result.
+// executeCode carries out a call, which may ask the client's user.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return s.desk.Call(ctx, req, caller(req), func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
+		return s.execute(ctx, req, ask)
+	}), nil
+}
+
+// execute reads the arguments, runs the code and renders the result.
+func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
 	r, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
-		return failure(err.Error()), nil
+		return failure(err.Error())
 	}
-	r.Session = caller(req)
+	r.Session, r.Ask = caller(req), ask
 	if s.cfg.Debug {
 		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
 	}
@@ -125,7 +133,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
-	return res, nil
+	return res
 }
 
 // maxMistakes is how many mistakes a model is shown.
