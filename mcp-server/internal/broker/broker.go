@@ -182,15 +182,19 @@ func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, erro
 	if f != nil {
 		return nil, errors.New(f.message)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return s.callable(tools), nil
 }
 
-// callable are the tools that the configuration allows and that are not held back.
+// callable are the tools that the configuration allows and that are not held back. Broker.mu is held.
 func (s *server) callable(tools []*tool) []signature.Tool {
 	var all []signature.Tool
 	for _, t := range tools {
 		if s.may(t) && t.held == "" {
-			all = append(all, t.Tool)
+			one := t.Tool
+			one.Seen = s.seen(t)
+			all = append(all, one)
 		}
 	}
 	return all
