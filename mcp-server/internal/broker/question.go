@@ -19,8 +19,16 @@ const (
 	maxForm     = 16 << 10
 )
 
-// forSecret is a field of a form that asks for what no server gets from CodeForge.
-var forSecret = regexp.MustCompile(`(?i)passw|passphrase|passcode|secret|credential|token|api.?key|private.?key|\bpin\b|\bcvv\b`)
+// secretField is the name or the title of a field for what no server gets from CodeForge, secretWords are words that ask
+// for it.
+var (
+	secretField = regexp.MustCompile(`(?i)` + secrets + `|\bpin\b|\bcvv\b`)
+	secretWords = regexp.MustCompile(`(?i)\b(?:enter|paste|type|provide|give|send|need|your|the|what is|what's)\b.{0,40}(?:` + secrets + `)`)
+)
+
+const secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
+
+const asksSecret = "it asks for a secret, which belongs in the credentials of its config.json"
 
 // pending is a request that a bridge has not answered yet.
 type pending struct {
@@ -39,6 +47,9 @@ func (i *instance) question(q frame.Question) {
 		}
 	}
 	form, wrong := formOf(q.Schema)
+	if secretWords.MatchString(q.Message) {
+		wrong = asksSecret
+	}
 	if why == "" {
 		why = wrong
 	}
@@ -119,8 +130,8 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	for name, field := range form.Properties {
 		title, _ := field["title"].(string)
 		about, _ := field["description"].(string)
-		if forSecret.MatchString(name) || forSecret.MatchString(title) || forSecret.MatchString(about) {
-			return nil, "it asks for a secret, which belongs in the credentials of its config.json"
+		if secretField.MatchString(name) || secretField.MatchString(title) || secretWords.MatchString(about) {
+			return nil, asksSecret
 		}
 		for key, value := range field {
 			field[key] = shown(value)

@@ -61,6 +61,7 @@ func TestUnasked(t *testing.T) {
 		return question.Answer{Action: question.Accept}, nil
 	})
 	for name, c := range map[string]struct {
+		text  string
 		form  string
 		more  int
 		says  string
@@ -69,13 +70,16 @@ func TestUnasked(t *testing.T) {
 		"a password":    {form: `{"password":{"type":"string"}}`, says: "asks for a secret"},
 		"in a title":    {form: `{"x":{"type":"string","title":"Your GitHub token"}}`, says: "asks for a secret"},
 		"in words":      {form: `{"x":{"type":"string","description":"paste the API key"}}`, says: "asks for a secret"},
+		"in a question": {text: "Please enter your GitHub password", says: "asks for a secret"},
+		"a warning":     {form: `{"n":{"type":"integer","description":"(do not give us your phone number, pin, or other sensitive info)"}}`, shown: 1},
+		"a word":        {text: "This costs 300 tokens. Continue?", shown: 1},
 		"too large":     {form: `{"x":{"type":"string","description":"` + strings.Repeat("x", maxForm) + `"}}`, says: "too large"},
 		"without end":   {form: `{}`, more: 20, says: "more than 5 questions", shown: maxQuestions},
 		"one too many":  {form: `{}`, more: maxQuestions, says: "more than 5 questions", shown: maxQuestions},
 		"as many as is": {form: `{}`, more: maxQuestions - 1, shown: maxQuestions},
 	} {
 		times.Store(0)
-		res := w.call("/a/ask", ask("x", c.form, c.more))
+		res := w.call("/a/ask", ask(c.text, c.form, c.more))
 		var r struct {
 			IsError bool   `json:"isError"`
 			Hint    string `json:"_hint"`
