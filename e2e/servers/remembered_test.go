@@ -30,7 +30,7 @@ func TestRemembered(t *testing.T) {
 			if out := tool(listing, "run", "-"); !strings.Contains(out, "20 20\n") {
 				t.Errorf("after a restart: %q", out)
 			}
-			if out := tool("", "status"); !strings.Contains(out, "good           stopped, 20 tools") {
+			if out := tool("", "status"); !strings.Contains(out, "good           stopped, 21 tools") {
 				t.Errorf("codeforge status:\n%s", out)
 			}
 		})

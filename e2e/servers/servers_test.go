@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -75,6 +77,7 @@ func TestMainJob(t *testing.T) {
 				t.Error("the log does not show the call")
 			}
 			features(t, w)
+			questions(t, w)
 			pythonFeatures(t, w)
 			status(t, w)
 		})
@@ -99,7 +102,7 @@ func status(t *testing.T, w *world.World) {
 		if err != nil || !strings.Contains(out, "everything     ") {
 			t.Fatalf("codeforge status: %v\n%s", err, out)
 		}
-		return strings.Contains(out, "everything     running, 13 tools")
+		return strings.Contains(out, "everything     running, 14 tools")
 	})
 }
 
@@ -152,6 +155,38 @@ catch (e) { console.log(e.code); }`, "timeout\n"},
 		res := w.MustExecute(t, `const r = await fetch("https://mcp.codeforge.internal/everything/echo", { method: "POST", body: "{}" });
 console.log(r.status, (await r.json()).code);`, "httpbin")
 		if res.Out != "404 server_not_found\n" {
+			t.Errorf("out %q, notes %q", res.Out, res.Notes)
+		}
+	})
+}
+
+// questions: what a server asks during a call reaches the user of the client that runs the code, whatever the client's
+// era; where the client shows no forms, code is told.
+func questions(t *testing.T, w *world.World) {
+	const code = `console.log(await mcp.everything["trigger-elicitation-request"]({}).catch((e) => e.code + " " + e.message));`
+	for _, protocol := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run("question "+protocol, func(t *testing.T) {
+			asked := ""
+			session, err := w.ConnectAs(t.Context(), &mcp.ClientOptions{
+				ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					asked = r.Params.Message
+					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann " + protocol}}, nil
+				},
+			}, protocol)
+			testkit.Must(t, err)
+			defer session.Close()
+			res, err := w.Do(t.Context(), session, world.Run{Code: code, APIs: []string{"everything"}, Timeout: 60})
+			if err != nil || !strings.Contains(res.Out, "- Name: Ann "+protocol) {
+				t.Errorf("%v: out %q, notes %q", err, res.Out, res.Notes)
+			}
+			if asked != `The MCP server "everything" asks: Please provide inputs for the following fields:` {
+				t.Errorf("the user was asked %q", asked)
+			}
+		})
+	}
+	t.Run("question without forms", func(t *testing.T) {
+		if res := w.MustExecute(t, code, "everything"); !strings.Contains(res.Out, "tool_error ") ||
+			!strings.Contains(res.Out, "cannot show its user a question") {
 			t.Errorf("out %q, notes %q", res.Out, res.Notes)
 		}
 	})

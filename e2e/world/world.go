@@ -148,8 +148,14 @@ func Open(cfg Config) (*World, error) {
 
 // Connect opens another MCP session.
 func (w *World) Connect(ctx context.Context) (*mcp.ClientSession, error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-e2e", Version: "1"}, nil)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: w.URL, HTTPClient: w.HTTP()}, nil)
+	return w.ConnectAs(ctx, nil, "")
+}
+
+// ConnectAs is Connect for another client, of a revision of the protocol if one is named.
+func (w *World) ConnectAs(ctx context.Context, opts *mcp.ClientOptions, protocol string) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-e2e", Version: "1"}, opts)
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: w.URL, HTTPClient: w.HTTP()},
+		&mcp.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", w.URL, err)
 	}

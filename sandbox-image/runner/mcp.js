@@ -93,12 +93,12 @@ class Call {
   }
 
   // value is what a call returns of a CallToolResult.
-  async value({ content, structuredContent, isError, _schema }) {
+  async value({ content, structuredContent, isError, _schema, _hint }) {
     const blocks = Array.isArray(content) ? content : [];
     const text = blocks.filter((b) => b?.type === "text").map((b) => b.text).join("\n");
     if (isError) {
       throw this.failure(text || "the tool failed and did not say why", "tool_error", {
-        text, ...(structuredContent !== undefined && { structured: structuredContent }),
+        text, ...(structuredContent !== undefined && { structured: structuredContent }), ...(_hint && { hint: _hint }),
       });
     }
     if (structuredContent !== undefined && structuredContent !== null) return structuredContent;
@@ -188,7 +188,7 @@ function makeTool(server, name) {
     },
   }[name];
   tool.raw = async function (args = {}, options) {
-    const { _schema, ...result } = (await raw(tool.raw, args, options))[1];
+    const { _schema, _hint, ...result } = (await raw(tool.raw, args, options))[1];
     return result;
   };
   return tool;

@@ -127,7 +127,8 @@ class _Call:
         structured = answer.get("structuredContent")
         if answer.get("isError"):
             raise self.failure(
-                text or "the tool failed and did not say why", "tool_error", text=text, structured=structured)
+                text or "the tool failed and did not say why", "tool_error", hint=answer.get("_hint") or "",
+                text=text, structured=structured)
         if structured is not None:
             return structured
         if any(b.get("type") != "text" for b in blocks):
@@ -200,7 +201,7 @@ class _Tool:
         """The bare CallToolResult, also of a failure."""
         call = _Call(self._server, self._name)
         answer = call.send("POST", [self._server, self._name], _arguments(call, given, named))
-        return {k: v for k, v in answer.items() if k != "_schema"}
+        return {k: v for k, v in answer.items() if k not in ("_schema", "_hint")}
 
     def within(self, seconds):
         """The same tool with a time limit for each call."""

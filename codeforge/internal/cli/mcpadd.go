@@ -83,7 +83,7 @@ func (o *mcpOptions) noteRegistry(e *Env) {
 	if err != nil || w.getenv("PACKAGE_REGISTRY") != "" {
 		return
 	}
-	fmt.Fprintln(e.Stderr, "note: this is the first package. A CodeForge that runs already does not know the registry: "+
+	fmt.Fprintln(e.Stderr, "note: so far no API was a package. A CodeForge that runs already does not know the registry: "+
 		"start it again, or set PACKAGE_REGISTRY in .env first")
 }
 

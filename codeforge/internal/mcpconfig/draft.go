@@ -2,6 +2,7 @@ package mcpconfig
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/url"
 	"path"
@@ -37,6 +38,13 @@ type Drafter struct {
 	TakenAPI, TakenToken func(name string) bool
 
 	apis, tokens map[string]bool
+	noRegistry   bool // it was said that there is none
+}
+
+// pinned says that a version is that of the example.
+func (d *Draft) pinned(version string) bool {
+	_, known := d.Known.pkg()
+	return version == known
 }
 
 // Draft makes a draft of a server.
@@ -102,7 +110,17 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 		_, version = out.Known.pkg()
 		out.note("npm:" + how.pkg + " is pinned to " + version + ", the version that the example was tried with")
 	}
-	if !exact.MatchString(version) {
+	switch {
+	case out.Known != nil && exact.MatchString(version) && out.pinned(version):
+	case exact.MatchString(version): // is it there?
+		_, err := d.Version(ctx, how.pkg, version)
+		if errors.Is(err, ErrNoRegistry) && d.noRegistry {
+			break // it was said
+		}
+		if d.noRegistry = d.noRegistry || errors.Is(err, ErrNoRegistry); err != nil {
+			out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + err.Error())
+		}
+	default:
 		found, err := d.Version(ctx, how.pkg, version)
 		if err != nil {
 			out.Refused = "the version of npm:" + how.pkg + " is not exact, and " + err.Error() +

@@ -34,8 +34,11 @@ func drafts(t *testing.T, file string) map[string]Draft {
 			return value, ok
 		},
 		Version: func(_ context.Context, pkg, wanted string) (string, error) {
-			if pkg == "unknown" {
-				return "", errors.New("the registry of packages answers 404")
+			switch pkg {
+			case "unknown", "acme-mcp":
+				return "", fmt.Errorf("the registry of packages has no %s %s", pkg, wanted)
+			case "weather-mcp", "@modelcontextprotocol/server-postgres":
+				return "", ErrNoRegistry
 			}
 			return "9.9.9", nil
 		},
@@ -104,7 +107,7 @@ func TestFifteen(t *testing.T) {
 		t.Errorf("%d servers, of which %d are expected", len(got), len(want))
 	}
 	notes := map[string]string{
-		"GitHub (work)": "codeforge api add github-mcp", "filesystem": "the version that the example was tried with", "windows": "PATH is left out",
+		"GitHub (work)": "codeforge api add github-mcp", "filesystem": "the version that the example was tried with", "windows": "PATH is left out|npm:acme-mcp@1.2.3 will not install as things are: the registry of packages has no acme-mcp 1.2.3",
 		"from-env": "it is switched off in the file|NOT_SET_REGION", "postgres": "a connection that is not HTTP", "local": "copy /home/me/bin/acme-server",
 		"zapier": "", "notion": "is pinned to 2.5.2", "stripe": "is pinned to 0.3.3",
 	}
@@ -118,6 +121,13 @@ func TestFifteen(t *testing.T) {
 			}
 		}
 		writable(t, d)
+	}
+	unsaid := 0
+	for _, d := range got {
+		unsaid += strings.Count(strings.Join(d.Notes, "\n"), ErrNoRegistry.Error())
+	}
+	if unsaid != 1 {
+		t.Errorf("it is said %d times that there is no registry", unsaid)
 	}
 	if d := got["notion"]; !slices.Equal(d.Entry.Domains, []string{"api.notion.com"}) {
 		t.Errorf("the hosts of notion are not those of the example: %v", d.Entry.Domains)

@@ -22,13 +22,16 @@ type Registry string
 // askTime bounds one question.
 const askTime = 15 * time.Second
 
+// ErrNoRegistry means that nobody says where packages are.
+var ErrNoRegistry = errors.New("PACKAGE_REGISTRY is not set, and npm does not tell its registry")
+
 // Version is the exact version that a tag or a range of a package means today; empty: the latest.
 func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, error) {
 	if wanted == "" {
 		wanted = "latest"
 	}
 	if r == "" {
-		return "", errors.New("PACKAGE_REGISTRY is not set, and npm does not tell its registry")
+		return "", ErrNoRegistry
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -42,6 +45,9 @@ func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, erro
 		return "", errors.New("the registry of packages is not reached")
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return "", fmt.Errorf("the registry of packages has no %s %s", pkg, wanted)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the registry of packages answers %d for %s %s", resp.StatusCode, pkg, wanted)
 	}

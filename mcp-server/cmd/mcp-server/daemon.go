@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
@@ -96,6 +97,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },
 		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		Session: func(run string) (string, bool) { return d.executor.Session(run) },
+		Ask: func(ctx context.Context, run string, q question.Question) (question.Answer, error) {
+			return d.executor.Ask(ctx, run, q)
+		},
 	})
 	d.executor = execution.New(execution.Config{
 		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,

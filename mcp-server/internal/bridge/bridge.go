@@ -60,6 +60,8 @@ type Bridge struct {
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc
 	changes map[string]bool // lists whose change waits to be told
+
+	questions questions
 }
 
 // New makes a bridge.
@@ -150,6 +152,8 @@ func (b *Bridge) take(ctx context.Context, s server, f frame.ToBridge) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case f.Answer != nil:
+		b.questions.answer(*f.Answer)
 	case f.Cancel != 0:
 		if cancel := b.cancels[f.Cancel]; cancel != nil {
 			cancel()
@@ -157,7 +161,7 @@ func (b *Bridge) take(ctx context.Context, s server, f frame.ToBridge) {
 	case f.ID == 0 || b.cancels[f.ID] != nil || len(b.cancels) >= maxRequests:
 		b.write(frame.FromBridge{ID: f.ID, Error: &frame.Error{Code: frame.BadRequest, Message: "no such request"}})
 	default:
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(context.WithValue(ctx, requestKey{}, f.ID))
 		b.cancels[f.ID] = cancel
 		b.requests.Go(func() {
 			b.answer(f.ID, b.request(ctx, s, f))
@@ -209,10 +213,14 @@ func (b *Bridge) changed(list string) {
 	})
 }
 
-// client is the SDK's client. It can do nothing for the server: no roots, no sampling, no questions to the user.
+// client is the SDK's client. It passes on questions to the user, and can do nothing else for the server: no roots, no
+// sampling.
 func (b *Bridge) client() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "codeforge", Version: b.cfg.Version}, &mcp.ClientOptions{
-		Capabilities:               &mcp.ClientCapabilities{},
+		Capabilities: &mcp.ClientCapabilities{
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}},
+		},
+		ElicitationHandler:         b.elicit,
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { b.changed("tools") },
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { b.changed("prompts") },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { b.changed("resources") },

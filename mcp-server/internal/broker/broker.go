@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -57,6 +58,8 @@ type Config struct {
 	Catalog func() controlapi.Catalog
 	// Session is the MCP session of a run, while it runs. Nil: every run is its own session, and never ends.
 	Session func(run string) (string, bool)
+	// Ask puts a server's question to the user of the client that a run belongs to. Nil: nobody can be asked.
+	Ask func(ctx context.Context, run string, q question.Question) (question.Answer, error)
 	// Definitions is the folder, mcp-server's alone, in which definitions of tools are remembered. Empty: they are not,
 	// after a restart.
 	Definitions string
@@ -108,6 +111,11 @@ func New(cfg Config) *Broker {
 	}
 	if cfg.Started == nil {
 		cfg.Started = func(string, bool) {}
+	}
+	if cfg.Ask == nil {
+		cfg.Ask = func(context.Context, string, question.Question) (question.Answer, error) {
+			return question.Answer{}, question.ErrNobody
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
@@ -174,15 +182,19 @@ func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, erro
 	if f != nil {
 		return nil, errors.New(f.message)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return s.callable(tools), nil
 }
 
-// callable are the tools that the configuration allows and that are not held back.
+// callable are the tools that the configuration allows and that are not held back. Broker.mu is held.
 func (s *server) callable(tools []*tool) []signature.Tool {
 	var all []signature.Tool
 	for _, t := range tools {
 		if s.may(t) && t.held == "" {
-			all = append(all, t.Tool)
+			one := t.Tool
+			one.Seen = s.seen(t)
+			all = append(all, one)
 		}
 	}
 	return all

@@ -285,7 +285,7 @@ func TestCall(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil, "banner"))
 	for range 3 {
 		a := w.call("/a/echo", `{"text":"hi"}`)
-		if a.text() != "hi" || !bytes.HasSuffix(a.body, []byte(`,"_schema":false}`)) {
+		if a.text() != "hi" || !bytes.HasSuffix(a.body, []byte(`,"_schema":false,"_hint":""}`)) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
@@ -294,10 +294,10 @@ func TestCall(t *testing.T) {
 	}
 	list := w.send(t.Context(), "s1-r1", http.MethodGet, "/a", "", 0)
 	var tools struct{ Tools []struct{ Name string } }
-	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 20 {
+	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 21 {
 		t.Errorf("%s %v", list.body, err)
 	}
-	if known, ok := w.broker.Tools("a"); !ok || len(known) != 20 {
+	if known, ok := w.broker.Tools("a"); !ok || len(known) != 21 {
 		t.Errorf("%v %v", known, ok)
 	}
 	if got := w.send(t.Context(), "s1-r1", http.MethodGet, "/a/$resources", "", 0); !bytes.Contains(got.body, []byte(`"resources":[]`)) {

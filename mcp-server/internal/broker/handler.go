@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
@@ -23,7 +24,7 @@ const maxBody = 16 << 20
 
 // ServeHTTP answers the proxy's requests, which are those that code made:
 //
-//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, and "_schema": is there an outputSchema?
+//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, and "_schema": is there an outputSchema?, "_hint"
 //	GET  /{server}                  -> {"tools": [...]}
 //	GET  /{server}/$resources       -> {"resources": [...], "templates": [...]}
 //	POST /{server}/$read            {"uri"} -> the ReadResourceResult
@@ -80,6 +81,8 @@ type call struct {
 	server *server
 	limit  time.Duration // how long code wants to wait, or 0
 	share  share         // of the memory for arguments and answers
+
+	unasked atomic.Pointer[string] // why a question of the server was not put to the user
 }
 
 // serve routes a request.
@@ -276,10 +279,18 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	}
 	again := c.server.spec.Retry && t.repeatable
 	raw, f := c.request(ctx, frame.CallMethod, frame.Call{Name: t.Name, Arguments: body}, again)
+	hint := ""
+	if why := c.unasked.Load(); why != nil {
+		hint = "The server wanted to ask the user something, and could not: " + *why + "."
+	}
 	if f != nil {
+		if f.hint == "" {
+			f.hint = hint
+		}
 		return nil, f
 	}
-	return marked(raw, len(t.OutputSchema) > 0)
+	c.server.study(t, raw)
+	return marked(raw, len(t.OutputSchema) > 0, hint)
 }
 
 // checked finds mistakes in arguments before anything is sent.
@@ -302,18 +313,19 @@ func hintOf(t *tool) string {
 	return clean(t.Name) + "(" + args + ")"
 }
 
-// marked adds "_schema" to a result, in the last place, which wins over one of the server's.
-func marked(raw json.RawMessage, schema bool) ([]byte, *failure) {
+// marked adds "_schema" and "_hint" to a result, in the last place, which wins over those of the server's.
+func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
 		return nil, &failure{code: serverError, message: "the server's result is no object"}
 	}
 	inside := bytes.TrimSpace(text[1 : len(text)-1])
-	out := append(make([]byte, 0, len(text)+24), text[:len(text)-1]...)
+	out := append(make([]byte, 0, len(text)+48+2*len(hint)), text[:len(text)-1]...)
 	if len(inside) > 0 {
 		out = append(out, ',')
 	}
-	return fmt.Appendf(out, `"_schema":%v}`, schema), nil
+	words, _ := json.Marshal(hint) // a string
+	return fmt.Appendf(out, `"_schema":%v,"_hint":%s}`, schema, words), nil
 }
 
 // stashed carries out an operation on the stash of the run's session.

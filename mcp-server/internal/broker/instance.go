@@ -63,7 +63,7 @@ type instance struct {
 
 	mu      sync.Mutex
 	id      uint64
-	pending map[uint64]chan frame.FromBridge
+	pending map[uint64]*pending
 	err     *failure // why it is not ready, or has gone
 	info    frame.Ready
 }
@@ -155,15 +155,17 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		return e
 	case f.Log != "":
 		i.print(f.Log)
+	case f.Question != nil:
+		i.question(*f.Question)
 	case f.Changed != "":
 		i.server.changed(f.Changed, i.key)
 	case f.ID != 0:
 		i.mu.Lock()
-		answer := i.pending[f.ID]
+		p := i.pending[f.ID]
 		delete(i.pending, f.ID)
 		i.mu.Unlock()
-		if answer != nil {
-			answer <- f
+		if p != nil {
+			p.answer <- f
 		}
 	}
 	return nil
@@ -245,7 +247,7 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	i.mu.Lock()
 	i.id++
 	id, answer := i.id, make(chan frame.FromBridge, 1)
-	i.pending[id] = answer
+	i.pending[id] = &pending{answer: answer, call: callOf(ctx), ctx: ctx}
 	i.mu.Unlock()
 	began := time.Now()
 	select {

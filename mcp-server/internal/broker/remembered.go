@@ -24,6 +24,8 @@ const definitionsSuffix = ".tools"
 type document struct {
 	Digest string            `json:"digest"` // of all that the server is started with
 	Tools  []json.RawMessage `json:"tools"`
+	// Shapes are those of the tools' results, by tool: learned.
+	Shapes json.RawMessage `json:"shapes,omitempty"`
 }
 
 // path is the file of a server. Names of APIs are names of folders, of whatever length and letters.
@@ -33,31 +35,26 @@ func (r remembered) path(server string) string {
 }
 
 // recall is what was remembered of a server that is configured like this.
-func (r remembered) recall(server, digest string) ([]json.RawMessage, bool) {
+func (r remembered) recall(server, digest string) (d document, ok bool) {
 	if r == "" {
-		return nil, false
+		return d, false
 	}
 	path := r.path(server)
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > 2*maxDefinitions {
-		return nil, false
+		return d, false
 	}
 	data, err := os.ReadFile(path)
-	var d document
 	if err != nil || json.Unmarshal(data, &d) != nil || d.Digest != digest {
-		return nil, false
+		return document{}, false
 	}
-	return d.Tools, true
+	return d, true
 }
 
 // keep remembers the tools of a server in place of what was remembered before.
-func (r remembered) keep(server, digest string, tools []*tool) error {
+func (r remembered) keep(server string, d document) error {
 	if r == "" {
 		return nil
-	}
-	d := document{Digest: digest, Tools: []json.RawMessage{}}
-	for _, t := range tools {
-		d.Tools = append(d.Tools, t.raw)
 	}
 	data, err := json.Marshal(d)
 	if err != nil {

@@ -90,8 +90,8 @@ func TestRemembered(t *testing.T) {
 func TestRememberedIsNoTruth(t *testing.T) {
 	dir := t.TempDir()
 	a := hostile(t, "a", nil)
-	testkit.Must(t, remembered(dir).keep("a", digestOf(a), definitions(raws(
-		`{"name":"gone","inputSchema":{}}`, `{"name":"echo","inputSchema":{"required":["other"]}}`))))
+	testkit.Must(t, remembered(dir).keep("a", document{Digest: digestOf(a), Tools: raws(
+		`{"name":"gone","inputSchema":{}}`, `{"name":"echo","inputSchema":{"required":["other"]}}`)}))
 	w := newWorldIn(t, dir, 4, a)
 	if tools, _ := w.broker.Tools("a"); len(tools) != 2 {
 		t.Fatalf("%d tools are remembered", len(tools))

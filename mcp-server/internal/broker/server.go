@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -30,21 +32,23 @@ type server struct {
 	spec   controlapi.Server
 	digest string
 
-	turns chan struct{} // one for each call that may be in flight
+	keeping sync.Mutex    // what is known of the tools is being written
+	turns   chan struct{} // one for each call that may be in flight
 
 	// Guarded by Broker.mu.
 	instances map[string]*instance
 	breaker   breaker
 	notBefore time.Time // of the next start
 	tools     []*tool
-	known     bool        // tools are what the server said, perhaps before it was started anew
-	recalled  bool        // what is remembered has been read
-	fresh     bool        // tools are what the server says now
-	asked     time.Time   // when the tools were last asked for
-	again     *time.Timer // until they may be asked for again
-	listing   *listing    // the tools are being asked for
-	closed    bool        // no longer in the catalog
-	problem   string      // of the last call or start that failed for the server's sake; empty after a success
+	known     bool                // tools are what the server said, perhaps before it was started anew
+	recalled  bool                // what is remembered has been read
+	fresh     bool                // tools are what the server says now
+	asked     time.Time           // when the tools were last asked for
+	again     *time.Timer         // until they may be asked for again
+	listing   *listing            // the tools are being asked for
+	closed    bool                // no longer in the catalog
+	shapes    map[string]*learned // of results, by tool
+	problem   string              // of the last call or start that failed for the server's sake; empty after a success
 }
 
 // tool is a tool as the server declares it.
@@ -52,6 +56,7 @@ type tool struct {
 	signature.Tool
 	raw        json.RawMessage
 	held       string // why code may not call it until the user has seen it, or empty
+	digest     string // of its definition
 	repeatable bool   // it claims that calling it twice is harmless
 }
 
@@ -63,6 +68,7 @@ func newServer(b *Broker, api controlapi.API, digest string) *server {
 	return &server{
 		broker: b, api: api, spec: *api.Server, digest: digest,
 		turns: make(chan struct{}, most), instances: map[string]*instance{},
+		shapes: map[string]*learned{},
 	}
 }
 
@@ -138,8 +144,16 @@ func (s *server) recall() {
 		return
 	}
 	s.recalled = true
-	if raw, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
-		s.tools, s.known = definitions(raw), true
+	if d, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
+		s.tools, s.known = definitions(d.Tools), true
+		var shapes map[string]*learned
+		_ = json.Unmarshal(d.Shapes, &shapes) // what cannot be read is learned anew
+		for name, l := range shapes {
+			if l != nil && l.Shape != nil {
+				l.written()
+				s.shapes[name] = l
+			}
+		}
 		s.broker.pins.examine(s, s.tools, true)
 	}
 }
@@ -200,19 +214,44 @@ func (s *server) ask(l *listing, key string) {
 	if f == nil {
 		l.tools = definitions(listed.Tools)
 		b.pins.examine(s, l.tools, false)
-		if err := b.remembered.keep(s.api.Name, s.digest, l.tools); err != nil {
-			s.warn("the definitions of its tools could not be kept", "error", err)
-		}
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if f == nil {
 		s.tools, s.known = l.tools, true
 	} else {
 		s.fresh = false
 	}
+	b.mu.Unlock()
+	if f == nil {
+		s.remember()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	l.f, s.listing = f, nil
 	close(l.done)
+}
+
+// remember keeps what is known of the tools for after a restart.
+func (s *server) remember() {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	s.broker.mu.Lock()
+	d := document{Digest: s.digest, Tools: []json.RawMessage{}}
+	now := map[string]string{}
+	for _, t := range s.tools {
+		d.Tools = append(d.Tools, t.raw)
+		now[t.Name] = t.digest
+	}
+	maps.DeleteFunc(s.shapes, func(name string, l *learned) bool { return now[name] != l.Of })
+	shapes, err := json.Marshal(s.shapes)
+	s.broker.mu.Unlock()
+	if err == nil {
+		d.Shapes = shapes
+		err = s.broker.remembered.keep(s.api.Name, d)
+	}
+	if err != nil {
+		s.warn("the definitions of its tools could not be kept", "error", err)
+	}
 }
 
 // definitions reads definitions of tools, and leaves out what is none.
@@ -235,7 +274,10 @@ func definitions(all []json.RawMessage) []*tool {
 		}
 		seen[d.Name] = true
 		size += len(raw)
-		tools = append(tools, &tool{Tool: d.Tool, raw: raw, repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent})
+		tools = append(tools, &tool{
+			Tool: d.Tool, raw: raw, digest: definitionDigest(raw),
+			repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent,
+		})
 	}
 	return tools
 }

@@ -14,7 +14,7 @@ import (
 func newInstance(s *server, key string, kill context.CancelCauseFunc) *instance {
 	return &instance{
 		server: s, key: key, kill: kill, used: time.Now(), ready: make(chan struct{}), gone: make(chan struct{}),
-		out: make(chan frame.ToBridge, outQueue), pending: map[uint64]chan frame.FromBridge{},
+		out: make(chan frame.ToBridge, outQueue), pending: map[uint64]*pending{},
 	}
 }
 

@@ -227,13 +227,13 @@ func TestInstalled(t *testing.T) {
 
 func TestMarked(t *testing.T) {
 	for raw, want := range map[string]string{
-		`{}`:                       `{"_schema":true}`,
-		` {"content":[]} `:         `{"content":[],"_schema":true}`,
-		`{"_schema":false,"a":1 }`: `{"_schema":false,"a":1 ,"_schema":true}`,
+		`{}`:                       `{"_schema":true,"_hint":""}`,
+		` {"content":[]} `:         `{"content":[],"_schema":true,"_hint":""}`,
+		`{"_schema":false,"a":1 }`: `{"_schema":false,"a":1 ,"_schema":true,"_hint":""}`,
 		`[]`:                       "",
 		``:                         "",
 	} {
-		got, f := marked(json.RawMessage(raw), true)
+		got, f := marked(json.RawMessage(raw), true, "")
 		if string(got) != want || (f != nil) != (want == "") {
 			t.Errorf("%s: %s %v", raw, got, f)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -71,8 +72,8 @@ type Config struct {
 
 // Executor executes runs. It is safe for concurrent use.
 type Executor struct {
-	cfg      Config
-	sessions sync.Map // session of each run, by the run's id, while it runs
+	cfg  Config
+	runs sync.Map // the Request of each run, by the run's id, while it runs
 }
 
 // New makes an executor.
@@ -80,11 +81,20 @@ func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
 
 // Session is the session of a run, as its Request names it, from the run's registration to its end.
 func (e *Executor) Session(run string) (session string, ok bool) {
-	s, ok := e.sessions.Load(run)
+	r, ok := e.runs.Load(run)
 	if !ok {
 		return "", false
 	}
-	return s.(string), true
+	return r.(Request).Session, true
+}
+
+// Ask puts a question to the user of the client that a run belongs to.
+func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (question.Answer, error) {
+	r, ok := e.runs.Load(run)
+	if !ok || r.(Request).Ask == nil {
+		return question.Answer{}, question.ErrNobody
+	}
+	return r.(Request).Ask(ctx, q)
 }
 
 // Request is one run.
@@ -101,6 +111,8 @@ type Request struct {
 	Traceparent string
 	// Started, if not nil, is called when the wait for a slot is over.
 	Started func()
+	// Ask asks the client's user. Nil: nobody can be asked.
+	Ask question.Asker
 }
 
 // lease is the language of the lease, as runapi.LeaseRequest has it.
@@ -138,8 +150,8 @@ type Outcome struct {
 // ctx's error that the run was cancelled, runapi.ErrInterrupted that the connection to the sandbox broke.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
 	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
-	e.sessions.Store(o.Run, r.Session)
-	defer e.sessions.Delete(o.Run)
+	e.runs.Store(o.Run, r)
+	defer e.runs.Delete(o.Run)
 	starting, cancel := context.WithTimeout(ctx, readyTime)
 	_, err := e.cfg.Catalog.Permissions(starting)
 	cancel()

@@ -60,6 +60,8 @@ type ToBridge struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	// Cancel is the ID of a request that is no longer wanted. The request is still answered.
 	Cancel uint64 `json:"cancel,omitempty"`
+	// Answer is the answer to a Question.
+	Answer *Answer `json:"answer,omitempty"`
 }
 
 // Start says which server, and how. Exactly one of Command and URL is set.
@@ -124,6 +126,27 @@ type FromBridge struct {
 	Log string `json:"log,omitempty"`
 	// Changed is "tools", "resources" or "prompts": the server's list has changed.
 	Changed string `json:"changed,omitempty"`
+	// Question is what the server asks the user during a request.
+	Question *Question `json:"question,omitempty"`
+}
+
+// Question is a form that the server wants filled in.
+type Question struct {
+	// ID numbers questions from 1. Each is answered once.
+	ID uint64 `json:"id"`
+	// Request is the ID of the request that it is part of; 0: the server does not say.
+	Request uint64          `json:"request,omitempty"`
+	Message string          `json:"message"`
+	Schema  json.RawMessage `json:"schema,omitempty"`
+}
+
+// Answer is what the user did.
+type Answer struct {
+	ID      uint64          `json:"id"`
+	Action  string          `json:"action,omitempty"`
+	Content json.RawMessage `json:"content,omitempty"`
+	// Refused is why the user was not asked. Then there is no Action.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Ready is what the server said about itself.

@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -91,13 +92,20 @@ func (s *Surface) addExecute() {
 	}, s.executeCode)
 }
 
-// executeCode reads the arguments, runs the code and renders the result.
+// executeCode carries out a call, which may ask the client's user.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return s.desk.Call(ctx, req, caller(req), func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
+		return s.execute(ctx, req, ask)
+	}), nil
+}
+
+// execute reads the arguments, runs the code and renders the result.
+func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
 	r, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
-		return failure(err.Error()), nil
+		return failure(err.Error())
 	}
-	r.Session, r.Traceparent = caller(req), traceparent(req.Params.Meta)
+	r.Session, r.Ask, r.Traceparent = caller(req), ask, traceparent(req.Params.Meta)
 	if s.cfg.Debug {
 		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
 	}
@@ -126,7 +134,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
-	return res, nil
+	return res
 }
 
 // traceparent is the trace that a request belongs to, or empty: https://www.w3.org/TR/trace-context/

@@ -336,10 +336,13 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 
 // answers is what a tool answers, if it says so.
 func answers(t signature.Tool) string {
-	if len(t.OutputSchema) == 0 {
-		return ""
+	switch {
+	case len(t.OutputSchema) > 0:
+		return "\n  answers " + signature.Arguments(t.OutputSchema)
+	case len(t.Seen) > 0:
+		return "\n  answered so far " + signature.Arguments(t.Seen)
 	}
-	return "\n  answers " + signature.Arguments(t.OutputSchema)
+	return ""
 }
 
 // groups are the parts of one API, or empty if its operations are not known.

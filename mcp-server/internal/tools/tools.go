@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -55,6 +56,7 @@ type Surface struct {
 	cfg    Config
 	server *mcp.Server
 	shelf  *shelf
+	desk   question.Desk
 	finder finder
 	// python is what the sandbox says of Python; nil: it has not been asked.
 	python atomic.Pointer[runapi.Python]

@@ -19,6 +19,8 @@ import (
 type message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
 	Method string          `json:"method"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  json.RawMessage `json:"error,omitempty"`
 	Params struct {
 		Name      string          `json:"name"`
 		Cursor    string          `json:"cursor"`
@@ -26,7 +28,8 @@ type message struct {
 		Arguments struct {
 			Text string `json:"text"`
 			MS   int    `json:"ms"`
-			Dir  string `json:"dir"` // see meet
+			Dir  string `json:"dir"`  // see meet
+			Form string `json:"form"` // see ask
 		} `json:"arguments"`
 	} `json:"params"`
 }
@@ -35,6 +38,7 @@ var (
 	out       = make(chan string, 100)
 	grown     int                          // tools that were added
 	cancelled = map[string]chan struct{}{} // closed when the call with this id is cancelled
+	asked     = map[string]message{}       // calls of ask, by the id of the question that is open
 )
 
 func is(fault string) bool { return slices.Contains(os.Args[1:], fault) }
@@ -105,6 +109,8 @@ func handle(m message) {
 		return
 	}
 	switch m.Method {
+	case "":
+		answered(m)
 	case "server/discover":
 		if is("knows-discover") {
 			answer(m.ID, `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete"}`)
@@ -160,7 +166,7 @@ func list(m message) {
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t", false)+`],"nextCursor":"x"}`)
 	default:
 		var tools []string
-		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow", "meet", "leave"} {
+		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow", "meet", "leave", "ask"} {
 			tools = append(tools, fmt.Sprintf(tool, name, name == "read" || name == "die-once"))
 		}
 		for n := range grown {
@@ -208,6 +214,8 @@ func call(m message) {
 				return
 			}
 		}()
+	case "ask": // the user, ms times after the first, with a form or an empty one
+		ask(m)
 	case "die":
 		os.Exit(5)
 	case "leave": // after the answer
@@ -263,6 +271,38 @@ func call(m message) {
 	default:
 		fail(m.ID, -32602, "Unknown tool: "+m.Params.Name)
 	}
+}
+
+// ask asks the user what a call of ask says.
+func ask(m message) {
+	form := m.Params.Arguments.Form
+	if form == "" {
+		form = `{}`
+	}
+	id := fmt.Sprintf(`"q%d%s"`, m.Params.Arguments.MS, strings.Trim(string(m.ID), `"`))
+	asked[id] = m
+	text, _ := json.Marshal(m.Params.Arguments.Text)
+	out <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"message":%s,"requestedSchema":{"type":"object","properties":%s}}}`+"\n",
+		id, text, form)
+}
+
+// answered answers a call of ask with what the client said, when all its questions are answered.
+func answered(m message) {
+	of, ok := asked[string(m.ID)]
+	if !ok {
+		return
+	}
+	delete(asked, string(m.ID))
+	if of.Params.Arguments.MS--; of.Params.Arguments.MS >= 0 {
+		ask(of)
+		return
+	}
+	said := string(m.Result)
+	if m.Error != nil {
+		said = string(m.Error)
+	}
+	text, _ := json.Marshal(said)
+	answer(of.ID, fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"isError":%v}`, text, m.Error != nil))
 }
 
 // arrived makes a file in the directory that a call names, which a test waits for.

@@ -1,0 +1,88 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+)
+
+// maxQuestions is how many questions may be open. The broker has a smaller bound.
+const maxQuestions = 16
+
+// requestKey is where a request's context has its ID.
+type requestKey struct{}
+
+// questions are those that the broker has not answered yet.
+type questions struct {
+	mu   sync.Mutex
+	id   uint64
+	open map[uint64]chan frame.Answer
+}
+
+// ask opens a question. There is none if too many are open.
+func (q *questions) ask() (uint64, chan frame.Answer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.open) >= maxQuestions {
+		return 0, nil
+	}
+	if q.open == nil {
+		q.open = map[uint64]chan frame.Answer{}
+	}
+	q.id++
+	answer := make(chan frame.Answer, 1)
+	q.open[q.id] = answer
+	return q.id, answer
+}
+
+// answer passes an answer on to who asked.
+func (q *questions) answer(a frame.Answer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.open[a.ID]; c != nil {
+		c <- a
+	}
+	delete(q.open, a.ID)
+}
+
+// elicit passes a question of the server on to the broker, and tells the server the answer. One that is not answered is
+// an error for the server, which says why: it must not take that for the user's word.
+func (b *Bridge) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	refuse := func(why string) (*mcp.ElicitResult, error) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: why}
+	}
+	if mode := req.Params.Mode; mode != "" && mode != "form" {
+		return refuse("only questions with a form are passed on")
+	}
+	f := frame.Question{Message: req.Params.Message}
+	f.Request, _ = ctx.Value(requestKey{}).(uint64)
+	var err error
+	if f.Schema, err = json.Marshal(req.Params.RequestedSchema); err != nil {
+		return nil, err
+	}
+	id, answer := b.questions.ask()
+	if id == 0 {
+		return refuse("too many questions are open")
+	}
+	f.ID = id
+	b.write(frame.FromBridge{Question: &f})
+	select {
+	case a := <-answer:
+		if a.Refused != "" {
+			return refuse(a.Refused)
+		}
+		r := &mcp.ElicitResult{Action: a.Action}
+		if len(a.Content) > 0 {
+			err = json.Unmarshal(a.Content, &r.Content)
+		}
+		return r, err
+	case <-ctx.Done():
+		b.questions.answer(frame.Answer{ID: id})
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,162 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+)
+
+const (
+	// maxQuestions is how many questions a server may ask in one call.
+	maxQuestions = 5
+	// maxQuestion is how long a question may be, and maxForm how large its form, in bytes.
+	maxQuestion = 2000
+	maxForm     = 16 << 10
+)
+
+// secretField is the name or the title of a field for what no server gets from CodeForge, secretWords are words that ask
+// for it.
+var (
+	secretField = regexp.MustCompile(`(?i)` + secrets + `|\bpin\b|\bcvv\b`)
+	secretWords = regexp.MustCompile(`(?i)\b(?:enter|paste|type|provide|give|send|need|your|the|what is|what's)\b.{0,40}(?:` + secrets + `)`)
+)
+
+const secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
+
+const asksSecret = "it asks for a secret, which belongs in the credentials of its config.json"
+
+// pending is a request that a bridge has not answered yet.
+type pending struct {
+	answer chan frame.FromBridge
+	call   *call           // nil: nobody's
+	ctx    context.Context //nolint:containedctx // of the request, which its questions end with
+	asked  int             // questions; of the reading goroutine
+}
+
+// question passes what a server asks on to the client of the run that called it, and the answer back.
+func (i *instance) question(q frame.Question) {
+	p, why := i.asking(q.Request)
+	if p != nil {
+		if p.asked++; p.asked > maxQuestions {
+			why = fmt.Sprintf("it asked more than %d questions in one call", maxQuestions)
+		}
+	}
+	form, wrong := formOf(q.Schema)
+	if secretWords.MatchString(q.Message) {
+		wrong = asksSecret
+	}
+	if why == "" {
+		why = wrong
+	}
+	if why != "" {
+		i.refuse(p, q.ID, why)
+		return
+	}
+	// Nobody shall take the words for CodeForge's own.
+	shown := question.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks: %s",
+		i.server.api.Name, signature.Clean(q.Message, maxQuestion))}
+	i.server.log("the server asks the user: " + signature.Clean(q.Message, maxQuestion))
+	go func() {
+		a, err := i.server.broker.cfg.Ask(p.ctx, p.call.run, shown)
+		if err != nil {
+			i.refuse(p, q.ID, clean(err.Error()))
+			return
+		}
+		i.server.log("the user's answer: " + a.Action)
+		select {
+		case i.out <- frame.ToBridge{Answer: &frame.Answer{ID: q.ID, Action: a.Action, Content: a.Content}}:
+		case <-i.gone:
+		}
+	}()
+}
+
+// asking is the request that a question is part of. Where the server does not say which, all that it has must be of one
+// session: otherwise another one's user would be asked.
+func (i *instance) asking(request uint64) (p *pending, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	session := ""
+	for id, one := range i.pending {
+		if one.call == nil || request != 0 && id != request {
+			continue
+		}
+		of, ok := i.server.broker.cfg.Session(one.call.run)
+		switch {
+		case !ok:
+			continue
+		case p != nil && of != session:
+			return nil, "calls of several clients are in flight, and the server does not say whose user it asks; " +
+				`with "state": "session" in its config.json it has a process for each`
+		}
+		p, session = one, of
+	}
+	if p == nil {
+		return nil, "it belongs to no call"
+	}
+	return p, ""
+}
+
+// refuse answers a question that is not put to the user. Code is told too: the server's own words may not say so.
+func (i *instance) refuse(p *pending, id uint64, why string) {
+	if p != nil {
+		p.call.unasked.Store(&why)
+	}
+	select {
+	case i.out <- frame.ToBridge{Answer: &frame.Answer{ID: id, Refused: why}}:
+	default: // its bridge does not read, so it does not wait for this either
+	}
+}
+
+// formOf is the form of a question as it is shown: small, without what does not show, and asking for no secret.
+func formOf(schema json.RawMessage) (json.RawMessage, string) {
+	if len(schema) > maxForm {
+		return nil, "its form is too large"
+	}
+	if len(schema) == 0 || string(schema) == "null" {
+		return nil, ""
+	}
+	var form struct {
+		Properties map[string]map[string]any `json:"properties"`
+		Required   []string                  `json:"required,omitempty"`
+	}
+	if err := json.Unmarshal(schema, &form); err != nil {
+		return nil, "its form cannot be read"
+	}
+	for name, field := range form.Properties {
+		title, _ := field["title"].(string)
+		about, _ := field["description"].(string)
+		if secretField.MatchString(name) || secretField.MatchString(title) || secretWords.MatchString(about) {
+			return nil, asksSecret
+		}
+		for key, value := range field {
+			field[key] = shown(value)
+		}
+	}
+	line, err := json.Marshal(map[string]any{"type": "object", "properties": form.Properties, "required": form.Required})
+	if err != nil {
+		return nil, err.Error()
+	}
+	return line, ""
+}
+
+// shown is a value of a form without characters that do not show.
+func shown(value any) any {
+	switch v := value.(type) {
+	case string:
+		return signature.Clean(v, maxQuestion)
+	case []any:
+		for i := range v {
+			v[i] = shown(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = shown(v[key])
+		}
+	}
+	return value
+}
