@@ -30,6 +30,7 @@
 //	AUDIT_ANCHOR=              a file or named pipe that gets each of its checkpoints
 //	TZ=UTC                     time zone in the sandbox
 //	LOG_FORMAT=text            text or json
+//	HISTORY=full               what is kept of runs: full, receipts or off
 package settings
 
 import (
@@ -85,6 +86,8 @@ type Settings struct {
 	TZ          string
 	// LogFormat is "text" or "json".
 	LogFormat string
+	// History is "full", "receipts" or "off".
+	History string
 }
 
 // Format writes no setting: they include the strings to redact and the upstream proxy's password.
@@ -166,5 +169,6 @@ func variables() []variable {
 		{"AUDIT_ANCHOR", "", func(s *Settings, t string) string { return path(t, "the path of a file", &s.AuditAnchor) }},
 		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
+		{"HISTORY", "full", func(s *Settings, t string) string { return oneOf(t, &s.History, "full", "receipts", "off") }},
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/audit"
-	"github.com/codeforge-mcp/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
 func auditCommand() command {
@@ -153,25 +152,31 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error)
 	return append(known, o.ofReceipts(ctx, e)...), nil
 }
 
-// ofReceipts are the checkpoints in the receipts that mcp-server or the supervisor keeps. There may be none.
+// maxReceipts is how many receipts are compared with, the latest ones.
+const maxReceipts = 100_000
+
+// ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be none.
 func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 	var known []audit.Known
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
 	}
-	dir, err := rec.folder()
-	if rec.operator != nil || err != nil {
-		return nil
+	defer rec.close()
+	for cursor := ""; len(known) < maxReceipts; {
+		page, err := rec.Runs(ctx, historyapi.Filter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
+		if err != nil {
+			return known
+		}
+		for _, run := range page.Runs {
+			if h, err := audit.ParseHead(run.Audit); err == nil {
+				known = append(known, audit.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
 	}
-	_ = journal.Read(dir, func(ev controlapi.Event) {
-		if ev.Receipt == nil {
-			return
-		}
-		if h, err := audit.ParseHead(ev.Receipt.Audit); err == nil {
-			known = append(known, audit.Known{Head: h, Where: "the receipt of run " + visible.Line(ev.Receipt.Run)})
-		}
-	})
 	return known
 }
 

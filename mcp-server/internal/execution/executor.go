@@ -99,6 +99,8 @@ func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (qu
 
 // Request is one run.
 type Request struct {
+	// ID is that of the run: one of NewID.
+	ID string
 	// Session is whose turn in the queue the run takes.
 	Session string
 	Code    string
@@ -110,7 +112,7 @@ type Request struct {
 	// Traceparent is that of the MCP request, or empty.
 	Traceparent string
 	// Started, if not nil, is called when the wait for a slot is over.
-	Started func()
+	Started func(runapi.Lease)
 	// Ask asks the client's user. Nil: nobody can be asked.
 	Ask question.Asker
 }
@@ -146,10 +148,13 @@ type Outcome struct {
 	Lost bool
 }
 
+// NewID makes the id of a run.
+func NewID() string { return "r" + strings.ToLower(rand.Text()[:12]) }
+
 // Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free,
 // ctx's error that the run was cancelled, runapi.ErrInterrupted that the connection to the sandbox broke.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
-	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
+	o := Outcome{Run: cmp.Or(r.ID, NewID())}
 	e.runs.Store(o.Run, r)
 	defer e.runs.Delete(o.Run)
 	starting, cancel := context.WithTimeout(ctx, readyTime)
@@ -181,7 +186,7 @@ func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(ru
 	}
 	defer e.cfg.Queue.Release(l.Generation)
 	if r.Started != nil {
-		r.Started()
+		r.Started(l)
 	}
 	return e.registered(ctx, l, r, o, on)
 }

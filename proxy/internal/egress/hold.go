@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -30,7 +31,9 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	if text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body; x.loggable(text) != text {
 		return refuse(policy.CodeCredentialSent)
 	}
+	began := time.Now()
 	err := x.conf.Room.Pass(x.ctx, held)
+	x.note.HeldMS = milliseconds(time.Since(began))
 	switch {
 	case errors.Is(err, hold.ErrStale):
 		return refuse(policy.CodeApprovalStale)
