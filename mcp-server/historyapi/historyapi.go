@@ -1,0 +1,342 @@
+// Package historyapi is what CodeForge remembers of runs, as mcp-server's store has it (mcp-server/internal/history),
+// the operator's API carries it and the console and codeforge show it.
+//
+// Code, output, URLs and names of clients in it are text from outside, bounded but otherwise as it was: whoever shows
+// it makes it harmless. No credential is in it, and no string of REDACTING_STRINGS.
+package historyapi
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// The states of a run.
+const (
+	Waiting = "waiting" // for a slot
+	Running = "running"
+	OK      = "ok"      // exit code 0
+	Failed  = "failed"  // any other end, by itself or for a limit
+	Stopped = "stopped" // cancelled by its client or by mcp-server's end
+	Lost    = "lost"    // mcp-server ended before the run did
+)
+
+// Run is a run without its code, output and exchanges.
+type Run struct {
+	// Number orders the runs of one store by their beginning.
+	Number int64     `json:"number"`
+	ID     string    `json:"run"`
+	Began  time.Time `json:"began"`
+	Ended  time.Time `json:"ended,omitzero"`
+	State  string    `json:"state"`
+	// Reason is that of runapi.Exit, or "busy", "interrupted" or "unavailable" when there is none.
+	Reason   string `json:"reason,omitempty"`
+	ExitCode int    `json:"exit_code"`
+	// Title is the first line of a comment that the code begins with, or else of the code.
+	Title string `json:"title"`
+	// Language is "typescript" or "python".
+	Language  string `json:"language"`
+	CodeSHA   string `json:"code_sha256"`
+	CodeBytes int    `json:"code_bytes"`
+
+	// Client and ClientVersion are as the client calls itself. Protocol is the revision of MCP that it speaks. Session is
+	// a digest that tells sessions apart.
+	Client        string `json:"client,omitempty"`
+	ClientVersion string `json:"client_version,omitempty"`
+	Protocol      string `json:"protocol,omitempty"`
+	Session       string `json:"session,omitempty"`
+
+	// Narrowed are the APIs that the run was narrowed to; APIs those that it sent something to, and Skills those that its
+	// code imports.
+	Narrowed []string `json:"narrowed,omitempty"`
+	APIs     []string `json:"apis"`
+	Skills   []string `json:"skills,omitempty"`
+
+	Slot       int    `json:"slot"`
+	Generation uint64 `json:"generation"`
+	Warm       bool   `json:"warm,omitempty"`
+	WaitedMS   int64  `json:"waited_ms"`
+	WallMS     int64  `json:"wall_ms"`
+	CPUMS      int64  `json:"cpu_ms"`
+	// MaxRSS is the peak resident memory in bytes.
+	MaxRSS      int64 `json:"max_rss"`
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StderrBytes int64 `json:"stderr_bytes"`
+	// Shown is how many bytes of text the model was given.
+	Shown int64 `json:"shown"`
+
+	Count controlapi.Count `json:"count"`
+	// Omitted counts exchanges that are counted and not kept.
+	Omitted int `json:"omitted,omitempty"`
+	// ReceiptLost says that the proxy stopped before the run's receipt.
+	ReceiptLost bool `json:"receipt_lost,omitempty"`
+	// Spans are the run's first exchanges, for a small picture. Only with Filter.Spans.
+	Spans []Span `json:"spans,omitempty"`
+}
+
+// Span is an exchange as a small picture shows it: milliseconds since the run began.
+type Span struct {
+	Begin   float64 `json:"a"`
+	End     float64 `json:"b"`
+	Outcome string  `json:"o"`
+}
+
+// Detail is all that is kept of a run.
+type Detail struct {
+	Run
+	// Kept says whether the code and output are: HISTORY may keep receipts only, and content is dropped earlier.
+	Kept bool `json:"kept"`
+	Code Text `json:"code"`
+	// Output is what the code printed, in order.
+	Output Output `json:"output"`
+	// Answer is the text that the model was given.
+	Answer Text `json:"answer"`
+	// Exit is runapi.Exit.Detail, or why there was no exit.
+	Exit      string            `json:"exit,omitempty"`
+	Exchanges []Exchange        `json:"exchanges"`
+	Hints     []controlapi.Hint `json:"hints,omitempty"`
+}
+
+// Text is a text of which the middle may be missing: Omitted bytes between Head and Tail.
+type Text struct {
+	Head    string `json:"head"`
+	Omitted int64  `json:"omitted,omitempty"`
+	Tail    string `json:"tail,omitempty"`
+}
+
+// Output is what was printed, of which the middle may be missing: Omitted bytes between Head and Tail.
+type Output struct {
+	Head    []Print `json:"head"`
+	Omitted int64   `json:"omitted,omitempty"`
+	Tail    []Print `json:"tail,omitempty"`
+}
+
+// Print is text that was printed at once, MS milliseconds after the run began.
+type Print struct {
+	MS   int64  `json:"ms"`
+	Err  bool   `json:"err,omitempty"` // to stderr
+	Text string `json:"text"`
+}
+
+// Exchange is an exchange of a run, an MCP server or an installation.
+type Exchange struct {
+	// Number orders the exchanges of one store as they were stored.
+	Number int64 `json:"number"`
+	controlapi.Exchange
+}
+
+// Filter says which runs are listed. The zero Filter lists all.
+type Filter struct {
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// API, Host, Skill, Client and Session are exact; Host is one that the run sent something to, or tried to.
+	API     string `json:"api,omitempty"`
+	Host    string `json:"host,omitempty"`
+	Skill   string `json:"skill,omitempty"`
+	Client  string `json:"client,omitempty"`
+	Session string `json:"session,omitempty"`
+	// State is one of the states, or "denied": something was refused.
+	State string `json:"state,omitempty"`
+	// Grep are words that code, output, URLs, title or the name of the client all contain, as prefixes of words.
+	Grep string `json:"grep,omitempty"`
+	// Run is a run's id or a prefix of it.
+	Run string `json:"run,omitempty"`
+	// Limit is how many runs a page has: 100 if it is 0, 1000 at most.
+	Limit int  `json:"limit,omitempty"`
+	Spans bool `json:"spans,omitempty"`
+}
+
+// Page is a part of a list, latest run first. Next is the cursor of the page after it, or empty.
+type Page struct {
+	Runs []Run  `json:"runs"`
+	Next string `json:"next,omitempty"`
+}
+
+// ExchangeFilter says which exchanges are listed.
+type ExchangeFilter struct {
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Run is the id of a run, "server-NAME" or "install-NAME", or a prefix of one.
+	Run  string `json:"run,omitempty"`
+	API  string `json:"api,omitempty"`
+	Host string `json:"host,omitempty"`
+	Name string `json:"name,omitempty"` // a token name that was swapped
+	// Outcome is one of controlapi's.
+	Outcome string `json:"outcome,omitempty"`
+	// Limit is how many a page has: 100 if it is 0, 1000 at most.
+	Limit int `json:"limit,omitempty"`
+}
+
+// ExchangePage is a part of a list, latest exchange first.
+type ExchangePage struct {
+	Exchanges []Exchange `json:"exchanges"`
+	Next      string     `json:"next,omitempty"`
+}
+
+// Ledger is what left this machine in a time.
+type Ledger struct {
+	Since     time.Time `json:"since"`
+	Until     time.Time `json:"until"`
+	Runs      int64     `json:"runs"`
+	Requests  int64     `json:"requests"`
+	Denied    int64     `json:"denied"`
+	Failed    int64     `json:"failed"`
+	BytesUp   int64     `json:"bytes_up"`
+	BytesDown int64     `json:"bytes_down"`
+	Shown     int64     `json:"shown"`
+	Sanitized int64     `json:"sanitized"`
+	Redacted  int64     `json:"redacted"`
+	Swapped   int64     `json:"swapped"`
+	// Traffic is by API and host, most bytes first. Matrix is how often each name was swapped for each host.
+	Traffic []Traffic `json:"traffic"`
+	Matrix  []Cell    `json:"matrix"`
+	Carried []Carried `json:"carried"`
+}
+
+// Traffic is what was exchanged with one host of one API; API is empty for hosts that are in none.
+type Traffic struct {
+	API       string `json:"api"`
+	Host      string `json:"host"`
+	Requests  int64  `json:"requests"`
+	Denied    int64  `json:"denied"`
+	Failed    int64  `json:"failed"`
+	BytesUp   int64  `json:"bytes_up"`
+	BytesDown int64  `json:"bytes_down"`
+}
+
+// Cell is how often a name was swapped for its credential in requests to a host, and how often the credential came
+// back and was made a name again.
+type Cell struct {
+	Name     string `json:"name"`
+	Host     string `json:"host"`
+	Swapped  int64  `json:"swapped"`
+	Scrubbed int64  `json:"scrubbed"`
+}
+
+// Carried are runs that read from one API and then wrote to another, and the bytes they wrote. That what was read is
+// in what was written is likely, not certain.
+type Carried struct {
+	From  string    `json:"from"`
+	To    string    `json:"to"`
+	Runs  int64     `json:"runs"`
+	Bytes int64     `json:"bytes"`
+	First time.Time `json:"first"` // ever, as far as is kept
+}
+
+// Hour is the traffic of one API in one step of time. Hours without any are left out.
+type Hour struct {
+	At        time.Time `json:"at"` // its beginning
+	API       string    `json:"api"`
+	Requests  int64     `json:"requests"`
+	Denied    int64     `json:"denied"`
+	Failed    int64     `json:"failed"`
+	BytesUp   int64     `json:"bytes_up"`
+	BytesDown int64     `json:"bytes_down"`
+}
+
+// The ways in which a skill can change.
+const (
+	ByRun    = "run"     // code wrote the file
+	ByTool   = "tool"    // update_skill or delete_skill
+	ByPerson = "outside" // in no run and by no tool
+)
+
+// SkillVersion is a version of a skill, or its deletion.
+type SkillVersion struct {
+	Skill   string    `json:"skill"`
+	Version int       `json:"version"` // from 1
+	At      time.Time `json:"at"`
+	// By is one of the ways above, Run the run if it is ByRun.
+	By      string `json:"by"`
+	Run     string `json:"run,omitempty"`
+	Client  string `json:"client,omitempty"`
+	SHA     string `json:"sha256,omitempty"`
+	Bytes   int    `json:"bytes"`
+	Deleted bool   `json:"deleted,omitempty"`
+	// Added and Removed are lines against the version before.
+	Added   int `json:"added"`
+	Removed int `json:"removed"`
+}
+
+// SkillUse is how often runs imported a skill.
+type SkillUse struct {
+	Skill string    `json:"skill"`
+	Runs  int64     `json:"runs"`
+	OK    int64     `json:"ok"`
+	Last  time.Time `json:"last"`
+}
+
+// The kinds of alerts.
+const (
+	AlertNewPair = "new_pair" // data went from one API to another for the first time
+	AlertSkill   = "skill"    // a skill changed
+	AlertHistory = "history"  // something was not stored
+)
+
+// Alert is something that a person may want to know.
+type Alert struct {
+	Number int64     `json:"number"`
+	At     time.Time `json:"at"`
+	Kind   string    `json:"kind"`
+	Title  string    `json:"title"`
+	Text   string    `json:"text,omitempty"`
+	Run    string    `json:"run,omitempty"`
+	API    string    `json:"api,omitempty"`
+	Seen   bool      `json:"seen"`
+}
+
+// Status is what is kept, and how much.
+type Status struct {
+	// Mode is "full", "receipts" or "off".
+	Mode string `json:"mode"`
+	Path string `json:"path,omitempty"`
+	// Problem says why nothing is stored, or what was lost.
+	Problem   string    `json:"problem,omitempty"`
+	Runs      int64     `json:"runs"`
+	Exchanges int64     `json:"exchanges"`
+	Oldest    time.Time `json:"oldest,omitzero"`
+	// Bytes is the size of the files, Content that of what is kept of code and output.
+	Bytes   int64 `json:"bytes"`
+	Content int64 `json:"content"`
+	// Dropped counts what was not stored, because the disk was full or too slow, since mcp-server began.
+	Dropped int64 `json:"dropped"`
+	// ContentDays, ContentBytes and ReceiptDays are how long things are kept.
+	ContentDays  int   `json:"content_days"`
+	ContentBytes int64 `json:"content_bytes"`
+	ReceiptDays  int   `json:"receipt_days"`
+}
+
+// The kinds of events.
+const (
+	EventRun      = "run"      // a run began or changed its state: Run
+	EventExchange = "exchange" // an exchange ended: Exchange
+	EventPrint    = "print"    // code printed: RunID, Print
+	EventSkill    = "skill"    // a skill changed: Skill
+	EventAlert    = "alert"    // Alert
+	// EventGap: events before this one are no longer there for this reader, who must ask for what it shows anew.
+	EventGap = "gap"
+)
+
+// Event is something that happened just now. They are numbered without holes from mcp-server's start; Cursor names
+// its place, to go on after it.
+type Event struct {
+	Cursor   string        `json:"cursor"`
+	Kind     string        `json:"kind"`
+	RunID    string        `json:"run_id,omitempty"`
+	Run      *Run          `json:"run,omitempty"`
+	Exchange *Exchange     `json:"exchange,omitempty"`
+	Print    *Print        `json:"print,omitempty"`
+	Skill    *SkillVersion `json:"skill,omitempty"`
+	Alert    *Alert        `json:"alert,omitempty"`
+}
+
+// Fields selects fields of a run by their JSON names, for codeforge runs --json.
+func (r Run) Fields() (map[string]json.RawMessage, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]json.RawMessage
+	return out, json.Unmarshal(text, &out)
+}
