@@ -53,6 +53,11 @@ type Config struct {
 	Load    func() Load
 	Servers Servers
 	Skills  *skill.Store
+	History History
+	// StopRun cancels a run. It reports whether it was under way.
+	StopRun func(run string) bool
+	// Approvals are the requests that wait for a person. Nil: none can be seen here.
+	Approvals Approvals
 	Log     *slog.Logger
 	// Stop, when closed, ends the streams.
 	Stop <-chan struct{}
@@ -151,6 +156,9 @@ func (c *Console) routes() *http.ServeMux {
 	})
 	handle("GET skills", c.listSkills)
 	handle("GET skills/{name}", c.readSkill)
+	handle("GET skills/{name}/versions/{version}", c.skillVersion)
+	c.historyRoutes(handle)
+	c.heldRoutes(handle)
 	handle("GET settings", func(*http.Request) (any, error) { return c.cfg.Settings, nil })
 	mux.HandleFunc("GET "+API+"live", c.live)
 	mux.HandleFunc(API, func(w http.ResponseWriter, _ *http.Request) { c.fail(w, errNotFound) })

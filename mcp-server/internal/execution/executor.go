@@ -68,6 +68,7 @@ type Config struct {
 type Executor struct {
 	cfg      Config
 	sessions sync.Map // session of each run, by the run's id, while it runs
+	stops    sync.Map // what cancels each run, by the same id
 }
 
 // New makes an executor.
@@ -80,6 +81,21 @@ func (e *Executor) Session(run string) (session string, ok bool) {
 		return "", false
 	}
 	return s.(string), true
+}
+
+// Stop cancels a run, as its client could. It reports whether the run was under way.
+func (e *Executor) Stop(run string) bool {
+	stop, ok := e.stops.Load(run)
+	if ok {
+		stop.(context.CancelFunc)()
+	}
+	return ok
+}
+
+// Active is how many runs are under way, with those that wait for a slot.
+func (e *Executor) Active() (n int) {
+	e.stops.Range(func(_, _ any) bool { n++; return true })
+	return n
 }
 
 // Request is one run.
@@ -122,6 +138,10 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
 	e.sessions.Store(o.Run, r.Session)
 	defer e.sessions.Delete(o.Run)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	e.stops.Store(o.Run, stop)
+	defer e.stops.Delete(o.Run)
 	starting, cancel := context.WithTimeout(ctx, readyTime)
 	_, err := e.cfg.Catalog.Permissions(starting)
 	cancel()

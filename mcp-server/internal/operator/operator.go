@@ -27,6 +27,8 @@ type Config struct {
 	Journal string
 	// Servers are the MCP servers. Nil: nobody asks about them here.
 	Servers Servers
+	// Console makes a way in to the console. Nil: there is none.
+	Console func() operatorapi.ConsoleLogin
 	// Stop, when closed, ends the streams.
 	Stop <-chan struct{}
 }
@@ -46,6 +48,11 @@ func Handler(c Config) http.Handler {
 	if c.Journal != "" {
 		mux.HandleFunc("GET "+operatorapi.Prefix+"exchanges", c.exchanges)
 		mux.HandleFunc("GET "+operatorapi.Prefix+"receipt", c.receipt)
+	}
+	if c.Console != nil {
+		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusOK, c.Console())
+		})
 	}
 	if c.Servers != nil {
 		serverRoutes(mux, c.Servers)
