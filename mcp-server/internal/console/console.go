@@ -58,7 +58,7 @@ type Config struct {
 	StopRun func(run string) bool
 	// Approvals are the requests that wait for a person. Nil: none can be seen here.
 	Approvals Approvals
-	Log     *slog.Logger
+	Log       *slog.Logger
 	// Stop, when closed, ends the streams.
 	Stop <-chan struct{}
 }
