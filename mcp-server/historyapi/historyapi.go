@@ -6,7 +6,6 @@
 package historyapi
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -164,11 +163,13 @@ type ExchangeFilter struct {
 	Name string `json:"name,omitempty"` // a token name that was swapped
 	// Outcome is one of controlapi's.
 	Outcome string `json:"outcome,omitempty"`
+	// Oldest lists the oldest first.
+	Oldest bool `json:"oldest,omitempty"`
 	// Limit is how many a page has: 100 if it is 0, 1000 at most.
 	Limit int `json:"limit,omitempty"`
 }
 
-// ExchangePage is a part of a list, latest exchange first.
+// ExchangePage is a part of a list.
 type ExchangePage struct {
 	Exchanges []Exchange `json:"exchanges"`
 	Next      string     `json:"next,omitempty"`
@@ -329,14 +330,4 @@ type Event struct {
 	Print    *Print        `json:"print,omitempty"`
 	Skill    *SkillVersion `json:"skill,omitempty"`
 	Alert    *Alert        `json:"alert,omitempty"`
-}
-
-// Fields selects fields of a run by their JSON names, for codeforge runs --json.
-func (r Run) Fields() (map[string]json.RawMessage, error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	var out map[string]json.RawMessage
-	return out, json.Unmarshal(text, &out)
 }

@@ -194,6 +194,8 @@ const (
 
 // Exchange is one HTTP request and response through the proxy, with the decisions made on it.
 type Exchange struct {
+	// ID is different for every exchange there ever was.
+	ID     string    `json:"id,omitempty"`
 	At     time.Time `json:"at"`
 	Run    string    `json:"run,omitempty"`
 	Method string    `json:"method"`
@@ -211,14 +213,22 @@ type Exchange struct {
 	Code      string `json:"code,omitempty"`
 	Swapped   []Swap `json:"swapped,omitempty"`
 	Sanitized int    `json:"sanitized,omitempty"`
-	Redacted  int    `json:"redacted,omitempty"`
-	BytesUp   int64  `json:"bytes_up"`
-	BytesDown int64  `json:"bytes_down"`
+	// Scrubbed are the credentials that Sanitized counts, by their names, and the part of the answer each was in.
+	Scrubbed []Swap `json:"scrubbed,omitempty"`
+	Redacted int    `json:"redacted,omitempty"`
+	// BytesUp and BytesDown are those of the bodies, HeadUp those of the method, path, query and headers as code wrote
+	// them.
+	BytesUp   int64 `json:"bytes_up"`
+	HeadUp    int64 `json:"head_up,omitempty"`
+	BytesDown int64 `json:"bytes_down"`
 	// Caused are the requests that an MCP server sent because of a call, or because of one of Among calls.
 	Caused []Exchange `json:"caused,omitempty"`
 	Among  int        `json:"among,omitempty"`
 	// Milliseconds is the time from the request's head to the last byte of the answer.
 	Milliseconds float64 `json:"ms"`
+	// HeldMS of these it waited for a person, and after FirstMS came the head of the answer.
+	HeldMS  float64 `json:"held_ms,omitempty"`
+	FirstMS float64 `json:"first_ms,omitempty"`
 }
 
 // Call is the tool that code called, as SERVER.TOOL, or "" for an exchange with any other host than ServersHost.
@@ -289,10 +299,12 @@ func (r *Receipt) AddCaused(list []Caused) {
 	}
 }
 
-// Swap records that a token name was replaced by its credential, and where.
+// Swap records that a token name was replaced by its credential, and where, or a credential by its name. Count is how
+// often, if it was more than once.
 type Swap struct {
-	Name string `json:"name"`
-	In   string `json:"in"`
+	Name  string `json:"name"`
+	In    string `json:"in"`
+	Count int    `json:"count,omitempty"`
 }
 
 // Hint is a sentence on what to do differently.
@@ -346,8 +358,10 @@ const (
 // Has reports whether an event is one of them.
 func (of Events) Has(e Event) bool { return (e.Catalog != "") == (of == CatalogEvents) }
 
-// Event is one line of GET /v1/events. Exactly one field is set.
+// Event is one line of GET /v1/events. Exactly one field is set, besides Lost.
 type Event struct {
+	// Lost is how many events before this one were not sent, because the subscriber was too slow.
+	Lost int `json:"lost,omitempty"`
 	// Catalog is the version after a change.
 	Catalog  string    `json:"catalog,omitempty"`
 	Exchange *Exchange `json:"exchange,omitempty"`

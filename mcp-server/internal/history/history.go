@@ -1,80 +1,221 @@
-// Package history is the store of runs: one SQLite file, written by one goroutine from a bounded queue, so that no run
-// ever waits for it. What is in it is described by mcp-server/historyapi.
+// Package history is the store of runs: one SQLite file, written by one goroutine from a bounded queue. What is in it is
+// described by mcp-server/historyapi.
 //
-// A nil *Store is one that is off: everything that would be stored is dropped, and readers get ErrOff.
+// Contract: no run ever waits for the store. What does not fit in the queue or on the disk is dropped and counted, first
+// the code and output, then the rest; a damaged file is set aside, and a new one begun.
+//
+// Threat: the file tells what code did, to whoever may read it. It has mode 0600 in a folder of 0700, and holds no
+// credential: the proxy has replaced them by their names before anything gets here. REDACTING_STRINGS are taken out
+// here, as from log lines. What is removed is overwritten.
 package history
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// ErrOff is the answer to readers when HISTORY is off.
-var ErrOff = errors.New("nothing is kept of runs: HISTORY is off")
+// Name is the file's name in its folder.
+const Name = "runs.db"
 
-// ErrUnknown is the answer for what is not in the store.
-var ErrUnknown = errors.New("nothing is recorded of this")
+// The modes: what is kept.
+const (
+	Full     = "full"     // code, output and receipts
+	Receipts = "receipts" // what was sent where, without code, output and titles
+	Off      = "off"
+)
 
-// Store is an open store. It is safe for concurrent use.
-type Store struct{}
+// How long things are kept.
+const (
+	contentDays  = 7
+	contentBytes = 256 << 20
+	receiptDays  = 90
+)
 
-// Runs lists runs, latest first. An empty cursor begins with the latest.
-func (s *Store) Runs(context.Context, historyapi.Filter, string) (historyapi.Page, error) {
-	return historyapi.Page{}, ErrOff
+var (
+	// ErrOff is the answer to readers when HISTORY is off.
+	ErrOff = errors.New("nothing is kept of runs: HISTORY=off")
+	// ErrUnknown is the answer for what is not in the store.
+	ErrUnknown = errors.New("nothing is recorded of this")
+)
+
+// Config configures a Store.
+type Config struct {
+	// Dir is the folder of the file. It is made if it is not there.
+	Dir string
+	// Mode is one of the modes above.
+	Mode string
+	// Clean takes out what must not be stored. Nil: nothing.
+	Clean func(string) string
+	Log   *slog.Logger
+
+	// migrations replace the real ones in tests, limits too.
+	migrations []string
+	limits     limits
 }
 
-// Run is all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrUnknown: there is none.
-func (s *Store) Run(context.Context, string) (historyapi.Detail, error) {
-	return historyapi.Detail{}, ErrOff
+// limits are how much is kept.
+type limits struct {
+	contentAge, receiptAge time.Duration
+	content, file          int64
 }
 
-// Exchanges lists exchanges, latest first, with those of MCP servers.
-func (s *Store) Exchanges(context.Context, historyapi.ExchangeFilter, string) (historyapi.ExchangePage, error) {
-	return historyapi.ExchangePage{}, ErrOff
+// Store is a store. It is safe for concurrent use.
+type Store struct {
+	cfg  Config
+	feed feed
+
+	queue  chan job
+	sweeps chan chan error
+	queued atomic.Int64 // bytes of content in the queue
+	last   atomic.Int64 // number given last
+	opened chan struct{}
+	closed chan struct{}
+	ended  chan struct{}
+	closer sync.Once
+
+	mu      sync.Mutex
+	reader  *sql.DB // nil until it is open, and when it cannot be
+	problem string
+	dropped int64
+	live    map[string]*Recording
 }
 
-// Ledger sums up what left in a time.
-func (s *Store) Ledger(_ context.Context, _, _ time.Time) (historyapi.Ledger, error) {
-	return historyapi.Ledger{}, ErrOff
+// Open starts a store. It returns at once: the file is opened by the writer, and readers wait for that.
+func Open(cfg Config) *Store {
+	if cfg.Clean == nil {
+		cfg.Clean = func(s string) string { return s }
+	}
+	if cfg.migrations == nil {
+		cfg.migrations = migrations
+	}
+	if cfg.limits == (limits{}) {
+		cfg.limits = limits{
+			contentAge: contentDays * 24 * time.Hour, receiptAge: receiptDays * 24 * time.Hour,
+			content: contentBytes, file: maxFile,
+		}
+	}
+	s := &Store{
+		cfg: cfg, queue: make(chan job, maxQueue), sweeps: make(chan chan error), opened: make(chan struct{}), closed: make(chan struct{}),
+		ended: make(chan struct{}), live: map[string]*Recording{},
+	}
+	s.feed.begin()
+	if cfg.Mode == Off || cfg.Dir == "" {
+		s.cfg.Mode = Off
+		close(s.opened)
+		close(s.ended)
+		return s
+	}
+	go s.write()
+	return s
 }
 
-// Hours is the traffic by API in steps of time, a multiple of a quarter of an hour, oldest first.
-func (s *Store) Hours(_ context.Context, _, _ time.Time, _ time.Duration) ([]historyapi.Hour, error) {
-	return nil, ErrOff
+// off reports whether nothing is stored. A nil Store is off.
+func (s *Store) off() bool { return s == nil || s.cfg.Mode == Off }
+
+// Close stores what is in the queue, as long as ctx allows, and closes the file.
+func (s *Store) Close(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	s.closer.Do(func() { close(s.closed) })
+	s.feed.end()
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+	}
 }
 
-// SkillVersions are the versions of a skill, latest first; of all skills if the name is empty.
-func (s *Store) SkillVersions(context.Context, string) ([]historyapi.SkillVersion, error) {
-	return nil, ErrOff
+// number is a number greater than all before it: microseconds since 1970, so that it also tells when.
+func (s *Store) number() int64 {
+	for {
+		last := s.last.Load()
+		next := max(last+1, time.Now().UnixMicro())
+		if s.last.CompareAndSwap(last, next) {
+			return next
+		}
+	}
 }
 
-// SkillSource is the source of a version of a skill. ErrUnknown: it is not kept.
-func (s *Store) SkillSource(_ context.Context, _ string, _ int) (string, error) { return "", ErrOff }
+// db is the connection for reading.
+func (s *Store) db(ctx context.Context) (*sql.DB, error) {
+	if s.off() {
+		return nil, ErrOff
+	}
+	select {
+	case <-s.opened:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader == nil {
+		return nil, fmt.Errorf("the history cannot be read: %s", s.problem)
+	}
+	return s.reader, nil
+}
 
-// SkillUses is how often skills were imported.
-func (s *Store) SkillUses(context.Context) ([]historyapi.SkillUse, error) { return nil, ErrOff }
+// say logs a problem once, and remembers it. Empty: it is over.
+func (s *Store) say(problem string) {
+	s.mu.Lock()
+	was := s.problem
+	s.problem = problem
+	s.mu.Unlock()
+	switch {
+	case problem == was:
+	case problem != "":
+		s.cfg.Log.Error("runs are not stored", logline.Tag("history"), slog.String("error", problem))
+	default:
+		s.cfg.Log.Info("runs are stored again", logline.Tag("history"))
+	}
+}
 
-// Alerts lists alerts, latest first.
-func (s *Store) Alerts(_ context.Context, _ bool) ([]historyapi.Alert, error) { return nil, ErrOff }
-
-// SeeAlerts marks alerts up to a number as seen.
-func (s *Store) SeeAlerts(_ context.Context, _ int64) error { return ErrOff }
-
-// Remove forgets a run: its content, exchanges and itself. Sums keep what it sent.
-func (s *Store) Remove(_ context.Context, _ string) error { return ErrOff }
+// drop counts what was not stored.
+func (s *Store) drop(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped += int64(n)
+}
 
 // Status is what is kept, and how much.
-func (s *Store) Status(context.Context) (historyapi.Status, error) {
-	return historyapi.Status{Mode: "off"}, nil
-}
-
-// Follow waits for events after the cursor and returns them, at least one; an empty cursor means from now on. The
-// cursor to go on with is that of the last event. A reader who was away for so long that events are gone, or since
-// before mcp-server's start, first gets an EventGap. It works when the store is off too.
-func (s *Store) Follow(ctx context.Context, _ string) ([]historyapi.Event, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
+func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
+	if s.off() {
+		return historyapi.Status{Mode: Off}, nil
+	}
+	out := historyapi.Status{
+		Mode: s.cfg.Mode, Path: filepath.Join(s.cfg.Dir, Name),
+		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays,
+	}
+	db, err := s.db(ctx)
+	if err == nil {
+		var oldest sql.NullInt64
+		err = s.checked(db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM exchange),
+			(SELECT coalesce(sum(size), 0) FROM content), (SELECT min(number) FROM run)`).
+			Scan(&out.Runs, &out.Exchanges, &out.Content, &oldest))
+		if oldest.Valid {
+			out.Oldest = time.UnixMicro(oldest.Int64).UTC()
+		}
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		if info, serr := os.Stat(out.Path + suffix); serr == nil {
+			out.Bytes += info.Size()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.Problem, out.Dropped = s.problem, s.dropped
+	if err != nil && out.Problem == "" {
+		out.Problem = err.Error()
+	}
+	return out, nil
 }

@@ -288,10 +288,10 @@ func (x *exchange) finish(p any) {
 	abort := x.judge(p)
 	n := &x.note
 	if unsent(n.Exchange) {
-		n.Swapped = nil
+		n.Swapped, n.HeadUp = nil, 0
 	}
 	n.Status = x.w.status
-	n.Milliseconds = float64(time.Since(x.began)) / float64(time.Millisecond)
+	n.Milliseconds = milliseconds(time.Since(x.began))
 	x.conf.Journal.Record(*n)
 	x.debug.log(x)
 	if !abort {
@@ -302,6 +302,8 @@ func (x *exchange) finish(p any) {
 	}
 	panic(http.ErrAbortHandler)
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
 func unsent(e controlapi.Exchange) bool {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -21,11 +22,13 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	if x.conf.Room == nil {
 		return v
 	}
+	began := time.Now()
 	err := x.conf.Room.Pass(x.ctx, hold.Request{
 		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, Catalog: x.snap.Public.Version,
 		Method: strings.Join(q.Methods, ", "), URL: out.URL.String(), Headers: shownHeaders(out.Header), Body: body,
 		Clean: x.loggable,
 	})
+	x.note.HeldMS = milliseconds(time.Since(began))
 	switch {
 	case errors.Is(err, hold.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)

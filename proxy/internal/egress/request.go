@@ -191,6 +191,7 @@ func (x *exchange) loggable(text string) string {
 // complete replaces token names by credentials, sets the headers that the proxy controls, and signs, in this order:
 // what is signed is what leaves. On an error nothing may be sent.
 func (x *exchange) complete(out *http.Request) error {
+	x.note.HeadUp = headSize(out)
 	o := x.allowed()
 	var signs *catalog.Credential
 	if !o.Insecure && x.conf.Mint != nil {
@@ -210,6 +211,17 @@ func (x *exchange) complete(out *http.Request) error {
 	}
 	x.minted.signed = signs.Name
 	return nil
+}
+
+// headSize is the size of a request's head in HTTP/1, without what the proxy adds.
+func headSize(r *http.Request) int64 {
+	n := len(r.Method) + len(r.URL.RequestURI()) + len(" HTTP/1.1 \r\nHost: \r\n\r\n") + len(r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return int64(n)
 }
 
 // allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
@@ -291,11 +303,17 @@ func (x *exchange) sum() {
 	}
 	if x.scrubbed != nil {
 		n.Sanitized = x.scrubbed.Count()
+		for _, f := range x.scrubbed.Found() {
+			n.Scrubbed = append(n.Scrubbed, controlapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
+		}
 	}
 	if x.up != nil {
 		n.BytesUp = x.up.n.Load()
 	}
 	n.BytesDown = x.w.bytes
+	if !x.w.first.IsZero() {
+		n.FirstMS = milliseconds(x.w.first.Sub(x.began))
+	}
 	if x.ws != nil {
 		scrubbed, redacted, up, down := x.ws.Counts()
 		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted

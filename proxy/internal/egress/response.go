@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -222,6 +223,7 @@ func (b *watched) Read(p []byte) (int, error) {
 type responseWriter struct {
 	http.ResponseWriter
 	status int
+	first  time.Time // of the head
 	bytes  int64
 	flush  bool
 	bulk   bool           // a long body that is already complete, not a stream of events: its pieces may be coalesced
@@ -232,7 +234,7 @@ type responseWriter struct {
 // WriteHeader implements http.ResponseWriter.
 func (a *responseWriter) WriteHeader(status int) {
 	if a.status == 0 {
-		a.status = status
+		a.status, a.first = status, time.Now()
 	}
 	a.ResponseWriter.WriteHeader(status)
 	if a.flush { // the client sees the head before the first byte of the body arrives
@@ -243,7 +245,7 @@ func (a *responseWriter) WriteHeader(status int) {
 // Write implements io.Writer.
 func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
-		a.status = http.StatusOK
+		a.status, a.first = http.StatusOK, time.Now()
 	}
 	if a.flush && a.conn != nil {
 		a.conn.Cork()

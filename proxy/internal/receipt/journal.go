@@ -2,9 +2,12 @@ package receipt
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -37,9 +40,17 @@ type Config struct {
 type Journal struct {
 	conf    Config
 	metrics *Metrics
+	era     string        // begins the ids of this process's exchanges
+	last    atomic.Uint64 // the end of the last one
 
 	mu   sync.Mutex
-	subs map[chan controlapi.Event]controlapi.Events
+	subs map[chan controlapi.Event]*subscription
+}
+
+// subscription is what a subscriber wants, and how many events it was too slow for since the last one it got.
+type subscription struct {
+	of   controlapi.Events
+	lost int
 }
 
 // NewJournal makes a journal without subscribers.
@@ -47,7 +58,7 @@ func NewJournal(c Config) *Journal {
 	if c.Clean == nil {
 		c.Clean = func(s string) string { return s }
 	}
-	return &Journal{conf: c, metrics: newMetrics(), subs: map[chan controlapi.Event]controlapi.Events{}}
+	return &Journal{conf: c, metrics: newMetrics(), era: strings.ToLower(rand.Text()[:10]), subs: map[chan controlapi.Event]*subscription{}}
 }
 
 // Metrics returns the counts so far.
@@ -57,9 +68,12 @@ func (j *Journal) Metrics() *Metrics { return j.metrics }
 func (j *Journal) Record(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
-	for i := range e.Swapped {
-		e.Swapped[i].In = j.conf.Clean(e.Swapped[i].In)
+	for _, list := range [][]controlapi.Swap{e.Swapped, e.Scrubbed} {
+		for i := range list {
+			list[i].In = j.conf.Clean(list[i].In)
+		}
 	}
+	e.ID = j.era + strconv.FormatUint(j.last.Add(1), 36)
 	for i := range n.Hints {
 		h := &n.Hints[i]
 		h.Host, h.Text, h.Person = j.conf.Clean(h.Host), j.conf.Clean(h.Text), j.conf.Clean(h.Person)
@@ -128,12 +142,12 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 }
 
 // Subscribe returns a channel of the events of a kind from now on, until cancel is called. A subscriber that does not
-// read loses events.
+// read loses events, and is told how many with the next one it gets.
 func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Event, cancel func()) {
 	ch := make(chan controlapi.Event, maxQueue)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.subs[ch] = of
+	j.subs[ch] = &subscription{of: of}
 	return ch, func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -145,13 +159,16 @@ func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Even
 func (j *Journal) Publish(e controlapi.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for ch, of := range j.subs {
-		if !of.Has(e) {
+	for ch, s := range j.subs {
+		if !s.of.Has(e) {
 			continue
 		}
+		e.Lost = s.lost
 		select {
 		case ch <- e:
+			s.lost = 0
 		default:
+			s.lost++
 		}
 	}
 }

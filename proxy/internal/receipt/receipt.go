@@ -81,8 +81,7 @@ func bounded(e controlapi.Exchange) controlapi.Exchange {
 	if len(e.URL) > maxURL {
 		e.URL = e.URL[:maxURL] + "..."
 	}
-	if len(e.Swapped) > maxEntryList {
-		e.Swapped = e.Swapped[:maxEntryList]
-	}
+	e.Swapped = e.Swapped[:min(len(e.Swapped), maxEntryList)]
+	e.Scrubbed = e.Scrubbed[:min(len(e.Scrubbed), maxEntryList)]
 	return e
 }

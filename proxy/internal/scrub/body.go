@@ -122,7 +122,7 @@ func (b *body) Close() error {
 
 // trailer scrubs the trailers, which have arrived once the body has ended.
 func (x *response) trailer() {
-	x.header(x.resp.Trailer)
+	x.header(x.resp.Trailer, "trailer:")
 	if len(x.options.Sent) > 0 || x.report.Count() > 0 {
 		dropDigests(x.resp.Trailer, true)
 	}

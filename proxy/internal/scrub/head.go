@@ -14,13 +14,19 @@ type response struct {
 	options  Options
 	report   *Report
 	resp     *http.Response
+	part     string // what is being scrubbed: the beginning of Found.In
+	name     string // of the header, or empty
 }
 
 // replacement returns what replaces a value, and counts it.
 func (x *response) replacement(id int) string {
-	x.report.n.Add(1)
-	return x.scrubber.name(id, x.options.Sent)
+	name := x.scrubber.name(id, x.options.Sent)
+	x.report.add(name, x.part+x.name[:min(len(x.name), maxPlace)])
+	return name
 }
+
+// maxPlace bounds the name of a header in a report, in bytes.
+const maxPlace = 80
 
 func (x *response) text(s string) string {
 	s, _ = x.scrubber.set.Replace(s, x.replacement)
@@ -29,22 +35,25 @@ func (x *response) text(s string) string {
 
 // head scrubs the status text and the headers.
 func (x *response) head() {
+	x.part = "status"
 	x.resp.Status = x.text(x.resp.Status)
-	x.header(x.resp.Header)
+	x.header(x.resp.Header, "header:")
+	x.part, x.name = "body", ""
 }
 
 // header scrubs the values, and removes headers whose name contains a credential. A name has lost its case when it
 // arrives, so it is searched without case.
-func (x *response) header(h http.Header) {
+func (x *response) header(h http.Header, part string) {
 	if disarm.Off("scrub-headers") {
 		return
 	}
 	for name, values := range h {
 		if x.scrubber.lower.ContainsFold(name) {
 			delete(h, name)
-			x.report.n.Add(1)
+			x.report.add("", part)
 			continue
 		}
+		x.part, x.name = part, name
 		for i, v := range values {
 			values[i] = x.text(v)
 		}

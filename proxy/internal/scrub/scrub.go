@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -132,7 +133,48 @@ func (s *Scrubber) Reader(src io.Reader, sent []string, each func()) *engine.Rea
 func (s *Scrubber) Contains(text string) bool { return s != nil && s.set.Contains(text) }
 
 // Report holds what was done to a response. It may be read at any time and is complete after the end of the body.
-type Report struct{ n atomic.Int64 }
+type Report struct {
+	n atomic.Int64
+
+	mu    sync.Mutex
+	found []Found
+}
+
+// Found is a credential that was replaced, by its name, where ("status", "header:NAME", "body", "trailer:NAME"), and how
+// often.
+type Found struct {
+	Name, In string
+	Count    int
+}
+
+// maxFound bounds a report's list.
+const maxFound = 32
+
+// Found lists what was replaced so far.
+func (r *Report) Found() []Found {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.found)
+}
+
+// add counts a replacement.
+func (r *Report) add(name, in string) {
+	r.n.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.found {
+		if f := &r.found[i]; f.Name == name && f.In == in {
+			f.Count++
+			return
+		}
+	}
+	if len(r.found) < maxFound {
+		r.found = append(r.found, Found{Name: name, In: in, Count: 1})
+	}
+}
 
 // Count returns how many credentials were replaced so far.
 func (r *Report) Count() int {

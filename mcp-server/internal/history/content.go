@@ -1,0 +1,212 @@
+package history
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+)
+
+const (
+	// half is how many bytes of a text are kept of its beginning, and of its end.
+	half = 64 << 10
+	// maxPrints bounds the pieces of each half of an output, joinMS and joinBytes those that are joined.
+	maxPrints = 2000
+	joinMS    = 10
+	joinBytes = 4 << 10
+)
+
+// content is what is kept of a run's code and output.
+type content struct {
+	Code   historyapi.Text   `json:"code"`
+	Output historyapi.Output `json:"output"`
+	Answer historyapi.Text   `json:"answer"`
+	Exit   string            `json:"exit,omitempty"`
+}
+
+// size is about how many bytes it holds.
+func (c content) size() int64 {
+	n := len(c.Code.Head) + len(c.Code.Tail) + len(c.Answer.Head) + len(c.Answer.Tail) + len(c.Exit)
+	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
+		for _, p := range list {
+			n += len(p.Text) + 32
+		}
+	}
+	return int64(n)
+}
+
+// clean is the content without what must not be stored.
+func (c content) clean(clean func(string) string) content {
+	for _, t := range []*historyapi.Text{&c.Code, &c.Answer} {
+		t.Head, t.Tail = clean(t.Head), clean(t.Tail)
+	}
+	c.Output.Head, c.Output.Tail = cleanPrints(c.Output.Head, clean), cleanPrints(c.Output.Tail, clean)
+	c.Exit = clean(c.Exit)
+	return c
+}
+
+// cleanPrints cleans what was printed, also what lies across two pieces: these become one then.
+func cleanPrints(list []historyapi.Print, clean func(string) string) []historyapi.Print {
+	var whole, parts strings.Builder
+	out := make([]historyapi.Print, len(list))
+	for i, p := range list {
+		whole.WriteString(p.Text)
+		p.Text = clean(p.Text)
+		parts.WriteString(p.Text)
+		out[i] = p
+	}
+	if text := clean(whole.String()); text != parts.String() {
+		return []historyapi.Print{{MS: list[0].MS, Text: text}}
+	}
+	return out
+}
+
+// words are the texts in it.
+func (c content) words() string {
+	var b strings.Builder
+	for _, t := range []string{c.Code.Head, c.Code.Tail, c.Exit} {
+		b.WriteString(t)
+		b.WriteByte('\n')
+	}
+	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
+		for _, p := range list {
+			b.WriteString(p.Text)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// putContent stores content, compressed.
+func putContent(ctx context.Context, tx *sql.Tx, number int64, c content) error {
+	data, err := pack(c)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO content VALUES (?, ?, ?)`, number, len(data), data)
+	return err
+}
+
+// pack compresses a value, unpack reads it again.
+func pack(v any) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func unpack(data []byte, v any) error {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err == nil {
+		err = json.NewDecoder(r).Decode(v)
+	}
+	if err != nil {
+		return fmt.Errorf("reading what is kept of a run: %w", err)
+	}
+	return nil
+}
+
+// halves keeps the beginning and the end of a text.
+func halves(text string) historyapi.Text {
+	if len(text) <= 2*half {
+		return historyapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
+	}
+	head, tail := cut(text, half), last(text, half)
+	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
+}
+
+// cut is the beginning of a text, at most so many bytes of whole characters.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// last is the end of a text, at most so many bytes of whole characters.
+func last(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	at := len(text) - n
+	for at < len(text) && !utf8.RuneStart(text[at]) {
+		at++
+	}
+	return text[at:]
+}
+
+// capture keeps the beginning and the end of what is printed.
+type capture struct {
+	head, tail           []historyapi.Print
+	headBytes, tailBytes int
+	omitted              int64
+}
+
+// add adds what was printed.
+func (c *capture) add(p historyapi.Print) {
+	if c.headBytes < half && len(c.head) < maxPrints && len(c.tail) == 0 {
+		first := p
+		first.Text = cut(p.Text, half-c.headBytes)
+		if len(first.Text) < len(p.Text) && first.Text == "" {
+			c.headBytes = half // no room for a whole character
+		}
+		c.headBytes += len(first.Text)
+		if p.Text = p.Text[len(first.Text):]; first.Text != "" {
+			c.head = joined(c.head, first)
+		}
+		if p.Text == "" {
+			return
+		}
+	}
+	c.tail = joined(c.tail, p)
+	c.tailBytes += len(p.Text)
+	for c.tailBytes > half || len(c.tail) > maxPrints {
+		first := &c.tail[0]
+		keep := last(first.Text, max(0, len(first.Text)-(c.tailBytes-half)))
+		if len(c.tail) > maxPrints || c.tailBytes-len(first.Text) >= half {
+			keep = ""
+		}
+		gone := len(first.Text) - len(keep)
+		c.omitted += int64(gone)
+		c.tailBytes -= gone
+		first.Text = strings.Clone(keep)
+		if keep == "" {
+			c.tail = c.tail[1:]
+		}
+	}
+}
+
+// joined appends what was printed, to the last piece if that is recent and short, or if there are many.
+func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
+	if n := len(list) - 1; n >= 0 {
+		l := &list[n]
+		soon := p.MS-l.MS < joinMS && len(l.Text) < joinBytes
+		if l.Err == p.Err && (soon || n >= maxPrints-1 && len(l.Text) < half) {
+			l.Text += p.Text
+			return list
+		}
+	}
+	return append(list, p)
+}
+
+// output is what was kept.
+func (c *capture) output() historyapi.Output {
+	return historyapi.Output{Head: append([]historyapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]historyapi.Print(nil), c.tail...)}
+}

@@ -1,0 +1,324 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+const (
+	// usualLimit and maxLimit bound a page, maxSpans the exchanges of a small picture.
+	usualLimit = 100
+	maxLimit   = 1000
+	maxSpans   = 40
+	// maxWords bounds the words of a search.
+	maxWords = 16
+)
+
+// where is a condition of SQL that grows.
+type where struct {
+	text []string
+	args []any
+}
+
+func (w *where) and(text string, args ...any) {
+	w.text = append(w.text, text)
+	w.args = append(w.args, args...)
+}
+
+func (w *where) String() string {
+	if len(w.text) == 0 {
+		return "1"
+	}
+	return strings.Join(w.text, " AND ")
+}
+
+// times adds bounds of a time.
+func (w *where) times(since, until time.Time) {
+	if !since.IsZero() {
+		w.and("number >= ?", since.UnixMicro())
+	}
+	if !until.IsZero() {
+		w.and("number < ?", until.UnixMicro())
+	}
+}
+
+// prefix adds that a column begins with a text.
+func (w *where) prefix(column, text string) {
+	if text != "" {
+		w.and(column+" >= ? AND "+column+" < ?", text, text+"\U0010FFFF")
+	}
+}
+
+// same adds that a column has a value, unless it is empty.
+func (w *where) same(column, value string) {
+	if value != "" {
+		w.and(column+" = ?", value)
+	}
+}
+
+// fact adds that a run has a fact.
+func (w *where) fact(kind, value string) {
+	if value != "" {
+		w.and("number IN (SELECT number FROM fact WHERE kind = ? AND value = ?)", kind, value)
+	}
+}
+
+// page adds a cursor, and returns the limit.
+func (w *where) page(cursor string, limit int, comparison string) (int, error) {
+	if cursor != "" {
+		n, err := strconv.ParseInt(cursor, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("cursor %q: want that of a page", cut(cursor, 40))
+		}
+		w.and("number "+comparison+" ?", n)
+	}
+	if limit <= 0 {
+		limit = usualLimit
+	}
+	return min(limit, maxLimit), nil
+}
+
+// Runs lists runs, latest first. An empty cursor begins with the latest.
+func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
+	out := historyapi.Page{Runs: []historyapi.Run{}}
+	db, err := s.db(ctx)
+	if err != nil {
+		return out, err
+	}
+	var w where
+	w.times(f.Since, f.Until)
+	w.prefix("id", f.Run)
+	w.same("client", f.Client)
+	w.same("session", f.Session)
+	w.fact("api", f.API)
+	w.fact("host", f.Host)
+	w.fact("skill", f.Skill)
+	switch f.State {
+	case "denied":
+		w.and("denied > 0")
+	default:
+		w.same("state", f.State)
+	}
+	if f.Grep != "" {
+		w.and("number IN (SELECT rowid FROM words WHERE words MATCH ?)", match(f.Grep))
+	}
+	limit, err := w.page(cursor, f.Limit, "<")
+	if err != nil {
+		return out, err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT data FROM run WHERE "+w.String()+" ORDER BY number DESC LIMIT ?",
+		append(w.args, limit+1)...)
+	if err != nil {
+		return out, s.checked(err)
+	}
+	if out.Runs, err = read[historyapi.Run](rows); err != nil {
+		return out, s.checked(err)
+	}
+	if len(out.Runs) > limit {
+		out.Runs = out.Runs[:limit]
+		out.Next = strconv.FormatInt(out.Runs[limit-1].Number, 10)
+	}
+	if f.Spans {
+		for i := range out.Runs {
+			if err := s.spans(ctx, db, &out.Runs[i]); err != nil {
+				return out, s.checked(err)
+			}
+		}
+	}
+	return out, nil
+}
+
+// match is what is searched for words: all of them, each as the beginning of a word or of several in a row.
+func match(text string) string {
+	words := strings.Fields(text)
+	var out []string
+	for _, word := range words[:min(len(words), maxWords)] {
+		out = append(out, `"`+strings.ReplaceAll(word, `"`, `""`)+`"*`)
+	}
+	return strings.Join(out, " AND ")
+}
+
+// read reads rows of one column of JSON.
+func read[T any](rows *sql.Rows) ([]T, error) {
+	defer rows.Close()
+	out := []T{}
+	for rows.Next() {
+		var data string
+		var v T
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(data), &v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// spans reads the first exchanges of a run.
+func (s *Store) spans(ctx context.Context, db *sql.DB, run *historyapi.Run) error {
+	rows, err := db.QueryContext(ctx, `SELECT data ->> '$.at', data ->> '$.ms', outcome FROM exchange WHERE run = ?
+		ORDER BY number LIMIT ?`, run.ID, maxSpans)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text, outcome string
+		var took float64
+		if err := rows.Scan(&text, &took, &outcome); err != nil {
+			return err
+		}
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return err
+		}
+		begin := float64(at.Sub(run.Began).Microseconds()) / 1000
+		run.Spans = append(run.Spans, historyapi.Span{Begin: begin, End: begin + took, Outcome: outcome})
+	}
+	return rows.Err()
+}
+
+// Run is all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrUnknown: there is none.
+func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
+	var out historyapi.Detail
+	db, err := s.db(ctx)
+	if err != nil {
+		return out, err
+	}
+	var w where
+	w.prefix("id", id)
+	var data, hints string
+	var packed []byte
+	err = db.QueryRowContext(ctx, "SELECT run.data, hints, content.data FROM run LEFT JOIN content USING (number) WHERE "+
+		w.String()+" ORDER BY number DESC LIMIT 1", w.args...).Scan(&data, &hints, &packed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return out, ErrUnknown
+	}
+	if err != nil {
+		return out, s.checked(err)
+	}
+	if err := errors.Join(json.Unmarshal([]byte(data), &out.Run), json.Unmarshal([]byte(hints), &out.Hints)); err != nil {
+		return out, fmt.Errorf("reading run %s: %w", id, err)
+	}
+	if packed != nil {
+		var c content
+		if err := unpack(packed, &c); err != nil {
+			return out, err
+		}
+		out.Kept, out.Code, out.Output, out.Answer, out.Exit = true, c.Code, c.Output, c.Answer, c.Exit
+	}
+	if !out.Kept {
+		s.underWay(&out)
+	}
+	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? ORDER BY number", out.ID)
+	if err != nil {
+		return out, s.checked(err)
+	}
+	if out.Exchanges, err = read[historyapi.Exchange](rows); err != nil {
+		return out, s.checked(err)
+	}
+	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
+	if out.Ended.IsZero() { // nobody has counted yet
+		for _, x := range out.Exchanges {
+			out.Count.Add(x.Exchange)
+		}
+	}
+	return out, nil
+}
+
+// underWay adds the code and output of a run that is not over.
+func (s *Store) underWay(out *historyapi.Detail) {
+	s.mu.Lock()
+	r := s.live[out.ID]
+	s.mu.Unlock()
+	if r == nil || s.cfg.Mode != Full {
+		return
+	}
+	r.mu.Lock()
+	c := content{Code: halves(r.code), Output: r.output.output()}
+	r.mu.Unlock()
+	c = c.clean(s.cfg.Clean)
+	out.Kept, out.Code, out.Output = true, c.Code, c.Output
+}
+
+// Exchanges lists exchanges, with those of MCP servers and installations: latest first, or oldest first.
+func (s *Store) Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error) {
+	out := historyapi.ExchangePage{Exchanges: []historyapi.Exchange{}}
+	db, err := s.db(ctx)
+	if err != nil {
+		return out, err
+	}
+	var w where
+	w.times(f.Since, f.Until)
+	w.prefix("run", f.Run)
+	w.same("api", f.API)
+	w.same("host", f.Host)
+	w.same("outcome", f.Outcome)
+	if f.Name != "" {
+		w.and("number IN (SELECT number FROM swap WHERE name = ?)", f.Name)
+	}
+	comparison, order := "<", "DESC"
+	if f.Oldest {
+		comparison, order = ">", "ASC"
+	}
+	limit, err := w.page(cursor, f.Limit, comparison)
+	if err != nil {
+		return out, err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE "+w.String()+" ORDER BY number "+order+" LIMIT ?",
+		append(w.args, limit+1)...)
+	if err != nil {
+		return out, s.checked(err)
+	}
+	if out.Exchanges, err = read[historyapi.Exchange](rows); err != nil {
+		return out, s.checked(err)
+	}
+	if len(out.Exchanges) > limit {
+		out.Exchanges = out.Exchanges[:limit]
+		out.Next = strconv.FormatInt(out.Exchanges[limit-1].Number, 10)
+	}
+	return out, nil
+}
+
+// putWords makes a run findable by its words. Without content these are what its receipt has.
+func putWords(ctx context.Context, tx *sql.Tx, run historyapi.Run, c *content) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, run.ID, run.Title, run.Client, run.Language, run.State, run.Reason)
+	rows, err := tx.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? LIMIT 200", run.ID)
+	if err != nil {
+		return err
+	}
+	list, err := read[controlapi.Exchange](rows)
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, x := range list {
+		for _, word := range []string{x.URL, x.Code} {
+			if !seen[word] {
+				seen[word] = true
+				fmt.Fprintln(&b, word)
+			}
+		}
+	}
+	if c != nil {
+		b.WriteString(c.words())
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM words WHERE rowid = ?", run.Number); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO words (rowid, text) VALUES (?, ?)", run.Number, b.String())
+	return err
+}

@@ -1,0 +1,353 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// maxTitle bounds a title, maxField what a client says of itself, in bytes.
+	maxTitle = 120
+	maxField = 200
+	// maxOfRun is how many exchanges of one run are kept.
+	maxOfRun = 2000
+)
+
+// Recording stores one run while it is under way. A nil Recording stores nothing.
+type Recording struct {
+	store *Store
+	code  string
+	began time.Time
+
+	mu     sync.Mutex
+	run    historyapi.Run
+	output capture
+	kept   int // exchanges
+}
+
+// Begin begins to store a run. Of run it takes what is known of the run when it begins. Nil when the store is off.
+func (s *Store) Begin(run historyapi.Run, code string) *Recording {
+	if s.off() {
+		return nil
+	}
+	now := time.Now()
+	sum := sha256.Sum256([]byte(code))
+	run.Number, run.Began, run.State = s.number(), now.UTC(), historyapi.Waiting
+	run.CodeSHA, run.CodeBytes = hex.EncodeToString(sum[:]), len(code)
+	run.Client, run.ClientVersion = s.field(run.Client), s.field(run.ClientVersion)
+	run.Skills = imports(code)
+	run.APIs = []string{}
+	if s.cfg.Mode == Full {
+		run.Title = s.field(title(code))
+	}
+	r := &Recording{store: s, code: code, began: now, run: run}
+	s.mu.Lock()
+	s.live[run.ID] = r
+	s.mu.Unlock()
+	r.put(run)
+	return r
+}
+
+// put stores the run as it is now, and tells followers.
+func (r *Recording) put(run historyapi.Run) {
+	r.store.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
+	r.store.put(job{do: func(ctx context.Context, tx *sql.Tx) error { return putRun(ctx, tx, run, "[]") }})
+}
+
+// Started notes that the wait for a slot is over.
+func (r *Recording) Started(slot int, generation uint64) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.run.State, r.run.Slot, r.run.Generation = historyapi.Running, slot, generation
+	r.run.WaitedMS = time.Since(r.began).Milliseconds()
+	run := r.run
+	r.mu.Unlock()
+	r.put(run)
+}
+
+// Print stores what the code has printed.
+func (r *Recording) Print(stdout, stderr string) {
+	if r == nil || r.store.cfg.Mode != Full {
+		return
+	}
+	ms := time.Since(r.began).Milliseconds()
+	for _, p := range []historyapi.Print{{MS: ms, Text: stdout}, {MS: ms, Err: true, Text: stderr}} {
+		if p.Text == "" {
+			continue
+		}
+		r.mu.Lock()
+		r.output.add(p)
+		r.mu.Unlock()
+		p.Text = r.store.cfg.Clean(p.Text)
+		r.store.feed.publish(historyapi.Event{Kind: historyapi.EventPrint, RunID: r.run.ID, Print: &p})
+	}
+}
+
+// End is what is known of a run when it is over.
+type End struct {
+	// Exit has a Reason if the code was started; else Reason says why it was not.
+	Exit    runapi.Exit
+	Reason  string
+	Stopped bool // by its client, or by mcp-server's end
+	Receipt controlapi.Receipt
+	Lost    bool // the receipt
+	// Answer is what the model was given, Detail why there was no exit.
+	Answer, Detail string
+}
+
+// End stores the end of the run.
+func (r *Recording) End(e End) {
+	if r == nil {
+		return
+	}
+	s := r.store
+	now := time.Now()
+	r.mu.Lock()
+	run := r.run
+	output := r.output.output()
+	r.mu.Unlock()
+	run.Ended, run.State, run.Reason = now.UTC(), state(e), cmp.Or(string(e.Exit.Reason), e.Reason)
+	run.ExitCode, run.Warm, run.WallMS, run.CPUMS = e.Exit.Code, e.Exit.Warm, e.Exit.WallMS, e.Exit.CPUMS
+	run.MaxRSS, run.StdoutBytes, run.StderrBytes = e.Exit.MaxRSS, e.Exit.StdoutBytes, e.Exit.StderrBytes
+	run.Shown, run.Count, run.ReceiptLost = int64(len(e.Answer)), e.Receipt.Count, e.Lost
+	run.APIs = usedAPIs(e.Receipt.Exchanges)
+	s.mu.Lock()
+	delete(s.live, run.ID)
+	s.mu.Unlock()
+	s.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
+	done := job{do: func(ctx context.Context, tx *sql.Tx) error { return s.end(ctx, tx, run, e.Receipt, nil) }}
+	if s.cfg.Mode == Full && !s.crowded() {
+		c := content{
+			Code: halves(r.code), Output: output, Answer: halves(e.Answer), Exit: cmp.Or(e.Exit.Detail, e.Detail),
+		}
+		done.size = c.size()
+		done.do = func(ctx context.Context, tx *sql.Tx) error { return s.end(ctx, tx, run, e.Receipt, &c) }
+	}
+	s.put(done)
+}
+
+// state is the state of a run that is over.
+func state(e End) string {
+	switch {
+	case e.Stopped || e.Exit.Reason == runapi.Cancelled:
+		return historyapi.Stopped
+	case e.Exit.Reason == runapi.Exited && e.Exit.Code == 0:
+		return historyapi.OK
+	}
+	return historyapi.Failed
+}
+
+// usedAPIs are the APIs of exchanges, sorted.
+func usedAPIs(list []controlapi.Exchange) []string {
+	out := []string{}
+	for _, x := range list {
+		out = append(out, x.APIs...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Exchange stores an exchange as the proxy tells it: of a run, an MCP server or an installation. What a run's receipt
+// has besides is stored at its end.
+func (s *Store) Exchange(x controlapi.Exchange) {
+	if s.off() {
+		return
+	}
+	s.mu.Lock()
+	r := s.live[x.Run]
+	s.mu.Unlock()
+	if r != nil {
+		r.mu.Lock()
+		r.kept++
+		full := r.kept > maxOfRun
+		r.mu.Unlock()
+		if full {
+			return // the receipt counts it
+		}
+	}
+	e := historyapi.Exchange{Number: s.number(), Exchange: x}
+	s.feed.publish(historyapi.Event{Kind: historyapi.EventExchange, RunID: x.Run, Exchange: &e})
+	s.put(job{do: func(ctx context.Context, tx *sql.Tx) error { return putExchange(ctx, tx, e) }})
+}
+
+// Gap tells followers that they may have missed exchanges.
+func (s *Store) Gap() {
+	if !s.off() {
+		s.feed.publish(historyapi.Event{Kind: historyapi.EventGap})
+	}
+}
+
+// end stores a run that is over, with its content unless that is nil.
+func (s *Store) end(ctx context.Context, tx *sql.Tx, run historyapi.Run, rec controlapi.Receipt, c *content) error {
+	for _, x := range rec.Exchanges {
+		for _, one := range append([]controlapi.Exchange{x}, x.Caused...) {
+			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.number(), Exchange: one}); err != nil {
+				return err
+			}
+		}
+	}
+	var kept int
+	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM exchange WHERE run = ?`, run.ID).Scan(&kept)
+	if err != nil {
+		return err
+	}
+	run.Omitted = max(0, run.Count.Exchanges-kept)
+	hints, err := json.Marshal(rec.Hints)
+	if err != nil {
+		return err
+	}
+	if err := putRun(ctx, tx, run, string(hints)); err != nil {
+		return err
+	}
+	if err := putFacts(ctx, tx, run, rec.Exchanges); err != nil {
+		return err
+	}
+	if c != nil {
+		if err := putContent(ctx, tx, run.Number, c.clean(s.cfg.Clean)); err != nil {
+			return err
+		}
+	}
+	if err := putWords(ctx, tx, run, c); err != nil {
+		return err
+	}
+	return s.sum(ctx, tx, run, rec.Exchanges)
+}
+
+// putRun stores a run, over an earlier state of it.
+func putRun(ctx context.Context, tx *sql.Tx, run historyapi.Run, hints string) error {
+	data, err := json.Marshal(run)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO run (number, id, state, denied, client, session, data, hints)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET
+		state = excluded.state, denied = excluded.denied, data = excluded.data, hints = excluded.hints`,
+		run.Number, run.ID, run.State, run.Count.Denied, run.Client, run.Session, string(data), hints)
+	return err
+}
+
+// putFacts stores what runs are searched by.
+func putFacts(ctx context.Context, tx *sql.Tx, run historyapi.Run, list []controlapi.Exchange) error {
+	facts := map[[2]string]bool{}
+	for _, x := range list {
+		facts[[2]string{"host", x.Host}] = true
+	}
+	for _, api := range run.APIs {
+		facts[[2]string{"api", api}] = true
+	}
+	for _, skill := range run.Skills {
+		facts[[2]string{"skill", skill}] = true
+	}
+	for f := range facts {
+		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO fact VALUES (?, ?, ?)`, f[0], f[1], run.Number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putExchange stores an exchange and adds it to the sums, once. What it caused may come later.
+func putExchange(ctx context.Context, tx *sql.Tx, e historyapi.Exchange) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	api := ""
+	if len(e.APIs) > 0 {
+		api = e.APIs[0]
+	}
+	if e.ID == "" {
+		return errors.New("an exchange without an id")
+	}
+	res, err := tx.ExecContext(ctx, `INSERT INTO exchange VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		e.Number, e.ID, e.Run, api, e.Host, e.Outcome, string(data))
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n == 0 {
+		if e.Among == 0 {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE exchange SET data = json_set(?, '$.number', number) WHERE id = ?`, string(data), e.ID)
+		return err
+	}
+	for _, sw := range e.Swapped {
+		if err := putSwap(ctx, tx, e, sw, max(1, sw.Count), 0); err != nil {
+			return err
+		}
+	}
+	for _, sc := range e.Scrubbed {
+		if err := putSwap(ctx, tx, e, sc, 0, max(1, sc.Count)); err != nil {
+			return err
+		}
+	}
+	return sumExchange(ctx, tx, e, api)
+}
+
+func putSwap(ctx context.Context, tx *sql.Tx, e historyapi.Exchange, sw controlapi.Swap, swapped, scrubbed int) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO swap VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+		swapped = swapped + excluded.swapped, scrubbed = scrubbed + excluded.scrubbed`,
+		sw.Name, e.Number, sw.In, swapped, scrubbed)
+	if err != nil {
+		return err
+	}
+	return add(ctx, tx, sum{at: e.At, kind: sumName, a: sw.Name, b: e.Host, n: int64(swapped), down: int64(scrubbed)})
+}
+
+// field bounds and cleans what somebody outside says.
+func (s *Store) field(text string) string {
+	return cut(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField)
+}
+
+// importedSkill is how code names a skill that it imports.
+var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.ts["']|(?m)^\s*(?:from|import)\s+skills\.(\w{1,64})`)
+
+// imports are the skills that code names as it would to import them, sorted.
+func imports(code string) []string {
+	var out []string
+	for _, m := range importedSkill.FindAllStringSubmatch(code, 100) {
+		if m[2] != "" {
+			m[1] = m[2] + ".py"
+		}
+		out = append(out, m[1])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// title is the first line of a comment that the code begins with, or else of the code.
+func title(code string) string {
+	first := ""
+	for line := range strings.Lines(code) {
+		line = strings.TrimSpace(line)
+		text := strings.TrimSpace(strings.TrimLeft(line, "/*#!\"'"))
+		switch {
+		case text == "":
+			continue
+		case text != line:
+			return cut(text, maxTitle)
+		case first == "":
+			first = line
+		}
+		break
+	}
+	return cut(first, maxTitle)
+}

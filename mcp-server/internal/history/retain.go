@@ -1,0 +1,219 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+)
+
+const (
+	// maxFile bounds the file: beyond it the oldest runs go, whatever their age.
+	maxFile = 1 << 30
+	// tidyBatch is how many runs one transaction removes.
+	tidyBatch = 100
+)
+
+// tidy removes what is too old or too much, a little at a time. Jobs that wait meanwhile are written in between.
+func (s *Store) tidy(db *sql.DB) {
+	if db == nil {
+		return
+	}
+	for _, step := range []func(context.Context, *sql.Tx) (int, error){s.tidyContent, s.tidyRuns, s.tidyRest} {
+		for {
+			select {
+			case <-s.closed:
+				return
+			default:
+			}
+			var n int
+			err := transact(db, []job{{do: func(ctx context.Context, tx *sql.Tx) (err error) {
+				n, err = step(ctx, tx)
+				return err
+			}}})
+			if err != nil {
+				s.say(err.Error())
+				return
+			}
+			if n == 0 {
+				break
+			}
+			select {
+			case j := <-s.queue:
+				_ = s.batch(db, j)
+			default:
+			}
+		}
+	}
+	if err := sweep(db); err != nil {
+		s.say(err.Error())
+	}
+}
+
+// tidyContent removes code and output that are too old, or the oldest if there is too much.
+func (s *Store) tidyContent(ctx context.Context, tx *sql.Tx) (int, error) {
+	var total int64
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
+		return 0, err
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT number, size FROM content ORDER BY number LIMIT ?`, tidyBatch)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	oldest := time.Now().Add(-s.cfg.limits.contentAge).UnixMicro()
+	var gone []int64
+	for rows.Next() {
+		var number, size int64
+		if err := rows.Scan(&number, &size); err != nil {
+			return 0, err
+		}
+		if number >= oldest && total <= s.cfg.limits.content {
+			break
+		}
+		gone, total = append(gone, number), total-size
+	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	_ = rows.Close()
+	for _, number := range gone {
+		if err := dropContent(ctx, tx, number); err != nil {
+			return 0, err
+		}
+	}
+	return len(gone), nil
+}
+
+// dropContent removes the content of a run, and its words.
+func dropContent(ctx context.Context, tx *sql.Tx, number int64) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM content WHERE number = ?`, number); err != nil {
+		return err
+	}
+	var data string
+	if err := tx.QueryRowContext(ctx, `SELECT data FROM run WHERE number = ?`, number).Scan(&data); err != nil {
+		return err
+	}
+	var run historyapi.Run
+	if err := json.Unmarshal([]byte(data), &run); err != nil {
+		return err
+	}
+	return putWords(ctx, tx, run, nil)
+}
+
+// tidyRuns removes runs that are too old, or the oldest if the file is too large.
+func (s *Store) tidyRuns(ctx context.Context, tx *sql.Tx) (int, error) {
+	var pages, free, size int64
+	for _, p := range []struct {
+		pragma string
+		into   *int64
+	}{{"page_count", &pages}, {"freelist_count", &free}, {"page_size", &size}} {
+		if err := tx.QueryRowContext(ctx, "PRAGMA "+p.pragma).Scan(p.into); err != nil {
+			return 0, err
+		}
+	}
+	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
+	if (pages-free)*size > s.cfg.limits.file {
+		oldest = time.Now().UnixMicro()
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT id FROM run WHERE number < ? AND state NOT IN ('waiting', 'running')
+		ORDER BY number LIMIT ?`, oldest, tidyBatch)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return 0, err
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	_ = rows.Close()
+	for _, id := range ids {
+		if err := removeRun(ctx, tx, id); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+// tidyRest removes exchanges of MCP servers, sums and alerts that are too old, and all but the latest versions of skills.
+func (s *Store) tidyRest(ctx context.Context, tx *sql.Tx) (int, error) {
+	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
+	for _, q := range []string{
+		`DELETE FROM exchange WHERE number < ?`, `DELETE FROM hour WHERE at < ?`, `DELETE FROM alert WHERE number < ?`,
+	} {
+		if _, err := tx.ExecContext(ctx, q, oldest); err != nil {
+			return 0, err
+		}
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM skill_version WHERE version <=
+		(SELECT max(version) FROM skill_version l WHERE l.skill = skill_version.skill) - ?`, maxVersions)
+	return 0, err
+}
+
+// removeRun removes a run with its content, words and exchanges. Sums keep what it sent.
+func removeRun(ctx context.Context, tx *sql.Tx, id string) error {
+	for _, q := range []string{
+		`DELETE FROM words WHERE rowid = (SELECT number FROM run WHERE id = ?)`,
+		`DELETE FROM exchange WHERE run = ?`, `DELETE FROM run WHERE id = ?`,
+	} {
+		if _, err := tx.ExecContext(ctx, q, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove forgets runs: their content, exchanges and themselves. Sums keep what they sent. It returns how many there
+// were, of those that are over.
+func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
+	n := 0
+	f.Limit = maxLimit
+	for cursor := ""; ; {
+		page, err := s.Runs(ctx, f, cursor)
+		if err != nil {
+			return n, err
+		}
+		err = s.ask(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			for _, run := range page.Runs {
+				if run.State == historyapi.Waiting || run.State == historyapi.Running {
+					continue
+				}
+				if err := removeRun(ctx, tx, run.ID); err != nil {
+					return err
+				}
+				n++
+			}
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	done := make(chan error, 1)
+	for { // what was removed is overwritten, and then nothing of it is in the log either
+		select {
+		case s.sweeps <- done:
+		case err := <-done:
+			return n, err
+		case <-s.ended:
+			return n, nil // the last one to close the file does the same
+		case <-ctx.Done():
+			return n, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+// migrations bring an empty file to the current schema: a file of version n needs those from n on. Never change one that
+// was released; append.
+//
+// What is searched for has a column; everything else of a run or an exchange is in data, as JSON of historyapi, so that
+// a new field needs no migration. Numbers are microseconds since 1970. A row of hour is a sum over a quarter of an hour,
+// of one kind; the names of its columns are in ledger.go. fact says which APIs, hosts and skills a run has.
+var migrations = []string{`
+CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
+	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');
+CREATE TABLE content (number INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE, size INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE fact (kind TEXT, value TEXT, number INTEGER REFERENCES run ON DELETE CASCADE,
+	PRIMARY KEY (kind, value, number)) WITHOUT ROWID;
+CREATE INDEX fact_number ON fact (number);
+CREATE TABLE exchange (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, run TEXT NOT NULL, api TEXT NOT NULL,
+	host TEXT NOT NULL, outcome TEXT NOT NULL, data TEXT NOT NULL);
+CREATE INDEX exchange_run ON exchange (run, number);
+CREATE INDEX exchange_api ON exchange (api, number);
+CREATE INDEX exchange_host ON exchange (host, number);
+CREATE TABLE swap (name TEXT, number INTEGER REFERENCES exchange ON DELETE CASCADE, place TEXT, swapped INTEGER NOT NULL,
+	scrubbed INTEGER NOT NULL, PRIMARY KEY (name, number, place)) WITHOUT ROWID;
+CREATE INDEX swap_number ON swap (number);
+CREATE TABLE hour (at INTEGER, kind TEXT, a TEXT, b TEXT, n INTEGER, denied INTEGER, failed INTEGER, up INTEGER, down INTEGER,
+	PRIMARY KEY (kind, at, a, b)) WITHOUT ROWID;
+CREATE TABLE skill_version (number INTEGER PRIMARY KEY, skill TEXT NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL,
+	source BLOB, UNIQUE (skill, version));
+CREATE TABLE alert (number INTEGER PRIMARY KEY, seen INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1);
+INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
+`}
+
+// errNewer is for a file that a later CodeForge has written. It is neither read nor changed.
+var errNewer = errors.New("a newer CodeForge wrote it")
+
+// dsn is how a connection is opened.
+func dsn(path string, write bool) string {
+	v := url.Values{"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)"}}
+	if write {
+		v["_pragma"] = append(v["_pragma"], "auto_vacuum(2)", "journal_mode(WAL)", "synchronous(1)", "secure_delete(1)",
+			"journal_size_limit(4194304)")
+		v.Set("_txlock", "immediate")
+	} else {
+		v.Set("mode", "ro")
+		v["_pragma"] = append(v["_pragma"], "query_only(1)")
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: v.Encode()}).String()
+}
+
+// openFile opens the file of a folder for writing, and brings its schema to the current version.
+func openFile(dir string, list []string) (*sql.DB, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the history: %w", err)
+	}
+	path := filepath.Join(dir, Name)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for everybody
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	_ = f.Close()
+	db, err := sql.Open("sqlite", dsn(path, true))
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	db.SetMaxOpenConns(1)
+	if err := migrate(db, list); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// openReader opens it for reading.
+func openReader(dir string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, Name), false))
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	db.SetMaxOpenConns(maxReaders)
+	db.SetMaxIdleConns(1)
+	db.SetConnMaxIdleTime(time.Minute)
+	return db, nil
+}
+
+// maxReaders is how many readers read at once. Each has a cache of its own.
+const maxReaders = 4
+
+// version is that of the schema. It must not be newer than the list of migrations.
+func version(db *sql.DB, list []string) (int, error) {
+	var have int
+	if err := db.QueryRow("PRAGMA user_version").Scan(&have); err != nil {
+		return 0, err
+	}
+	if have > len(list) {
+		return have, fmt.Errorf("%w: its schema is %d, and this one knows %d", errNewer, have, len(list))
+	}
+	return have, nil
+}
+
+// migrate applies the migrations that a file lacks, each as a whole or not at all.
+func migrate(db *sql.DB, list []string) error {
+	have, err := version(db, list)
+	if err != nil {
+		return err
+	}
+	for ; have < len(list); have++ {
+		tx, err := db.Begin()
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(list[have] + fmt.Sprintf(";PRAGMA user_version = %d", have+1))
+		if err != nil {
+			_ = tx.Rollback()
+			return fmt.Errorf("to version %d: %w", have+1, err)
+		}
+		if err := tx.Commit(); err != nil {
+			return fmt.Errorf("to version %d: %w", have+1, err)
+		}
+	}
+	return nil
+}
+
+// damaged reports whether an error says that the file is no sound database.
+func damaged(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code := e.Code() & 0xff
+	return code == lib.SQLITE_CORRUPT || code == lib.SQLITE_NOTADB
+}
+
+// setAside renames the file, over one that was set aside before.
+func setAside(dir string) error {
+	path := filepath.Join(dir, Name)
+	for _, suffix := range []string{"-wal", "-shm"} { // of no use without it, and a new file must not find them
+		_ = os.Remove(path + suffix)
+	}
+	return os.Rename(path, path+".damaged")
+}
+
+// checked passes on an error of a reader. If it says that the file is damaged, the writer is told.
+func (s *Store) checked(err error) error {
+	if damaged(err) {
+		s.put(job{do: func(context.Context, *sql.Tx) error { return err }})
+	}
+	return err
+}

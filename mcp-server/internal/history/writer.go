@@ -1,0 +1,249 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+)
+
+const (
+	// maxQueue and maxQueued bound what waits for the writer: jobs, and bytes of code and output.
+	maxQueue  = 8192
+	maxQueued = 32 << 20
+	// maxBatch and batchTime bound one transaction.
+	maxBatch  = 512
+	batchTime = 50 * time.Millisecond
+	// tidyTime is the time between two searches for what is too old.
+	tidyTime = 10 * time.Minute
+)
+
+// job is something to write. Its size counts against maxQueued until it is written. done, if not nil, is told the error.
+type job struct {
+	do   func(context.Context, *sql.Tx) error
+	size int64
+	done chan error
+}
+
+// put queues a job, or drops it. It never waits.
+func (s *Store) put(j job) bool {
+	if s.off() {
+		return false
+	}
+	s.queued.Add(j.size)
+	select {
+	case s.queue <- j:
+		return true
+	default:
+		s.queued.Add(-j.size)
+		s.drop(1)
+		return false
+	}
+}
+
+// crowded reports whether there is no room for content in the queue.
+func (s *Store) crowded() bool { return s.queued.Load() > maxQueued }
+
+// ask queues a job and waits for its end: for people, not for runs.
+func (s *Store) ask(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	if s.off() {
+		return ErrOff
+	}
+	done := make(chan error, 1)
+	if !s.put(job{do: do, done: done}) {
+		return errors.New("the history is too busy: try again")
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-s.ended:
+		return errors.New("the history is closed")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// write is the writer: it opens the file, and writes what comes until Close.
+func (s *Store) write() {
+	defer close(s.ended)
+	db := s.open(false)
+	if db != nil {
+		if err := begin(db); err != nil {
+			s.say(err.Error())
+		}
+	}
+	close(s.opened)
+	defer func() { s.shut(db) }()
+	tidy := time.NewTicker(tidyTime)
+	defer tidy.Stop()
+	s.tidy(db)
+	for {
+		select {
+		case j := <-s.queue:
+			if damaged(s.batch(db, j)) {
+				s.shut(db)
+				db = s.open(true)
+			}
+		case done := <-s.sweeps:
+			done <- sweep(db)
+		case <-tidy.C:
+			if db == nil {
+				db = s.open(false)
+			}
+			s.tidy(db)
+		case <-s.closed:
+			for {
+				select {
+				case j := <-s.queue:
+					_ = s.batch(db, j)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// open opens the file for writing and for reading, a new one if the old one is damaged. Nil: that cannot be, and why is
+// said.
+func (s *Store) open(isDamaged bool) *sql.DB {
+	var err error
+	if isDamaged {
+		err = setAside(s.cfg.Dir)
+		const text = "it is set aside as " + Name + ".damaged, and a new one is begun"
+		s.cfg.Log.Error("the history was damaged: "+text, logline.Tag("history"))
+		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertHistory, Title: "The history was damaged", Text: text})
+	}
+	var db, reader *sql.DB
+	if err == nil {
+		db, err = openFile(s.cfg.Dir, s.cfg.migrations)
+	}
+	if damaged(err) && !isDamaged {
+		return s.open(true)
+	}
+	if err == nil {
+		reader, err = openReader(s.cfg.Dir)
+	}
+	if err != nil {
+		s.say(err.Error())
+		return nil
+	}
+	s.mu.Lock()
+	s.reader = reader
+	s.mu.Unlock()
+	s.say("")
+	return db
+}
+
+// begin notes that the runs which were under way are lost: whoever would have told their end is gone.
+func begin(db *sql.DB) error {
+	_, err := db.Exec(`UPDATE run SET state = ?, data = json_set(data, '$.state', ?) WHERE state IN (?, ?)`,
+		historyapi.Lost, historyapi.Lost, historyapi.Waiting, historyapi.Running)
+	return err
+}
+
+// shut closes the file.
+func (s *Store) shut(db *sql.DB) {
+	s.mu.Lock()
+	reader := s.reader
+	s.reader = nil
+	s.mu.Unlock()
+	if reader != nil {
+		_ = reader.Close()
+	}
+	if db != nil {
+		_ = db.Close()
+	}
+}
+
+// batch writes a job and those that wait behind it in one transaction. If one of them is at fault, each is tried on its
+// own. The error is what keeps all of them from being written.
+func (s *Store) batch(db *sql.DB, first job) error {
+	jobs := []job{first}
+	until := time.Now().Add(batchTime)
+collect:
+	for len(jobs) < maxBatch && time.Now().Before(until) {
+		select {
+		case j := <-s.queue:
+			jobs = append(jobs, j)
+		default:
+			break collect
+		}
+	}
+	for _, j := range jobs {
+		s.queued.Add(-j.size)
+	}
+	if db == nil {
+		return s.written(jobs, errors.New("the history cannot be written"))
+	}
+	err := transact(db, jobs)
+	if err == nil || len(jobs) == 1 || general(err) {
+		return s.written(jobs, err)
+	}
+	for _, j := range jobs {
+		_ = s.written([]job{j}, transact(db, []job{j}))
+	}
+	return nil
+}
+
+// sweep gives back what is free in the file, and leaves nothing that was removed in its log.
+func sweep(db *sql.DB) error {
+	if db == nil {
+		return errors.New("the history cannot be written")
+	}
+	_, err := db.Exec("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
+	return err
+}
+
+// general reports whether an error would meet other jobs too: a full disk, a damaged or locked file.
+func general(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff != lib.SQLITE_CONSTRAINT
+}
+
+// written tells whoever waits for jobs, and counts and says what was not written.
+func (s *Store) written(jobs []job, err error) error {
+	lost := 0
+	for _, j := range jobs {
+		if j.done != nil {
+			j.done <- err
+		} else if err != nil {
+			lost++
+		}
+	}
+	switch {
+	case err == nil:
+		s.say("")
+	case lost > 0:
+		s.drop(lost)
+		s.say(err.Error())
+	}
+	return err
+}
+
+// transact does jobs in one transaction.
+func transact(db *sql.DB, jobs []job) error {
+	ctx := context.Background()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("writing the history: %w", err)
+	}
+	for _, j := range jobs {
+		if err := j.do(ctx, tx); err != nil {
+			_ = tx.Rollback()
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		_ = tx.Rollback()
+		return fmt.Errorf("writing the history: %w", err)
+	}
+	return nil
+}
