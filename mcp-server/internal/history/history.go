@@ -83,6 +83,7 @@ type Store struct {
 	closed chan struct{}
 	ended  chan struct{}
 	closer sync.Once
+	swept  time.Time // by the writer
 
 	mu      sync.Mutex
 	reader  *sql.DB // nil until it is open, and when it cannot be

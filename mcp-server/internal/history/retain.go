@@ -12,6 +12,8 @@ import (
 const (
 	// maxFile bounds the file: beyond it the oldest runs go, whatever their age.
 	maxFile = 1 << 30
+	// sweepTime is how long the words of what is removed may stay in the index of words.
+	sweepTime = 12 * time.Hour
 	// tidyBatch is how many runs one transaction removes.
 	tidyBatch = 100
 )
@@ -21,6 +23,7 @@ func (s *Store) tidy(db *sql.DB) {
 	if db == nil {
 		return
 	}
+	removed := 0
 	for _, step := range []func(context.Context, *sql.Tx) (int, error){s.tidyContent, s.tidyRuns, s.tidyRest} {
 		for {
 			select {
@@ -37,7 +40,7 @@ func (s *Store) tidy(db *sql.DB) {
 				s.say(err.Error())
 				return
 			}
-			if n == 0 {
+			if removed += n; n == 0 {
 				break
 			}
 			select {
@@ -47,6 +50,10 @@ func (s *Store) tidy(db *sql.DB) {
 			}
 		}
 	}
+	if removed == 0 || time.Since(s.swept) < sweepTime {
+		return
+	}
+	s.swept = time.Now()
 	if err := sweep(db); err != nil {
 		s.say(err.Error())
 	}

@@ -41,7 +41,6 @@ CREATE TABLE skill_version (number INTEGER PRIMARY KEY, skill TEXT NOT NULL, ver
 	source BLOB, UNIQUE (skill, version));
 CREATE TABLE alert (number INTEGER PRIMARY KEY, seen INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1);
-INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
 `}
 
 // errNewer is for a file that a later CodeForge has written. It is neither read nor changed.

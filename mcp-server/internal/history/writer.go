@@ -193,12 +193,13 @@ collect:
 	return nil
 }
 
-// sweep gives back what is free in the file, and leaves nothing that was removed in its log.
+// sweep leaves nothing of what was removed in the file, its index of words and its log, and gives back what is free.
 func sweep(db *sql.DB) error {
 	if db == nil {
 		return errors.New("the history cannot be written")
 	}
-	_, err := db.Exec("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
+	_, err := db.Exec(`INSERT INTO words (words) VALUES ('optimize');
+		PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)`)
 	return err
 }
 

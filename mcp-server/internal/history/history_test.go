@@ -1,0 +1,445 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// open opens a store in a folder until the end of the test.
+func open(t testing.TB, dir string, change func(*Config)) *Store {
+	t.Helper()
+	cfg := Config{Dir: dir, Mode: Full, Log: logline.New(t.Output(), "text", nil)}
+	if change != nil {
+		change(&cfg)
+	}
+	s := Open(cfg)
+	t.Cleanup(func() { shut(t, s) })
+	return s
+}
+
+// shut closes a store.
+func shut(t testing.TB, s *Store) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+	defer cancel()
+	s.Close(ctx)
+	if ctx.Err() != nil {
+		t.Error("the store did not close")
+	}
+}
+
+// settle waits until everything that was stored so far is written.
+func settle(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.SeeAlerts(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exchange makes an exchange of a run.
+func exchange(run string, n int, method, api, host string) controlapi.Exchange {
+	return controlapi.Exchange{
+		ID: fmt.Sprintf("%s-%d", run, n), Run: run, At: time.Now().UTC(), Method: method, URL: "https://" + host + "/v1/things",
+		Host: host, APIs: []string{api}, Outcome: controlapi.OutcomeServed, Status: 200, BytesUp: 10, HeadUp: 100, BytesDown: 1000,
+		Swapped: []controlapi.Swap{{Name: strings.ToUpper(api) + "_TOKEN", In: "header:Authorization"}}, Milliseconds: 0.001,
+	}
+}
+
+// store stores a run that read from one API, wrote to another, and printed.
+func store(s *Store, id, code, printed string) {
+	r := s.Begin(historyapi.Run{ID: id, Client: "tester", ClientVersion: "1.0", Protocol: "2025-11-25", Language: "typescript", Session: "s"}, code)
+	r.Started(3, 17)
+	r.Print(printed, "")
+	rec := controlapi.Receipt{Run: id, Hints: []controlapi.Hint{{Code: "a_hint", Text: "Do it differently."}}}
+	read := exchange(id, 1, "GET", "stripe", "api.stripe.com")
+	s.Exchange(read) // the second is only on the receipt
+	time.Sleep(time.Millisecond)
+	write := exchange(id, 2, "POST", "slack", "slack.com")
+	write.Scrubbed, write.Sanitized = []controlapi.Swap{{Name: "SLACK_TOKEN", In: "body", Count: 2}}, 2
+	for _, x := range []controlapi.Exchange{read, write} {
+		rec.Exchanges = append(rec.Exchanges, x)
+		rec.Count.Add(x)
+	}
+	r.End(End{Exit: runapi.Exit{Reason: runapi.Exited, WallMS: 42, CPUMS: 7, MaxRSS: 1 << 20, StdoutBytes: int64(len(printed))}, Receipt: rec, Answer: printed})
+}
+
+// TestRun: what was stored of a run is found again, by its id, and by each filter, also by another process that comes
+// later.
+func TestRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	s := open(t, dir, nil)
+	store(s, "raaaa", "// Open invoices by owner\nimport { f } from \"/skills/open-invoices.ts\";\nawait f();", "61 of 214 invoices are late\n")
+	store(s, "rbbbb", "console.log('nothing');", "nothing\n")
+	settle(t, s)
+	for _, again := range []bool{false, true} {
+		if again {
+			shut(t, s)
+			s = open(t, dir, nil)
+		}
+		d, err := s.Run(t.Context(), "ra")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.ID != "raaaa" || d.State != historyapi.OK || d.Title != "Open invoices by owner" || !d.Kept || d.Client != "tester" || d.Slot != 3 ||
+			d.Generation != 17 || d.WallMS != 42 || d.CPUMS != 7 || d.MaxRSS != 1<<20 || len(d.Exchanges) != 2 || d.Count.Exchanges != 2 || d.Omitted != 0 ||
+			fmt.Sprint(d.APIs) != "[slack stripe]" || fmt.Sprint(d.Skills) != "[open-invoices]" || len(d.CodeSHA) != 64 || d.Ended.IsZero() || len(d.Hints) != 1 {
+			t.Errorf("%+v", d)
+		}
+		if len(d.Output.Head) != 1 || d.Output.Head[0].Text != "61 of 214 invoices are late\n" || !strings.HasPrefix(d.Code.Head, "// Open") || d.Answer.Head == "" {
+			t.Errorf("content: %+v", d)
+		}
+		if x := d.Exchanges[1]; x.Method != "POST" || x.Scrubbed[0].Count != 2 || x.HeadUp != 100 || x.Number == 0 {
+			t.Errorf("exchange: %+v", x)
+		}
+		for want, f := range map[string]historyapi.Filter{
+			"rbbbb raaaa":  {},
+			"raaaa":        {Grep: "INVOICES lat"},
+			"rbbbb":        {Grep: "nothing"},
+			"rbbbb raaaa ": {Grep: "api.stripe.com/v1"}, "": {Grep: "invoices nothing"}, " ": {Grep: `" OR "*`},
+			"raaaa ": {Skill: "open-invoices"}, "rbbbb raaaa  ": {API: "slack", Host: "slack.com", State: "ok", Client: "tester", Session: "s"},
+			"  ": {State: "failed"}, "   ": {State: "denied"}, "    ": {Until: time.Now().Add(-time.Hour)}, "raaaa  ": {Run: "raa"},
+			"rbbbb raaaa   ": {Since: time.Now().Add(-time.Hour), Spans: true},
+		} {
+			page, err := s.Runs(t.Context(), f, "")
+			if err != nil {
+				t.Fatalf("%+v: %v", f, err)
+			}
+			var got []string
+			for _, r := range page.Runs {
+				got = append(got, r.ID)
+				if f.Spans && len(r.Spans) != 2 {
+					t.Errorf("spans: %+v", r.Spans)
+				}
+			}
+			if strings.Join(got, " ") != strings.TrimSpace(want) {
+				t.Errorf("%+v lists %v, want %q", f, got, want)
+			}
+		}
+	}
+	if _, err := s.Run(t.Context(), "rzz"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an unknown run: %v", err)
+	}
+	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, Name): 0o600, filepath.Join(dir, Name+"-wal"): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v %v", path, info.Mode(), err)
+		}
+	}
+}
+
+// TestPages: pages have every run once.
+func TestPages(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	for i := range 25 {
+		store(s, fmt.Sprintf("r%03d", i), "x", "")
+	}
+	settle(t, s)
+	var runs, exchanges []string
+	for cursor := ""; ; {
+		p, err := s.Runs(t.Context(), historyapi.Filter{Limit: 10}, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range p.Runs {
+			runs = append(runs, r.ID)
+		}
+		if cursor = p.Next; cursor == "" {
+			break
+		}
+	}
+	for cursor := ""; ; {
+		p, err := s.Exchanges(t.Context(), historyapi.ExchangeFilter{Limit: 7, Oldest: true, Name: "SLACK_TOKEN", Host: "slack.com"}, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range p.Exchanges {
+			exchanges = append(exchanges, x.Run)
+		}
+		if cursor = p.Next; cursor == "" {
+			break
+		}
+	}
+	if len(runs) != 25 || runs[0] != "r024" || runs[24] != "r000" || len(exchanges) != 25 || exchanges[0] != "r000" {
+		t.Errorf("%v\n%v", runs, exchanges)
+	}
+	if _, err := s.Runs(t.Context(), historyapi.Filter{}, "x"); err == nil {
+		t.Error("a wrong cursor is accepted")
+	}
+}
+
+// TestLedger: sums of what left, also after the runs themselves are gone.
+func TestLedger(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	store(s, "r1", "x", "12345")
+	store(s, "r2", "y", "12345")
+	denied := exchange("server-git", 9, "GET", "", "made-up.example.org")
+	denied.APIs, denied.Outcome, denied.Swapped = nil, controlapi.OutcomeDenied, nil
+	denied.BytesUp, denied.HeadUp, denied.BytesDown = 0, 0, 0
+	s.Exchange(denied)
+	for _, removed := range []bool{false, true} {
+		settle(t, s)
+		l, err := s.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Runs != 2 || l.Requests != 5 || l.Denied != 1 || l.BytesUp != 440 || l.BytesDown != 4000 || l.Shown != 10 || l.Sanitized != 4 || l.Swapped != 4 {
+			t.Errorf("%+v", l)
+		}
+		if len(l.Traffic) != 3 || len(l.Matrix) != 2 || len(l.Carried) != 1 || l.Carried[0].From != "stripe" || l.Carried[0].To != "slack" || l.Carried[0].Runs != 2 || l.Carried[0].First.IsZero() {
+			t.Errorf("%+v", l)
+		}
+		for _, c := range l.Matrix {
+			if c.Name == "SLACK_TOKEN" && (c.Host != "slack.com" || c.Swapped != 2 || c.Scrubbed != 4) {
+				t.Errorf("%+v", c)
+			}
+		}
+		h, err := s.Hours(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Hour)
+		if err != nil || len(h) < 3 {
+			t.Errorf("%+v %v", h, err)
+		}
+		if removed {
+			break
+		}
+		if n, err := s.Remove(t.Context(), historyapi.Filter{}); err != nil || n != 2 {
+			t.Fatalf("removed %d: %v", n, err)
+		}
+	}
+	alerts, err := s.Alerts(t.Context(), true)
+	if err != nil || len(alerts) != 1 || alerts[0].Kind != historyapi.AlertNewPair || alerts[0].Seen {
+		t.Fatalf("%+v %v", alerts, err)
+	}
+	if err := s.SeeAlerts(t.Context(), alerts[0].Number); err != nil {
+		t.Fatal(err)
+	}
+	unseen, _ := s.Alerts(t.Context(), true)
+	all, _ := s.Alerts(t.Context(), false)
+	if len(unseen) != 0 || len(all) != 1 || !all[0].Seen {
+		t.Errorf("%+v %+v", unseen, all)
+	}
+}
+
+// TestRemoved: nothing of a removed run is in the files.
+func TestRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	store(s, "r1", "// zebrawort\n", "quaggabloom\n")
+	store(s, "r2", "// other\n", "other\n")
+	settle(t, s)
+	found := func() (n int) {
+		for _, file := range []string{Name, Name + "-wal"} {
+			data, _ := os.ReadFile(filepath.Join(dir, file))
+			n += bytes.Count(data, []byte("zebrawort"))
+		}
+		return n
+	}
+	if found() == 0 {
+		t.Fatal("the text is not in the files: what is searched for below proves nothing")
+	}
+	if n, err := s.Remove(t.Context(), historyapi.Filter{Run: "r1"}); err != nil || n != 1 {
+		t.Fatalf("removed %d: %v", n, err)
+	}
+	if n := found(); n != 0 {
+		t.Errorf("it is still there %d times", n)
+	}
+	if _, err := s.Run(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("the run is there: %v", err)
+	}
+	if p, err := s.Exchanges(t.Context(), historyapi.ExchangeFilter{}, ""); err != nil || len(p.Exchanges) != 2 {
+		t.Errorf("%d exchanges, %v", len(p.Exchanges), err)
+	}
+	if p, err := s.Runs(t.Context(), historyapi.Filter{Grep: "zebrawort"}, ""); err != nil || len(p.Runs) != 0 {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+// TestModes: receipts has no code, output or title; off has nothing, and no file.
+func TestModes(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, func(c *Config) { c.Mode = Receipts })
+	store(s, "r1", "// secret plan\n", "secret result\n")
+	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "secret source")
+	settle(t, s)
+	d, err := s.Run(t.Context(), "r1")
+	if err != nil || d.Kept || d.Title != "" || len(d.Exchanges) != 2 || len(d.CodeSHA) != 64 {
+		t.Errorf("%+v %v", d, err)
+	}
+	if _, err := s.SkillSource(t.Context(), "a", 1); !errors.Is(err, ErrUnknown) {
+		t.Errorf("source: %v", err)
+	}
+	shut(t, s)
+	if data, err := os.ReadFile(filepath.Join(dir, Name)); err != nil || bytes.Contains(data, []byte("secret")) {
+		t.Errorf("the file has what it must not: %v", err)
+	}
+	empty := t.TempDir()
+	off := open(t, filepath.Join(empty, "history"), func(c *Config) { c.Mode = Off })
+	var none *Store
+	for _, s := range []*Store{off, none} {
+		store(s, "r1", "x", "y")
+		if _, err := s.Runs(t.Context(), historyapi.Filter{}, ""); !errors.Is(err, ErrOff) {
+			t.Errorf("off: %v", err)
+		}
+		if _, err := s.Follow(t.Context(), ""); !errors.Is(err, ErrOff) {
+			t.Errorf("off: %v", err)
+		}
+		if _, err := s.Remove(t.Context(), historyapi.Filter{}); !errors.Is(err, ErrOff) {
+			t.Errorf("off: %v", err)
+		}
+	}
+	if left, _ := os.ReadDir(empty); len(left) != 0 {
+		t.Errorf("off made %v", left)
+	}
+}
+
+// TestClean: what must not be stored is taken out of everything, also where it was printed in two pieces.
+func TestClean(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, func(c *Config) {
+		c.Clean = func(text string) string { return strings.ReplaceAll(text, "hush-name", "REDACTED") }
+	})
+	r := s.Begin(historyapi.Run{ID: "r1", Client: "hush-name"}, "// about hush-name\n")
+	r.Print("by hush-", "")
+	r.Print("", "never joined")
+	r.Print("x", "")
+	r.Print("hush-na", "")
+	time.Sleep(2 * joinMS * time.Millisecond)
+	r.Print("me again\n", "")
+	live, err := s.Run(t.Context(), "r1")
+	for err != nil { // until the writer has it
+		live, err = s.Run(t.Context(), "r1")
+	}
+	r.End(End{Exit: runapi.Exit{Reason: runapi.Exited, Detail: "hush-name"}, Answer: "of hush-name"})
+	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "for hush-name")
+	settle(t, s)
+	d, err := s.Run(t.Context(), "r1")
+	source, _ := s.SkillSource(t.Context(), "a", 1)
+	if err != nil || !strings.Contains(fmt.Sprint(d), "about REDACTED") || source != "for REDACTED" {
+		t.Fatalf("%+v %v %q", d, err, source)
+	}
+	if all := fmt.Sprint(live, d); strings.Contains(all, "hush-name") {
+		t.Error(all)
+	}
+	shut(t, s)
+	if data, _ := os.ReadFile(filepath.Join(dir, Name)); bytes.Contains(data, []byte("hush-name")) {
+		t.Error("the file has it")
+	}
+}
+
+// TestCapture: the beginning and the end of any output are kept, in whole characters and order, and everything else is
+// counted.
+func TestCapture(t *testing.T) {
+	for _, size := range []int{1, 7, 1000, half - 1, half, 2*half + 1, 3 * half} {
+		for _, total := range []int{0, 1, half - 1, half, half + 1, 2 * half, 2*half + 1, 5*half + 3} {
+			var c capture
+			text := strings.Repeat("aé", total/3+1)[:total]
+			text = strings.ToValidUTF8(text, "b")
+			ms := int64(0)
+			for rest := text; rest != ""; ms += 3 {
+				piece := cut(rest, size)
+				if piece == "" {
+					piece = rest[:2]
+				}
+				c.add(historyapi.Print{MS: ms, Err: ms%2 == 1, Text: piece})
+				rest = rest[len(piece):]
+			}
+			o := c.output()
+			var head, tail strings.Builder
+			for _, p := range o.Head {
+				head.WriteString(p.Text)
+			}
+			for _, p := range o.Tail {
+				tail.WriteString(p.Text)
+			}
+			switch {
+			case !strings.HasPrefix(text, head.String()) || !strings.HasSuffix(text, tail.String()):
+				t.Errorf("%d in pieces of %d: not the beginning and the end", total, size)
+			case head.Len()+tail.Len()+int(o.Omitted) != len(text):
+				t.Errorf("%d in pieces of %d: %d and %d are kept, %d omitted", total, size, head.Len(), tail.Len(), o.Omitted)
+			case head.Len() > half || tail.Len() > half || len(o.Head) > maxPrints || len(o.Tail) > maxPrints:
+				t.Errorf("%d in pieces of %d: too much: %d, %d", total, size, head.Len(), tail.Len())
+			case size > 100 && len(text) <= 2*half-4 && o.Omitted > 0:
+				t.Errorf("%d in pieces of %d: %d are omitted for nothing", total, size, o.Omitted)
+			}
+		}
+	}
+}
+
+// TestSkills: each version once, with who made it; a change that a run may have made is the run's.
+func TestSkills(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\ntwo\n")
+	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Client: "c"}, "one\ntwo\n")
+	r := s.Begin(historyapi.Run{ID: "r1"}, "x")
+	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\n2\nthree\n")
+	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByRun, Run: "r1"}, "one\n2\nthree\n")
+	r.End(End{})
+	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Deleted: true}, "")
+	s.Skill(historyapi.SkillVersion{Skill: "never", By: historyapi.ByTool, Deleted: true}, "")
+	settle(t, s)
+	list, err := s.SkillVersions(t.Context(), "")
+	if err != nil || len(list) != 3 {
+		t.Fatalf("%+v %v", list, err)
+	}
+	if v := list[1]; v.Version != 2 || v.By != historyapi.ByRun || v.Run != "r1" || v.Added != 2 || v.Removed != 1 || v.Bytes != 12 {
+		t.Errorf("%+v", v)
+	}
+	if !list[0].Deleted || list[0].Version != 3 || list[2].By != historyapi.ByPerson {
+		t.Errorf("%+v", list)
+	}
+	if source, err := s.SkillSource(t.Context(), "a", 2); err != nil || source != "one\n2\nthree\n" {
+		t.Errorf("%q %v", source, err)
+	}
+}
+
+// TestFollow: a follower gets every event once and in order, or is told that some are gone.
+func TestFollow(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	cursor := s.Now()
+	store(s, "r1", "x", "y")
+	var kinds []string
+	for len(kinds) < 5 {
+		events, err := s.Follow(t.Context(), cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			kinds = append(kinds, e.Kind)
+			cursor = e.Cursor
+		}
+	}
+	if got := strings.Join(kinds[:5], " "); got != "run run print exchange run" {
+		t.Errorf("events: %s", got)
+	}
+	settle(t, s)
+	cursor = s.Now()
+	for range maxEvents + 10 {
+		s.Gap()
+	}
+	events, err := s.Follow(t.Context(), cursor)
+	if err != nil || events[0].Kind != historyapi.EventGap || len(events) != maxEvents+1 {
+		t.Fatalf("%d events, %v", len(events), err)
+	}
+	again, err := s.Follow(t.Context(), events[0].Cursor)
+	if err != nil || again[0].Cursor != events[1].Cursor {
+		t.Errorf("after the gap comes %+v, want %+v: %v", again[0], events[1], err)
+	}
+	if e, err := s.Follow(t.Context(), "other.7"); err != nil || e[0].Kind != historyapi.EventGap {
+		t.Errorf("of another process: %+v %v", e, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Follow(ctx, s.Now()); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
