@@ -19,7 +19,7 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 	d.console = console.New(console.Config{
 		About: about, Mode: mode, Token: d.guard.IsToken, Settings: shown(getenv),
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.ready, Load: d.load,
-		Servers: d.broker, Skills: d.skills, History: (*history.Store)(nil), StopRun: d.executor.Stop,
+		Servers: d.broker, Skills: d.skills, History: (*history.Store)(nil), StopRun: d.executor.Stop, Approvals: d.control,
 		Log: d.log, Stop: ctx.Done(),
 	})
 }

@@ -56,7 +56,6 @@ type Config struct {
 	History History
 	// StopRun cancels a run. It reports whether it was under way.
 	StopRun func(run string) bool
-	// Approvals are the requests that wait for a person. Nil: none can be seen here.
 	Approvals Approvals
 	Log       *slog.Logger
 	// Stop, when closed, ends the streams.
@@ -96,6 +95,7 @@ type Console struct {
 	sessions sessions
 	shell    shell
 	api      *http.ServeMux
+	decided  decisions
 	skills   atomic.Int64 // how often the skills have changed
 }
 

@@ -159,10 +159,8 @@ func (c *Console) look(ctx context.Context, v *versions, all bool) {
 		return
 	}
 	v.Servers = sum(c.cfg.Servers.States())
-	if c.cfg.Approvals != nil {
-		if list, err := c.cfg.Approvals.Held(ctx); err == nil {
-			v.Held = sum(list)
-		}
+	if list, err := c.cfg.Approvals.Held(ctx); err == nil {
+		v.Held = sum(list)
 	}
 }
 

@@ -48,6 +48,8 @@ type Request struct {
 	Catalog           string
 	Method, URL, Body string
 	Headers           []string // a line each
+	// ByAny means that not only the operator may decide. It is part of the catalog.
+	ByAny bool
 	// Clean takes what must not be shown out of a text: Held has what it returns. Nil: nothing is.
 	Clean func(string) string
 }
@@ -153,7 +155,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 		headers[i] = clean(h)
 	}
 	e := &entry{sum: sum, answer: make(chan bool, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Method: q.Method, URL: clean(q.URL),
+		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, By: approvalapi.By(q.ByAny), Method: q.Method, URL: clean(q.URL),
 		Headers: headers, Body: clean(q.Body),
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}

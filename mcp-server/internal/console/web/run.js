@@ -54,7 +54,7 @@ function ticksOf(total, scale) {
   const shownTime = scale.gap ? total - (scale.gap[1] - scale.gap[0]) : total;
   const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 120000].find((s) => shownTime / s <= 4) ?? 300000;
   const out = [];
-  for (let t = 0; t < total * .93; t += step) if (!scale.gap || t <= scale.gap[0] || t >= scale.gap[1]) out.push(t);
+  for (let t = 0; scale.at(t) < 86; t += step) if (!scale.gap || t <= scale.gap[0] || t >= scale.gap[1]) out.push(t);
   return out.slice(0, 12);
 }
 
@@ -131,7 +131,7 @@ function Flow({ rows }) {
         <text class="hn" x=${R + 8} y=${y - 1}>${clip(p.host, 30)}</text><text class="small" x=${R + 8} y=${y + 13}>${p.state === "denied" ? "stopped here, nothing sent" : p.state === "held" ? `held: ${bytes(p.up)} wait to go out` : `${plural(p.n, "request")} · ${bytes(p.up)} out, ${bytes(p.down)} in`}</text>`;
     })}
     ${list.length && list[0].state !== "denied" ? html`<text x=${wall} y=${24 - 2} text-anchor="middle">the proxy puts</text><text x=${wall} y=${24 + 13} text-anchor="middle">the keys in</text>` : null}
-  </svg>${back ? html`<p class="faint">${plural(back, "key")} in answers were turned back into names before the code saw them.</p>` : null}${all.length > list.length ? html`<p class="faint">${plural(all.length - list.length, "more pair")} of name and host, below.</p>` : null}</div>`;
+  </svg>${back ? html`<p class="faint">${back === 1 ? "A key in an answer was turned back into its name" : plural(back, "key") + " in answers were turned back into names"} before the code saw it.</p>` : null}${all.length > list.length ? html`<p class="faint">${plural(all.length - list.length, "more pair")} of name and host, below.</p>` : null}</div>`;
 }
 
 const whole = (t) => (t?.head ?? "") + (t?.omitted ? `\n… ${thousands(t.omitted)} bytes are not kept …\n` : "") + (t?.tail ?? "");
