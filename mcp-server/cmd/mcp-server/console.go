@@ -6,8 +6,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // openConsole makes the web console.
@@ -20,6 +22,9 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 		About: about, Mode: mode, Token: d.guard.IsToken, Settings: shown(getenv),
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.ready, Load: d.load,
 		Servers: d.broker, Skills: d.skills, History: (*history.Store)(nil), StopRun: d.executor.Stop, Approvals: d.control,
+		Execute: func(ctx context.Context, r execution.Request) (execution.Outcome, error) {
+			return d.executor.Run(ctx, r, func(runapi.Event) {})
+		},
 		Log: d.log, Stop: ctx.Done(),
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -54,8 +55,10 @@ type Config struct {
 	Servers Servers
 	Skills  *skill.Store
 	History History
+	// Execute runs code, as execute_code does.
+	Execute func(context.Context, execution.Request) (execution.Outcome, error)
 	// StopRun cancels a run. It reports whether it was under way.
-	StopRun func(run string) bool
+	StopRun   func(run string) bool
 	Approvals Approvals
 	Log       *slog.Logger
 	// Stop, when closed, ends the streams.
@@ -139,6 +142,7 @@ func (c *Console) routes() *http.ServeMux {
 		return struct{}{}, nil
 	})
 	handle("GET apis", c.apis)
+	handle("POST apis/{name}/test", c.testAPI)
 	handle("GET servers", c.servers)
 	handle("GET servers/{name}/log", func(r *http.Request) (any, error) {
 		lines, err := c.cfg.Servers.Log(r.PathValue("name"))

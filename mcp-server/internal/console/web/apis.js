@@ -28,6 +28,7 @@ function merge(d, now) {
 
 function Methods({ a }) {
   if (a.rules?.length) return html`<span class="meth">${a.rules.slice(0, 8).map((r) => html`<i class=${/approve/.test(r) ? "ask" : /refuse/.test(r) ? "no" : ""} title=${plain(r)}>${shown(r.length > 34 ? r.slice(0, 33) + "…" : r)}</i>`)}${a.rules.length > 8 ? html`<i class="plain">+${a.rules.length - 8}</i>` : null}</span>`;
+  if (a.broken) return html`<span></span>`;
   const list = a.allowed_methods?.length ? a.allowed_methods.map((m) => [m, ""]) : [["any method", ""]];
   return html`<span class="meth">${[...list, ...(a.restricted_methods ?? []).map((m) => [m, "no"])].map(([m, cls]) => html`<i class=${cls} title=${cls ? "refused" : "passes"}>${shown(m)}</i>`)}</span>`;
 }

@@ -16,9 +16,9 @@ export async function read() {
   } catch (e) { set({ heldError: e.message }); }
 }
 
-export async function decide(h, approve, scope = "once") {
+export async function decide(h, approve) {
   try {
-    const done = await api("held/" + encodeURIComponent(h.id), "POST", { approve, scope });
+    const done = await api("held/" + encodeURIComponent(h.id), "POST", { approve });
     say(!approve ? "Refused. The code is told to ask, and not to try another way." : done.waiting ? "Approved, and sent." : "Approved. Its run does not wait any more: the same request passes once within 15 minutes.");
   } catch (e) { say(e.message); }
   await read();
