@@ -27,6 +27,7 @@
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
 //	TZ=UTC                     time zone in the sandbox
 //	LOG_FORMAT=text            text or json
+//	HISTORY=full               what is kept of runs: full, receipts or off
 package settings
 
 import (
@@ -78,6 +79,8 @@ type Settings struct {
 	TZ             string
 	// LogFormat is "text" or "json".
 	LogFormat string
+	// History is "full", "receipts" or "off".
+	History string
 }
 
 // Format writes no setting: they include the strings to redact and the upstream proxy's password.
@@ -151,5 +154,6 @@ func variables() []variable {
 		}},
 		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
+		{"HISTORY", "full", func(s *Settings, t string) string { return oneOf(t, &s.History, "full", "receipts", "off") }},
 	}
 }

@@ -306,6 +306,8 @@ type Status struct {
 	ContentDays  int   `json:"content_days"`
 	ContentBytes int64 `json:"content_bytes"`
 	ReceiptDays  int   `json:"receipt_days"`
+	// Cursor is that of the latest event. What happened before is in the lists.
+	Cursor string `json:"cursor,omitempty"`
 }
 
 // The kinds of events.

@@ -1,19 +1,24 @@
 // Package operatorapi is what whoever runs CodeForge may ask it, over HTTP on mcp-server's unix socket. The same socket
 // serves the MCP endpoint without a token; no TCP port serves the paths below. No answer contains
-// a credential. Two requests change something: what mcp-server does with an MCP server. One lets a browser in.
+// a credential. Requests with POST change something: what mcp-server does with an MCP server, what is kept of runs, and
+// who is let in to the web console.
 //
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
 //	GET /operator/v1/inspection                                -> controlapi.Inspection
-//	GET /operator/v1/exchanges?run=&since=&last=&follow=       -> NDJSON of controlapi.Event, with empty lines between
-//	GET /operator/v1/receipt?run=                              -> controlapi.Receipt | 404
+//	GET /operator/v1/runs?filter=&cursor=                      -> historyapi.Page
+//	GET /operator/v1/run?run=                                  -> historyapi.Detail | 404
+//	GET /operator/v1/exchanges?filter=&cursor=                 -> historyapi.ExchangePage
+//	GET /operator/v1/events?cursor=                            -> NDJSON of historyapi.Event, with empty lines between
+//	GET /operator/v1/history                                   -> historyapi.Status
 //	GET /operator/v1/server/review?server=                     -> Review | 404
 //	GET /operator/v1/server/log?server=                        -> []Line | 404
 //	POST /operator/v1/server/approve?server=&digest=           -> {} | 404 | 409
 //	POST /operator/v1/server/restart?server=                   -> {} | 404
+//	POST /operator/v1/runs/remove?filter=                      -> Removed
 //	POST /operator/v1/console                                  -> ConsoleLogin
 //
-// Other answers have the body {"error": "..."}.
+// A filter is one of historyapi as JSON. Other answers have the body {"error": "..."}.
 //
 // The socket is reachable by its owner alone: in embedded mode it is in the state directory, in Docker in a tmpfs of
 // mcp-server's container, where only docker exec leads.
@@ -29,10 +34,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/journal"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -94,71 +98,94 @@ func (c Client) Inspection(ctx context.Context) (controlapi.Inspection, error) {
 	return out, c.call(ctx, "inspection", nil, &out)
 }
 
-// Receipt fetches the receipt of a run, by its id or a prefix of it; empty means the last run. ErrNotFound if there is
+// Removed is how many runs were removed.
+type Removed struct {
+	Removed int `json:"removed"`
+}
+
+// Runs lists runs, latest first. An empty cursor begins with the latest.
+func (c Client) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
+	var out historyapi.Page
+	return out, c.call(ctx, "runs", filtered(f, cursor), &out)
+}
+
+// Run fetches all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrNotFound if there is
 // none.
-func (c Client) Receipt(ctx context.Context, run string) (controlapi.Receipt, error) {
-	var out controlapi.Receipt
-	return out, c.call(ctx, "receipt", url.Values{"run": {run}}, &out)
+func (c Client) Run(ctx context.Context, run string) (historyapi.Detail, error) {
+	var out historyapi.Detail
+	return out, c.call(ctx, "run", url.Values{"run": {run}}, &out)
+}
+
+// Exchanges lists exchanges.
+func (c Client) Exchanges(
+	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
+) (historyapi.ExchangePage, error) {
+	var out historyapi.ExchangePage
+	return out, c.call(ctx, "exchanges", filtered(f, cursor), &out)
+}
+
+// History fetches what is kept, and how much.
+func (c Client) History(ctx context.Context) (historyapi.Status, error) {
+	var out historyapi.Status
+	return out, c.call(ctx, "history", nil, &out)
+}
+
+// RemoveRuns forgets runs, and returns how many.
+func (c Client) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error) {
+	resp, err := c.do(ctx, http.MethodPost, "runs/remove", filtered(f, ""))
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	var out Removed
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		return 0, fmt.Errorf("reading the answer of mcp-server: %w", err)
+	}
+	return out.Removed, nil
+}
+
+// filtered are the parameters of a list.
+func filtered(f any, cursor string) url.Values {
+	text, _ := json.Marshal(f) // plain data
+	return url.Values{"filter": {string(text)}, "cursor": {cursor}}
+}
+
+// Filter reads the filter of a request for a list.
+func Filter[F any](v url.Values) (f F, err error) {
+	if text := v.Get("filter"); text != "" {
+		if err := json.Unmarshal([]byte(text), &f); err != nil {
+			return f, fmt.Errorf("filter: %w", err)
+		}
+	}
+	return f, nil
 }
 
 // maxLine bounds one event.
 const maxLine = 4 << 20
 
-// Exchanges calls on for the exchanges that the query asks for, oldest first, and returns how many there were.
-func (c Client) Exchanges(ctx context.Context, q journal.Query, on func(controlapi.Event)) (int, error) {
-	resp, err := c.do(ctx, http.MethodGet, "exchanges", encode(q))
+// Events calls on for what happens after the cursor, until ctx ends; empty: from now on.
+func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Event)) error {
+	resp, err := c.do(ctx, http.MethodGet, "events", url.Values{"cursor": {cursor}})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxLine)
-	n := 0
 	for lines.Scan() {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
-		var e controlapi.Event
+		var e historyapi.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return n, fmt.Errorf("reading exchanges: %w", err)
+			return fmt.Errorf("reading events: %w", err)
 		}
 		on(e)
-		n++
 	}
 	if err := lines.Err(); err != nil && ctx.Err() == nil {
-		return n, fmt.Errorf("reading exchanges: %w", err)
+		return fmt.Errorf("reading events: %w", err)
 	}
-	return n, nil
-}
-
-// encode is a query as parameters; Parse reads them.
-func encode(q journal.Query) url.Values {
-	v := url.Values{"run": {q.Run}, "last": {strconv.Itoa(q.Last)}, "follow": {strconv.FormatBool(q.Follow)}}
-	if !q.Since.IsZero() {
-		v.Set("since", q.Since.Format(time.RFC3339Nano))
-	}
-	return v
-}
-
-// Parse reads the parameters of a request for exchanges.
-func Parse(v url.Values) (q journal.Query, err error) {
-	q.Run = v.Get("run")
-	if text := v.Get("since"); text != "" {
-		if q.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return q, fmt.Errorf("since: %q; want a time as in RFC 3339", text)
-		}
-	}
-	if text := v.Get("last"); text != "" {
-		if q.Last, err = strconv.Atoi(text); err != nil || q.Last < 0 {
-			return q, fmt.Errorf("last: %q; want a number", text)
-		}
-	}
-	if text := v.Get("follow"); text != "" {
-		if q.Follow, err = strconv.ParseBool(text); err != nil {
-			return q, fmt.Errorf("follow: %q; want true or false", text)
-		}
-	}
-	return q, nil
+	return nil
 }
 
 // call fetches one JSON value.
@@ -196,7 +223,7 @@ func (c Client) do(ctx context.Context, method, path string, v url.Values) (*htt
 		Error string `json:"error"`
 	}
 	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e)
-	if resp.StatusCode == http.StatusNotFound && path == "receipt" && e.Error != "" {
+	if resp.StatusCode == http.StatusNotFound && path == "run" && e.Error != "" {
 		return nil, ErrNotFound
 	}
 	if resp.StatusCode == http.StatusNotFound && e.Error == ErrNoServer.Error() {

@@ -1,7 +1,6 @@
 package controlapi
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -121,7 +120,7 @@ type Subscription struct{ body io.ReadCloser }
 
 // Subscribe begins a stream of events. When it returns, no later event is missed: fetch what events change after it.
 func (c *Client) Subscribe(ctx context.Context, of Events) (*Subscription, error) {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/events?of="+string(of), nil) //nolint:bodyclose // by Each and Lines
+	resp, err := c.do(ctx, http.MethodGet, "/v1/events?of="+string(of), nil) //nolint:bodyclose // by Each
 	if err != nil {
 		return nil, err
 	}
@@ -138,21 +137,6 @@ func (s *Subscription) Each(on func(Event)) error {
 			return fmt.Errorf("reading events: %w", err)
 		}
 		on(e)
-	}
-}
-
-// Lines is Each for a reader that keeps events as they are written: each line is JSON of an Event, with its end.
-func (s *Subscription) Lines(on func(line []byte)) error {
-	defer s.body.Close()
-	lines := bufio.NewReader(s.body)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return fmt.Errorf("reading events: %w", err)
-		}
-		if len(line) > 1 { // an empty one shows that the proxy is there
-			on(line)
-		}
 	}
 }
 

@@ -24,7 +24,7 @@ func groups() []group {
 		{"Credentials that change", []string{"login", "logout", "credentials", "secrets"}},
 		{"Requests that wait for you", []string{"held", "approve", "refuse"}},
 		{"Clients and models", []string{"connect", "stdio", "manifest", "skills"}},
-		{"Run and look", []string{"run", "logs", "receipt"}},
+		{"Run and look", []string{"run", "runs", "logs", "receipt"}},
 		{"The command line itself", []string{"version", "completion", "man"}},
 	}
 }
@@ -101,6 +101,9 @@ func examples() map[string][]string {
 		"connect":       {"codeforge connect", "codeforge connect cursor --write"},
 		"run":           {"codeforge run repos.ts --receipt", "codeforge run -e 'console.log(Deno.args[0])' -- hello"},
 		"stdio":         {"codeforge stdio", "docker exec -i codeforge-mcp-server-1 codeforge stdio"},
+		"runs":          {"codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json run,title"},
+		"runs show":     {"codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"},
+		"runs rm":       {"codeforge runs rm rv4zisnvj5vxy", "codeforge runs rm --all --yes"},
 		"logs":          {"codeforge logs --follow", "codeforge logs -n 20 --since 1h"},
 		"receipt":       {"codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json count"},
 		"skills":        {"codeforge skills list", "codeforge skills show github-report"},

@@ -6,15 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -23,28 +21,28 @@ func logsCommand() command {
 		name: "logs", usage: "logs [--follow] [-n N] [--run ID]",
 		summary: "show what went through the proxy, one line per exchange",
 		details: `
-The most recent exchanges are kept: embedded in log/exchanges.ndjson of the state directory, where log/codeforge.log has
-what the daemons log; in Docker in the volume journal, and docker compose logs shows what the daemons log.
+They are kept with the runs: see codeforge runs. What the daemons log is embedded in log/codeforge.log of the state
+directory, and in Docker what docker compose logs shows.
 
 Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			o := logsOptions{target: targetFlags(fs)}
 			var since string
-			fs.BoolVar(&o.query.Follow, "follow", false, "show new exchanges until Ctrl-C")
-			fs.BoolVar(&o.query.Follow, "f", false, "short for --follow")
-			fs.IntVar(&o.query.Last, "n", 0, "only the last `N` recorded exchanges (default: all)")
+			fs.BoolVar(&o.follow, "follow", false, "show new exchanges until Ctrl-C")
+			fs.BoolVar(&o.follow, "f", false, "short for --follow")
+			fs.IntVar(&o.last, "n", 0, "only the last `N` recorded exchanges (default: all)")
 			fs.StringVar(&since, "since", "", "only exchanges since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
-			fs.StringVar(&o.query.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
+			fs.StringVar(&o.filter.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
 			fs.BoolVar(&o.json, "json", false, "print JSON, one event per line")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 0 {
 					return usageError("logs takes no argument, got %q", args[0])
 				}
-				if o.query.Last < 0 {
-					return usageError("-n %d: want a number from 1", o.query.Last)
+				if o.last < 0 {
+					return usageError("-n %d: want a number from 1", o.last)
 				}
 				var err error
-				if o.query.Since, err = parseSince(since, time.Now()); err != nil {
+				if o.filter.Since, err = parseSince(since, time.Now()); err != nil {
 					return err
 				}
 				return o.show(ctx, e)
@@ -76,7 +74,9 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 
 type logsOptions struct {
 	target target
-	query  journal.Query
+	filter historyapi.ExchangeFilter
+	last   int
+	follow bool
 	json   bool
 }
 
@@ -86,102 +86,104 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 	if err != nil {
 		return err
 	}
-	n, err := rec.exchanges(ctx, o.query, func(ev controlapi.Event) { o.print(e.Stdout, p, ev) })
+	defer rec.close()
+	if o.follow && rec.stopped {
+		return errors.New("CodeForge does not run: there is nothing to follow")
+	}
+	status, err := rec.History(ctx)
+	if err == nil && status.Mode == "off" {
+		err = errOff
+	}
+	if err != nil {
+		return err
+	}
+	show := func(x controlapi.Exchange) { o.print(e.Stdout, p, x) }
+	if o.follow {
+		return o.followed(ctx, rec, status.Cursor, show)
+	}
+	n, err := o.list(ctx, rec, show)
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err == nil && n == 0 && o.query.Run != "" && !o.query.Follow {
-		_, err = rec.receipt(ctx, o.query.Run) // a run without exchanges is known too
+	if err == nil && n == 0 && o.filter.Run != "" && controlapi.OfRun(o.filter.Run) {
+		_, err = rec.run(ctx, o.filter.Run) // a run without exchanges is known too
 	}
 	return err
 }
 
-// record is where exchanges are recorded: files in a state directory, whether or not that CodeForge runs, or what
-// mcp-server in Docker keeps.
-type record struct {
-	dir      statedir.Dir
-	operator *operatorapi.Client
-	name     string
-}
-
-// openRecord finds the record.
-func openRecord(ctx context.Context, e *Env, t target) (record, error) {
-	c, err := t.config(e)
-	if err != nil {
-		return record{}, err
-	}
-	files := record{dir: c.State, name: c.State.Path()}
-	if t.given("state") && c.URL == "" {
-		return files, nil
-	}
-	op, place, local, err := server.Operator(ctx, c)
-	switch {
-	case err != nil && (c.URL != "" || !c.State.Exists()):
-		return record{}, err
-	case err == nil && local && place.State == nil:
-		return record{operator: &op, name: place.Name()}, nil
-	case err == nil && c.URL != "":
-		return record{}, fmt.Errorf("%s does not tell what went through the proxy; want docker://CONTAINER, or no URL for "+
-			"the CodeForge of this folder", c.URL)
-	}
-	return files, nil
-}
-
-// folder is the folder of the files.
-func (r record) folder() (string, error) {
-	if !r.dir.Exists() {
-		return "", fmt.Errorf("there is no state directory %s, and no stack of this folder runs in Docker: start CodeForge "+
-			"with codeforge up or docker compose up -d, or go to its folder", r.dir.Path())
-	}
-	return r.dir.Join("log"), nil
-}
-
-func (r record) exchanges(ctx context.Context, q journal.Query, on func(controlapi.Event)) (int, error) {
-	if r.operator != nil {
-		return r.operator.Exchanges(ctx, q, on)
-	}
-	dir, err := r.folder()
-	if err != nil {
-		return 0, err
-	}
-	return journal.Show(ctx, dir, q, on)
-}
-
-// receipt is the receipt of a run, or of the last one.
-func (r record) receipt(ctx context.Context, run string) (controlapi.Receipt, error) {
-	if r.operator != nil {
-		rec, err := r.operator.Receipt(ctx, run)
-		if errors.Is(err, operatorapi.ErrNotFound) {
-			err = r.unknown(run)
+// list calls on for what is recorded, oldest first.
+func (o logsOptions) list(ctx context.Context, rec record, on func(controlapi.Exchange)) (n int, err error) {
+	f := o.filter
+	f.Limit, f.Oldest = 1000, o.last == 0
+	var latest []historyapi.Exchange
+	for cursor := ""; ; {
+		if !f.Oldest {
+			f.Limit = min(1000, o.last-n)
 		}
-		return rec, err
+		page, err := rec.Exchanges(ctx, f, cursor)
+		if err != nil {
+			return n, err
+		}
+		n += len(page.Exchanges)
+		if f.Oldest {
+			for _, x := range page.Exchanges {
+				on(x.Exchange)
+			}
+		} else {
+			latest = append(latest, page.Exchanges...)
+		}
+		if cursor = page.Next; cursor == "" || !f.Oldest && n >= o.last {
+			break
+		}
 	}
-	dir, err := r.folder()
-	if err != nil {
-		return controlapi.Receipt{}, err
+	for _, x := range slices.Backward(latest) {
+		on(x.Exchange)
 	}
-	rec, found, err := journal.Receipt(dir, run)
-	if err == nil && !found {
-		err = r.unknown(run)
-	}
-	return rec, err
+	return n, nil
 }
 
-// unknown is the error for a run of which nothing is recorded.
-func (r record) unknown(run string) error {
-	if run == "" {
-		return errors.New("no run is recorded in " + r.name + " yet")
+// maxShown is how many ids of exchanges are remembered while following.
+const maxShown = 100_000
+
+// followed shows what is recorded, and then what happens after the cursor, until ctx ends: each exchange once. After a
+// gap it lists again what is recorded since the exchange before.
+func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on func(controlapi.Exchange)) error {
+	shown := map[string]bool{}
+	show := func(x controlapi.Exchange) {
+		if shown[x.ID] {
+			return
+		}
+		if len(shown) >= maxShown {
+			clear(shown)
+		}
+		shown[x.ID] = true
+		on(x)
 	}
-	return fmt.Errorf("no run %q is recorded in %s; codeforge logs shows the recorded ones", run, r.name)
+	_, err := o.list(ctx, rec, show)
+	last := time.Now()
+	if err == nil {
+		err = rec.Events(ctx, cursor, func(ev historyapi.Event) {
+			x := ev.Exchange
+			switch {
+			case ev.Kind == historyapi.EventGap:
+				missed := o
+				missed.last, missed.filter.Since = 0, last
+				_, _ = missed.list(ctx, rec, show) // an error ends the stream too
+			case x != nil && strings.HasPrefix(x.Run, o.filter.Run) && !x.At.Before(o.filter.Since):
+				show(x.Exchange)
+				last = x.At
+			}
+		})
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
-func (o logsOptions) print(w io.Writer, p painter, ev controlapi.Event) {
-	x := ev.Exchange
-	if x == nil {
-		return
-	}
+func (o logsOptions) print(w io.Writer, p painter, x controlapi.Exchange) {
 	if o.json {
-		_ = printJSONLine(w, ev)
+		_ = printJSONLine(w, controlapi.Event{Exchange: &x})
 		return
 	}
 	run := x.Run
@@ -189,7 +191,7 @@ func (o logsOptions) print(w io.Writer, p painter, ev controlapi.Event) {
 		run = "-"
 	}
 	at := p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000"))
-	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(run), exchangeLine(p, *x))
+	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(run), exchangeLine(p, x))
 }
 
 func receiptCommand() command {
@@ -207,7 +209,9 @@ func receiptCommand() command {
 				if err != nil {
 					return err
 				}
-				r, err := rec.receipt(ctx, strings.Join(args, ""))
+				defer rec.close()
+				d, err := rec.run(ctx, strings.Join(args, ""))
+				r := receiptOf(d)
 				switch {
 				case err != nil:
 					return err
@@ -219,4 +223,15 @@ func receiptCommand() command {
 			}
 		},
 	}
+}
+
+// receiptOf is the receipt of a run.
+func receiptOf(d historyapi.Detail) controlapi.Receipt {
+	r := controlapi.Receipt{
+		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count, Exchanges: []controlapi.Exchange{},
+	}
+	for _, x := range d.Exchanges {
+		r.Exchanges = append(r.Exchanges, x.Exchange)
+	}
+	return r
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -151,15 +151,17 @@ func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since tim
 	if err != nil {
 		return nil
 	}
+	defer rec.close()
 	select {
 	case <-time.After(settle):
 	case <-ctx.Done():
 	}
 	var all []controlapi.Exchange
 	run := controlapi.ServerPrefix + name
-	_, _ = rec.exchanges(ctx, journal.Query{Run: run, Since: since}, func(ev controlapi.Event) {
-		if ev.Exchange != nil && ev.Exchange.Run == run {
-			all = append(all, *ev.Exchange)
+	logs := logsOptions{filter: historyapi.ExchangeFilter{Run: run, Since: since}}
+	_, _ = logs.list(ctx, rec, func(x controlapi.Exchange) {
+		if x.Run == run {
+			all = append(all, x)
 		}
 	})
 	return all

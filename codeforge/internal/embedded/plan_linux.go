@@ -103,6 +103,7 @@ func serverArgs(p plan, v view.View) []string {
 		"--socket", v.Path("run", statedir.MCPSocket),
 		"--definitions", v.Path("definitions"),
 		"--pins", v.Path("pins"),
+		"--history", v.Path("history"),
 		"--owner-uid", strconv.Itoa(p.OwnerUID),
 	}
 }

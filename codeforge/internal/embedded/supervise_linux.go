@@ -20,7 +20,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/slotnet"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/view"
-	"github.com/codeforge-mcp/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/slotport"
@@ -100,11 +99,6 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	go s.reap(ctx)
 	defer s.stop()
 	ready, err := s.start(ctx, environ)
-	if err == nil {
-		recorded := s.record(ctx)
-		defer func() { <-recorded }()
-		defer cancel()
-	}
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -212,6 +206,7 @@ func (s *supervisor) chownFolders() error {
 		{"run", slot.ServerUID, slot.GroupID, 0o700},
 		{"skills", 0, slot.GroupID, 0o775 | os.ModeSetgid},
 		{"pins", slot.ServerUID, slot.GroupID, 0o700},
+		{"history", slot.ServerUID, slot.GroupID, 0o700},
 		{"ca-public", 0, 0, 0o755},
 		{"runs", 0, 0, 0o755},
 		{"packages", 0, 0, 0o755},
@@ -315,20 +310,6 @@ func (s *supervisor) serverReady(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	return nil
-}
-
-// record writes the proxy's events to the journal until ctx ends.
-func (s *supervisor) record(ctx context.Context) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
-		defer c.Close()
-		if err := journal.Record(ctx, filepath.Join(s.plan.State, "log"), c); err != nil {
-			fmt.Fprintf(s.log, "codeforge: %v\n", err)
-		}
-	}()
-	return done
 }
 
 // ready is the status of the running system.

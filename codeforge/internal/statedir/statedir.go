@@ -9,6 +9,7 @@
 //	ca-private/   the key of the local certificate authority
 //	ca-public/    ca.pem
 //	tokens/       what the proxy has obtained: access and refresh tokens
+//	history/      runs.db: what is kept of runs
 //	skills/  runs/  sandboxd/  log/
 //	tmp/          mount point of the sandbox's /tmp
 //
@@ -105,8 +106,8 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	for _, sub := range []string{
-		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "pins", "log",
-		"tmp", "logins",
+		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "pins", "history",
+		"log", "tmp", "logins",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

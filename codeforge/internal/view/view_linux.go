@@ -46,6 +46,7 @@ var folders = [...]struct{ name, source string }{
 	{"definitions", "definitions"},
 	{"logins", "logins"},
 	{"pins", "pins"},
+	{"history", "history"},
 	{"tmp", "tmp"},
 }
 

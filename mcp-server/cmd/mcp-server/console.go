@@ -7,7 +7,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -21,7 +20,7 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 	d.console = console.New(console.Config{
 		About: about, Mode: mode, Token: d.guard.IsToken, Settings: shown(getenv),
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.ready, Load: d.load,
-		Servers: d.broker, Skills: d.skills, History: (*history.Store)(nil), StopRun: d.executor.Stop, Approvals: d.control,
+		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.Stop, Approvals: d.control,
 		Execute: func(ctx context.Context, r execution.Request) (execution.Outcome, error) {
 			return d.executor.Run(ctx, r, func(runapi.Event) {})
 		},

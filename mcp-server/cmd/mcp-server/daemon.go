@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/journal"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
@@ -20,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
@@ -57,6 +57,7 @@ type daemon struct {
 	broker   *broker.Broker
 	executor *execution.Executor
 	skills   *skill.Store
+	history  *history.Store
 	surface  *tools.Surface
 	mcp      *transport.Handler
 	guard    *guard.Guard
@@ -79,6 +80,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	} else if n > 0 {
 		d.log.Info("shipped skills written", logline.Tag("skill"), slog.Int("count", n))
 	}
+	d.history = history.Open(history.Config{
+		Dir: f.history, Mode: s.History, Clean: redacted(s.RedactingStrings), Log: d.log,
+	})
 	d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 	d.control = controlapi.NewClient(f.control)
 	d.queue = queue.New(queue.Config{Sandbox: d.sandbox})
@@ -106,7 +110,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	d.surface = tools.New(tools.Config{
 		Executor: d.executor, Servers: d.broker, Library: d.library,
-		Catalog: d.catalog, Control: d.control, Skills: d.skills, Log: d.log, Called: m.Called,
+		Catalog: d.catalog, Control: d.control, Skills: d.skills, History: d.history, Log: d.log, Called: m.Called,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
 	})
@@ -153,7 +157,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 		Servers:   d.broker.States,
 		Console:   d.console,
 		Operator: operator.Handler(operator.Config{
-			About: about, Control: d.control, Journal: d.flags.journal, Servers: d.broker, Stop: ctx.Done(),
+			About: about, Control: d.control, History: d.history, Servers: d.broker, Stop: ctx.Done(),
 			Console: d.consoleLogin,
 		}),
 		Metrics:     m.Registry,
@@ -193,7 +197,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.surface.Watch(background) })
 	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
 	parts.Go(func() { d.serveProxy(background) })
-	if d.flags.journal != "" {
+	if d.history.Mode() != history.Off {
 		parts.Go(func() { d.record(background) })
 	}
 
@@ -225,6 +229,7 @@ func (d *daemon) stop() {
 	_ = d.sandbox.Close() // its runs are over
 	d.control.Close()
 	_ = d.skills.Close() // opened for reading only
+	d.history.Close(unwind)
 }
 
 // serveProxy answers the proxy's requests to the broker of MCP servers until ctx ends, and connects again when the
@@ -248,11 +253,27 @@ func (d *daemon) serveProxy(ctx context.Context) {
 	}
 }
 
-// record writes what the proxy does to the journal, until ctx ends. Without it runs work, so an error is only logged.
+// record stores exchanges as the proxy tells them, until ctx ends. What it does not tell, because the store was too slow
+// or the connection broke, is on the receipts of the runs.
 func (d *daemon) record(ctx context.Context) {
-	if err := journal.Record(ctx, d.flags.journal, d.control); err != nil {
-		d.log.Error("exchanges are not recorded, codeforge logs will show none", logline.Tag("mcp"),
-			slog.String("error", err.Error()))
+	for first := true; ctx.Err() == nil; first = false {
+		if !first {
+			d.history.Gap()
+		}
+		if events, err := d.control.Subscribe(ctx, controlapi.RequestEvents); err == nil {
+			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
+				if e.Lost > 0 {
+					d.history.Gap()
+				}
+				if e.Exchange != nil {
+					d.history.Exchange(*e.Exchange)
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(firstPause):
+		}
 	}
 }
 

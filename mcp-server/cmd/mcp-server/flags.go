@@ -23,7 +23,8 @@ type flags struct {
 	control string
 	skills  string
 	socket  string
-	journal string
+	// history is the folder of what is kept of runs.
+	history string
 	// definitions is where the broker remembers tools, pins those that the user has accepted.
 	definitions, pins string
 	ownerUID          int
@@ -42,7 +43,7 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
-	set.StringVar(&f.journal, "journal", "", "folder to record exchanges in; without it, none are recorded")
+	set.StringVar(&f.history, "history", "", "folder to keep runs in, as HISTORY says; without it, none are kept")
 	set.StringVar(&f.definitions, "definitions", "",
 		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
 	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+

@@ -1,12 +1,14 @@
 // Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, on addresses and a unix socket.
 //
 //	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM --control SOCKET --skills DIR
-//	           [--also-listen ADDR] [--socket SOCKET] [--journal DIR] [--definitions DIR]
+//	           [--also-listen ADDR] [--socket SOCKET] [--history DIR] [--definitions DIR]
 //	           [--owner-uid N]
 //	mcp-server health --listen ADDR [--linger TIME]
 //	mcp-server settings
+//	mcp-server history DIR
 //
 // settings checks the settings of all parts and ends: in Docker, before any of them starts.
+// history answers on a socket that is its standard input: what is kept of runs, for codeforge while nothing runs.
 //
 // Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it
 // runs in a container whose port is published on the host's loopback address only.
@@ -53,6 +55,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	if len(args) == 1 && args[0] == "settings" {
 		return checkSettings(getenv)
+	}
+	if len(args) == 2 && args[0] == "history" {
+		return serveHistory(ctx, args[1], os.Stdin)
 	}
 	f, err := parseFlags(args, stderr)
 	if err != nil {

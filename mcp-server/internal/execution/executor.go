@@ -100,6 +100,8 @@ func (e *Executor) Active() (n int) {
 
 // Request is one run.
 type Request struct {
+	// ID is that of the run: one of NewID.
+	ID string
 	// Session is whose turn in the queue the run takes.
 	Session string
 	Code    string
@@ -109,7 +111,7 @@ type Request struct {
 	APIs    []string
 	Timeout time.Duration
 	// Started, if not nil, is called when the wait for a slot is over.
-	Started func()
+	Started func(runapi.Lease)
 }
 
 // lease is the language of the lease, as runapi.LeaseRequest has it.
@@ -132,10 +134,13 @@ type Outcome struct {
 	Lost bool
 }
 
+// NewID makes the id of a run.
+func NewID() string { return "r" + strings.ToLower(rand.Text()[:12]) }
+
 // Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free,
 // ctx's error that the run was cancelled, runapi.ErrInterrupted that the connection to the sandbox broke.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
-	o := Outcome{Run: "r" + strings.ToLower(rand.Text()[:12])}
+	o := Outcome{Run: cmp.Or(r.ID, NewID())}
 	e.sessions.Store(o.Run, r.Session)
 	defer e.sessions.Delete(o.Run)
 	ctx, stop := context.WithCancel(ctx)
@@ -171,7 +176,7 @@ func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(ru
 	}
 	defer e.cfg.Queue.Release(l.Generation)
 	if r.Started != nil {
-		r.Started()
+		r.Started(l)
 	}
 	return e.registered(ctx, l, r, o, on)
 }

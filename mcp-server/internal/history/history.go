@@ -121,6 +121,14 @@ func Open(cfg Config) *Store {
 	return s
 }
 
+// Mode is what is kept: one of the modes.
+func (s *Store) Mode() string {
+	if s == nil {
+		return Off
+	}
+	return s.cfg.Mode
+}
+
 // off reports whether nothing is stored. A nil Store is off.
 func (s *Store) off() bool { return s == nil || s.cfg.Mode == Off }
 
@@ -135,6 +143,25 @@ func (s *Store) Close(ctx context.Context) {
 	case <-s.ended:
 	case <-ctx.Done():
 	}
+}
+
+// Read opens the file of a store for reading, while nobody writes it.
+func Read(dir string) (*Store, error) {
+	reader, err := openReader(dir)
+	if err == nil {
+		_, err = version(reader, migrations)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, Name), err)
+	}
+	s := &Store{
+		cfg: Config{Dir: dir, Mode: Full}, opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}),
+		reader: reader,
+	}
+	s.feed.begin()
+	close(s.opened)
+	close(s.ended)
+	return s, nil
 }
 
 // number is a number greater than all before it: microseconds since 1970, so that it also tells when.
@@ -195,7 +222,10 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 	}
 	out := historyapi.Status{
 		Mode: s.cfg.Mode, Path: filepath.Join(s.cfg.Dir, Name),
-		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays,
+		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays, Cursor: s.Now(),
+	}
+	if s.queue != nil { // what was told before the cursor is in the lists then
+		_ = s.ask(ctx, func(context.Context, *sql.Tx) error { return nil }) // the problem is told below
 	}
 	db, err := s.db(ctx)
 	if err == nil {

@@ -56,6 +56,9 @@ func (s *Store) ask(ctx context.Context, do func(context.Context, *sql.Tx) error
 	if s.off() {
 		return ErrOff
 	}
+	if s.queue == nil {
+		return errors.New("CodeForge does not run: what is kept can only be read")
+	}
 	done := make(chan error, 1)
 	if !s.put(job{do: do, done: done}) {
 		return errors.New("the history is too busy: try again")

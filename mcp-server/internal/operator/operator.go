@@ -7,24 +7,19 @@ package operator
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
-	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/journal"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
-
-// keepTime is the time between empty lines of a stream, which show whether its reader is still there.
-const keepTime = 10 * time.Second
 
 // Config holds what the answers come from.
 type Config struct {
 	About   operatorapi.About
 	Control *controlapi.Client
-	// Journal is the folder of the record of exchanges. Empty: another process keeps it, and its owner reads it there.
-	Journal string
+	// History is what is kept of runs.
+	History *history.Store
 	// Servers are the MCP servers. Nil: nobody asks about them here.
 	Servers Servers
 	// Console makes a way in to the console. Nil: there is none.
@@ -45,10 +40,7 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET "+operatorapi.Prefix+"inspection", func(w http.ResponseWriter, r *http.Request) {
 		forward(w, r, c.Control.Inspection)
 	})
-	if c.Journal != "" {
-		mux.HandleFunc("GET "+operatorapi.Prefix+"exchanges", c.exchanges)
-		mux.HandleFunc("GET "+operatorapi.Prefix+"receipt", c.receipt)
-	}
+	historyRoutes(mux, c.History, c.Stop)
 	if c.Console != nil {
 		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, http.StatusOK, c.Console())
@@ -68,65 +60,6 @@ func forward[T any](w http.ResponseWriter, r *http.Request, ask func(context.Con
 		return
 	}
 	answer(w, http.StatusOK, v)
-}
-
-// exchanges streams the record.
-func (c Config) exchanges(w http.ResponseWriter, r *http.Request) {
-	q, err := operatorapi.Parse(r.URL.Query())
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	rc := http.NewResponseController(w)
-	if rc.Flush() != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	events, ended := make(chan controlapi.Event), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = journal.Show(ctx, c.Journal, q, func(e controlapi.Event) {
-			select {
-			case events <- e:
-			case <-ctx.Done():
-			}
-		})
-	}()
-	defer func() { cancel(); <-ended }()
-	keep := time.NewTicker(keepTime)
-	defer keep.Stop()
-	for enc := json.NewEncoder(w); ; {
-		var err error
-		select {
-		case <-ended:
-			return
-		case <-c.Stop:
-			return
-		case e := <-events:
-			err = enc.Encode(e)
-		case <-keep.C:
-			_, err = io.WriteString(w, "\n")
-		}
-		if q.Follow && err == nil {
-			err = rc.Flush()
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (c Config) receipt(w http.ResponseWriter, r *http.Request) {
-	rec, found, err := journal.Receipt(c.Journal, r.URL.Query().Get("run"))
-	switch {
-	case err != nil:
-		fail(w, http.StatusInternalServerError, err.Error())
-	case !found:
-		fail(w, http.StatusNotFound, operatorapi.ErrNotFound.Error())
-	default:
-		answer(w, http.StatusOK, rec)
-	}
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

@@ -101,13 +101,14 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
 	}
 	report := s.report(ctx, req)
-	r.Started = report.Running
+	recording := s.begin(req, &r, report.Running)
 	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
 	before := s.cfg.Skills.Snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
 		stdout.WriteString(e.Stdout)
 		stderr.WriteString(e.Stderr)
 		report.Printed(e.Stdout)
+		recording.Print(e.Stdout, e.Stderr)
 	})
 	report.Stop()
 	after := s.cfg.Skills.Snapshot()
@@ -122,6 +123,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 		mistakes: s.mistakes(o),
 		remarks:  slices.Concat(strays(after, before), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
+	s.end(recording, req, o, err, changes, res)
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
@@ -61,6 +62,8 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 		return failure(s.explainSkill(name, err)), nil
 	}
 	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
+	who, _, _ := client(req.Session)
+	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who})
 	s.shelf.refresh()
 	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
 	done = append(done, s.remarks(ctx, execution.Request{Session: caller(req)},
@@ -80,6 +83,8 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 		return failure(s.explainSkill(name, err)), nil
 	}
 	s.cfg.Log.Info("skill deleted", logline.Tag("skill"), slog.String("name", name))
+	who, _, _ := client(req.Session)
+	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who, Deleted: true})
 	s.shelf.refresh()
 	return text("Skill " + name + " was deleted."), nil
 }
@@ -179,7 +184,11 @@ func (h *shelf) refresh() {
 	now := map[string]skill.Skill{}
 	for _, k := range l.Skills {
 		now[k.Name] = k
-		if old, was := h.shown[k.Name]; was && sameResource(old, k) {
+		old, was := h.shown[k.Name]
+		if !was || old.Size != k.Size || !old.Modified.Equal(k.Modified) {
+			h.surface.changed(historyapi.SkillVersion{Skill: k.Name, By: historyapi.ByPerson})
+		}
+		if was && sameResource(old, k) {
 			continue
 		}
 		uri := skillURI + k.Name
@@ -193,6 +202,7 @@ func (h *shelf) refresh() {
 	for name := range h.shown {
 		if _, is := now[name]; !is {
 			gone = append(gone, skillURI+name)
+			h.surface.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: true})
 		}
 	}
 	if len(gone) > 0 {

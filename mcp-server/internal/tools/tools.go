@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -36,6 +37,8 @@ type Config struct {
 	Servers Servers
 	// Library may be nil: no operation of an API is known.
 	Library *apidoc.Library
+	// History may be nil: nothing is kept of runs.
+	History *history.Store
 	Log     *slog.Logger
 	Version string
 	// Debug logs code and output.

@@ -263,14 +263,14 @@ func TestSubscribe(t *testing.T) {
 		if e := <-got; e.Catalog != "v2" {
 			t.Errorf("event %+v", e)
 		}
-		var lines []string
-		err = requests.Lines(func(line []byte) {
-			if lines = append(lines, string(line)); len(lines) == 2 {
+		var told []controlapi.Event
+		err = requests.Each(func(e controlapi.Event) {
+			if told = append(told, e); len(told) == 2 {
 				cancel()
 			}
 		})
-		if err == nil || len(lines) != 2 || !strings.HasPrefix(lines[0], `{"exchange":{`) || !strings.HasPrefix(lines[1], `{"receipt":{`) {
-			t.Errorf("lines %q, %v", lines, err)
+		if err == nil || len(told) != 2 || told[0].Exchange == nil || told[1].Receipt == nil {
+			t.Errorf("events %+v, %v", told, err)
 		}
 		if err := <-done; err == nil {
 			t.Error("the stream ended without an error")

@@ -1,0 +1,125 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// keepTime is the time between empty lines of a stream, which show whether its reader is still there.
+const keepTime = 10 * time.Second
+
+// History makes the handler of what is kept of runs alone, for whoever reads it while mcp-server does not run.
+func History(s *history.Store) http.Handler {
+	mux := http.NewServeMux()
+	historyRoutes(mux, s, nil)
+	return mux
+}
+
+// historyRoutes adds what is kept of runs.
+func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
+	const get, post = "GET " + operatorapi.Prefix, "POST " + operatorapi.Prefix
+	mux.HandleFunc(get+"runs", listed(s.Runs))
+	mux.HandleFunc(get+"exchanges", listed(s.Exchanges))
+	mux.HandleFunc(post+"runs/remove", listed(func(ctx context.Context, f historyapi.Filter, _ string) (operatorapi.Removed, error) {
+		n, err := s.Remove(ctx, f)
+		return operatorapi.Removed{Removed: n}, err
+	}))
+	mux.HandleFunc(get+"run", func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.Run(r.Context(), r.URL.Query().Get("run"))
+		recorded(w, v, err)
+	})
+	mux.HandleFunc(get+"history", func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.Status(r.Context())
+		recorded(w, v, err)
+	})
+	mux.HandleFunc(get+"events", func(w http.ResponseWriter, r *http.Request) { follow(w, r, s, stop) })
+}
+
+// listed answers with a list that has a filter.
+func listed[F, T any](list func(context.Context, F, string) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f, err := operatorapi.Filter[F](r.URL.Query())
+		if err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		v, err := list(r.Context(), f, r.URL.Query().Get("cursor"))
+		recorded(w, v, err)
+	}
+}
+
+// recorded answers with what the store says.
+func recorded(w http.ResponseWriter, v any, err error) {
+	switch {
+	case errors.Is(err, history.ErrUnknown):
+		fail(w, http.StatusNotFound, err.Error())
+	case errors.Is(err, history.ErrOff):
+		fail(w, http.StatusConflict, err.Error())
+	case err != nil:
+		fail(w, http.StatusInternalServerError, err.Error())
+	default:
+		answer(w, http.StatusOK, v)
+	}
+}
+
+// follow streams events.
+func follow(w http.ResponseWriter, r *http.Request, s *history.Store, stop <-chan struct{}) {
+	if s.Mode() == history.Off {
+		recorded(w, nil, history.ErrOff)
+		return
+	}
+	cursor := r.URL.Query().Get("cursor")
+	if cursor == "" {
+		cursor = s.Now()
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	batches := make(chan []historyapi.Event)
+	go func() {
+		defer close(batches)
+		for at := cursor; ; {
+			events, err := s.Follow(ctx, at)
+			if err != nil {
+				return
+			}
+			select {
+			case batches <- events:
+				at = events[len(events)-1].Cursor
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	rc := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	keep := time.NewTicker(keepTime)
+	defer keep.Stop()
+	for enc, err := json.NewEncoder(w), rc.Flush(); err == nil; {
+		select {
+		case <-stop:
+			return
+		case events, more := <-batches:
+			if !more {
+				return
+			}
+			for _, e := range events {
+				if err = enc.Encode(e); err != nil {
+					return
+				}
+			}
+		case <-keep.C:
+			_, err = io.WriteString(w, "\n")
+		}
+		if err == nil {
+			err = rc.Flush()
+		}
+	}
+}

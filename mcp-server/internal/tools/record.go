@@ -1,0 +1,109 @@
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// begin begins to store a run, and gives it its id. running is called when the run has its slot.
+func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running func()) *history.Recording {
+	r.ID = execution.NewID()
+	run := historyapi.Run{ID: r.ID, Session: digest(r.Session), Narrowed: r.APIs, Language: runapi.LanguageTypeScript}
+	if r.Python {
+		run.Language = runapi.LanguagePython
+	}
+	run.Client, run.ClientVersion, run.Protocol = client(req.Session)
+	recording := s.cfg.History.Begin(run, r.Code)
+	r.Started = func(l runapi.Lease) {
+		running()
+		recording.Started(int(l.Slot), l.Generation)
+	}
+	return recording
+}
+
+// client is what a client says of itself, and the revision of MCP it speaks.
+func client(session *mcp.ServerSession) (name, version, protocol string) {
+	p := session.InitializeParams()
+	if p == nil {
+		return "", "", ""
+	}
+	if p.ClientInfo != nil {
+		name, version = p.ClientInfo.Name, p.ClientInfo.Version
+	}
+	return name, version, p.ProtocolVersion
+}
+
+// digest tells sessions apart without their ids, which clients use like passwords.
+func digest(session string) string {
+	sum := sha256.Sum256([]byte(session))
+	return hex.EncodeToString(sum[:6])
+}
+
+// end stores the end of a run, and the skills that it changed.
+func (s *Surface) end(
+	recording *history.Recording, req *mcp.CallToolRequest, o execution.Outcome, err error, changes []skill.Change, res *mcp.CallToolResult,
+) {
+	if recording == nil {
+		return
+	}
+	e := history.End{Exit: o.Exit, Receipt: o.Receipt, Lost: o.Lost}
+	var texts []string
+	for _, c := range res.Content {
+		if t, ok := c.(*mcp.TextContent); ok {
+			texts = append(texts, t.Text)
+		}
+	}
+	e.Answer = strings.Join(texts, "\n")
+	if err != nil {
+		e.Reason, e.Stopped = noExit(err), errors.Is(err, context.Canceled)
+		e.Detail = explain(err, o).Person
+	}
+	name, _, _ := client(req.Session)
+	for _, c := range changes {
+		s.changed(historyapi.SkillVersion{
+			Skill: c.Name, By: historyapi.ByRun, Run: o.Run, Client: name, Deleted: c.What == skill.Deleted,
+		})
+	}
+	recording.End(e)
+}
+
+// noExit is historyapi.Run.Reason for a run without an exit.
+func noExit(err error) string {
+	var busy *queue.BusyError
+	switch {
+	case errors.As(err, &busy):
+		return "busy"
+	case errors.Is(err, context.Canceled):
+		return string(runapi.Cancelled)
+	case errors.Is(err, runapi.ErrInterrupted):
+		return "interrupted"
+	}
+	return "unavailable"
+}
+
+// changed stores a change of a skill.
+func (s *Surface) changed(v historyapi.SkillVersion) {
+	if s.cfg.History.Mode() == history.Off {
+		return
+	}
+	source := ""
+	if !v.Deleted {
+		var err error
+		if _, source, err = s.cfg.Skills.Read(v.Skill); err != nil {
+			return // it has changed again, which is told too
+		}
+	}
+	s.cfg.History.Skill(v, source)
+}
