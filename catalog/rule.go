@@ -42,6 +42,8 @@ type Rule struct {
 	GraphQL string
 	// Body are conditions on fields of a JSON object or a form, sorted by field.
 	Body []FieldRule
+	// ByAny, for ActionApprove: whoever is signed in to the console may decide too, and not only the operator.
+	ByAny bool
 
 	segments, folds []string // of Path, as they are and folded
 }
@@ -141,7 +143,7 @@ func Decimal(s string) (*big.Rat, bool) {
 }
 
 // ruleFields are the fields of a rule.
-func ruleFields() []string { return []string{"methods", "path", "graphql", "body", "then"} }
+func ruleFields() []string { return []string{"methods", "path", "graphql", "body", "then", "by"} }
 
 // fieldRuleFields are the fields of a condition.
 func fieldRuleFields() []string { return []string{"min", "max", "is"} }
@@ -167,6 +169,8 @@ func rulesShape() schema {
 				PatternProperties: map[string]schema{".+": condition}},
 			"then": {Enum: []string{"allow", "approve", "refuse"},
 				Description: "What happens to a request that matches. approve: it waits until a person decides."},
+			"by": {Enum: []string{"operator", "any"},
+				Description: "Who decides, with approve. any: in the console too. Default: operator."},
 		}}}
 }
 
@@ -200,7 +204,7 @@ func (d *decoder) rules(n *node) []Rule {
 
 func (d *decoder) rule(field string, n *node) Rule {
 	var r Rule
-	var then string
+	var then, by string
 	for _, m := range d.uniqueOf(field+".", n, plainKey) {
 		at := field + "." + m.key
 		switch m.key {
@@ -220,6 +224,10 @@ func (d *decoder) rule(field string, n *node) Rule {
 			r.Body = d.fieldRules(at, m.value)
 		case "then":
 			d.str(at, m.value, &then)
+		case "by":
+			if d.str(at, m.value, &by); by != "any" && by != "operator" {
+				d.bad(at, "something else", `"operator" or "any"`)
+			}
 		default:
 			d.unknown(field+".", m, ruleFields())
 		}
@@ -233,6 +241,10 @@ func (d *decoder) rule(field string, n *node) Rule {
 	default:
 		d.bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
 	}
+	if by != "" && then != "approve" {
+		d.bad(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
+	}
+	r.ByAny = by == "any"
 	return r
 }
 

@@ -1,6 +1,7 @@
 // Package operatorapi is what whoever runs CodeForge may ask it, over HTTP on mcp-server's unix socket. The same socket
 // serves the MCP endpoint without a token; no TCP port serves the paths below. No answer contains
-// a credential. Requests with POST change something: what mcp-server does with an MCP server, and what is kept of runs.
+// a credential. Requests with POST change something: what mcp-server does with an MCP server, what is kept of runs, and
+// who is let in to the web console.
 //
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
@@ -15,6 +16,7 @@
 //	POST /operator/v1/server/approve?server=&digest=           -> {} | 404 | 409
 //	POST /operator/v1/server/restart?server=                   -> {} | 404
 //	POST /operator/v1/runs/remove?filter=                      -> Removed
+//	POST /operator/v1/console                                  -> ConsoleLogin
 //
 // A filter is one of historyapi as JSON. Other answers have the body {"error": "..."}.
 //
@@ -57,6 +59,18 @@ type About struct {
 	Token bool `json:"token"`
 }
 
+// ConsoleLogin is a way in to the web console: a code that opens one session, within a minute.
+type ConsoleLogin struct {
+	Code string `json:"code"`
+	// Port is where the console is on this machine.
+	Port int `json:"port"`
+}
+
+// Address is what a browser opens. The code is in the part that a browser sends to no server.
+func (l ConsoleLogin) Address() string {
+	return fmt.Sprintf("http://localhost:%d/console#code=%s", l.Port, l.Code)
+}
+
 // Client asks over an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
@@ -64,6 +78,12 @@ type Client struct{ HTTP *http.Client }
 func (c Client) About(ctx context.Context) (About, error) {
 	var out About
 	return out, c.call(ctx, "about", nil, &out)
+}
+
+// Console lets a browser in to the web console.
+func (c Client) Console(ctx context.Context) (ConsoleLogin, error) {
+	var out ConsoleLogin
+	return out, c.fetch(ctx, http.MethodPost, "console", nil, &out)
 }
 
 // Catalog fetches the public catalog.
@@ -170,7 +190,12 @@ func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Ev
 
 // call fetches one JSON value.
 func (c Client) call(ctx context.Context, path string, v url.Values, out any) error {
-	resp, err := c.do(ctx, http.MethodGet, path, v)
+	return c.fetch(ctx, http.MethodGet, path, v, out)
+}
+
+// fetch is call with another method.
+func (c Client) fetch(ctx context.Context, method, path string, v url.Values, out any) error {
+	resp, err := c.do(ctx, method, path, v)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
 // Package approvalapi is what a person decides about requests that a rule holds, over HTTP on the proxy's own unix
-// socket (credentialapi). mcp-server and the sandbox have no way to it.
+// socket (credentialapi). mcp-server and the sandbox have no way to it. Over the control socket (controlapi), mcp-server
+// sees what waits, and passes on decisions about rules that say "by": "any".
 //
 //	GET  /approvals/v1              -> []Held, the oldest first
 //	POST /approvals/v1/{id} Answer  -> Held, as it was decided
@@ -25,6 +26,8 @@ type Held struct {
 	// API and Rule are what holds it.
 	API  string `json:"api"`
 	Rule string `json:"rule"`
+	// By is who may decide: ByOperator or ByAnyone.
+	By string `json:"by"`
 	// Method, URL, Headers and Body are the request as the run wrote it, after redaction. Headers that every client sends
 	// are left out. The body is complete.
 	Method  string   `json:"method"`
@@ -39,6 +42,20 @@ type Held struct {
 	Waiting bool `json:"waiting"`
 	// Approved means that it may pass once until Until.
 	Approved bool `json:"approved,omitempty"`
+}
+
+// Who may decide about a request.
+const (
+	ByOperator = "operator" // whoever runs CodeForge, over the proxy's own socket
+	ByAnyone   = "any"      // also whoever is signed in to the console
+)
+
+// By is who may decide.
+func By(anyone bool) string {
+	if anyone {
+		return ByAnyone
+	}
+	return ByOperator
 }
 
 // Answer is a person's decision.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // ErrFenced is the answer to a registration or its end whose generation is not the one that the slot expects.
@@ -69,6 +70,23 @@ func (c *Client) document(ctx context.Context, api, name string) (io.ReadCloser,
 func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
 	var out Inspection
 	return out, c.call(ctx, http.MethodGet, "/v1/inspection", nil, &out)
+}
+
+// NotDecidedError says why a decision about a request that waits does not hold.
+type NotDecidedError struct{ Text string }
+
+func (e *NotDecidedError) Error() string { return e.Text }
+
+// Held lists the requests that wait for a person, the oldest first.
+func (c *Client) Held(ctx context.Context) ([]approvalapi.Held, error) {
+	var out []approvalapi.Held
+	return out, c.call(ctx, http.MethodGet, "/v1/held", nil, &out)
+}
+
+// Decide passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no more.
+func (c *Client) Decide(ctx context.Context, id string, approve bool) (approvalapi.Held, error) {
+	var out approvalapi.Held
+	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), approvalapi.Answer{Approve: approve}, &out)
 }
 
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
@@ -169,6 +187,8 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 		return nil, fmt.Errorf("%w: %s", ErrFenced, e.Error)
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, e.Error)
+	case http.StatusForbidden:
+		return nil, &NotDecidedError{e.Error}
 	}
 	return nil, fmt.Errorf("the proxy answered %d: %s", resp.StatusCode, e.Error)
 }

@@ -11,6 +11,8 @@
 //	       with &run=R&call=SERVER.TOOL&among=N it is also the event Caused
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events?of=CATALOG|REQUESTS  -> NDJSON of Event, until closed
+//	GET    /v1/held                        -> []approvalapi.Held
+//	POST   /v1/held/{id}                   <- approvalapi.Answer -> approvalapi.Held | 403 the operator decides, or nothing waits
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
 //	GET    /metrics                        -> Prometheus text
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
@@ -60,6 +61,8 @@ type daemon struct {
 	history  *history.Store
 	surface  *tools.Surface
 	mcp      *transport.Handler
+	guard    *guard.Guard
+	console  *console.Console
 	endpoint *endpoint.Endpoint
 }
 
@@ -137,23 +140,29 @@ func (d *daemon) modules(ctx context.Context, code string) []runapi.Module {
 
 // open opens the listeners.
 func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.Meter) error {
+	about := operatorapi.About{
+		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort,
+		Token: !d.settings.MCPAuthToken.Empty(),
+	}
+	d.guard = guard.New(guard.Config{
+		AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken, Page: console.Path,
+	})
+	d.openConsole(ctx, getenv, about)
 	var err error
 	d.endpoint, err = endpoint.Open(ctx, endpoint.Config{
 		Listen:    d.flags.listen,
 		Socket:    d.flags.socket,
-		Guard:     guard.New(guard.Config{AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken}),
+		Guard:     d.guard,
 		HasToken:  !d.settings.MCPAuthToken.Empty(),
 		Container: getenv("CODEFORGE_CONTAINER") == "1",
 		UIDs:      []int{d.flags.ownerUID, 0},
 		MCP:       d.mcp,
 		Ready:     d.ready,
 		Servers:   d.broker.States,
+		Console:   d.console,
 		Operator: operator.Handler(operator.Config{
-			About: operatorapi.About{
-				Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort,
-				Token: !d.settings.MCPAuthToken.Empty(),
-			},
-			Control: d.control, History: d.history, Servers: d.broker, Stop: ctx.Done(),
+			About: about, Control: d.control, History: d.history, Servers: d.broker, Stop: ctx.Done(),
+			Console: d.consoleLogin,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,
@@ -190,6 +199,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.catalog.Run(background) })
 	parts.Go(func() { d.library.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
+	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
 	parts.Go(func() { d.serveProxy(background) })
 	if d.history.Mode() != history.Off {
 		parts.Go(func() { d.record(background) })

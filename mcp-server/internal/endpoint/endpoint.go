@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
@@ -47,6 +48,8 @@ type Config struct {
 	Ready func(context.Context) error
 	// Servers are the MCP servers, for GET /servers. Nil: there is no such path.
 	Servers func() []serverstate.Server
+	// Console serves console.Path and what is below it. It lets nobody in by itself. Nil: there is none.
+	Console http.Handler
 	// Operator serves operatorapi.Prefix, on the socket alone. Nil: nothing does.
 	Operator http.Handler
 	// Metrics are mcp-server's. MoreMetrics returns those of another daemon as text, and may be nil.
@@ -173,6 +176,10 @@ func (e *Endpoint) routes(token func(http.Handler) http.Handler) *http.ServeMux 
 		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
 		})))
+	}
+	if e.cfg.Console != nil {
+		mux.Handle(console.Path, e.cfg.Console)
+		mux.Handle(console.Path+"/", e.cfg.Console)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "CodeForge: the MCP endpoint is at /mcp", http.StatusNotFound)

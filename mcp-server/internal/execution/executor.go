@@ -72,8 +72,9 @@ type Config struct {
 
 // Executor executes runs. It is safe for concurrent use.
 type Executor struct {
-	cfg  Config
-	runs sync.Map // the Request of each run, by the run's id, while it runs
+	cfg   Config
+	runs  sync.Map // the Request of each run, by the run's id, while it runs
+	stops sync.Map // what cancels each run, by the same id
 }
 
 // New makes an executor.
@@ -95,6 +96,21 @@ func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (qu
 		return question.Answer{}, question.ErrNobody
 	}
 	return r.(Request).Ask(ctx, q)
+}
+
+// Stop cancels a run, as its client could. It reports whether the run was under way.
+func (e *Executor) Stop(run string) bool {
+	stop, ok := e.stops.Load(run)
+	if ok {
+		stop.(context.CancelFunc)()
+	}
+	return ok
+}
+
+// Active is how many runs are under way, with those that wait for a slot.
+func (e *Executor) Active() (n int) {
+	e.stops.Range(func(_, _ any) bool { n++; return true })
+	return n
 }
 
 // Request is one run.
@@ -157,6 +173,10 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	o := Outcome{Run: cmp.Or(r.ID, NewID())}
 	e.runs.Store(o.Run, r)
 	defer e.runs.Delete(o.Run)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	e.stops.Store(o.Run, stop)
+	defer e.stops.Delete(o.Run)
 	starting, cancel := context.WithTimeout(ctx, readyTime)
 	_, err := e.cfg.Catalog.Permissions(starting)
 	cancel()

@@ -29,6 +29,9 @@ type Config struct {
 	AllowedHosts []string
 	// Token is the bearer token. Empty: none is required.
 	Token secret.Value
+	// Page is the path of a page that a link of any web page may open, because it is the same for everybody. Empty: there
+	// is none.
+	Page string
 }
 
 // Guard checks requests. Make it with New.
@@ -36,11 +39,12 @@ type Guard struct {
 	hosts []string
 	token [sha256.Size]byte
 	needs bool
+	page  string
 }
 
 // New makes a guard.
 func New(cfg Config) *Guard {
-	g := &Guard{hosts: []string{"localhost", "127.0.0.1", "::1"}, needs: !cfg.Token.Empty()}
+	g := &Guard{hosts: []string{"localhost", "127.0.0.1", "::1"}, needs: !cfg.Token.Empty(), page: cfg.Page}
 	for _, h := range cfg.AllowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")))
 	}
@@ -54,7 +58,7 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 		switch {
 		case !g.ourHost(r.Host) && !disarm.Off("mcp-host"):
 			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can allow it", http.StatusForbidden)
-		case !ownOrigin(r) && !disarm.Off("mcp-origin"):
+		case !ownOrigin(r) && !g.opens(r) && !disarm.Off("mcp-origin"):
 			http.Error(w, "Forbidden: requests from other web pages are not allowed", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
@@ -83,11 +87,23 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	})
 }
 
-// carriesToken compares hashes, so that the time reveals neither how much of the token was right nor its length.
 func (g *Guard) carriesToken(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	return g.IsToken(strings.TrimSpace(token)) && strings.EqualFold(scheme, "Bearer")
+}
+
+// IsToken reports whether a text is the token; never, if none is set. It compares hashes, so that the time reveals
+// neither how much of the token was right nor its length.
+func (g *Guard) IsToken(text string) bool {
+	sum := sha256.Sum256([]byte(text))
+	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.needs
+}
+
+// opens reports whether a request only opens the page, in a tab or window of its own.
+func (g *Guard) opens(r *http.Request) bool {
+	return g.page != "" && r.Method == http.MethodGet && r.URL.Path == g.page && r.URL.RawQuery == "" &&
+		len(r.Header.Values("Origin")) == 0 &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // ourHost reports whether a Host header names us.

@@ -22,6 +22,8 @@ type Config struct {
 	History *history.Store
 	// Servers are the MCP servers. Nil: nobody asks about them here.
 	Servers Servers
+	// Console makes a way in to the console. Nil: there is none.
+	Console func() operatorapi.ConsoleLogin
 	// Stop, when closed, ends the streams.
 	Stop <-chan struct{}
 }
@@ -39,6 +41,11 @@ func Handler(c Config) http.Handler {
 		forward(w, r, c.Control.Inspection)
 	})
 	historyRoutes(mux, c.History, c.Stop)
+	if c.Console != nil {
+		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusOK, c.Console())
+		})
+	}
 	if c.Servers != nil {
 		serverRoutes(mux, c.Servers)
 	}

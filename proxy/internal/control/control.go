@@ -41,6 +41,8 @@ type Config struct {
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *broker.Broker
+	// Room is what waits for a person. Nil: nothing does.
+	Room Room
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
 	// Ledger is nil when there is none.
@@ -69,6 +71,10 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
+	if c.Room != nil {
+		s.mux.HandleFunc("GET /v1/held", s.held)
+		s.mux.HandleFunc("POST /v1/held/{id}", s.decide)
+	}
 	s.mux.Handle("GET /metrics", c.Journal.Metrics().Handler())
 	if c.Profile {
 		s.mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -24,7 +24,7 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 		return v
 	}
 	held := hold.Request{
-		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, Catalog: x.snap.Public.Version,
+		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny, Catalog: x.snap.Public.Version,
 		Method: strings.Join(q.Methods, ", "), URL: out.URL.String(), Headers: shownHeaders(out.Header), Body: body,
 	}
 	// What must not be shown must not leave either: nobody is asked about it.

@@ -52,6 +52,8 @@ type Request struct {
 	Catalog           string
 	Method, URL, Body string
 	Headers           []string // a line each
+	// ByAny means that not only the operator may decide. It is part of the catalog.
+	ByAny bool
 }
 
 // size is about how many bytes it takes to keep.
@@ -151,7 +153,8 @@ func (r *Room) enter(q Request) (*entry, error) {
 		return nil, ErrFull
 	}
 	e := &entry{sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
+		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, By: approvalapi.By(q.ByAny), Method: q.Method, URL: q.URL,
+		Headers: q.Headers, Body: q.Body,
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}
 	r.held = append(r.held, e)

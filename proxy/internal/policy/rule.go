@@ -29,8 +29,8 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 				return nil, v, false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
 				return nil, refuseRule(a, rule, q), false
-			case rule.Then != catalog.ActionAllow && hold == nil:
-				hold = &Hold{API: a.Name, Rule: rule.String()}
+			case rule.Then != catalog.ActionAllow && (hold == nil || hold.ByAny && !rule.ByAny):
+				hold = &Hold{API: a.Name, Rule: rule.String(), ByAny: rule.ByAny}
 			}
 		}
 	}
@@ -69,4 +69,6 @@ func (q Request) content() catalog.Content {
 type Hold struct {
 	// API and Rule are the API's name and the rule, as catalog.Rule writes it.
 	API, Rule string
+	// ByAny means that not only the operator may decide.
+	ByAny bool
 }

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// openConsole makes the web console.
+func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, about operatorapi.About) {
+	mode := "embedded"
+	if getenv("CODEFORGE_CONTAINER") == "1" {
+		mode = "docker"
+	}
+	d.console = console.New(console.Config{
+		About: about, Mode: mode, Token: d.guard.IsToken, Settings: shown(getenv),
+		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.ready, Load: d.load,
+		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.Stop, Approvals: d.control,
+		Execute: func(ctx context.Context, r execution.Request) (execution.Outcome, error) {
+			return d.executor.Run(ctx, r, func(runapi.Event) {})
+		},
+		Log: d.log, Stop: ctx.Done(),
+	})
+}
+
+// load is how busy this is.
+func (d *daemon) load() console.Load {
+	waiting := d.queue.Waiting()
+	return console.Load{Slots: d.settings.Slots, Busy: max(0, d.executor.Active()-waiting), Waiting: waiting}
+}
+
+// consoleLogin is a way in to the console, at the port that is listened on.
+func (d *daemon) consoleLogin() operatorapi.ConsoleLogin {
+	l := operatorapi.ConsoleLogin{Code: d.console.Code(), Port: d.settings.MCPPort}
+	for _, a := range d.endpoint.Addrs() {
+		if t, ok := a.(*net.TCPAddr); ok {
+			l.Port = t.Port
+			break
+		}
+	}
+	return l
+}
+
+// harmless are the settings that mcp-server has and that hold nothing private.
+var harmless = []string{
+	"YOLO_MODE", "DEBUG_MODE", "MCP_PORT", "MCP_ALLOWED_HOSTS", "SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY",
+	"SANDBOX_SERVERS", "SANDBOX_SERVER_MEMORY", "SKILLS_READONLY", "OUTPUT_LIMIT", "TIMEOUT_DEFAULT", "TIMEOUT_MAX",
+	"HISTORY", "LOG_FORMAT",
+}
+
+// shown are the settings for the console. Of secrets it says only whether they are set.
+func shown(getenv func(string) string) []console.Setting {
+	var out []console.Setting
+	for _, name := range harmless {
+		value, def := getenv(name), settings.Default(name)
+		if value == "" {
+			value = def
+		}
+		out = append(out, console.Setting{Name: name, Value: value, Default: value == def})
+	}
+	for _, name := range []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS"} {
+		set := getenv(name) != "" || getenv(name+"_FILE") != ""
+		one := console.Setting{Name: name, Value: "not set", Default: !set}
+		if set {
+			one.Value = "set, not shown"
+		}
+		out = append(out, one)
+	}
+	return out
+}

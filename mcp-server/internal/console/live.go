@@ -1,0 +1,172 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+)
+
+const (
+	// tick is the least time between two lines of a stream.
+	tick = 250 * time.Millisecond
+	// slowTicks is how many ticks pass between looks at what costs more to look at.
+	slowTicks = 4
+	// keepTime is the time between lines that say nothing, which show whether the reader is still there.
+	keepTime = 15 * time.Second
+	// maxRuns bounds the runs of one line. A page that is told of no more asks for the list.
+	maxRuns = 50
+)
+
+// versions are of what pages show. A page that sees another one than it has asks again: nothing is lost where a stream
+// breaks and begins anew.
+type versions struct {
+	Held    uint64 `json:"held"`
+	APIs    string `json:"apis"`
+	Servers uint64 `json:"servers"`
+	Skills  int64  `json:"skills"`
+	Load    Load   `json:"load"`
+}
+
+// news is one line of a stream.
+type news struct {
+	Versions *versions `json:"versions,omitempty"`
+	// After is where to go on if the stream breaks.
+	After string `json:"after,omitempty"`
+	// Gap says that events are missing: whatever shows runs asks anew.
+	Gap bool `json:"gap,omitempty"`
+	// Runs are those that began or changed their state, each as it is now.
+	Runs []historyapi.Run `json:"runs,omitempty"`
+	// Touched means that the run that the page watches has new exchanges or output.
+	Touched bool `json:"touched,omitempty"`
+	Alerts  bool `json:"alerts,omitempty"`
+}
+
+// add adds an event. Watched is the run that the page shows.
+func (n *news) add(e historyapi.Event, watched string) {
+	n.After = e.Cursor
+	id := e.RunID
+	switch e.Kind {
+	case historyapi.EventGap:
+		n.Gap = true
+	case historyapi.EventAlert:
+		n.Alerts = true
+	case historyapi.EventExchange:
+		if e.Exchange != nil {
+			id = e.Exchange.Run
+		}
+	case historyapi.EventRun:
+		if e.Run == nil {
+			break
+		}
+		id = e.Run.ID
+		for i := range n.Runs {
+			if n.Runs[i].ID == id {
+				n.Runs[i] = *e.Run
+				id = ""
+			}
+		}
+		switch {
+		case id == "":
+			id = e.Run.ID
+		case len(n.Runs) >= maxRuns:
+			n.Gap = true
+		default:
+			n.Runs = append(n.Runs, *e.Run)
+		}
+	}
+	n.Touched = n.Touched || watched != "" && id == watched
+}
+
+// live streams what changes, at most one line of JSON a tick. The browser reads it while the page is visible. The
+// parameter run is the run that the page shows, after where an earlier stream ended.
+func (c *Console) live(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
+	ctx, cancel := context.WithCancel(r.Context())
+	events, ended := make(chan []historyapi.Event), make(chan struct{})
+	go func() { defer close(ended); c.follow(ctx, r.URL.Query().Get("after"), events) }()
+	defer func() { cancel(); <-ended }()
+	watched := r.URL.Query().Get("run")
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	var last, now versions
+	var line news
+	var wrote time.Time
+	for n := 0; ; {
+		select {
+		case list := <-events:
+			for _, e := range list {
+				line.add(e, watched)
+			}
+			continue
+		case <-ticks.C:
+		case <-of(r).ended:
+			return
+		case <-c.cfg.Stop:
+			return
+		case <-ctx.Done():
+			return
+		}
+		c.look(ctx, &now, n%slowTicks == 0)
+		if n++; n == 1 || now != last {
+			line.Versions, last = &now, now
+		}
+		var err error
+		switch {
+		case line.Versions != nil || line.After != "":
+			err = enc.Encode(line)
+			line, wrote = news{}, time.Now()
+		case time.Since(wrote) >= keepTime:
+			_, err = io.WriteString(w, "\n")
+			wrote = time.Now()
+		default:
+			continue
+		}
+		if err == nil {
+			err = rc.Flush()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// follow sends events until ctx ends.
+func (c *Console) follow(ctx context.Context, after string, events chan<- []historyapi.Event) {
+	for {
+		list, err := c.cfg.History.Follow(ctx, after)
+		if err != nil || len(list) == 0 {
+			return
+		}
+		after = list[len(list)-1].Cursor
+		select {
+		case events <- list:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look takes the versions, those that cost more only when all are asked for.
+func (c *Console) look(ctx context.Context, v *versions, all bool) {
+	v.APIs, v.Skills, v.Load = c.cfg.Catalog().Version, c.skills.Load(), c.cfg.Load()
+	if !all {
+		return
+	}
+	v.Servers = sum(c.cfg.Servers.States())
+	if list, err := c.cfg.Approvals.Held(ctx); err == nil {
+		v.Held = sum(list)
+	}
+}
+
+// sum is a number that changes with a value.
+func sum(v any) uint64 {
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(v) // the values are of our own types, and the hash takes all
+	return h.Sum64() >> 11           // what a JavaScript number holds
+}

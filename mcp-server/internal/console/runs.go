@@ -1,0 +1,107 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+)
+
+// History is what is kept of runs.
+type History interface {
+	Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
+	Run(ctx context.Context, id string) (historyapi.Detail, error)
+	Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
+	Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
+	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
+	SkillVersions(ctx context.Context, skill string) ([]historyapi.SkillVersion, error)
+	SkillSource(ctx context.Context, skill string, version int) (string, error)
+	SkillUses(ctx context.Context) ([]historyapi.SkillUse, error)
+	Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error)
+	SeeAlerts(ctx context.Context, number int64) error
+	Status(ctx context.Context) (historyapi.Status, error)
+	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
+}
+
+// kept turns the errors of the store into those that a page shows.
+func kept[T any](v T, err error) (any, error) {
+	switch {
+	case errors.Is(err, history.ErrOff):
+		return nil, &told{http.StatusNotImplemented, "Nothing is kept of runs: HISTORY is off."}
+	case errors.Is(err, history.ErrUnknown):
+		return nil, errNotFound
+	}
+	return v, err
+}
+
+// historyRoutes are the pages of the store.
+func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
+	handle("GET runs", func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		limit, _ := strconv.Atoi(q.Get("limit")) // none: the store's own
+		return kept(c.cfg.History.Runs(r.Context(), historyapi.Filter{
+			API: q.Get("api"), Host: q.Get("host"), Skill: q.Get("skill"), Client: q.Get("client"),
+			Session: q.Get("session"), State: q.Get("state"), Grep: q.Get("grep"), Run: q.Get("run"),
+			Limit: limit, Spans: true,
+		}, q.Get("cursor")))
+	})
+	handle("GET runs/{id}", func(r *http.Request) (any, error) {
+		return kept(c.cfg.History.Run(r.Context(), r.PathValue("id")))
+	})
+	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
+		if !c.cfg.StopRun(r.PathValue("id")) {
+			return nil, &told{http.StatusConflict, "This run is over."}
+		}
+		return struct{}{}, nil
+	})
+	handle("GET exchanges", func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		return kept(c.cfg.History.Exchanges(r.Context(), historyapi.ExchangeFilter{
+			Run: q.Get("run"), API: q.Get("api"), Host: q.Get("host"), Name: q.Get("name"), Outcome: q.Get("outcome"),
+		}, q.Get("cursor")))
+	})
+	handle("GET ledger", c.ledger)
+	handle("GET alerts", func(r *http.Request) (any, error) {
+		return kept(c.cfg.History.Alerts(r.Context(), r.URL.Query().Get("unseen") != ""))
+	})
+	handle("POST alerts/seen/{number}", func(r *http.Request) (any, error) {
+		n, err := strconv.ParseInt(r.PathValue("number"), 10, 64)
+		if err != nil {
+			return nil, errNotFound
+		}
+		return kept(struct{}{}, c.cfg.History.SeeAlerts(r.Context(), n))
+	})
+	handle("GET kept", func(r *http.Request) (any, error) { return kept(c.cfg.History.Status(r.Context())) })
+}
+
+// Sums are for so many hours, in steps that make about a hundred bars.
+var steps = map[string]struct{ time, step time.Duration }{
+	"1h":  {time.Hour, 15 * time.Minute},
+	"24h": {24 * time.Hour, 15 * time.Minute},
+	"7d":  {7 * 24 * time.Hour, 2 * time.Hour},
+	"90d": {90 * 24 * time.Hour, 24 * time.Hour},
+}
+
+// ledger sums up what left in a time.
+func (c *Console) ledger(r *http.Request) (any, error) {
+	s, ok := steps[r.URL.Query().Get("time")]
+	if !ok {
+		return nil, errNotFound
+	}
+	until := time.Now()
+	since := until.Add(-s.time)
+	l, err := c.cfg.History.Ledger(r.Context(), since, until)
+	if err != nil {
+		return kept(l, err)
+	}
+	hours, err := c.cfg.History.Hours(r.Context(), since, until, s.step)
+	return kept(struct {
+		historyapi.Ledger
+		Hours  []historyapi.Hour `json:"hours"`
+		StepMS int64             `json:"step_ms"`
+	}{l, hours, s.step.Milliseconds()}, err)
+}

@@ -1,0 +1,160 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// codeTime is how long a code may be exchanged, sessionTime how long the session that it opens lasts.
+	codeTime    = time.Minute
+	sessionTime = 12 * time.Hour
+	// maxCodes and maxSessions bound what is kept; the oldest gives way.
+	maxCodes    = 16
+	maxSessions = 32
+	// maxAgent bounds what a browser says of itself.
+	maxAgent = 200
+)
+
+// digest is what is kept of a code or a bearer: who reads this memory later cannot sign in with it.
+type digest [sha256.Size]byte
+
+// sessions are the codes and bearers that are good now. The zero value is ready.
+type sessions struct {
+	now func() time.Time // nil: time.Now
+
+	mu    sync.Mutex
+	codes []code
+	open  []session // the oldest first
+}
+
+type code struct {
+	digest digest
+	until  time.Time
+}
+
+// session is one browser that has signed in.
+type session struct {
+	bearer digest
+	ID     string    `json:"id"`
+	Opened time.Time `json:"opened"`
+	Until  time.Time `json:"until"`
+	// Agent is what the browser said of itself.
+	Agent string `json:"agent"`
+	// This marks the session that asks.
+	This bool `json:"this,omitempty"`
+	// ended is closed when the session is, so that its streams end.
+	ended chan struct{}
+}
+
+func (s *sessions) time() time.Time {
+	if s.now != nil {
+		return s.now()
+	}
+	return time.Now()
+}
+
+// Code makes a code that opens one session within a minute.
+func (s *sessions) Code() string {
+	text := rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	if len(s.codes) >= maxCodes {
+		s.codes = s.codes[1:]
+	}
+	s.codes = append(s.codes, code{sha256.Sum256([]byte(text)), s.time().Add(codeTime)})
+	return text
+}
+
+// use reports whether a code is good, and uses it up.
+func (s *sessions) use(text string) bool {
+	sum := digest(sha256.Sum256([]byte(text)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	i := slices.IndexFunc(s.codes, func(c code) bool { return c.digest == sum })
+	if i < 0 {
+		return false
+	}
+	if !codesStay() {
+		s.codes = slices.Delete(s.codes, i, i+1)
+	}
+	return true
+}
+
+// begin opens a session and returns its bearer.
+func (s *sessions) begin(agent string) (bearer string, opened session) {
+	bearer = rand.Text() + rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	if len(s.open) >= maxSessions {
+		close(s.open[0].ended)
+		s.open = slices.Delete(s.open, 0, 1)
+	}
+	now := s.time()
+	if len(agent) > maxAgent {
+		agent = agent[:maxAgent]
+	}
+	opened = session{
+		bearer: sha256.Sum256([]byte(bearer)), ID: rand.Text()[:8], Opened: now, Until: now.Add(sessionTime), Agent: agent,
+		ended: make(chan struct{}),
+	}
+	s.open = append(s.open, opened)
+	return bearer, opened
+}
+
+// find returns the session of a bearer.
+func (s *sessions) find(bearer string) (session, bool) {
+	sum := digest(sha256.Sum256([]byte(bearer)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	i := slices.IndexFunc(s.open, func(o session) bool { return o.bearer == sum })
+	if i < 0 {
+		return session{}, false
+	}
+	return s.open[i], true
+}
+
+// end closes a session by its id.
+func (s *sessions) end(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.open, func(o session) bool { return o.ID == id })
+	if i < 0 {
+		return false
+	}
+	close(s.open[i].ended)
+	s.open = slices.Delete(s.open, i, i+1)
+	return true
+}
+
+// list lists the sessions, marking one.
+func (s *sessions) list(this string) []session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	out := slices.Clone(s.open)
+	for i := range out {
+		out[i].This = out[i].ID == this
+	}
+	return out
+}
+
+// sweep forgets what is over. The caller holds the lock.
+func (s *sessions) sweep() {
+	now := s.time()
+	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return !now.Before(c.until) })
+	s.open = slices.DeleteFunc(s.open, func(o session) bool {
+		over := !now.Before(o.Until)
+		if over {
+			close(o.ended)
+		}
+		return over
+	})
+}

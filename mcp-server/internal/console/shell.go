@@ -1,0 +1,63 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+// files are the shell.
+//
+//go:embed web
+var files embed.FS
+
+// types are the content types of the shell's files. Others are not served.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8",
+}
+
+// file is one of them.
+type file struct {
+	content []byte
+	kind    string
+	tag     string
+}
+
+// shell serves static files, by their paths below Path; "" is the page.
+type shell map[string]file
+
+func newShell() shell {
+	s := shell{}
+	entries, _ := fs.ReadDir(files, "web") // embedded
+	for _, e := range entries {
+		text, _ := files.ReadFile(path.Join("web", e.Name()))
+		sum := sha256.Sum256(text)
+		s[e.Name()] = file{text, types[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:8]) + `"`}
+	}
+	s[""] = s["index.html"]
+	return s
+}
+
+// ServeHTTP serves a file. A browser keeps it, and asks each time whether it is still the same.
+func (s shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Path), "/")
+	f, ok := s[name]
+	switch {
+	case !ok || f.kind == "":
+		http.Error(w, "CodeForge: the console is at "+Path, http.StatusNotFound)
+	case name == "" && r.URL.Path != Path:
+		http.Redirect(w, r, Path, http.StatusMovedPermanently) // the page's own addresses start there
+	default:
+		w.Header().Set("Content-Type", f.kind)
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("ETag", f.tag)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
+	}
+}

@@ -1,0 +1,90 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// askTime bounds how long another daemon may take to answer a page.
+const askTime = 3 * time.Second
+
+// check is one line of what is looked at: whether parts answer, and how fast.
+type check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	Text string `json:"text"`
+}
+
+// status says what runs here, and whether it works.
+func (c *Console) status(r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	began := time.Now()
+	_, err := c.cfg.Proxy.Inspection(ctx)
+	proxy := check{"proxy", err == nil, "answers in " + time.Since(began).Round(100*time.Microsecond).String()}
+	if err != nil {
+		proxy.Text = err.Error()
+	}
+	began = time.Now()
+	err = c.cfg.Ready(ctx)
+	sandbox := check{"sandbox", err == nil, "ready, asked in " + time.Since(began).Round(100*time.Microsecond).String()}
+	if err != nil {
+		sandbox.Text = err.Error()
+	}
+	kept := check{Name: "store"}
+	switch s, err := c.cfg.History.Status(ctx); {
+	case err != nil:
+		kept.Text = err.Error()
+	case s.Problem != "":
+		kept.Text = s.Problem
+	default:
+		kept.OK, kept.Text = true, cmp.Or(s.Path, "HISTORY is "+s.Mode)
+	}
+	return struct {
+		operatorapi.About
+		Mode   string  `json:"mode"`
+		Load   Load    `json:"load"`
+		Checks []check `json:"checks"`
+	}{c.cfg.About, c.cfg.Mode, c.cfg.Load(), []check{proxy, sandbox, kept}}, nil
+}
+
+// apis is apis/ as the proxy loaded it, and the traffic of a day.
+func (c *Console) apis(r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	in, err := c.cfg.Proxy.Inspection(ctx)
+	if err != nil {
+		return nil, &told{http.StatusBadGateway, "The proxy does not answer: " + err.Error()}
+	}
+	until := time.Now()
+	hours, err := c.cfg.History.Hours(ctx, until.Add(-24*time.Hour), until, time.Hour)
+	if err != nil {
+		hours = nil // without a store there is no picture
+	}
+	return struct {
+		controlapi.Inspection
+		Hours any `json:"hours"`
+	}{in, hours}, nil
+}
+
+// servers is the MCP servers: what runs, and how each is started or reached.
+func (c *Console) servers(*http.Request) (any, error) {
+	type server struct {
+		Name   string             `json:"name"`
+		Config *controlapi.Server `json:"config,omitempty"`
+	}
+	list := []server{}
+	for _, a := range c.cfg.Catalog().APIs {
+		if a.Server != nil {
+			s := *a.Server
+			s.Env, s.Headers = nil, nil // constants may be private
+			list = append(list, server{a.Name, &s})
+		}
+	}
+	return map[string]any{"states": c.cfg.Servers.States(), "configs": list}, nil
+}

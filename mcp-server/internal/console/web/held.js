@@ -1,0 +1,102 @@
+// What waits for a person: the exact request, what is odd about it, and what was approved before.
+import { html, useEffect } from "./preact.js";
+import { Card, Chip, Command, Diff, Fact, Name, Note, Wrong } from "./parts.js";
+import { bytes, changes, clock, left, ms, odd, plain, plural, shown } from "./text.js";
+import { api } from "./session.js";
+import { address, app, go, say, set, useData, useNow } from "./state.js";
+import { Icon } from "./draw.js";
+import { stopRun } from "./run.js";
+import { list as runs } from "./runs.js";
+
+/** read asks what is held, for all pages. */
+export async function read() {
+  try {
+    const answer = await api("held");
+    set({ held: answer.held ?? [], decided: answer.decided ?? [], heldError: "" });
+  } catch (e) { set({ heldError: e.message }); }
+}
+
+export async function decide(h, approve) {
+  try {
+    const done = await api("held/" + encodeURIComponent(h.id), "POST", { approve });
+    say(!approve ? "Refused. The code is told to ask, and not to try another way." : done.waiting ? "Approved, and sent." : "Approved. Its run does not wait any more: the same request passes once within 15 minutes.");
+  } catch (e) { say(e.message); }
+  await read();
+}
+export const mine = (h) => h.by !== "operator";
+
+/** heldKeys are the keys of this page. */
+export function heldKeys(e) {
+  const open = app.held.filter((h) => !h.approved), h = open.find((x) => x.id === app.route.id) ?? open[0];
+  if (e.key === "j" || e.key === "k") {
+    const i = app.held.findIndex((x) => x.id === h?.id), to = app.held[Math.max(0, Math.min(app.held.length - 1, i + (e.key === "j" ? 1 : -1)))];
+    if (to) go("held", to.id, "", true);
+    return;
+  }
+  if (!h || !mine(h)) return;
+  if (e.key === "a") decide(h, true);
+  if (e.key === "d") decide(h, false);
+  if (e.key === "D") { decide(h, false); stopRun(h.run); }
+}
+
+const parts = (url) => { const m = /^(\w+:\/\/)?([^/?#]*)(.*)$/s.exec(url); return { scheme: m?.[1] ?? "", host: m?.[2] ?? "", rest: m?.[3] ?? "" }; };
+const TOKEN = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g;
+/** named is text in which token names stand out. */
+function named(text) {
+  const out = [];
+  let at = 0;
+  for (const m of text.matchAll(TOKEN)) { out.push(shown(text.slice(at, m.index)), html`<${Name} name=${m[0]} />`); at = m.index + m[0].length; }
+  out.push(shown(text.slice(at)));
+  return out;
+}
+/** pretty is JSON with a field a line, if that changes nothing but white space outside of strings. */
+export function pretty(body) {
+  try {
+    const v = JSON.parse(body), text = JSON.stringify(v, null, 2), bare = (s) => s.replace(/"(?:\\.|[^"\\])*"|\s+/g, (m) => m[0] === "\"" ? m : "");
+    return typeof v === "object" && bare(text) === bare(body) ? text : body;
+  } catch { return body; }
+}
+
+function Request({ h, now }) {
+  const u = parts(h.url), body = pretty(h.body ?? ""), lines = body.split("\n"), strange = odd(h.url + (h.headers ?? []).join("\n") + (h.body ?? ""));
+  const run = runs.runs.find((r) => r.run === h.run), before = app.decided?.find((x) => x.approve && x.held.api === h.api && x.held.method === h.method && parts(x.held.url).host + parts(x.held.url).rest.split("?")[0] === u.host + u.rest.split("?")[0]);
+  const kind = (h.headers ?? []).find((x) => /^content-type:/i.test(x))?.slice(13).trim();
+  return html`<div class="page" tabindex="-1">
+    <div class="hero"><div class="row wrap"><a class="btn quiet small back" href=${address("held")} aria-label="Back to the list">←</a><span class="status held"><span class="held row"><${Icon} name="held" />${h.approved ? "Approved, not used yet" : h.waiting ? "Held " + ms(now - new Date(h.since)) : "Its run has ended"}</span></span><span class="faint">by run <a class="mono soft" href=${address("runs", h.run)}>${shown(h.run)}</a></span></div>
+      <p class="verb">${shown(h.method)} <span class="faint">${shown(u.scheme)}</span>${shown(u.host)}<span class="ember">${shown(u.rest)}</span></p>
+      ${run?.title ? html`<p class="soft">${shown(run.title)}. <span class="faint">That is what the model says in its first comment; below is what is sent.</span></p>` : null}</div>
+    ${strange.hidden ? html`<${Note} cls="held"><b>${plural(strange.hidden, "character")} in it cannot be seen</b>${strange.turning ? ", and " + (strange.turning === strange.hidden ? "they turn" : strange.turning + " of them turn") + " the text that follows around" : ""}. They are shown by their number.</${Note}>` : null}
+    <div class=${before ? "cols2" : ""}>
+      <section class="card" aria-label="What is sent"><header><h2 class="grow">What is sent</h2>${kind && html`<${Chip}>${shown(kind)}</${Chip}>`}<span class="faint num small">${bytes(new TextEncoder().encode(h.body ?? "").length)}, all of it</span></header>
+        ${h.headers?.length ? html`<div class="body"><dl class="facts">${h.headers.map((line) => { const i = line.indexOf(":"); return html`<${Fact} title=${shown(line.slice(0, i))}><span class="mono soft wrapany">${named(line.slice(i + 1).trim())}</span></${Fact}>`; })}</dl></div>` : null}
+        ${h.body ? html`<div class="code wrapped"><pre class="lined" tabindex="0" aria-label="Body of the request">${lines.map((l, i) => html`<span class="l"><span class="ln" aria-hidden="true">${i + 1}</span><span>${named(l)}${"\n"}</span></span>`)}</pre></div>` : html`<p class="faint pad">It has no body.</p>`}</section>
+      ${before && html`<section class="card" aria-label="Against the last one that you approved"><header><h2 class="grow">Against the last one that you approved</h2><span class="faint small">${clock(before.at, false)}</span></header>${(before.held.body ?? "") === (h.body ?? "") ? html`<p class="pad soft">The same body.</p>` : html`<${Diff} label="What differs" lines=${changes(pretty(before.held.body ?? ""), body)} />`}</section>`}</div>
+    <div class="cols2"><${SoFar} run=${h.run} h=${h} />
+      <${Card} title="Why it is held"><div class="body"><dl class="facts"><${Fact} title="API"><a class="soft" href=${address("apis", h.api)}>${shown(h.api)}</a></${Fact}><${Fact} title="Rule"><span class="mono soft wrapany">${shown(h.rule)}</span></${Fact}><${Fact} title="If nobody comes">it is not sent, and the model is told that nobody has answered yet</${Fact}><${Fact} title="Who may say yes">${mine(h) ? "you, here or with codeforge approve" : "only whoever runs CodeForge, in a terminal"}</${Fact}></dl></div></${Card}></div>
+  </div>`;
+}
+
+function SoFar({ run, h }) {
+  const d = useData("runs/" + encodeURIComponent(run), app.versions.held).data;
+  const list = (d?.exchanges ?? []).slice(-6);
+  return html`<${Card} title="This run so far" side=${d && html`<span class="faint num small">${plural(d.count?.exchanges ?? 0, "request")}</span>`}><div class="body sofar">
+    ${list.map((x) => html`<div class="row"><span class="mono m">${shown(x.method)}</span><span class="clip grow" title=${plain(x.url)}><span class="soft">${shown(x.host)}</span>${shown(parts(x.url).rest)}</span><span class=${x.outcome === "served" ? "ok" : "bad"}>${x.status || x.outcome}</span></div>`)}
+    <div class="row"><span class="mono m">${shown(h.method)}</span><span class="clip grow"><span class="soft">${shown(parts(h.url).host)}</span>${shown(parts(h.url).rest)}</span><span class="held">held</span></div></div></${Card}>`;
+}
+
+export function Held() {
+  const now = useNow(1000), { id } = app.route, list = app.held, h = list.find((x) => x.id === id) ?? (innerWidth > 760 ? list.find((x) => !x.approved) ?? list[0] : undefined);
+  useEffect(() => { read(); }, [app.versions.held]);
+  const rest = h ? Math.max(0, new Date(h.until) - now) : 0, whole_ = h ? new Date(h.until) - new Date(h.since) : 1, can = h && mine(h) && !h.approved;
+  return html`<main id="main" class=${"split " + (id && h ? "one" : "many")}>
+    <section class="pane" aria-label="Held requests"><div class="head"><div class="row"><h1 class="grow">Held</h1><span class="faint small">nothing is sent until you say so</span></div></div>
+      <div class="scroll"><ol>${list.map((x) => { const u = parts(x.url); return html`<li key=${x.id}><a class="run three" href=${address("held", x.id)} aria-current=${x.id === h?.id ? "true" : null}><span class="st held"><${Icon} name=${x.approved ? "ok" : "held"} /></span><span class="row"><span class="t clip grow mono">${shown(x.method)} ${shown(u.host + u.rest)}</span><span class="d num held">${left(x.until, now)}</span></span><span class="sub"><span class="clip">${shown(runs.runs.find((r) => r.run === x.run)?.title ?? x.run)}</span></span><span></span><span class="sub"><${Chip}>${shown(x.api)}</${Chip}>${!x.waiting && html`<span>its run has ended</span>`}</span></a></li>`; })}</ol>
+        ${!list.length && html`<p class="faint pad">${app.heldError ? shown(app.heldError) : "Nothing waits for you."}</p>`}
+        ${app.decided?.length ? html`<h2 class="pad">Decided here</h2><ol>${app.decided.map((x) => html`<li class="row decided"><span class=${x.approve ? "ok" : "bad"}><${Icon} name=${x.approve ? "ok" : "no"} /></span><span class="grow clip"><span class="mono soft">${shown(x.held.method)} ${shown(parts(x.held.url).host + parts(x.held.url).rest)}</span></span><span class="faint num">${clock(x.at, false)}</span></li>`)}</ol>` : null}</div></section>
+    ${h ? html`<div class="withbar"><${Request} key=${h.id} h=${h} now=${now} />
+      <div class="actions" role="group" aria-label="Decide"><svg class="ring" viewBox="0 0 34 34" role="img" aria-label=${"for " + left(h.until, now) + " minutes"}><circle cx="17" cy="17" r="14" /><circle cx="17" cy="17" r="14" pathLength="100" stroke-dasharray=${Math.round(rest / whole_ * 100) + " 100"} /></svg><div class="num hide-s count"><b>${left(h.until, now)}</b><div class="faint">to decide</div></div><span class="grow"></span>
+      ${can ? html`<button type="button" class="btn no" onClick=${() => decide(h, false)}>Deny <kbd>d</kbd></button><button type="button" class="btn no hide-s" onClick=${() => { decide(h, false); stopRun(h.run); }}>Deny and stop the run <kbd>shift</kbd><kbd>d</kbd></button><button type="button" class="btn main" onClick=${() => decide(h, true)}><${Icon} name="touch" />Approve once <kbd>a</kbd></button>`
+      : h.approved ? html`<span class="soft">Approved. Have the code run again within 15 minutes.</span>` : html`<div class="operator"><p class="soft">This rule wants whoever runs CodeForge, in a terminal:</p><${Command} text=${"codeforge approve " + plain(h.id)} /></div>`}</div></div>`
+      : html`<div class="page"><div class="empty"><${Icon} name="ok" /><h2>Nothing waits for you</h2><p class="faint">A request waits here when a rule of its API says <span class="mono">"then": "approve"</span>.</p></div></div>`}
+  </main>`;
+}

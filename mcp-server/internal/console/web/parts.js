@@ -1,0 +1,59 @@
+// Parts that several pages have.
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
+import { Icon } from "./draw.js";
+import { shown } from "./text.js";
+import { copy } from "./state.js";
+
+export const Name = ({ name }) => html`<span class="name">${shown(name)}</span>`;
+export const Chip = ({ cls = "", icon, title, children }) => html`<span class=${"chip " + cls} title=${title}>${icon && html`<${Icon} name=${icon} />`}<span class="clip">${children}</span></span>`;
+export const Kbd = ({ keys }) => keys.map((k) => html`<kbd>${k}</kbd>`);
+export const Tile = ({ title, value, sub, cls }) => html`<div><dt>${title}</dt><dd class=${cls}>${value}${sub && html`<small>${sub}</small>`}</dd></div>`;
+export const Fact = ({ title, children }) => html`<dt>${title}</dt><dd>${children}</dd>`;
+export const Copy = ({ text, what, label }) => html`<button class="btn quiet small" title=${"Copy " + what} aria-label=${"Copy " + what} onClick=${() => copy(text, what[0].toUpperCase() + what.slice(1))}><${Icon} name="copy" />${label}</button>`;
+export const Command = ({ text }) => html`<div class="row frame command"><span class="clip">${text}</span><${Copy} text=${text} what="the command" /></div>`;
+export const Note = ({ cls, icon = "warn", children }) => html`<div class=${"note " + cls}><${Icon} name=${icon} /><p>${children}</p></div>`;
+/** Wrong says that there is no data, or that it is on its way. */
+export const Wrong = ({ state, empty }) => state.error ? html`<${Note} cls="bad">${shown(state.error)}</${Note}>` : !state.data ? html`<p class="faint pad" aria-busy="true">…</p>` : empty ? html`<div class="pad faint">${empty}</div>` : null;
+export const Card = ({ title, side, label, cls = "", children }) => html`<section class=${"card " + cls} aria-label=${label ?? title}><header><h2 class="grow">${title}</h2>${side}</header>${children}</section>`;
+/** Switch chooses one of a few. */
+export const Switch = ({ label, value, choices, on }) => html`<div class="seg" role="group" aria-label=${label}>${choices.map(([v, text, count]) => html`<button type="button" aria-pressed=${v === value ? "true" : "false"} onClick=${() => on(v)}>${text}${count === undefined ? null : html` <b class="num">${count}</b>`}</button>`)}</div>`;
+/** Search is a filter field, told when typing pauses. / goes there. */
+export function Search({ label, value, hint, on }) {
+  const [text, put] = useState(value), timer = useRef(0);
+  useEffect(() => put(value), [value]);
+  const type = (e) => { const v = e.currentTarget.value; put(v); clearTimeout(timer.current); timer.current = setTimeout(() => on(v), 180); };
+  const key = (e) => { if (e.key === "Escape") { e.currentTarget.blur(); if (text) { put(""); on(""); } } if (e.key === "Enter") { clearTimeout(timer.current); on(text); e.currentTarget.blur(); } };
+  return html`<label class="field"><${Icon} name="search" /><span class="sr">${label}</span><input type="search" spellcheck="false" autocomplete="off" value=${text} placeholder=${hint} onInput=${type} onKeyDown=${key} /><kbd>/</kbd></label>`;
+}
+
+/** Virtual is a list of any length of which only the rows in view are in the document. */
+export function Virtual({ count, height, row, near, label, chosen }) {
+  const box = useRef(null), [view, put] = useState({ top: 0, size: 900 });
+  const look = () => { const b = box.current; if (b) put((v) => v.top === b.scrollTop && v.size === b.clientHeight ? v : { top: b.scrollTop, size: b.clientHeight }); };
+  useEffect(() => { const o = new ResizeObserver(look); o.observe(box.current); look(); return () => o.disconnect(); }, []);
+  useLayoutEffect(() => {
+    const b = box.current;
+    if (!b || chosen < 0) return;
+    if (chosen * height < b.scrollTop) b.scrollTop = chosen * height;
+    else if ((chosen + 1) * height > b.scrollTop + b.clientHeight) b.scrollTop = (chosen + 1) * height - b.clientHeight;
+  }, [chosen]);
+  const from = Math.max(0, Math.floor(view.top / height) - 8), to = Math.min(count, Math.ceil((view.top + view.size) / height) + 8);
+  useEffect(() => { if (to > count - 300) near?.(); }, [to, count]);
+  const rows = [];
+  for (let i = from; i < to; i++) rows.push(row(i, i * height));
+  return html`<div class="scroll" ref=${box} onScroll=${look} tabindex="-1"><ol class="runs" aria-label=${label} style=${{ height: count * height + "px" }}>${rows}</ol></div>`;
+}
+
+/** Diff shows lines that changed, with a few around them. */
+export function Diff({ lines, label }) {
+  const near = new Set(), out = [];
+  lines.forEach((l, i) => { if (l.k !== " ") for (let j = i - 3; j <= i + 3; j++) near.add(j); });
+  let skipped = false;
+  lines.forEach((l, i) => {
+    if (!near.has(i)) { skipped = true; return; }
+    if (skipped && out.length) out.push(html`<div class="hunk"><span></span><span></span><span>…</span></div>`);
+    skipped = false;
+    if (out.length < 2000) out.push(html`<div class=${{ "+": "add", "-": "del", " ": "" }[l.k]}><span class="n">${l.n}</span><span class="s">${{ "+": "+", "-": "\u2212", " ": "" }[l.k]}</span><span>${shown(l.t)}</span></div>`);
+  });
+  return html`<div class="diff" tabindex="0" role="region" aria-label=${label}>${out}</div>`;
+}

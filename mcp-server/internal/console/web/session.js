@@ -1,0 +1,69 @@
+// Who is here: a bearer in this tab's own storage, asked of sibling tabs, or exchanged for a code. No cookie, so that no
+// other page or port can make the browser send it.
+const KEY = "codeforge-bearer", BASE = "/console/api/";
+let bearer = sessionStorage.getItem(KEY) ?? "";
+let over = () => {};
+const siblings = new BroadcastChannel("codeforge-console");
+
+function take(text) {
+  bearer = text;
+  if (text) sessionStorage.setItem(KEY, text); else sessionStorage.removeItem(KEY);
+}
+siblings.addEventListener("message", (e) => {
+  if (e.data?.ask && bearer) siblings.postMessage({ bearer });
+  if (e.data?.over === true && bearer) { take(""); over(""); }
+});
+
+/** onOver is called when the session has ended, with why. */
+export const onOver = (f) => { over = f; };
+export const signedIn = () => bearer !== "";
+
+/** signIn exchanges a code or MCP_AUTH_TOKEN. It throws what is wrong. */
+export async function signIn(secret) {
+  const r = await fetch(BASE + "session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ secret }), credentials: "omit" });
+  const body = await r.json().catch(() => ({}));
+  if (!r.ok) throw new Error(body.error ?? "CodeForge answered " + r.status);
+  take(body.bearer);
+}
+
+/** enter uses the code in the address, which it erases first, or asks the tabs that are open. */
+export async function enter() {
+  const code = /^#code=([A-Z0-9]+)$/.exec(location.hash)?.[1];
+  if (code) {
+    history.replaceState(null, "", location.pathname);
+    await signIn(code);
+    return true;
+  }
+  if (bearer) return true;
+  return await new Promise((done) => {
+    const heard = (e) => { if (e.data?.bearer) { take(String(e.data.bearer)); end(true); } };
+    const end = (ok) => { clearTimeout(timer); siblings.removeEventListener("message", heard); done(ok); };
+    const timer = setTimeout(() => end(false), 120);
+    siblings.addEventListener("message", heard);
+    siblings.postMessage({ ask: true });
+  });
+}
+
+export async function signOut() {
+  try { await api("sessions/this", "DELETE"); } catch { /* it is over in any case */ }
+  take("");
+  siblings.postMessage({ over: true });
+  over("");
+}
+
+/** request is a fetch with the bearer. */
+export async function request(path, init = {}) {
+  const r = await fetch(BASE + path, { ...init, headers: { ...init.headers, Authorization: "Bearer " + bearer }, credentials: "omit" });
+  if (r.status === 401 && bearer) { take(""); over("The session has ended."); }
+  return r;
+}
+
+/** api asks for JSON. It throws what CodeForge says is wrong. */
+export async function api(path, method = "GET", body = undefined, signal = undefined) {
+  const init = { method, signal };
+  if (body !== undefined) { init.body = JSON.stringify(body); init.headers = { "Content-Type": "application/json" }; }
+  const r = await request(path, init);
+  const v = await r.json().catch(() => ({}));
+  if (!r.ok) throw new Error(v.error ?? "CodeForge answered " + r.status);
+  return v;
+}

@@ -1,0 +1,116 @@
+// What all pages share: where we are, what is live, and data that is asked for again when it has changed.
+import { useEffect, useReducer, useRef, useState } from "./preact.js";
+import { api, request, signedIn } from "./session.js";
+
+const readers = new Set();
+export const app = {
+  in: false, why: "", route: { page: "runs", id: "", q: "" }, frozen: false, connected: false,
+  versions: { held: 0, apis: "", servers: 0, skills: 0, load: { slots: 0, busy: 0, waiting: 0 } },
+  alerts: 0, alertCount: 0, touched: 0, held: [], problems: 0, about: null, dialog: "", toast: "",
+};
+/** set changes it and draws again. */
+export function set(change) { Object.assign(app, change); for (const f of readers) f(); }
+/** useApp draws the component again whenever it changes. */
+export function useApp() {
+  const [, again] = useReducer((n) => n + 1, 0);
+  useEffect(() => { readers.add(again); return () => readers.delete(again); }, []);
+  return app;
+}
+
+// Where we are is in the address, behind the #: a page, what is chosen on it, and a filter.
+export function parse(hash) {
+  const m = /^#\/([a-z]+)(?:\/([^?]*))?(?:\?(.*))?$/.exec(hash);
+  const text = (s) => { try { return decodeURIComponent(s ?? ""); } catch { return ""; } };
+  return m ? { page: m[1], id: text(m[2]), q: text(m[3]) } : { page: "runs", id: "", q: "" };
+}
+export const address = (page, id = "", q = "") => "#/" + page + (id ? "/" + encodeURIComponent(id) : "") + (q ? "?" + encodeURIComponent(q) : "");
+export function go(page, id = "", q = "", replace = false) {
+  const to = address(page, id, q);
+  if (to === location.hash) return;
+  if (replace) { history.replaceState(null, "", to); set({ route: parse(to) }); } else location.hash = to;
+}
+
+/** say shows a sentence for a while. */
+let saying = 0;
+export function say(text) { clearTimeout(saying); set({ toast: text }); saying = setTimeout(() => set({ toast: "" }), 5000); }
+
+export async function copy(text, what) {
+  try { await navigator.clipboard.writeText(text); say(what + " copied."); } catch { say("The browser does not allow copying here."); }
+}
+
+/** useData asks for a path, and again when the version changes, unless the screen is frozen. An empty path: nothing. */
+export function useData(path, version = 0, least = 0) {
+  const [state, put] = useState({ path: "", data: undefined, error: "" });
+  const last = useRef(0);
+  useEffect(() => {
+    if (!path || (app.frozen && state.path === path)) return;
+    const stop = new AbortController();
+    const wait = state.path === path ? Math.max(0, last.current + least - Date.now()) : 0;
+    const timer = setTimeout(() => {
+      const began = Date.now();
+      api(path, "GET", undefined, stop.signal).then(
+        (data) => { last.current = Date.now() + 4 * (Date.now() - began); put({ path, data, error: "" }); },
+        (e) => { if (e.name !== "AbortError") put((s) => ({ path, data: s.path === path ? s.data : undefined, error: e.message })); });
+    }, wait);
+    return () => { clearTimeout(timer); if (wait === 0) stop.abort(); };
+  }, [path, version, app.frozen]);
+  return state.path === path ? state : { path, data: undefined, error: "" };
+}
+
+/** useNow draws again every so often, and gives the time. */
+export function useNow(every) {
+  const [now, put] = useState(Date.now());
+  useEffect(() => { const t = setInterval(() => { if (!app.frozen && !document.hidden) put(Date.now()); }, every); return () => clearInterval(t); }, [every]);
+  return now;
+}
+
+// The stream of what changes: one, while the page is visible. It goes on where it ended; what it missed is asked anew.
+let stop = null, after = "", watched = "", gapped = () => {}, told = () => {};
+export const onRuns = (runs, gap) => { told = runs; gapped = gap; };
+
+export function watch(run) {
+  if (run === watched) return;
+  watched = run;
+  restart();
+}
+export function restart() {
+  stop?.abort();
+  stop = null;
+  if (app.in && signedIn() && !document.hidden) { stop = new AbortController(); follow(stop.signal); }
+}
+document.addEventListener("visibilitychange", restart);
+
+async function follow(signal) {
+  for (let pause = 300; !signal.aborted; pause = Math.min(pause * 2, 5000)) {
+    try {
+      const r = await request("live?" + new URLSearchParams({ after, run: watched }), { signal });
+      if (!r.ok) throw new Error("status " + r.status);
+      const lines = r.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      set({ connected: true });
+      for (;;) {
+        const { value, done } = await lines.read();
+        if (done) break;
+        pause = 300;
+        rest += value;
+        const whole = rest.split("\n");
+        rest = whole.pop();
+        for (const line of whole) if (line) hear(JSON.parse(line));
+      }
+    } catch { /* it is tried again */ }
+    if (signal.aborted) return;
+    set({ connected: false });
+    await new Promise((done) => setTimeout(done, pause));
+  }
+}
+
+function hear(news) {
+  const change = {};
+  if (news.versions) change.versions = news.versions;
+  if (news.touched || news.gap) change.touched = app.touched + 1;
+  if (news.alerts || news.gap) change.alerts = app.alerts + 1;
+  if (news.after) after = news.after;
+  if (Object.keys(change).length) set(change);
+  if (news.gap) gapped();
+  if (news.runs) told(news.runs);
+}
