@@ -32,6 +32,8 @@ func (a Action) String() string {
 // matches decides, and a request that none matches is refused.
 type Rule struct {
 	Then Action
+	// ByOperator means that only the operator may approve, and not the user of the MCP client.
+	ByOperator bool
 	// Methods are in upper case. Nil: any.
 	Methods []string
 	// Path is a path whose segments may be "*", which stands for one segment, or end with "**", for any number of them.
@@ -74,6 +76,9 @@ const (
 // String is the rule in a few words, for people and models: "allow POST /v1/refunds if amount <= 5000".
 func (r Rule) String() string {
 	words := []string{r.Then.String()}
+	if r.ByOperator {
+		words[0] += " by operator"
+	}
 	if r.GraphQL != "" {
 		words = append(words, "GraphQL", r.GraphQL)
 	}
@@ -141,7 +146,7 @@ func Decimal(s string) (*big.Rat, bool) {
 }
 
 // ruleFields are the fields of a rule.
-func ruleFields() []string { return []string{"methods", "path", "graphql", "body", "then"} }
+func ruleFields() []string { return []string{"methods", "path", "graphql", "body", "then", "by"} }
 
 // fieldRuleFields are the fields of a condition.
 func fieldRuleFields() []string { return []string{"min", "max", "is"} }
@@ -167,6 +172,8 @@ func rulesShape() schema {
 				PatternProperties: map[string]schema{".+": condition}},
 			"then": {Enum: []string{"allow", "approve", "refuse"},
 				Description: "What happens to a request that matches. approve: it waits until a person decides."},
+			"by": {Enum: []string{"any", "operator"},
+				Description: "Who may approve: any, also the user in the MCP client; operator, only the command line and the console."},
 		}}}
 }
 
@@ -200,7 +207,7 @@ func (d *decoder) rules(n *node) []Rule {
 
 func (d *decoder) rule(field string, n *node) Rule {
 	var r Rule
-	var then string
+	var then, by string
 	for _, m := range d.uniqueOf(field+".", n, plainKey) {
 		at := field + "." + m.key
 		switch m.key {
@@ -220,6 +227,11 @@ func (d *decoder) rule(field string, n *node) Rule {
 			r.Body = d.fieldRules(at, m.value)
 		case "then":
 			d.str(at, m.value, &then)
+		case "by":
+			d.str(at, m.value, &by)
+			if r.ByOperator = by == "operator"; !r.ByOperator && by != "any" {
+				d.bad(at, "something else", `"any" or "operator"`)
+			}
 		default:
 			d.unknown(field+".", m, ruleFields())
 		}
@@ -232,6 +244,9 @@ func (d *decoder) rule(field string, n *node) Rule {
 	case "refuse":
 	default:
 		d.bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
+	}
+	if by != "" && then != "approve" {
+		d.bad(field+".by", "without approve", `"then": "approve"`)
 	}
 	return r
 }

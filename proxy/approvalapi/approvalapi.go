@@ -1,5 +1,6 @@
 // Package approvalapi is what a person decides about requests that a rule holds, over HTTP on the proxy's own unix
-// socket (credentialapi). mcp-server and the sandbox have no way to it.
+// socket (credentialapi). The sandbox has no way to it. mcp-server decides by the control API (controlapi), on requests
+// of its own runs and not on those that are the operator's.
 //
 //	GET  /approvals/v1              -> []Held, the oldest first
 //	POST /approvals/v1/{id} Answer  -> Held, as it was decided
@@ -25,6 +26,8 @@ type Held struct {
 	// API and Rule are what holds it.
 	API  string `json:"api"`
 	Rule string `json:"rule"`
+	// Operator means that only the operator may approve it: mcp-server cannot.
+	Operator bool `json:"operator,omitempty"`
 	// Method, URL, Headers and Body are the request as the run wrote it, after redaction. Headers that every client sends
 	// are left out. The body is complete.
 	Method  string   `json:"method"`

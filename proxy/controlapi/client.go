@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // ErrFenced is the answer to a registration or its end whose generation is not the one that the slot expects.
@@ -96,6 +97,30 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause
 		}.Encode()
 	}
 	return out, c.call(ctx, http.MethodPost, path, nil, &out)
+}
+
+// Held calls on with the requests that wait for a person in a registered run, at once and whenever that changes, until
+// the run or ctx ends. Those that only the operator may approve have no content.
+func (c *Client) Held(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
+	resp, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/slots/%d/held?generation=%d", int(id), generation), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var list []approvalapi.Held
+		if err := dec.Decode(&list); err != nil {
+			return fmt.Errorf("reading what waits: %w", err)
+		}
+		on(list)
+	}
+}
+
+// Decide approves or refuses a request that waits in a registered run. ErrNotFound if it does not wait any more, or only
+// the operator may approve it.
+func (c *Client) Decide(ctx context.Context, id slot.ID, generation uint64, held string, approve bool) error {
+	path := fmt.Sprintf("/v1/slots/%d/held/%s?generation=%d", int(id), url.PathEscape(held), generation)
+	return c.call(ctx, http.MethodPost, path, approvalapi.Answer{Approve: approve}, nil)
 }
 
 // Subscription is the stream of the events that follow on Subscribe.

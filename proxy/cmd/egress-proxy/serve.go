@@ -171,7 +171,7 @@ func assemble(
 		Packets: in.packets, Streams: in.streams,
 	})
 	d.control = control.New(control.Config{
-		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel,
+		Book: d.book, Journal: journal, Current: d.reloader.Current, Room: d.room, Broker: tunnel,
 		Ready: d.problem, Profile: o.profile,
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",

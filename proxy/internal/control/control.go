@@ -21,8 +21,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -38,6 +40,8 @@ type Config struct {
 	Book    *lease.Book
 	Journal *receipt.Journal
 	Current func() *reload.Snapshot
+	// Room is where requests wait for a person.
+	Room *hold.Room
 	// Broker gets the connections of mcp-server's broker.
 	Broker *broker.Broker
 	// Ready returns nil when the proxy serves, else why not.
@@ -63,6 +67,8 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
+	s.mux.HandleFunc("GET /v1/slots/{n}/held", s.held)
+	s.mux.HandleFunc("POST /v1/slots/{n}/held/{id}", s.decide)
 	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
@@ -193,6 +199,60 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 		s.conf.Journal.Caused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
 	}
 	answer(w, http.StatusOK, rec)
+}
+
+// held streams what a run waits for, a line for each change, until its lease or the reader ends.
+func (s *Control) held(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := leaseOf(w, r)
+	if !ok {
+		return
+	}
+	l, err := s.conf.Book.Of(id, generation)
+	if err != nil {
+		fail(w, statusOf(err), err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
+	for {
+		list, changed := s.conf.Room.Waiting(l.Run)
+		if enc.Encode(list) != nil || rc.Flush() != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-l.Context().Done():
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// decide approves or refuses a request that a run waits for.
+func (s *Control) decide(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := leaseOf(w, r)
+	if !ok {
+		return
+	}
+	l, err := s.conf.Book.Of(id, generation)
+	if err != nil {
+		fail(w, statusOf(err), err.Error())
+		return
+	}
+	var in approvalapi.Answer
+	dec := json.NewDecoder(r.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil || dec.More() {
+		fail(w, http.StatusBadRequest, "the body is no answer")
+		return
+	}
+	h, err := s.conf.Room.DecideWaiting(l.Run, r.PathValue("id"), in.Approve)
+	if err != nil {
+		fail(w, http.StatusNotFound, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, h)
 }
 
 // The bounds of what a cause names, in bytes.

@@ -23,21 +23,23 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 		return v
 	}
 	held := hold.Request{
-		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, Catalog: x.snap.Public.Version,
+		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, Operator: v.Hold.ByOperator, Catalog: x.snap.Public.Version,
 		Method: strings.Join(q.Methods, ", "), URL: out.URL.String(), Headers: shownHeaders(out.Header), Body: body,
 	}
 	// What must not be shown must not leave either: nobody is asked about it.
 	if text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body; x.loggable(text) != text {
 		return refuse(policy.CodeCredentialSent)
 	}
-	err := x.conf.Room.Pass(x.ctx, held)
+	resume := x.lease.Pause()
+	id, err := x.conf.Room.Pass(x.ctx, held)
+	resume()
 	switch {
 	case errors.Is(err, hold.ErrStale):
 		return refuse(policy.CodeApprovalStale)
 	case errors.Is(err, hold.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)
 	case errors.Is(err, hold.ErrUnanswered):
-		return refuse(policy.CodeApprovalTimeout)
+		return policy.RefuseUnanswered(id, q.Host, v.APIs)
 	case errors.Is(err, hold.ErrFull):
 		return refuse(policy.CodeApprovalFull)
 	case err != nil:

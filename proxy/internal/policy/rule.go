@@ -32,6 +32,9 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 			case rule.Then != catalog.ActionAllow && hold == nil:
 				hold = &Hold{API: a.Name, Rule: rule.String()}
 			}
+			if rule != nil && rule.ByOperator && hold != nil {
+				hold.ByOperator = true
+			}
 		}
 	}
 	return hold, Verdict{}, true
@@ -69,4 +72,6 @@ func (q Request) content() catalog.Content {
 type Hold struct {
 	// API and Rule are the API's name and the rule, as catalog.Rule writes it.
 	API, Rule string
+	// ByOperator means that only the operator may allow it.
+	ByOperator bool
 }
