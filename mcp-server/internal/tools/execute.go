@@ -92,6 +92,9 @@ func (s *Surface) addExecute() {
 
 // executeCode reads the arguments, runs the code and renders the result.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	if req.Params.RequestState != "" {
+		return s.resume(ctx, req)
+	}
 	r, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
 		return failure(err.Error()), nil
@@ -100,8 +103,16 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if s.cfg.Debug {
 		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
 	}
-	report := s.report(ctx, req)
-	r.Started = report.Running
+	if asksByResult(req) {
+		return s.begin(ctx, req, r)
+	}
+	r.Ask = elicitor(req)
+	return s.execute(ctx, r, progress.Start(ctx, progress.Config{Send: notifier(req)})), nil
+}
+
+// execute runs the code and renders the result.
+func (s *Surface) execute(ctx context.Context, r execution.Request, report *progress.Reporter) *mcp.CallToolResult {
+	r.Started, r.Waiting = report.Running, report.Waiting
 	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
 	before := s.cfg.Skills.Snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
@@ -125,7 +136,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
-	return res, nil
+	return res
 }
 
 // maxMistakes is how many mistakes a model is shown.
@@ -239,18 +250,18 @@ func caller(req *mcp.CallToolRequest) string {
 // CallerHeader is the machine that calls. The transport sets it on every request, whatever the client has sent.
 const CallerHeader = "X-Codeforge-Caller"
 
-// report sends the client progress notifications, if it asked for them.
-func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {
+// notifier sends the client progress notifications. It is nil if the client did not ask for them.
+func notifier(req *mcp.CallToolRequest) func(ctx context.Context, done float64, message string) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
-		return progress.Start(ctx, progress.Config{})
+		return nil
 	}
-	return progress.Start(ctx, progress.Config{Send: func(ctx context.Context, done float64, message string) {
+	return func(ctx context.Context, done float64, message string) {
 		// An error means that the client has gone, which also ends its request.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: done, Message: message,
 		})
-	}})
+	}
 }
 
 // explain is the only function that tells a model why a run has no exit. The cause is logged.

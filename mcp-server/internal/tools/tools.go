@@ -56,6 +56,7 @@ type Surface struct {
 	server *mcp.Server
 	shelf  *shelf
 	finder finder
+	rounds rounds
 	// python is what the sandbox says of Python; nil: it has not been asked.
 	python atomic.Pointer[runapi.Python]
 }
