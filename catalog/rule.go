@@ -42,7 +42,8 @@ type Rule struct {
 	GraphQL string
 	// Body are conditions on fields of a JSON object or a form, sorted by field.
 	Body []FieldRule
-	// ByAny, for ActionApprove: whoever is signed in to the console may decide too, and not only the operator.
+	// ByAny, for ActionApprove: the user of the MCP client and whoever is signed in to the console may decide too, and not
+	// only the operator.
 	ByAny bool
 
 	segments, folds []string // of Path, as they are and folded
@@ -76,6 +77,9 @@ const (
 // String is the rule in a few words, for people and models: "allow POST /v1/refunds if amount <= 5000".
 func (r Rule) String() string {
 	words := []string{r.Then.String()}
+	if r.ByAny {
+		words[0] += " by any"
+	}
 	if r.GraphQL != "" {
 		words = append(words, "GraphQL", r.GraphQL)
 	}
@@ -170,7 +174,7 @@ func rulesShape() schema {
 			"then": {Enum: []string{"allow", "approve", "refuse"},
 				Description: "What happens to a request that matches. approve: it waits until a person decides."},
 			"by": {Enum: []string{"operator", "any"},
-				Description: "Who decides, with approve. any: in the console too. Default: operator."},
+				Description: "Who decides, with approve. any: also the user in the MCP client, and the console. Default: operator."},
 		}}}
 }
 

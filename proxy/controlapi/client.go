@@ -115,6 +115,23 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause
 	return out, c.call(ctx, http.MethodPost, path, nil, &out)
 }
 
+// Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes, until
+// the run or ctx ends.
+func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
+	resp, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/slots/%d/held?generation=%d", int(id), generation), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var list []approvalapi.Held
+		if err := dec.Decode(&list); err != nil {
+			return fmt.Errorf("reading what waits: %w", err)
+		}
+		on(list)
+	}
+}
+
 // Subscription is the stream of the events that follow on Subscribe.
 type Subscription struct{ body io.ReadCloser }
 

@@ -11,6 +11,7 @@
 //	       with &run=R&call=SERVER.TOOL&among=N it is also the event Caused
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events?of=CATALOG|REQUESTS  -> NDJSON of Event, until closed
+//	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.Held, a line for each change, until the run ends
 //	GET    /v1/held                        -> []approvalapi.Held
 //	POST   /v1/held/{id}                   <- approvalapi.Answer -> approvalapi.Held | 403 the operator decides, or nothing waits
 //	GET    /v1/health                      -> Health, 200 when the proxy serves

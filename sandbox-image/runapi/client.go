@@ -244,6 +244,12 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 	}
 }
 
+// Pause stops the time limit of a lease's run, or lets it go on. ErrLeaseGone if there is no such run.
+func (c *Client) Pause(ctx context.Context, generation uint64, paused bool) error {
+	path := "/v1/runs/" + strconv.FormatUint(generation, 10) + "/pause"
+	return c.call(ctx, http.MethodPost, path, Pause{Paused: paused}, nil)
+}
+
 // SetPermissions names the current permission set.
 func (c *Client) SetPermissions(ctx context.Context, p Permissions) (PermissionSet, error) {
 	var s PermissionSet

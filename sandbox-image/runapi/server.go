@@ -30,6 +30,8 @@ type Sandbox interface {
 	Release(generation uint64) error
 	// Run returns an Exit or an error. The errors above come before the first event, other errors at any time.
 	Run(ctx context.Context, r RunRequest, out Output) (Exit, error)
+	// Pause stops the time limit of a lease's run, or lets it go on.
+	Pause(generation uint64, p Pause) error
 	// Server runs the program of an MCP server until it ends. Cancelling ctx ends it. By the time Server returns, no
 	// process of the slot is left.
 	Server(ctx context.Context, generation uint64, h ServerHead, d Duplex) (Exit, error)
@@ -87,6 +89,7 @@ func NewServer(cfg ServerConfig) *Server {
 	mux.HandleFunc("POST /v1/leases", s.acquire)
 	mux.HandleFunc("DELETE /v1/leases/{generation}", s.release)
 	mux.HandleFunc("POST /v1/runs", s.run)
+	mux.HandleFunc("POST /v1/runs/{generation}/pause", s.pause)
 	mux.HandleFunc("POST /v1/servers/{generation}", s.server)
 	mux.HandleFunc("PUT /v1/permissions", s.permissions)
 	mux.HandleFunc("PUT /v1/packages", s.tidy)
@@ -180,12 +183,25 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) release(w http.ResponseWriter, r *http.Request) {
+	done(w, r, s.cfg.Sandbox.Release)
+}
+
+func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
+	var p Pause
+	if !read(w, r, &p) {
+		return
+	}
+	done(w, r, func(generation uint64) error { return s.cfg.Sandbox.Pause(generation, p) })
+}
+
+// done does something with the lease that the path names, and answers.
+func done(w http.ResponseWriter, r *http.Request, do func(generation uint64) error) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
-	switch err := s.cfg.Sandbox.Release(generation); {
+	switch err := do(generation); {
 	case errors.Is(err, ErrLeaseGone):
 		refuse(w, http.StatusNotFound, err.Error())
 	case err != nil:

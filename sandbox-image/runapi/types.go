@@ -120,6 +120,12 @@ type RunRequest struct {
 	TimeoutMS int64 `json:"timeout_ms"`
 }
 
+// Pause is the body of POST /v1/runs/{generation}/pause.
+type Pause struct {
+	// Paused stops the run's time limit, for at most countdown.MostPaused in all. The run itself goes on.
+	Paused bool `json:"paused"`
+}
+
 // ServersSize is the size of Servers, as MaxServers counts it.
 func (r RunRequest) ServersSize() int {
 	size := 0

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -131,6 +132,11 @@ type Request struct {
 	Started func(runapi.Lease)
 	// Ask asks the client's user. Nil: nobody can be asked.
 	Ask question.Asker
+	// Approve, if not nil, asks the user about a request of the run that a rule holds. It is called in goroutines of its
+	// own; its context ends when the request waits no more.
+	Approve func(context.Context, approvalapi.Held) Answer
+	// Waiting, if not nil, is called when requests of the run begin to wait for a person, and when none does any more.
+	Waiting func(bool)
 }
 
 // lease is the language of the lease, as runapi.LeaseRequest has it.
@@ -245,6 +251,12 @@ func (e *Executor) registered(
 	}()
 	if err != nil {
 		return fmt.Errorf("registering the run: %w", err)
+	}
+	if e.holds(r.APIs) {
+		watch, stop := context.WithCancel(ctx)
+		watched := make(chan struct{})
+		go func() { defer close(watched); e.watchHeld(watch, l, r, o.Run) }()
+		defer func() { stop(); <-watched }()
 	}
 	return e.run(ctx, l, r, o, on)
 }

@@ -77,6 +77,15 @@ func (r *Reporter) Running() {
 	r.state = "running"
 }
 
+// Waiting says that the run waits for a person, or does so no more.
+func (r *Reporter) Waiting(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state = "running"; on {
+		r.state = "waiting for you to approve a request"
+	}
+}
+
 // Printed adds what the run printed. It never blocks.
 func (r *Reporter) Printed(s string) {
 	if r.cfg.Send == nil {

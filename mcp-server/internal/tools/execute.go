@@ -111,6 +111,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	}
 	report := s.report(ctx, req)
 	recording := s.begin(req, &r, report.Running)
+	r.Approve, r.Waiting = approver(ask), report.Waiting
 	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
 	before := s.cfg.Skills.Snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {

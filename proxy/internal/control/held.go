@@ -14,6 +14,7 @@ import (
 // Room is what waits for a person: hold.Room.
 type Room interface {
 	List() []approvalapi.Held
+	Waiting(run string) (list []approvalapi.Held, changed <-chan struct{})
 	Decide(id string, approve bool) (approvalapi.Held, error)
 }
 
@@ -46,4 +47,32 @@ func (s *Control) decide(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, h)
+}
+
+// waiting streams what a run waits for, a line for each change, until its lease or the reader ends.
+func (s *Control) waiting(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := leaseOf(w, r)
+	if !ok {
+		return
+	}
+	l, err := s.conf.Book.Of(id, generation)
+	if err != nil {
+		fail(w, statusOf(err), err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
+	for {
+		list, changed := s.conf.Room.Waiting(l.Run)
+		if enc.Encode(list) != nil || rc.Flush() != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-l.Context().Done():
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
 }

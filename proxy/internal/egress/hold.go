@@ -31,8 +31,9 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	if text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body; x.loggable(text) != text {
 		return refuse(policy.CodeCredentialSent)
 	}
-	began := time.Now()
-	err := x.conf.Room.Pass(x.ctx, held)
+	began, resume := time.Now(), x.lease.Pause()
+	id, err := x.conf.Room.Pass(x.ctx, held)
+	resume()
 	x.note.HeldMS = milliseconds(time.Since(began))
 	switch {
 	case errors.Is(err, hold.ErrStale):
@@ -40,7 +41,7 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	case errors.Is(err, hold.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)
 	case errors.Is(err, hold.ErrUnanswered):
-		return refuse(policy.CodeApprovalTimeout)
+		return policy.RefuseUnanswered(id, q.Host, v.APIs)
 	case errors.Is(err, hold.ErrFull):
 		return refuse(policy.CodeApprovalFull)
 	case err != nil:

@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// waitTime is how long a request waits for an answer: less than the usual timeout of a run, so that code is told.
-	waitTime = 40 * time.Second
+	// waitTime is how long a request waits for an answer: less than the two minutes after which many MCP clients give a
+	// call up. The run's time limit is paused meanwhile.
+	waitTime = 100 * time.Second
 	// lifeTime is how long a request can be decided, and an approval that came too late be used.
 	lifeTime = 15 * time.Minute
 	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
@@ -68,7 +69,7 @@ func (r Request) size() int {
 // sum identifies what is approved.
 func (r Request) sum() [sha256.Size]byte {
 	h := sha256.New()
-	for _, s := range []string{r.API, r.Rule, r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
+	for _, s := range []string{r.API, r.Rule, strconv.FormatBool(r.ByAny), r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
@@ -83,8 +84,9 @@ type Room struct {
 	// Decided is called for each decision of a person. Nil: nobody is told.
 	Decided func(approvalapi.Held)
 
-	mu   sync.Mutex
-	held []*entry // the oldest first
+	mu      sync.Mutex
+	held    []*entry      // the oldest first
+	changed chan struct{} // closed at the next change of held. Nil: nobody waits for that
 }
 
 type entry struct {
@@ -94,12 +96,17 @@ type entry struct {
 	answer chan error // what Pass returns. It has room for the one answer
 }
 
-// Pass waits until a person approves a request, and returns nil once for each approval.
-func (r *Room) Pass(ctx context.Context, q Request) error {
+// Pass waits until a person approves a request, and returns nil once for each approval. The id is that of a request
+// that waited.
+func (r *Room) Pass(ctx context.Context, q Request) (id string, err error) {
 	e, err := r.enter(q)
 	if e == nil {
-		return err
+		return "", err
 	}
+	return e.ID, r.wait(ctx, e)
+}
+
+func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	wait := r.Wait
 	if wait == 0 {
 		wait = waitTime
@@ -107,7 +114,7 @@ func (r *Room) Pass(ctx context.Context, q Request) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case err := <-e.answer:
+	case err = <-e.answer:
 		return err
 	case <-ctx.Done():
 		err = context.Cause(ctx)
@@ -116,6 +123,7 @@ func (r *Room) Pass(ctx context.Context, q Request) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.tell()
 	e.Waiting = false
 	select {
 	case answer := <-e.answer: // in the meantime
@@ -158,6 +166,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}
 	r.held = append(r.held, e)
+	r.tell()
 	if r.Added != nil {
 		r.Added(e.Held)
 	}
@@ -205,10 +214,35 @@ func (r *Room) List() []approvalapi.Held {
 	return out
 }
 
+// Waiting lists the requests that a run waits for, and returns what is closed at the next change of that.
+func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	list = []approvalapi.Held{}
+	for _, e := range r.held {
+		if e.Run == run && e.Waiting {
+			list = append(list, e.Held)
+		}
+	}
+	return list, r.changed
+}
+
+// tell wakes those who wait for a change. The caller holds the lock.
+func (r *Room) tell() {
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
 // Decide approves or refuses a request, once.
 func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.tell()
 	r.sweep(time.Now())
 	i := slices.IndexFunc(r.held, func(e *entry) bool { return e.ID == id })
 	if i < 0 {
@@ -238,6 +272,7 @@ func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.tell()
 	for _, e := range r.held {
 		if e.Waiting {
 			e.answer <- ErrStale

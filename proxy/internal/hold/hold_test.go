@@ -23,7 +23,7 @@ func waiting(ctx context.Context, t *testing.T, r *Room, q Request) (<-chan erro
 	t.Helper()
 	before := len(r.List())
 	done := make(chan error, 1)
-	go func() { done <- r.Pass(ctx, q) }()
+	go func() { _, err := r.Pass(ctx, q); done <- err }()
 	testkit.WaitFor(t, func() bool { return len(r.List()) > before })
 	list := r.List()
 	return done, list[len(list)-1]
@@ -53,7 +53,7 @@ func TestPass(t *testing.T) {
 // anything that is sent, or that decided, waits.
 func TestLate(t *testing.T) {
 	r := &Room{Wait: time.Millisecond}
-	if err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
+	if _, err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Fatal(err)
 	}
 	h := r.List()[0]
@@ -70,14 +70,14 @@ func TestLate(t *testing.T) {
 	} {
 		q := refund("r2")
 		change(&q)
-		if err := r.Pass(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+		if _, err := r.Pass(t.Context(), q); !errors.Is(err, ErrUnanswered) {
 			t.Errorf("another %s passed: %v", name, err)
 		}
 	}
-	if err := r.Pass(t.Context(), refund("r3")); err != nil {
+	if _, err := r.Pass(t.Context(), refund("r3")); err != nil {
 		t.Errorf("the approved one: %v", err)
 	}
-	if err := r.Pass(t.Context(), refund("r4")); !errors.Is(err, ErrUnanswered) {
+	if _, err := r.Pass(t.Context(), refund("r4")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("it passed twice: %v", err)
 	}
 }
@@ -85,7 +85,7 @@ func TestLate(t *testing.T) {
 // TestOnce: however many same requests wait or come at the moment of an approval, one of them passes.
 func TestOnce(t *testing.T) {
 	r := &Room{Wait: time.Millisecond}
-	_ = r.Pass(t.Context(), refund("r"))
+	_, _ = r.Pass(t.Context(), refund("r"))
 	if _, err := r.Decide(r.List()[0].ID, true); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestOnce(t *testing.T) {
 	passed := 0
 	for i := range 50 {
 		wg.Go(func() {
-			if r.Pass(t.Context(), refund("r"+strconv.Itoa(i))) == nil {
+			if _, err := r.Pass(t.Context(), refund("r"+strconv.Itoa(i))); err == nil {
 				mu.Lock()
 				passed++
 				mu.Unlock()
@@ -124,7 +124,7 @@ func TestEnded(t *testing.T) {
 	}
 	r.Forget() // the catalog changed
 	r.Wait = time.Millisecond
-	if err := r.Pass(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
+	if _, err := r.Pass(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("passed by an approval under another catalog: %v", err)
 	}
 }
@@ -165,14 +165,14 @@ func TestFlood(t *testing.T) {
 	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
 		r := &Room{Wait: time.Millisecond}
 		kept := refund("kept")
-		_ = r.Pass(t.Context(), kept)
+		_, _ = r.Pass(t.Context(), kept)
 		if _, err := r.Decide(r.List()[0].ID, true); err != nil {
 			t.Fatal(err)
 		}
 		for i := range maxAll + 50 {
 			q := refund("r" + strconv.Itoa(i/(maxOfRun+1)))
 			q.Body = strconv.Itoa(i) + body
-			err := r.Pass(t.Context(), q)
+			_, err := r.Pass(t.Context(), q)
 			if full := i%(maxOfRun+1) == maxOfRun && body == ""; full && !errors.Is(err, ErrFull) || err == nil {
 				t.Fatalf("%s, %d: %v", name, i, err)
 			}
@@ -185,7 +185,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 		last := r.List()[len(r.List())-1]
-		if !strings.HasPrefix(last.Run, "r2") || r.Pass(t.Context(), kept) != nil {
+		if _, err := r.Pass(t.Context(), kept); err != nil || !strings.HasPrefix(last.Run, "r2") {
 			t.Errorf("%s: the last one is %s", name, last.Run)
 		}
 	}
@@ -195,7 +195,7 @@ func TestFlood(t *testing.T) {
 		q.Body = strconv.Itoa(i)
 		_, _ = waiting(t.Context(), t, r, q)
 	}
-	if err := r.Pass(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
+	if _, err := r.Pass(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
 		t.Errorf("more than %d wait: %v", maxAll, err)
 	}
 }

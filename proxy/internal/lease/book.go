@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -127,7 +128,7 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 	}
 	l.shapes = append([]string(nil), r.Shapes...)
 	l.mu.Lock()
-	l.expiry = time.AfterFunc(r.Deadline.Add(Grace).Sub(now), l.end)
+	l.expiry = countdown.New(r.Deadline.Add(Grace).Sub(now), countdown.MostPaused, l.end)
 	l.mu.Unlock()
 	return l
 }
@@ -153,18 +154,26 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return l.Recorder.Receipt(), nil
 }
 
-// Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds
-// the slot, else ErrFenced.
-func (b *Book) Drain(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+// Of is the lease of a slot. The generation must be the one that holds the slot, else ErrFenced.
+func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 	if !id.Valid() {
-		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", errRegistration)
+		return nil, fmt.Errorf("%w: no such slot", errRegistration)
 	}
 	s := &b.seats[id]
 	s.mu.Lock()
-	l := s.lease
-	s.mu.Unlock()
-	if l == nil || l.Generation != generation {
-		return controlapi.Receipt{}, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
+	defer s.mu.Unlock()
+	if s.lease == nil || s.lease.Generation != generation {
+		return nil, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
+	}
+	return s.lease, nil
+}
+
+// Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds
+// the slot, else ErrFenced.
+func (b *Book) Drain(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+	l, err := b.Of(id, generation)
+	if err != nil {
+		return controlapi.Receipt{}, err
 	}
 	return l.Recorder.Drain(), nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
@@ -58,7 +59,7 @@ type Lease struct {
 	shapes   []string // those whose answers' shapes the receipt tells
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	expiry   *time.Timer
+	expiry   *countdown.Countdown
 	inFlight chan struct{} // one token per exchange
 	decoders chan struct{} // one token per exchange that decodes with a large window
 
@@ -143,6 +144,12 @@ func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
 		return nil, err
 	}
 	return func() { <-l.inFlight; l.active.Done() }, nil
+}
+
+// Pause stops the time until the lease ends by itself, until resume is called.
+func (l *Lease) Pause() (resume func()) {
+	l.expiry.Pause()
+	return l.expiry.Resume
 }
 
 // Decode takes one of MaxDecoders tokens, without waiting. done, which is never nil, returns it.

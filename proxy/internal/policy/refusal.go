@@ -65,8 +65,8 @@ var refusals = map[string]sentence{
 	CodeApprovalDenied: {http.StatusForbidden, "The user refused this request.",
 		"Do not send it in another way; ask what to do."},
 	CodeApprovalTimeout: {http.StatusForbidden, "Nobody has approved the request yet.",
-		"This is no refusal. {The user can approve it with codeforge approve; then run|Approve it with codeforge approve; " +
-			"then run} the same code again within 15 minutes."},
+		"This is no refusal. {The user can approve it with: codeforge approve %ID. Then run|Approve it with: codeforge approve " +
+			"%ID. Then run} the same code again within 15 minutes."},
 	CodeApprovalFull: {http.StatusTooManyRequests, "Too many requests wait for approval.",
 		"{The user decides on them|Decide on them} with codeforge approve. At most 8 of a run wait at once."},
 	CodeApprovalUnseen: {http.StatusRequestEntityTooLarge, "The request cannot be shown for approval.",
@@ -148,6 +148,13 @@ func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	v := refuse(code, h, "")
 	fill := strings.NewReplacer("%NAME", name).Replace
 	v.Refusal.Error = fill(v.Refusal.Error)
+	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
+}
+
+// RefuseUnanswered is the verdict for a request on which nobody has decided yet. id is the one to approve it by.
+func RefuseUnanswered(id string, h catalog.Host, apis []*catalog.API) Verdict {
+	v := Refuse(CodeApprovalTimeout, h, apis)
+	fill := strings.NewReplacer("%ID", id).Replace
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 

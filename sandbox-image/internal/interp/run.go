@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
@@ -27,6 +28,8 @@ type Task struct {
 	// Modules are runapi.RunRequest's, which the code is checked by before it runs.
 	Modules []runapi.Module
 	Timeout time.Duration
+	// Pauses stop the time limit, while it is true. Nil: nothing does.
+	Pauses <-chan bool
 	// Memory is the run's limit on memory in bytes, Output its limit on printed bytes. A run that exceeds one is ended.
 	Memory, Output int64
 	// Emit gets the output as it comes. It is called by one goroutine at a time. An error ends the run.
@@ -119,8 +122,10 @@ func (r *run) end(reason runapi.Reason, detail string) {
 
 // watch ends the run at its time limit, at any other limit, or when ctx is cancelled.
 func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
-	timeout := time.NewTimer(r.task.Timeout)
+	over := make(chan struct{})
+	timeout := countdown.New(r.task.Timeout, countdown.MostPaused, func() { close(over) })
 	defer timeout.Stop()
+	paused := false
 	memory := time.NewTicker(memoryEvery)
 	defer memory.Stop()
 	other := time.NewTicker(watchEvery)
@@ -133,8 +138,17 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			r.end(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. "+
 				"It may have run in part: check before you run it again.")
 			return
-		case <-timeout.C:
+		case on := <-r.task.Pauses:
+			switch {
+			case on && !paused:
+				timeout.Pause()
+			case !on && paused:
+				timeout.Resume()
+			}
+			paused = on
+		case <-over:
 			if disarm.Off("time-limit") {
+				over = nil
 				continue
 			}
 			r.end(runapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout; what it printed until then is "+

@@ -174,6 +174,24 @@ func (p *Pool) Release(g uint64) error {
 	return nil
 }
 
+// Pause implements runapi.Sandbox.
+func (p *Pool) Pause(g uint64, r runapi.Pause) error {
+	p.mu.Lock()
+	s := p.leases[g]
+	if s == nil || s.running == nil || s.pauses == nil {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+	}
+	pauses, running := s.pauses, s.running
+	p.mu.Unlock()
+	select {
+	case pauses <- r.Paused:
+		return nil
+	case <-running:
+		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+	}
+}
+
 // AwaitUp waits until the interpreter in the slot of a lease is up, or has failed to start.
 func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 	p.mu.Lock()
@@ -231,6 +249,7 @@ func (p *Pool) try(
 		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
+		Pauses:    s.pauses,
 		Watch:     func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
 	})
 	exit.Warm = isWarm
@@ -287,7 +306,7 @@ func (p *Pool) begin(
 		}
 		if w := s.warm; w != nil {
 			done := make(chan struct{})
-			s.warm, s.used, s.ahead, s.cancel, s.running = nil, true, false, cancel, done
+			s.warm, s.used, s.ahead, s.cancel, s.running, s.pauses = nil, true, false, cancel, done, make(chan bool)
 			s.idle.Stop()
 			p.runs++
 			if w.isUp() {

@@ -93,6 +93,7 @@ type seat struct {
 	used       bool               // the lease has had its run
 	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil: neither
 	cancel     context.CancelFunc // of the run
+	pauses     chan bool          // to the run
 	idle       *time.Timer
 	// forgetOwner stops watching the connection that owns the lease.
 	forgetOwner func() bool

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// heldRules make writes wait for a person, some of them for the operator.
+var heldRules = []any{
+	map[string]any{"methods": []string{"PUT"}, "then": "approve"},
+	map[string]any{"methods": []string{"POST"}, "then": "approve", "by": "any"},
+	map[string]any{"then": "allow"},
+}
+
+// eras are the revisions of MCP whose clients are asked in different ways.
+var eras = map[string]string{"with sessions": "2025-11-25", "without": "2026-07-28"}
+
+// client connects a client that answers questions so. Nil: it cannot.
+func client(t *testing.T, w *world.World, version string, answer func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)) *mcp.ClientSession {
+	t.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "approving", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: answer})
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: w.URL, HTTPClient: w.HTTP()}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// operate runs the command line of the operator, on the host in Docker mode.
+func operate(t *testing.T, w *world.World, args ...string) string {
+	t.Helper()
+	if w.Mode != world.Docker {
+		out, err := w.Pipe(t.Context(), "", args...)
+		if err != nil {
+			t.Errorf("codeforge %v: %v", args, err)
+		}
+		return out
+	}
+	program, err := world.Program("codeforge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // built here
+	cmd.Dir = filepath.Join(testkit.Root(t), "docs")          // below the folder of the stack
+	cmd.Env = append(w.Stack.Environ(), "COMPOSE_PROJECT_NAME="+compose.Project, "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// firstHeld waits until a request is held, and returns its id.
+func firstHeld(t *testing.T, w *world.World) string {
+	t.Helper()
+	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		var list []struct {
+			ID      string `json:"id"`
+			Waiting bool   `json:"waiting"`
+		}
+		out := operate(t, w, "held", "--json")
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			t.Fatalf("%v in %q", err, out)
+		}
+		for _, h := range list {
+			if h.Waiting {
+				return h.ID
+			}
+		}
+	}
+	t.Fatal("nothing is held")
+	return ""
+}
+
+// TestApprovals: a request that a rule holds leaves if the user says so in the MCP client, whichever revision it speaks,
+// or the operator at the command line; and not by a client that accepts without an answer.
+func TestApprovals(t *testing.T) {
+	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
+		for i, a := range apis {
+			if a.Name == "ruled" {
+				apis[i].Config["rules"] = heldRules
+			}
+		}
+		return apis
+	}})
+	accept := func(content map[string]any) func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: content}, nil
+		}
+	}
+	const yes, no, lies = "approve", "refuse", "the client says that it can ask, and cannot"
+	for era, version := range eras {
+		for _, row := range []struct {
+			name, method string
+			answer       func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
+			asked        int32  // how often the client is asked
+			operator     string // what the operator does then
+			want         string
+		}{
+			{"the user approves", "POST", accept(map[string]any{"decision": "approve once"}), 1, "", "200"},
+			{"the user refuses", "POST", accept(map[string]any{"decision": "refuse"}), 1, "", "403 approval_denied"},
+			{"the user declines", "POST", func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: "decline"}, nil
+			}, 1, "", "403 approval_denied"},
+			{"the client accepts by itself", "POST", accept(nil), 1, no, "403 approval_denied"},
+			{"the user dismisses the form", "POST", func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: "cancel"}, nil
+			}, 1, yes, "200"},
+			{"the client cannot ask", "POST", nil, 0, yes, "200"},
+			{lies, "POST", func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return nil, errors.New("no") }, 1, no, "403 approval_denied"},
+			{"the operator alone may approve", "PUT", accept(map[string]any{"decision": "approve once"}), 0, no, "403 approval_denied"},
+			{"the operator alone approves", "PUT", accept(map[string]any{"decision": "approve once"}), 0, yes, "200"},
+		} {
+			t.Run(era+"/"+row.name, func(t *testing.T) {
+				var asked atomic.Int32
+				var shown atomic.Value
+				var answer func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
+				if row.answer != nil {
+					answer = func(ctx context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+						asked.Add(1)
+						shown.Store(q.Params.Message)
+						return row.answer(ctx, q)
+					}
+				}
+				s := client(t, w, version, answer)
+				trial := fmt.Sprintf("held%d", time.Now().UnixNano())
+				type outcome struct {
+					r   world.Result
+					err error
+				}
+				done := make(chan outcome, 1)
+				go func() {
+					r, err := w.Do(within(t, 60), s, world.Run{Code: fmt.Sprintf(`const r = await fetch("https://d.wild.test/anything/notes?t=%s", {method: %q,
+  headers: {Authorization: "Bearer RULED_TOKEN"}, body: "[click](x)\nSEEN \u202e"});
+const text = await r.text();
+console.log(r.status, r.status === 200 ? "" : JSON.parse(text).code);`, trial, row.method)})
+					done <- outcome{r, err}
+				}()
+				if row.operator != "" {
+					id := firstHeld(t, w)
+					if n := len(w.Upstream.Seen(trial)); n != 0 {
+						t.Errorf("%d requests left before the answer", n)
+					}
+					operate(t, w, row.operator, id)
+				}
+				o := <-done
+				if row.name == lies && era == "without" { // the SDK's client ends the call with what its user's program said
+					if o.err == nil || len(w.Upstream.Seen(trial)) != 0 {
+						t.Errorf("%+v", o)
+					}
+					return
+				}
+				if o.err != nil {
+					t.Fatal(o.err)
+				}
+				if got := strings.TrimSpace(o.r.Out); !strings.HasPrefix(got, row.want) {
+					t.Errorf("got %q %s, want %s", got, o.r.Notes, row.want)
+				}
+				seen := w.Upstream.Seen(trial)
+				if (row.want == "200") != (len(seen) == 1) || len(seen) == 1 && seen[0].Header.Get("Authorization") != "Bearer "+w.Canaries["RULED_TOKEN"].Value() {
+					t.Errorf("the upstream saw %d requests", len(seen))
+				}
+				if asked.Load() != row.asked {
+					t.Errorf("the client was asked %d times", asked.Load())
+				}
+				if text, _ := shown.Load().(string); row.asked > 0 && (!strings.Contains(text, "/anything/notes?t="+trial) || !strings.Contains(text, "    | \"[click](x)") && !strings.Contains(text, "    | [click](x)") ||
+					strings.Contains(text, "\u202e") || !strings.Contains(text, "RULED_TOKEN") || w.Leak(text) != "") {
+					t.Errorf("shown: %s", text)
+				}
+			})
+		}
+	}
+}
+
+// TestApprovalPausesClock: a run's time limit does not count while a request of it waits for a person.
+func TestApprovalPausesClock(t *testing.T) {
+	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
+		for i, a := range apis {
+			if a.Name == "ruled" {
+				apis[i].Config["rules"] = heldRules
+			}
+		}
+		return apis
+	}})
+	for era, version := range eras {
+		s := client(t, w, version, func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			time.Sleep(20 * time.Second) // longer than the run may take, and than the proxy gives it on top
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve once"}}, nil
+		})
+		r, err := w.Do(within(t, 90), s, world.Run{Timeout: 3, Code: `const r = await fetch("https://d.wild.test/anything/notes", {method: "POST", body: "x"});
+console.log(r.status); await new Promise((r) => setTimeout(r, 30000));`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(r.Out) == "" || !strings.HasPrefix(r.Out, "200") || !strings.Contains(r.JSON, `"reason":"timeout"`) {
+			t.Errorf("%s: %s", era, r.JSON)
+		}
+	}
+}

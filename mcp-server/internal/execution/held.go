@@ -1,0 +1,86 @@
+package execution
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Answer is what came of asking a person about a request that a rule holds. The zero Answer leaves it waiting.
+type Answer uint8
+
+// The answers.
+const (
+	Unanswered Answer = iota
+	Approved
+	Refused
+)
+
+// holds reports whether a rule of the run's APIs may make a request wait for a person.
+func (e *Executor) holds(apis []string) bool {
+	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a controlapi.API) bool {
+		return (len(apis) == 0 || slices.Contains(apis, a.Name)) &&
+			slices.ContainsFunc(a.Rules, func(rule string) bool { return strings.HasPrefix(rule, "approve") })
+	})
+}
+
+// watchHeld stops the run's time limit while requests of it wait for a person, and asks about each, until ctx ends.
+func (e *Executor) watchHeld(ctx context.Context, l runapi.Lease, r Request, run string) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asked := map[string]context.CancelFunc{}
+	waits := false
+	err := e.cfg.Control.Waiting(ctx, l.Slot, l.Generation, func(list []approvalapi.Held) {
+		if now := len(list) > 0; now != waits {
+			waits = now
+			if err := e.cfg.Sandbox.Pause(ctx, l.Generation, now); err != nil && ctx.Err() == nil {
+				e.cfg.Log.Warn("the time limit of a run goes on while it waits for approval", logline.Tag("sandbox"),
+					slog.String("run", run), slog.String("error", err.Error()))
+			}
+			if r.Waiting != nil {
+				r.Waiting(now)
+			}
+		}
+		for id, cancel := range asked {
+			if !slices.ContainsFunc(list, func(h approvalapi.Held) bool { return h.ID == id }) {
+				cancel() // decided in another way, or given up
+				delete(asked, id)
+			}
+		}
+		for _, h := range list {
+			if asked[h.ID] != nil || h.By != approvalapi.ByAnyone || r.Approve == nil {
+				continue
+			}
+			ctx, cancel := context.WithCancel(ctx)
+			asked[h.ID] = cancel
+			asking.Go(func() { e.ask(ctx, r, h) })
+		}
+	})
+	for _, cancel := range asked {
+		cancel()
+	}
+	if ctx.Err() == nil {
+		e.cfg.Log.Debug("what waits for approval is not known any more", logline.Tag("sandbox"), slog.String("run", run),
+			slog.String("error", err.Error()))
+	}
+}
+
+// ask asks about one request, and takes the answer to the proxy.
+func (e *Executor) ask(ctx context.Context, r Request, h approvalapi.Held) {
+	answer := r.Approve(ctx, h)
+	if answer == Unanswered {
+		return
+	}
+	_, err := e.cfg.Control.Decide(ctx, h.ID, answer == Approved)
+	if err != nil && ctx.Err() == nil {
+		e.cfg.Log.Warn("an answer came too late", logline.Tag("sandbox"), slog.String("held", h.ID),
+			slog.String("error", err.Error()))
+	}
+}

@@ -1,0 +1,90 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+)
+
+// maxShown is the longest request, in bytes, that a client is asked to show: who cannot see the whole of it must not be
+// asked about it. Others wait for the command line.
+const maxShown = 6000
+
+// The values of the form's one field. Clients accept forms without their user, so that an empty one is no answer.
+const (
+	decision    = "decision"
+	approveOnce = "approve once"
+	refuseIt    = "refuse"
+)
+
+// approver asks the user of a client about requests that wait.
+func approver(ask question.Asker) func(context.Context, approvalapi.Held) execution.Answer {
+	return func(ctx context.Context, h approvalapi.Held) execution.Answer {
+		form, ok := approvalForm(h)
+		if !ok {
+			return execution.Unanswered
+		}
+		a, err := ask(ctx, form)
+		if err != nil { // it cannot ask, or the request waits no more
+			return execution.Unanswered
+		}
+		return answered(a)
+	}
+}
+
+// approvalForm is the question about a request. It is false for one that is too long to be shown.
+func approvalForm(h approvalapi.Held) (question.Question, bool) {
+	text := shown(h)
+	if len(text) > maxShown {
+		return question.Question{}, false
+	}
+	schema := fmt.Sprintf(`{"type":"object","required":[%q],"properties":{%q:{"type":"string","title":"Your decision",
+"enum":[%q,%q]}}}`, decision, decision, approveOnce, refuseIt)
+	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
+}
+
+// shown is the request as a person sees it: what decides about it first, what the code wrote last, each line of it
+// behind a prefix, which in Markdown makes it a block of code.
+func shown(h approvalapi.Held) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Code that the model wrote wants to send this request (%s). The API %s asks you about it: %s. "+
+		"Token names in it are replaced by your credentials. All of it is shown, %d bytes of body:\n\n",
+		h.ID, visible.Line(h.API), visible.Line(h.Rule), len(h.Body))
+	line := func(s string) { b.WriteString("    | " + visible.Line(s) + "\n") }
+	line(h.Method + " " + h.URL)
+	for _, header := range h.Headers {
+		line(header)
+	}
+	if h.Body != "" {
+		line("")
+		for body := range strings.Lines(h.Body) {
+			line(strings.TrimSuffix(body, "\n"))
+		}
+	}
+	return b.String()
+}
+
+// answered is what a user decided. Only an explicit choice is a decision: a form that was dismissed, or accepted without
+// one, is none.
+func answered(a question.Answer) execution.Answer {
+	var content map[string]any
+	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {
+		return execution.Unanswered
+	}
+	switch {
+	case a.Action == question.Decline:
+		return execution.Refused
+	case a.Action == question.Accept && (content[decision] == approveOnce || disarm.Off("explicit-approval")):
+		return execution.Approved
+	case a.Action == question.Accept && content[decision] == refuseIt:
+		return execution.Refused
+	}
+	return execution.Unanswered
+}
