@@ -125,10 +125,10 @@ engine() {
 	return 1
 }
 
-# docker_e2e PACKAGE... runs packages that have tests in Docker mode. Their stacks take turns.
+# docker_e2e PACKAGE... runs packages that have tests in Docker mode. Their stacks take turns, so a package may wait long.
 docker_e2e() {
 	heading "end to end, Docker mode: $*"
-	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 30m -- "$@")
+	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 60m -- "$@")
 }
 
 # What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any.
