@@ -27,6 +27,11 @@ if [ $# = 3 ]; then
 	exit
 fi
 
+# As make build builds, so that what is not instrumented is compiled once.
+export CGO_ENABLED=0
+GOFLAGS="$(go env GOFLAGS) -trimpath"
+export GOFLAGS
+
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 processors=$(getconf _NPROCESSORS_ONLN)

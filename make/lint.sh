@@ -3,13 +3,16 @@
 set -eu
 cd "$(dirname "$0")/.."
 golangci=v2.15.0
-export CGO_ENABLED=0 # as what is shipped is built
+# As make build builds, so that what is compiled once serves both.
+export CGO_ENABLED=0
+GOFLAGS="$(go env GOFLAGS) -trimpath"
+export GOFLAGS
 root=$PWD
 tools=$root/.tools
 mkdir -p "$tools"
 if ! "$tools/golangci-lint" version 2>/dev/null | grep -q "${golangci#v}"; then
 	echo "building golangci-lint $golangci"
-	GOWORK=off GOBIN=$tools GOFLAGS=-trimpath go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$golangci"
+	GOWORK=off GOBIN=$tools go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$golangci"
 fi
 status=0
 for dir in $(go list -f '{{.Dir}}' -m); do

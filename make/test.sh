@@ -1,121 +1,188 @@
-#!/bin/sh
-# test.sh [PART...]: unit tests (unit), then end-to-end tests in embedded mode (embedded), then in Docker mode if an
-# engine is running (docker); or those parts alone. CODEFORGE_NO_SKIP=1 turns every skip into a failure.
+#!/usr/bin/env bash
+# test.sh [PART...]: unit tests (unit), end-to-end tests in embedded mode (embedded), and in Docker mode if an engine is
+# running (docker). Without a PART all of them, and those of Docker mode, which wait more than they compute, beside the
+# others. CODEFORGE_NO_SKIP=1 turns every skip into a failure.
 #
-# A package that fails runs once more, alone. If it passes then, a test in it is unstable: that is a defect, which the end
-# of the output names, but it does not hide what all others showed. A leak, a data race, a panic or a hanging test gets no
-# second run.
-set -eu
+# A package that fails runs once more, alone, when everything else has ended. If it passes then, a test in it is unstable:
+# that is a defect, which the end of the output names, but it does not hide what all others showed. A leak, a data race, a
+# panic or a hanging test gets no second run.
+set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+began=$SECONDS
+jobs=''
+set -m # a job is a process group, which is ended with this script
+# shellcheck disable=SC2154
+trap 'for job in $jobs; do kill -- "-$job" 2>/dev/null || true; done; rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# gotest FLAG... -- PACKAGE... runs go test.
-# shellcheck disable=SC2086
+# Everything but the race detector's tests is built as make build builds: what is compiled once serves all.
+export CGO_ENABLED=0
+GOFLAGS="$($go env GOFLAGS) -trimpath"
+export GOFLAGS
+
+heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
+
+# gotest FLAG... -- PACKAGE... runs go test in the current directory. It prints the time of each package. Packages that
+# fail are kept for again.
 gotest() {
-	flags=
+	local log status=0 flags=()
+	log=$(mktemp "$tmp/log.XXXXXX")
 	while [ "$1" != -- ]; do
-		flags="$flags $1"
+		flags+=("$1")
 		shift
 	done
 	shift
-	if logged $flags "$@"; then
-		return
-	fi
-	if grep -qE 'LEAK|DATA RACE|^panic: |(build|setup) failed\]' "$tmp/log"; then
+	logged "$log" "${flags[@]}" "$@" || status=1
+	[ $status != 0 ] || return 0
+	if grep -qE 'LEAK|DATA RACE|^panic: |(build|setup) failed\]' "$log"; then
 		return 1
 	fi
-	failed=$(sed -n 's/^FAIL\t\([^ \t]*\)\t.*/\1/p' "$tmp/log")
-	[ -n "$failed" ] || return 1
-	echo "--- once more, alone:" $failed
-	logged $flags -count=1 -p 1 $failed || return 1
-	printf '%s\n' $failed >>"$tmp/unstable"
-}
-
-# logged runs go test and keeps what it prints in a file too.
-logged() {
-	echo 1 >"$tmp/status"
+	sed -n 's/^FAIL\t\([^ \t]*\)\t.*/\1/p' "$log" >"$log.failed"
+	[ -s "$log.failed" ] || return 1
 	{
-		$go test "$@" 2>&1 && echo 0 >"$tmp/status"
-	} | tee "$tmp/log"
-	return "$(cat "$tmp/status")"
+		declare -p flags
+		declare -p CGO_ENABLED PWD
+		if [ -n "${CODEFORGE_E2E_MODE:-}" ]; then declare -p CODEFORGE_E2E_MODE; fi
+	} >"$log.again"
 }
 
-# Packages that take long start first. Four run at a time, because many wait more than they compute.
-long='./sandbox-image/cmd/sandboxd ./proxy/internal/egress ./mcp-server/cmd/mcp-server ./catalog
-	./sandbox-image/internal/jail'
-# The race detector makes computation ten times slower, and finds nothing where no goroutine runs. These packages
-# compute.
-compute='internal/growth internal/visible mcp-server/internal/argument mcp-server/internal/excerpt
-	mcp-server/internal/patch proxy/internal/engine proxy/internal/scrub proxy/internal/swap'
-# In two of them some tests have goroutines. They run with the race detector too, without those that compute for long.
-streams='./proxy/internal/scrub ./proxy/internal/swap'
-sums='^Test(Bodies|Bombs|ConstantMemory|Echoes|Oracle|UnclearLate|UnclearWithoutName)$'
+# logged LOG ARGUMENT... runs go test and keeps what it prints in a file too.
+logged() {
+	local log=$1
+	shift
+	$go test "$@" 2>&1 | tee "$log"
+}
 
+# again runs the packages that failed once more, one at a time.
+again() {
+	local how package
+	for how in "$tmp"/*.again; do
+		[ -e "$how" ] || continue
+		while read -r package; do
+			heading "once more, alone: $package"
+			(
+				# shellcheck disable=SC1090 # gotest wrote it
+				. "$how"
+				cd "$PWD"
+				logged "$how.log" "${flags[@]}" -count=1 "$package"
+			)
+			echo "$package" >>"$tmp/unstable"
+		done <"${how%.again}.failed"
+	done
+}
+
+# The race detector makes computation ten times slower, and finds nothing where no goroutine runs, or where what is tested
+# is another process. These packages compute, or start programs that are built without it. The longest comes first.
+plain='sandbox-image/cmd/sandboxd catalog catalog/operation internal/growth internal/visible mcp-server/internal/argument
+	mcp-server/internal/excerpt mcp-server/internal/patch proxy/internal/engine proxy/internal/scrub proxy/internal/swap'
+# In these most tests have goroutines, and some compute for long: only the others run with the race detector.
+streams='./proxy/internal/egress ./proxy/internal/scrub ./proxy/internal/swap'
+sums='^Test(Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|UnclearLate|UnclearWithoutName)$'
+# Packages that take long start first.
+long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
+
+# Four packages run at a time, because many wait more than they compute. make lint vets.
 # shellcheck disable=SC2046,SC2086
 unit() {
-	race=
-	if [ "$($go env CGO_ENABLED)" = 1 ] && command -v "$($go env CC)" >/dev/null; then
-		race=-race
-	elif [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
-		echo "no C compiler: the race detector cannot run" >&2
-		exit 1
-	else
-		echo "--- race detector: skipped, no C compiler"
+	local usual="-vet=off -timeout 15m -p 4" others
+	others=$($go list ./... | grep -vE "/($(echo $plain proxy/internal/egress | tr ' ' '|'))\$")
+	heading "unit tests that gain nothing by the race detector"
+	gotest $usual -- $(printf './%s ' $plain)
+	if ! command -v "$($go env CC)" >/dev/null; then
+		if [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
+			echo "no C compiler: the race detector cannot run" >&2
+			exit 1
+		fi
+		heading "race detector: skipped, no C compiler"
+		gotest $usual -- ./proxy/internal/egress $long $others
+		return
 	fi
-	echo "--- unit tests ${race:+(race detector on)}"
-	export GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
-	unit_flags="-vet=off -timeout 15m -p 4" # make lint vets
-	others=$($go list ./... | grep -vE "/($(echo $compute | tr ' ' '|'))\$")
-	gotest $unit_flags $race -- $long $others
-	gotest $unit_flags -- $(printf './%s ' $compute)
-	[ -z "$race" ] || gotest $unit_flags $race -skip "$sums" -- $streams
+	gotest $usual -run "$sums" -- ./proxy/internal/egress
+	heading "unit tests with the race detector"
+	export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
+	gotest $usual -race -skip "$sums" -- $streams
+	gotest $usual -race -- $long $others
+	export CGO_ENABLED=0
 }
 
 embedded() {
-	echo "--- end to end, embedded mode"
+	heading "end to end, embedded mode"
 	# The attacks take longest, so they start first.
-	export CODEFORGE_E2E_MODE=embedded
-	cd e2e
-	gotest -vet=off -count=1 -timeout 30m -p 3 -- ./attack . ./walk ./negative ./...
-	cd ..
+	(cd e2e && CODEFORGE_E2E_MODE=embedded gotest -vet=off -count=1 -timeout 30m -p 3 -- ./attack . ./walk ./negative ./...)
 }
 
-docker_mode() {
-	if ! why=$(make/engine.sh 2>&1); then
-		if [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
-			echo "--- end to end, Docker mode: $why, and skips are failures here" >&2
-			exit 1
-		fi
-		echo "--- end to end, Docker mode: skipped, $why"
+# engine succeeds if a Docker engine is running.
+engine() {
+	local why
+	why=$(make/engine.sh 2>&1) && return
+	if [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
+		echo "--- end to end, Docker mode: $why, and skips are failures here" >&2
+		exit 1
+	fi
+	heading "end to end, Docker mode: skipped, $why"
+	return 1
+}
+
+# docker_e2e PACKAGE... runs packages that have tests in Docker mode. Their stacks take turns, so a package may wait long.
+docker_e2e() {
+	heading "end to end, Docker mode: $*"
+	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 60m -- "$@")
+}
+
+# What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any.
+stacks() { docker_e2e ./docker ./servers ./walk .; }
+attacks() {
+	docker_e2e ./attack
+	if [ -n "${CODEFORGE_ENGINE_RESTART:-}" ]; then
+		heading "the Docker engine ends under the stack"
+		(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker)
+	fi
+}
+
+# start runs a part beside this script. finish waits for it, and notes whether it failed.
+start() {
+	"$1" &
+	job=$!
+	jobs="$jobs $job"
+}
+failed=''
+finish() { wait "$1" || failed=yes; }
+
+everything() {
+	local stacks
+	if ! engine; then
+		start unit && finish "$job"
+		start embedded && finish "$job"
 		return
 	fi
-	echo "--- end to end, Docker mode"
-	export CODEFORGE_E2E_MODE=docker
-	cd e2e
-	# The packages that have tests in Docker mode. Their stacks take turns.
-	gotest -vet=off -count=1 -timeout 30m -- ./docker ./attack . ./servers ./walk
-	if [ -n "${CODEFORGE_ENGINE_RESTART:-}" ]; then
-		echo "--- the Docker engine ends under the stack"
-		gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker
-	fi
-	cd ..
+	start stacks && stacks=$job
+	start unit && finish "$job"
+	start embedded && finish "$job"
+	finish "$stacks"
+	start attacks && finish "$job"
 }
 
-[ $# -gt 0 ] || set -- unit embedded docker
+if [ $# = 0 ]; then everything; fi
 for part in "$@"; do
 	case $part in
-	unit | embedded) $part ;;
-	docker) docker_mode ;;
+	unit | embedded) start "$part" && finish "$job" ;;
+	docker)
+		engine || continue
+		start stacks && finish "$job"
+		start attacks && finish "$job"
+		;;
 	*)
 		echo "test.sh: $part is no part: want unit, embedded or docker" >&2
 		exit 2
 		;;
 	esac
 done
+[ -n "$failed" ] || { start again && finish "$job"; }
 if [ -s "$tmp/unstable" ]; then
 	echo "--- unstable, which is a defect: these failed, then passed alone"
 	cat "$tmp/unstable"
 fi
+heading "${failed:+not }all passed"
+[ -z "$failed" ]

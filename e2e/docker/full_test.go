@@ -8,7 +8,19 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/e2e/turn"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
+
+// takesMemory waits until no attack measures the machine's memory, and lets none measure it until the test has ended: the
+// stack's /tmp is memory.
+func takesMemory(t *testing.T) {
+	t.Helper()
+	release, err := turn.Take(t.Context(), "memory")
+	testkit.Must(t, err)
+	t.Cleanup(release)
+}
 
 // call calls a tool over a new session and returns its first text.
 func call(t *testing.T, tool string, arguments map[string]any) (text string, failed bool) {
@@ -33,6 +45,7 @@ func call(t *testing.T, tool string, arguments map[string]any) (text string, fai
 // TestFull writes more to shared directories than a run may: the run is ended with a clear reason, its files are
 // removed, and the next run works.
 func TestFull(t *testing.T) {
+	takesMemory(t)
 	for _, dir := range []string{"/tmp", "/skills"} {
 		t.Run(strings.Trim(dir, "/"), func(t *testing.T) {
 			r := execute(t, `
@@ -56,6 +69,7 @@ Deno.writeTextFileSync("`+dir+`/after.txt", "x"); Deno.removeSync("`+dir+`/after
 // TestRoom fills /tmp with runs that each stay within their bound. The oldest files are removed, even from a directory
 // that its owner has closed, and the next run has room.
 func TestRoom(t *testing.T) {
+	takesMemory(t)
 	leave := func(name, more string) result {
 		return execute(t, `const big = new Uint8Array(10 << 20).fill(1);
 Deno.mkdirSync("/tmp/`+name+`");

@@ -8,10 +8,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,13 +140,14 @@ func TestInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	args := slices.AppendSeq([]string{"test", "-tags", "disarm", "-count=1", "-v", "-run", "^TestDisarmed$"}, maps.Keys(inside()))
+	cmd := exec.CommandContext(t.Context(), "go", args...) //nolint:gosec // fixed arguments
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 	for folder, defences := range inside() {
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-tags", "disarm", "-count=1", "-v", "-run", "^TestDisarmed$", folder) //nolint:gosec // fixed arguments
-		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", folder, err, out)
-		}
 		for _, d := range defences {
 			if !bytes.Contains(out, []byte("--- PASS: TestDisarmed/"+d+" ")) {
 				t.Errorf("%s: no attack without %q succeeded", folder, d)
@@ -291,13 +294,14 @@ func TestShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, p := range []string{"codeforge/cmd/codeforge", "proxy/cmd/egress-proxy", "sandbox-image/cmd/sandboxd", "mcp-server/cmd/mcp-server", "mcp-server/cmd/docker-shim", "mcp-server/cmd/mcp-bridge"} {
+	programs := []string{"./codeforge/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server", "./mcp-server/cmd/docker-shim", "./mcp-server/cmd/mcp-bridge"}
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-o", dir + "/"}, programs...)...) //nolint:gosec // fixed arguments
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, p := range programs {
 		path := filepath.Join(dir, filepath.Base(p))
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "./"+p) //nolint:gosec // fixed arguments
-		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("building %s: %v\n%s", p, err, out)
-		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

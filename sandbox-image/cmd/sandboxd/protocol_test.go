@@ -321,12 +321,20 @@ func TestWaitingInterpreterDies(t *testing.T) {
 	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
 	for range 3 {
 		awaitWarm(t, w, 1)
-		for pid, exe := range descendants(w.Process.Pid) {
-			if filepath.Base(exe) == "deno" {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
+		waiting := func() (pid int) {
+			for p, exe := range descendants(w.Process.Pid) {
+				if filepath.Base(exe) == "deno" {
+					pid = p
+				}
 			}
+			return pid
 		}
-		time.Sleep(20 * time.Millisecond)
+		killed := waiting()
+		if killed == 0 {
+			t.Fatal("no interpreter waits")
+		}
+		_ = syscall.Kill(killed, syscall.SIGKILL)
+		testkit.WaitFor(t, func() bool { now := waiting(); return now != 0 && now != killed })
 		if r := w.Run(t, "console.log('ran')\n", testkit.Patience); r.Stdout != "ran\n" || r.Exit.Reason != runapi.Exited {
 			t.Errorf("%+v", r)
 		}

@@ -87,7 +87,8 @@ func TestSameAsBarePython(t *testing.T) {
 		bare[p.name] = barePython(t, program, p.code)
 	}
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+		t.Parallel()
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Python: true})
 		for _, p := range scripts {
 			t.Run(p.name, func(t *testing.T) {
 				want := bare[p.name]

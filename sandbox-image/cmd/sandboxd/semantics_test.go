@@ -116,18 +116,21 @@ func bareDeno(t *testing.T, code string) outcome {
 	return o
 }
 
-// TestSameAsBareDeno compares with `deno run` of the same file. Only the file's directory may differ in the output.
+// TestSameAsBareDeno compares with `deno run` of the same file. Only the file's directory may differ in the output. Each
+// program runs in every mode, in one of them twice: before its interpreter has preloaded anything, and after.
 func TestSameAsBareDeno(t *testing.T) {
 	bare := map[string]outcome{}
 	for _, p := range programs {
 		bare[p.name] = bareDeno(t, p.code)
 	}
+	preload := map[rig.Mode][]bool{rig.Root: {false, true}, rig.User: {false}, rig.Container: {true}}
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		t.Parallel()
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
 		for _, p := range programs {
 			t.Run(p.name, func(t *testing.T) {
 				want := bare[p.name]
-				for _, loaded := range []bool{false, true} {
+				for _, loaded := range preload[m] {
 					if loaded {
 						time.Sleep(150 * time.Millisecond)
 					}
