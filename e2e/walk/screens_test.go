@@ -41,7 +41,7 @@ var screens = []screen{
 	{"Test an API", "", "codeforge api test github --path user/repos"},
 	{"A script with modules of its own", "", "codeforge run report.ts"},
 	{"A skill that does not load", "", "codeforge run -e 'Deno.writeTextFileSync(\"/skills/broken.ts\", \"export const = 1\")' && codeforge skills rm broken --yes"},
-	{"A string of REDACTING_STRINGS", "`internal-placeholder` is in that setting, and in the API's answer.", "codeforge run redacted.ts"},
+	{"A string of REDACTING_STRINGS", "`internal-project-x` is in that setting. The API answers with what it got.", "codeforge run redacted.ts"},
 	{"Doctor", "", "codeforge doctor"},
 	{"Attack", "This runs against your own CodeForge. It calls no API and uses no credential.", "codeforge doctor --attack"},
 	{"Error: a mistake in config.json", "The other APIs keep working, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
@@ -108,7 +108,7 @@ console.log(r.status, await r.text());
 	"place.ts": `const r = await fetch("https://api.github.com/user/repos?access_token=GITHUB_AUTH_TOKEN");
 console.log(r.status);
 `,
-	"redacted.ts": `const r = await fetch("https://api.github.com/user/repos", { headers: { Authorization: "Bearer internal-placeholder" } });
+	"redacted.ts": `const r = await fetch("https://api.github.com/user/repos", { headers: { Authorization: "placeholder of internal-project-x" } });
 console.log(r.status, await r.text());
 `,
 	"port.ts":      "await fetch(\"https://api.github.com:8443/\");\n",
@@ -155,7 +155,7 @@ func TestScreens(t *testing.T) {
 	go func() { _ = other.Serve(taken) }()
 	env := map[string]string{
 		"PATH": filepath.Dir(world.Binary("codeforge")) + ":" + os.Getenv("PATH"), "UPSTREAM_CA_FILE": filepath.Join(dir, "ca.pem"),
-		"DOCKER_HOST": "unix:///nowhere/docker.sock", "KEY": "sk_0123456789abcdef", "REDACTING_STRINGS": "internal-placeholder",
+		"DOCKER_HOST": "unix:///nowhere/docker.sock", "KEY": "sk_0123456789abcdef", "REDACTING_STRINGS": "internal-project-x",
 	}
 	t.Cleanup(func() { _, _, _ = world.Shell(context.WithoutCancel(t.Context()), dir, "codeforge down", env) })
 	var page strings.Builder
