@@ -17,7 +17,7 @@ if why=$(make/engine.sh 2>&1); then
 	networks=$(docker network ls -q --filter "$mine")
 	images=$(docker images -q --filter "$mine" | sort -u) # those of earlier builds too
 elif command -v docker >/dev/null; then
-	echo "Docker is left as it is: $why." >&2
+	echo "Docker is left as it is: $why" >&2
 fi
 
 found=

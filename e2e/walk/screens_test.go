@@ -33,12 +33,15 @@ var screens = []screen{
 	{"Logs", "The last line is a request that was refused.", "codeforge logs"},
 	{"Below the folder", "Commands find the folder of CodeForge from anywhere below it.", "mkdir -p deep/down && cd deep/down && codeforge logs -n 1 --since 1h"},
 	{"Connect", "What was in the file stays, and a copy of it is kept.", "codeforge connect cursor --file mcp.json --write | sed 's/[0-9]*-[0-9]*.bak/20261120-090000.bak/'"},
+	{"Help of a command", "", "codeforge logs --help"},
+	{"What the model sees", "", "codeforge manifest"},
 	{"Fields of JSON", "", "codeforge api list --json name,domains"},
 	{"Add an API", "On a terminal it asks for what the flags leave out.",
 		"echo $KEY | codeforge api add shop --domain https://api.shop.example/v1 --token SHOP_AUTH_TOKEN && codeforge api disable shop && codeforge api rm shop --yes"},
 	{"Test an API", "", "codeforge api test github --path user/repos"},
 	{"A script with modules of its own", "", "codeforge run report.ts"},
 	{"A skill that does not load", "", "codeforge run -e 'Deno.writeTextFileSync(\"/skills/broken.ts\", \"export const = 1\")' && codeforge skills rm broken --yes"},
+	{"A string of REDACTING_STRINGS", "`internal-project-x` is in that setting. The API answers with what it got.", "codeforge run redacted.ts"},
 	{"Doctor", "", "codeforge doctor"},
 	{"Attack", "This runs against your own CodeForge. It calls no API and uses no credential.", "codeforge doctor --attack"},
 	{"Error: a mistake in config.json", "The other APIs keep working, and an API that was loaded before keeps its last good version.", "cd mistakes && codeforge check"},
@@ -55,8 +58,10 @@ var screens = []screen{
 	{"Error: another program on the port", "", "CODEFORGE_URL=http://127.0.0.1:8090/mcp codeforge run repos.ts"},
 	{"Error: the port is taken", "", "MCP_PORT=8090 codeforge up --state other"},
 	{"Error: the Docker engine does not run", "", "MODE=docker make up"},
+	{"Error: uninstalling without a terminal", "With one, it asks.", "make uninstall"},
 	{"Error: nothing runs", "", "codeforge down && codeforge run repos.ts"},
 	{"Error: it was killed", "", "codeforge up --detach >/dev/null && kill -9 $(codeforge status --json up | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p') && sleep 1; codeforge status"},
+	{"With MCP_AUTH_TOKEN", "Every line says where the token goes. The token itself is never printed.", "MCP_AUTH_TOKEN=$KEY codeforge up --detach && codeforge down"},
 }
 
 // files are the files that the scripts read.
@@ -75,7 +80,7 @@ var files = map[string]string{
   "restricted_method": ["POST"]
 }
 `,
-	"mistakes/.env":             "MCP_PROT=8090\nUPSTREAM_CA_FILE=/etc/ssl/corp.pem\nSANDBOX_SLOTS=eight\n",
+	"mistakes/.env":             "MCP_PROT=8090\nUPSTREAM_CA_FILE=/etc/ssl/corp.pem\nSANDBOX_SLOTS=eight\nSANDBOX_SUBNET=10.77.0.0/24\n",
 	"mistakes/apis/linear.json": "{}\n",
 	"mistakes/apis/openai/config.json": `{
   "description": "OpenAI",
@@ -102,6 +107,9 @@ console.log(r.status, await r.text());
 `,
 	"place.ts": `const r = await fetch("https://api.github.com/user/repos?access_token=GITHUB_AUTH_TOKEN");
 console.log(r.status);
+`,
+	"redacted.ts": `const r = await fetch("https://api.github.com/user/repos", { headers: { Authorization: "placeholder of internal-project-x" } });
+console.log(r.status, await r.text());
 `,
 	"port.ts":      "await fetch(\"https://api.github.com:8443/\");\n",
 	"process.ts":   "new Deno.Command(\"ls\").outputSync();\n",
@@ -130,7 +138,14 @@ func TestScreens(t *testing.T) {
 	right := files["apis/github/config.json"]
 	write(t, dir, "right.json", right, 0o600)
 	write(t, dir, "wrong.json", strings.Replace(right, "github_pat_0123456789abcdef", "a_placeholder_key", 1), 0o600)
-	write(t, dir, "Makefile", "up:\n\t@cd "+root(t)+" && make/up.sh\n", 0o600)
+	write(t, dir, "Makefile", "up:\n\t@cd "+root(t)+" && make/up.sh\nuninstall:\n\t@make/uninstall.sh\n", 0o600)
+	for _, name := range []string{"make/uninstall.sh", "make/engine.sh"} { // they work on the folder that they are in
+		text, err := os.ReadFile(filepath.Join(root(t), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, name, string(text), 0o700)
+	}
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:8090")
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +155,7 @@ func TestScreens(t *testing.T) {
 	go func() { _ = other.Serve(taken) }()
 	env := map[string]string{
 		"PATH": filepath.Dir(world.Binary("codeforge")) + ":" + os.Getenv("PATH"), "UPSTREAM_CA_FILE": filepath.Join(dir, "ca.pem"),
-		"DOCKER_HOST": "unix:///nowhere/docker.sock", "KEY": "sk_0123456789abcdef",
+		"DOCKER_HOST": "unix:///nowhere/docker.sock", "KEY": "sk_0123456789abcdef", "REDACTING_STRINGS": "internal-project-x",
 	}
 	t.Cleanup(func() { _, _, _ = world.Shell(context.WithoutCancel(t.Context()), dir, "codeforge down", env) })
 	var page strings.Builder

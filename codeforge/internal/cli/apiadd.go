@@ -17,6 +17,12 @@ import (
 
 // add writes an API: from a document, from the example of its name, or from flags and answers.
 func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
+	if strings.ContainsAny(name, ":.") {
+		if hosts, err := hostsOf(name); err == nil {
+			return usageError("%q is a host, and an API has a name too: codeforge api add NAME --domain %s",
+				name, strings.Join(hosts, ","))
+		}
+	}
 	if err := apidir.Free(o.apis, name); err != nil {
 		return err
 	}

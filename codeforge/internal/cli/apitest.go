@@ -150,7 +150,8 @@ func judge(p probe, r server.Result) verdict {
 		}
 	}
 	if r.Receipt == nil || len(r.Receipt.Exchanges) == 0 {
-		v.Text = "no request reached the proxy: " + strings.TrimSpace(r.Output+" "+strings.Join(r.Notes, " "))
+		v.Text = "no request reached the proxy: " +
+			strings.TrimRight(strings.TrimSpace(r.Output+" "+strings.Join(r.Notes, " ")), ".")
 		return v
 	}
 	x := r.Receipt.Exchanges[0]

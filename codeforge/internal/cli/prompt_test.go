@@ -168,10 +168,18 @@ func TestAnswers(t *testing.T) {
 	}
 	newTypist(t, "api", "add", "open", "--apis", dir, "--token", "none", "--domain", "https://open.shop.test/x", "--description", "x").
 		sees("Methods to refuse").types("").sees("Wrote ")
-	for name, want := range map[string]string{"Stripe": "want stripe", "my shop": "want my-shop"} {
-		w := newTypist(t, "api", "add", name, "--apis", dir).sees(want)
-		if code := <-w.code; code != ExitFailed {
-			t.Errorf("%s: exit %d", name, code)
+	for _, row := range []struct {
+		name, want string
+		code       int
+	}{
+		{"Stripe", "want stripe", ExitFailed},
+		{"my shop", "want my-shop", ExitFailed},
+		{"http://es.lan:9200/_search", "api add NAME --domain es.lan:9200", ExitUsage},
+		{"api.stripe.com", "api add NAME --domain api.stripe.com", ExitUsage},
+	} {
+		w := newTypist(t, "api", "add", row.name, "--apis", dir).sees(row.want)
+		if code := <-w.code; code != row.code {
+			t.Errorf("%s: exit %d", row.name, code)
 		}
 	}
 }

@@ -91,6 +91,9 @@ func readState(ctx context.Context, e *Env, c server.Config) state {
 	s.Running, s.Up = true, &up
 	s.askCatalog(ctx, op)
 	s.askServers(ctx, c, place)
+	if err := server.Ready(ctx, c, place); err != nil && s.Problem == "" {
+		s.Problem = err.Error()
+	}
 	return s
 }
 

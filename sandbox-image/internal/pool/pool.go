@@ -74,7 +74,7 @@ type Pool struct {
 	leases  map[uint64]*seat
 	set     permission.Set
 	ca      string // hash of the CA file, empty while there is no file
-	problem error  // why the last interpreter did not start
+	problem error  // why the last interpreter did not start, or errFirst
 	backoff time.Duration
 	retryAt time.Time
 	python  pythonState
@@ -102,12 +102,18 @@ type seat struct {
 	server *server.Running // of an MCP server, while its program runs
 }
 
-// New makes a pool and starts its warm interpreters.
+// errFirst says that no interpreter has started yet. Everything else can be in order, and none start.
+var errFirst = errors.New("the first interpreter is starting")
+
+// New makes a pool and starts its warm interpreters. It is ready when one waits for code.
 func New(cfg Config) *Pool {
 	if cfg.LeaseIdle == 0 {
 		cfg.LeaseIdle = defaultLeaseIdle
 	}
 	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*seat{}}
+	if cfg.Warm > 0 {
+		p.problem = errFirst
+	}
 	for n := range cfg.Slots {
 		p.seats = append(p.seats, &seat{id: slot.ID(n)})
 	}
