@@ -52,6 +52,8 @@ type loginServer struct {
 	pending int    // polls until a device is confirmed
 	dead    string // the error code of all answers
 	codes   map[string]string
+	// confidential: the device endpoint wants the client's secret.
+	confidential bool
 }
 
 func newLoginServer(t testing.TB) *loginServer {
@@ -79,6 +81,10 @@ func (s *loginServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.dead != "" {
 		fail(s.dead)
+		return
+	}
+	if r.URL.Path == "/device" && s.confidential && r.PostForm.Get("client_secret") != "inner-canary-123456" {
+		fail("invalid_client")
 		return
 	}
 	if r.URL.Path == "/device" {
@@ -850,5 +856,15 @@ func TestRefreshIsKept(t *testing.T) {
 		if v, err := w.Value(t.Context(), w.cred); err != nil || v == "" {
 			t.Errorf("%s: the login is lost: %v", name, err)
 		}
+	}
+}
+
+// TestDeviceConfidential: a device endpoint that wants the client's secret, as RFC 8628 says, gets it when it asks.
+func TestDeviceConfidential(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.server.confidential = true
+	s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+	if err != nil || s.Code != "ABCD-EFGH" || w.server.count() != 2 {
+		t.Errorf("%+v, %v after %d requests", s, err, w.server.count())
 	}
 }
