@@ -35,6 +35,9 @@ func install(root string) {
 	if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root), packages...); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
+	if err := testkit.BuildProgram(root, versitygw, "versitygw"); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
 }
 
 // modules is the folder of the npm packages.
