@@ -766,12 +766,22 @@ func TestOneProxy(t *testing.T) {
 		t.Error("a second process may use the folder")
 		first.close()
 	}
+	next := &world{server: server, clock: newClock(), dir: dir, apis: w.apis, logs: &testkit.Buffer{}}
+	next.values = minted.New(next.clock.now)
+	next.Minter = New(Config{Transport: server.transport(t), Values: next.values, Dir: dir, APIs: w.apis, Now: next.clock.now, Log: slog.New(slog.DiscardHandler)})
+	next.patience = 0
+	defer next.Close()
+	c, _ := catalog.Load(w.apis, catalog.Options{})
+	if err := next.Configure(c); !errors.Is(err, errShared) {
+		t.Errorf("a second proxy may use the folder: %v", err)
+	}
+	next.cred = w.cred
+	if v, err := next.Value(t.Context(), next.cred); err == nil {
+		t.Errorf("used %q of another proxy's", v)
+	}
 	w.Close()
-	second, err := openStore(dir, 0)
-	testkit.Must(t, err)
-	second.close()
-	next := newWorld(t, server, dir)
-	if v := next.value(t); v != "minted-canary-0001" {
+	next.clock.move(2 * time.Minute)
+	if v := next.value(t); v != "minted-canary-0001" || !next.values.Above(nil).Contains("minted-canary-0001") {
 		t.Errorf("after the first has ended: %q", v)
 	}
 }
