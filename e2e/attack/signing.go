@@ -111,7 +111,7 @@ func signatureHidden(e *Evidence) (string, bool) {
 	if where := canary.Join(map[string]*canary.Canary{name: canary.With(name, signature)}).Find([]byte(e.Result.JSON)); where != "" {
 		return "the signature is shown: " + where, false
 	}
-	return "shown as " + name, strings.Contains(e.Result.JSON, name)
+	return "shown as " + name, strings.Contains(e.Result.Out, name)
 }
 
 // unsigned: whatever arrived has no signature of ours.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // stripe is the package of the example of this name.
@@ -64,7 +65,7 @@ func TestExamples(t *testing.T) {
 		apis = append(apis, world.API{Name: name, Config: config})
 	}
 	leaks := canary.Join(keys)
-	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": programs(root)}})
+	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.Programs(root)}})
 	for name, x := range examples {
 		t.Run(name, func(t *testing.T) {
 			w.Upstream.Forget()

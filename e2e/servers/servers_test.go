@@ -19,9 +19,12 @@ import (
 // everything is the reference server, which has a tool for each feature of the protocol.
 const everything = "@modelcontextprotocol/server-everything@2026.8.31"
 
+// github is GitHub's own server, a Go program.
+const github = "github.com/github/github-mcp-server/cmd/github-mcp-server@v1.0.0"
+
 func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, func(root string) {
-		if err := build(root, github, "github-mcp-server"); err != nil {
+		if err := testkit.BuildProgram(root, github, "github-mcp-server"); err != nil {
 			fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the program missing
 		}
 		for _, v := range vendors {

@@ -29,26 +29,13 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 	if l.client.Basic && l.client.Secret != "" {
 		user, password = l.client.ID, l.client.Secret
 	}
-	a, err := m.requester(s).post(ctx, l.client.DeviceURL, form, user, password)
+	d, err := m.requester(s).deviceCode(ctx, l.client.DeviceURL, form, user, password)
+	if err != nil && named("", err).Detail == "invalid_client" && !l.client.Basic && l.client.Secret != "" {
+		form.Set("client_secret", l.client.Secret) // RFC 8628, 3.1, wants it, and Google's documentation does not have it
+		d, err = m.requester(s).deviceCode(ctx, l.client.DeviceURL, form, "", "")
+	}
 	if err != nil {
 		return credentialapi.Started{}, err
-	}
-	var d struct {
-		Device   string  `json:"device_code"`
-		User     string  `json:"user_code"`
-		URL      string  `json:"verification_uri"`
-		Google   string  `json:"verification_url"`
-		Life     float64 `json:"expires_in"`
-		Interval float64 `json:"interval"`
-		Error    string  `json:"error"`
-	}
-	switch err := decode(a.Body, &d); {
-	case err != nil:
-		return credentialapi.Started{}, unavailable(detailNotJSON)
-	case d.Error != "":
-		return credentialapi.Started{}, unavailable(shownCode(d.Error))
-	case a.Status != 200:
-		return credentialapi.Started{}, unavailable(detailStatus)
 	}
 	if d.URL == "" {
 		d.URL = d.Google
@@ -67,6 +54,34 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 		l.deadline = m.now().Add(time.Duration(d.Life * float64(time.Second)))
 	}
 	return credentialapi.Started{ID: l.id, URL: d.URL, Code: d.User, Interval: int(l.interval.Seconds())}, nil
+}
+
+// deviceAnswer is what a device authorization endpoint says.
+type deviceAnswer struct {
+	Device   string  `json:"device_code"`
+	User     string  `json:"user_code"`
+	URL      string  `json:"verification_uri"`
+	Google   string  `json:"verification_url"`
+	Life     float64 `json:"expires_in"`
+	Interval float64 `json:"interval"`
+	Error    string  `json:"error"`
+}
+
+// deviceCode asks a device authorization endpoint.
+func (r *requester) deviceCode(ctx context.Context, to string, form url.Values, user, password string) (d deviceAnswer, err error) {
+	a, err := r.post(ctx, to, form, user, password)
+	if err != nil {
+		return d, err
+	}
+	switch err := decode(a.Body, &d); {
+	case err != nil:
+		return d, unavailable(detailNotJSON)
+	case d.Error != "":
+		return d, unavailable(shownCode(d.Error))
+	case a.Status != 200:
+		return d, unavailable(detailStatus)
+	}
+	return d, nil
 }
 
 // plain reports whether a text may be shown on a terminal.

@@ -282,7 +282,7 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	if s == nil || s.digest() != l.digest {
 		return errNoLogin
 	}
-	st, err := m.opened(true)
+	st, err := m.opened(true, 0)
 	if err != nil {
 		return errStorage
 	}

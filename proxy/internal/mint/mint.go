@@ -80,6 +80,8 @@ type Minter struct {
 	conf  Config
 	owner *owner
 	end   context.CancelFunc
+	// patience is how long the first Configure waits for another proxy that ends.
+	patience time.Duration
 	wg    sync.WaitGroup
 
 	loading sync.Mutex // one Configure at a time
@@ -101,7 +103,7 @@ func New(c Config) *Minter {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	m := &Minter{conf: c, states: map[string]*state{}, leaving: map[string]*state{}}
+	m := &Minter{conf: c, patience: lockTime, states: map[string]*state{}, leaving: map[string]*state{}}
 	ctx, end := context.WithCancel(context.Background())
 	m.owner, m.end = &owner{ctx}, end
 	return m
@@ -180,7 +182,8 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
 	next, loaded, values := map[string]*state{}, []*state{}, []minted.Value{}
-	st, err := m.opened(c.Mints())
+	st, err := m.opened(c.Mints(), m.patience)
+	m.patience = 0
 	for _, a := range c.APIs() {
 		for _, cr := range a.Credentials {
 			if cr.Mint == nil {
@@ -188,7 +191,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 			}
 			s := m.adopt(a, cr)
 			if s == nil {
-				s = &state{name: cr.Name, conf: cr, api: a, kind: m.kindOf(cr.Mint)}
+				s = &state{name: cr.Name, conf: cr, api: a, kind: m.kindOf(cr.Mint), unread: st == nil}
 				if st != nil {
 					values, loaded = append(values, s.load(st, m.now())...), append(loaded, s)
 				}
@@ -266,7 +269,7 @@ func (m *Minter) ahead(next, old map[string]*state) {
 }
 
 // opened returns the store, which it opens when it is first needed.
-func (m *Minter) opened(needed bool) (*store, error) {
+func (m *Minter) opened(needed bool, patience time.Duration) (*store, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.store != nil || !needed {
@@ -275,7 +278,7 @@ func (m *Minter) opened(needed bool) (*store, error) {
 	if m.closed {
 		return nil, errors.New("the proxy ends")
 	}
-	st, err := openStore(m.conf.Dir, lockTime)
+	st, err := openStore(m.conf.Dir, patience)
 	if err != nil {
 		return nil, fmt.Errorf("the folder for tokens: %w", err)
 	}

@@ -52,6 +52,8 @@ type loginServer struct {
 	pending int    // polls until a device is confirmed
 	dead    string // the error code of all answers
 	codes   map[string]string
+	// confidential: the device endpoint wants the client's secret.
+	confidential bool
 }
 
 func newLoginServer(t testing.TB) *loginServer {
@@ -79,6 +81,10 @@ func (s *loginServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.dead != "" {
 		fail(s.dead)
+		return
+	}
+	if r.URL.Path == "/device" && s.confidential && r.PostForm.Get("client_secret") != "inner-canary-123456" {
+		fail("invalid_client")
 		return
 	}
 	if r.URL.Path == "/device" {
@@ -760,12 +766,22 @@ func TestOneProxy(t *testing.T) {
 		t.Error("a second process may use the folder")
 		first.close()
 	}
+	next := &world{server: server, clock: newClock(), dir: dir, apis: w.apis, logs: &testkit.Buffer{}}
+	next.values = minted.New(next.clock.now)
+	next.Minter = New(Config{Transport: server.transport(t), Values: next.values, Dir: dir, APIs: w.apis, Now: next.clock.now, Log: slog.New(slog.DiscardHandler)})
+	next.patience = 0
+	defer next.Close()
+	c, _ := catalog.Load(w.apis, catalog.Options{})
+	if err := next.Configure(c); !errors.Is(err, errShared) {
+		t.Errorf("a second proxy may use the folder: %v", err)
+	}
+	next.cred = w.cred
+	if v, err := next.Value(t.Context(), next.cred); err == nil {
+		t.Errorf("used %q of another proxy's", v)
+	}
 	w.Close()
-	second, err := openStore(dir, 0)
-	testkit.Must(t, err)
-	second.close()
-	next := newWorld(t, server, dir)
-	if v := next.value(t); v != "minted-canary-0001" {
+	next.clock.move(2 * time.Minute)
+	if v := next.value(t); v != "minted-canary-0001" || !next.values.Above(nil).Contains("minted-canary-0001") {
 		t.Errorf("after the first has ended: %q", v)
 	}
 }
@@ -850,5 +866,15 @@ func TestRefreshIsKept(t *testing.T) {
 		if v, err := w.Value(t.Context(), w.cred); err != nil || v == "" {
 			t.Errorf("%s: the login is lost: %v", name, err)
 		}
+	}
+}
+
+// TestDeviceConfidential: a device endpoint that wants the client's secret, as RFC 8628 says, gets it when it asks.
+func TestDeviceConfidential(t *testing.T) {
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.server.confidential = true
+	s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+	if err != nil || s.Code != "ABCD-EFGH" || w.server.count() != 2 {
+		t.Errorf("%+v, %v after %d requests", s, err, w.server.count())
 	}
 }

@@ -18,7 +18,7 @@ func (m *Minter) Logout(name string) error {
 		return errNoCredential
 	}
 	m.logins.forget(name)
-	st, err := m.opened(true)
+	st, err := m.opened(true, 0)
 	if err != nil {
 		return errStorage
 	}

@@ -167,7 +167,7 @@ func (m *Minter) fly(s *state, f *flight) {
 // attempt obtains, stores, publishes and puts in force.
 func (m *Minter) attempt(ctx context.Context, s *state) error {
 	s.mu.Lock()
-	old, unstored, k, serial := s.kept, s.unstored, s.kind, s.serial
+	unstored, k, serial, old := s.unstored, s.kind, s.serial, s.kept
 	digest := s.conf.Mint.Digest()
 	s.mu.Unlock()
 	switch {
@@ -176,10 +176,16 @@ func (m *Minter) attempt(ctx context.Context, s *state) error {
 	case !k.stored():
 		return m.obtain(ctx, s, k, old, serial, digest, nil)
 	}
-	st, err := m.opened(true)
+	st, err := m.opened(true, 0)
 	if err != nil {
 		return unavailable(detailStorage)
 	}
+	if s.read(st, m.conf.Values, m.now()) {
+		return nil
+	}
+	s.mu.Lock()
+	old = s.kept
+	s.mu.Unlock()
 	if unstored != nil {
 		return m.put(s, serial, *unstored, func(next kept) error { return st.write(s.name, next) })
 	}

@@ -32,6 +32,21 @@ type state struct {
 	nextTry  time.Time
 	refused  time.Time // when a renewal because of a refusal began
 	used     bool
+	unread   bool // the folder could not be opened yet
+}
+
+// read takes over what is stored if the folder could not be opened before. It reports whether that can be used.
+func (s *state) read(st *store, values *minted.Values, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.unread {
+		return false
+	}
+	s.unread = false
+	if found := s.load(st, now); values.Add(found...) != nil {
+		s.unload()
+	}
+	return s.usable(now)
 }
 
 // flight is one renewal under way.

@@ -126,24 +126,24 @@ await show(fetch(url, JSON.parse(`{init}`)));
 // expected: the name in its place
 // judge: signatureHidden
 // each: form = raw percent-all json-u html-decimal base64 base64-1 base64-2 base64url hex hex-upper
-await show(fetch("https://s.wild.test/echo?t=TRIAL&what=auth&form={form}", sdk("20261123/eu-central-1/s3")));
+await show(fetch("https://s.wild.test/x/echo?t=TRIAL&what=auth&form={form}", sdk("20261123/eu-central-1/s3")));
 
 // name: the signature, echoed in the place {place}
 // expected: the name in its place
 // judge: signatureHidden
-// each: place = location cookie link headers-many challenge trailer
-await show(fetch("https://s.wild.test/echo?t=TRIAL&what=auth&place={place}", sdk("20261123/eu-central-1/s3")));
+// each: place = location cookie link headers-many challenge
+await show(fetch("https://s.wild.test/x/echo?t=TRIAL&what=auth&place={place}", sdk("20261123/eu-central-1/s3")));
 
 // name: the signature, echoed framed by {frame}
 // expected: the name in its place
 // judge: signatureHidden
 // each: frame = chunk1 chunk7 sse
-await show(fetch("https://s.wild.test/echo?t=TRIAL&what=auth&frame={frame}", sdk("20261123/eu-central-1/s3")));
+await show(fetch("https://s.wild.test/x/echo?t=TRIAL&what=auth&frame={frame}", sdk("20261123/eu-central-1/s3")));
 
 // name: the HMAC, echoed as {form}
 // expected: the name in its place
 // judge: signatureHidden
 // each: form = raw base64-1 hex-upper
 await show(
-  fetch("https://s.wild.test/echo?t=TRIAL&what=header:X-Sign&form={form}", { headers: { "X-Sign": "SIGNED_MAC" } }),
+  fetch("https://s.wild.test/x/echo?t=TRIAL&what=header:X-Sign&form={form}", { headers: { "X-Sign": "SIGNED_MAC" } }),
 );

@@ -1,4 +1,4 @@
-package servers
+package testkit
 
 import (
 	"errors"
@@ -10,16 +10,13 @@ import (
 	"strings"
 )
 
-// github is GitHub's own server, a Go program.
-const github = "github.com/github/github-mcp-server/cmd/github-mcp-server@v1.0.0"
+// Programs is the folder below the root of the source tree with the Go programs that tests use.
+func Programs(root string) string { return filepath.Join(root, ".tools", "programs") }
 
-// programs is the folder below the root of the source tree for SANDBOX_PROGRAMS.
-func programs(root string) string { return filepath.Join(root, ".tools", "programs") }
-
-// build builds a Go program into the folder of programs, unless it is there. It is built in a module of its own: go
-// install refuses modules that replace others.
-func build(root, pkg, name string) error {
-	target := filepath.Join(programs(root), name)
+// BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it is there. It is built in a module of its own:
+// go install refuses modules that replace others.
+func BuildProgram(root, pkg, name string) error {
+	target := filepath.Join(Programs(root), name)
 	if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -38,7 +35,7 @@ func build(root, pkg, name string) error {
 			return fmt.Errorf("building %s: go %s: %w: %s", pkg, args[0], err, out)
 		}
 	}
-	if err := os.MkdirAll(programs(root), 0o755); err != nil {
+	if err := os.MkdirAll(Programs(root), 0o755); err != nil {
 		return err
 	}
 	if err := os.Rename(filepath.Join(temp, "program"), target+".new"); err != nil {

@@ -1,0 +1,23 @@
+// Bundles AWS's SDK as it is into one file, argv[2]: the build for browsers, which needs neither files nor variables of
+// the environment, with the parser of XML that the SDK has for where there is no DOM.
+import { build } from "esbuild";
+
+await build({
+  stdin: {
+    contents: `export * from "@aws-sdk/client-s3"; export { Upload } from "@aws-sdk/lib-storage";`,
+    resolveDir: process.cwd(),
+  },
+  bundle: true,
+  minify: true,
+  format: "iife",
+  globalName: "sdk",
+  platform: "browser",
+  outfile: process.argv[2],
+  logLevel: "error",
+  plugins: [{
+    name: "xml",
+    setup(b) {
+      b.onResolve({ filter: /\/xml-parser$/ }, (args) => ({ path: args.resolveDir + "/xml-parser.js" }));
+    },
+  }],
+});
