@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test e2e attack bench bench-tokens fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test e2e attack bench bench-tokens documents fuzz lint clean uninstall
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench: build ## measure the tables of docs/performance.md on this machine (BENCH
 
 bench-tokens: build ## count what a model reads to find operations of real APIs, and how often it finds the right one
 	@GO='$(GO)' make/tokens.sh
+
+documents: build ## import every document of a public directory of APIs, and compile the types of all operations (an hour)
+	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed
 
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	@make/fuzz.sh

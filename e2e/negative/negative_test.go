@@ -131,6 +131,7 @@ func inside() map[string][]string {
 			"single-flight", "mint-echo"},
 		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},
 		"./sandbox-image/internal/packages": {"package-lock"},
+		"./internal/shape":                  {"shape-names"},
 	}
 }
 

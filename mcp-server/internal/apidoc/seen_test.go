@@ -2,6 +2,7 @@ package apidoc
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -70,4 +71,30 @@ func TestSeen(t *testing.T) {
 	if d = follow("2"); strings.Contains(d.Full(0), "answered") {
 		t.Error("another document has the answers of the old one")
 	}
+}
+
+// stuck is a Source that never answers.
+type stuck struct{ files }
+
+func (stuck) Operations(ctx context.Context, _ string) (io.ReadCloser, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestWaitsForNobody: who starts and who asks does not wait for documents that are still being read.
+func TestWaitsForNobody(t *testing.T) {
+	l := NewLibrary(stuck{}, slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { defer close(done); l.Run(ctx) }()
+	for i := range 10 {
+		l.Follow(controlapi.Catalog{Version: fmt.Sprint(i), APIs: []controlapi.API{{Name: "shop", Operations: fmt.Sprint(i)}}})
+	}
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	if docs := l.Docs(now); len(docs) > 0 || len(l.Silent()) > 0 {
+		t.Errorf("%v", docs)
+	}
+	stop()
+	<-done
 }

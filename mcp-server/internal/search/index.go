@@ -42,6 +42,7 @@ const (
 	Delete
 	Deprecated
 	Collection // of many things, and not of one
+	Nested     // of a part of some other thing
 )
 
 // Len is how many entries there are.

@@ -65,7 +65,10 @@ func varied(hits []Hit, most int) []Hit {
 				}
 				ok := o.Index.likes[o.Entry]
 				if ok.text == k.text {
-					score *= sameText
+					// The one that is not below another thing is the usual one: POST /refunds beside POST /charges/{id}/refunds.
+					if o.Index.kinds[o.Entry]&Nested == 0 || h.Index.kinds[h.Entry]&Nested != 0 {
+						score *= sameText
+					}
 				} else if ok.family == k.family {
 					score *= sameFamily
 				}

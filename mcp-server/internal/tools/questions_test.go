@@ -25,6 +25,9 @@ type asked struct {
 	right          []string
 }
 
+// sets are the files of testdata/questions.
+var sets = []string{"drawn", "graph", "blind", "tuning"}
+
 // TestQuestions asks the questions of testdata/questions about imported documents, and writes what it saw for
 // make bench-tokens. CODEFORGE_CORPUS is a folder with apis/ and a folder for the results, out/.
 func TestQuestions(t *testing.T) {
@@ -33,7 +36,7 @@ func TestQuestions(t *testing.T) {
 		t.Fatal("CODEFORGE_CORPUS is not set: make bench-tokens sets it")
 	}
 	var all []asked
-	for _, set := range []string{"drawn", "blind", "tuning"} {
+	for _, set := range sets {
 		text, err := os.ReadFile(filepath.Join("testdata/questions", set+".txt"))
 		if err != nil {
 			t.Fatal(err)
@@ -82,12 +85,15 @@ func TestQuestions(t *testing.T) {
 			out = append(out, result{a.set, a.api, a.text, a.right[0], place, call("list_apis", map[string]any{"query": a.text, "api": a.api}),
 				call("list_apis", map[string]any{"operation": a.right[0], "api": a.api})})
 		}
-		for _, set := range []string{"drawn", "blind", "tuning"} {
+		for _, set := range sets {
 			within := func(n int) int {
 				return 100 * len(slices.DeleteFunc(slices.Clone(count[set]), func(p int) bool { return p < 0 || p >= n })) / len(count[set])
 			}
 			fmt.Printf("%s, all APIs together %v: %d questions, first %d %%, among five %d %%, among eight %d %%, among ten %d %%\n",
 				set, together, len(count[set]), within(1), within(5), within(8), within(10))
+			if blind := set == "drawn" || set == "blind"; blind && !together && (within(5) < 75 || within(10) < 85) {
+				t.Errorf("%s: right among five %d %%, among ten %d %%; want 75 and 85", set, within(5), within(10))
+			}
 		}
 	}
 	text, err := json.Marshal(out)
@@ -127,7 +133,11 @@ func TestLarge(t *testing.T) {
 	var docs []*apidoc.Doc
 	var indexes []*search.Index
 	n := 0
-	const enough = 16_000
+	const (
+		enough   = 16_000
+		mostMB   = 10
+		mostTime = 2 * time.Millisecond
+	)
 	for i := 0; n < enough; i++ {
 		f, err := os.Open(files[i%len(files)])
 		if err != nil {
@@ -142,7 +152,11 @@ func TestLarge(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	fmt.Printf("%d operations in %d documents: %.1f MB\n", n, len(docs), float64(after.HeapAlloc-before.HeapAlloc)/1e6)
+	held := float64(after.HeapAlloc-before.HeapAlloc) / 1e6
+	fmt.Printf("%d operations in %d documents: %.1f MB\n", n, len(docs), held)
+	if held > mostMB {
+		t.Errorf("%.1f MB; want at most %d", held, mostMB)
+	}
 	for _, q := range []string{"refund a payment", "list all the users of an organization", "who can push to a repository", "delete a virtual machine",
 		"turn off email reminders for one user", "crete a subscripton", "how much did I spend this month"} {
 		var took []time.Duration
@@ -150,7 +164,11 @@ func TestLarge(t *testing.T) {
 			took = append(took, growth.Time(func() { search.Search(indexes, q, 8) }))
 		}
 		slices.Sort(took)
-		fmt.Printf("%-40s %v of processor time, the median of 15\n", q, took[len(took)/2].Round(10*time.Microsecond))
+		median := took[len(took)/2].Round(10 * time.Microsecond)
+		fmt.Printf("%-40s %v of processor time, the median of 15\n", q, median)
+		if median > mostTime {
+			t.Errorf("%s takes %v; want at most %v", q, median, mostTime)
+		}
 	}
 	runtime.KeepAlive(docs)
 }

@@ -2,7 +2,10 @@ package typecheck
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,6 +77,61 @@ func TestBounds(t *testing.T) {
 	}
 	if mistakes, err := Check(t.Context(), nil, []runapi.Module{{Name: "shop"}}); mistakes != nil || err != nil {
 		t.Errorf("without types: %v %v", mistakes, err)
+	}
+}
+
+// folder is a Slot in a folder, in which the compiler runs as it is.
+type folder struct {
+	slot
+	dir string
+	cpu time.Duration
+}
+
+func (f *folder) WriteFile(name string, data []byte) error {
+	path := filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+func (f *folder) StartCompiler(args []string, stdio jail.Stdio) (jail.Compiler, error) {
+	cmd := exec.Command(f.argv[0], args...) //nolint:noctx // killed
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = f.dir, stdio.In, stdio.Out, stdio.Err
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c := &compiler{slot: &f.slot, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		f.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// TestTime: a check of right code against 300 KB of types, as a large API has them, takes at most 150 ms of processor
+// time. The fastest of several counts, because a busy machine makes some of them longer.
+func TestTime(t *testing.T) {
+	var types strings.Builder
+	types.WriteString("export {};\n")
+	for i := range 1500 {
+		fmt.Fprintf(&types, "type T%d = { id: string; amount: number; kind: \"a\" | \"b\" | \"c%d\"; next?: string | T%d | null; list?: T%d[]; metadata?: { [key: string]: string }; created_at?: number; some_longer_name_of_a_property?: boolean };\n", i, i, (i+1)%1500, (i*7)%1500)
+	}
+	types.WriteString("declare const api: (operation: \"GET /a\") => Promise<T0>;\nexport { api as shop };\n")
+	f := &folder{slot: slot{argv: []string{filepath.Join(testkit.TypeScript(t), "tsc")}}, dir: t.TempDir()}
+	testkit.Must(t, f.WriteFile("main.ts", []byte("import { shop } from \"/apis/shop.ts\";\nconsole.log((await shop(\"GET /a\")).next);\n")))
+	best := limit
+	for range 5 {
+		mistakes, err := Check(t.Context(), f, []runapi.Module{{Name: "shop", Types: types.String()}})
+		if err != nil || len(mistakes) > 0 {
+			t.Fatalf("%v %v", mistakes, err)
+		}
+		best = min(best, f.cpu)
+	}
+	t.Logf("%s for %d KB of types", best, types.Len()>>10)
+	if best > 150*time.Millisecond {
+		t.Errorf("%s of processor time", best)
 	}
 }
 
