@@ -29,7 +29,12 @@ var Rows = []Row{
 	{ID: "servers.eight", Table: tableServers, What: "8 calls at once of a tool that takes 20 ms, calls/s against one after the other", Unit: "x", Gate: 4, Stretch: 6},
 	{ID: "servers.busy", Table: tableServers, What: "8 calls at once of a tool that does nothing, the same (the processors are the bound)", Unit: "x"},
 	{ID: "servers.cold", Table: tableServers, What: "first call of a stopped server, above the SDK starting it", Unit: "ms", Less: true},
+	{ID: "servers.package", Table: tableServers, What: "first call of a stopped package from npm, against the SDK starting it", Unit: "x", Gate: 1.3, Stretch: 1.15, Less: true},
+	{ID: "servers.gateway", Table: tableServers, What: "call of a tool that does nothing, p50 above bare Deno through a plain gateway", Unit: "ms", Less: true},
 	{ID: "servers.unused", Table: tableServers, What: "100 servers that nobody uses: list_apis, p50", Unit: "ms", Gate: 1, Stretch: 0.3, Less: true},
+	{ID: "servers.start", Table: tableServers, What: "the same: start of CodeForge", Unit: "ms", Less: true},
+	{ID: "servers.memory", Table: tableServers, What: "the same: private memory of all processes", Unit: "MB", Less: true},
+	{ID: "servers.runs", Table: tableServers, What: "the same: a run that uses none, p50", Unit: "ms", Less: true},
 
 	{ID: "proxy.added", Table: tableProxy, What: "added p50 per small request, keep-alive, against mitmproxy's", Gate: 0.16, Stretch: 0.09, Less: true},
 	{ID: "proxy.rps", Table: tableProxy, What: "requests/s at 32 connections against mitmproxy", Unit: "x", Gate: 14, Stretch: 18},

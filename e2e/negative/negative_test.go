@@ -126,7 +126,8 @@ func groups() []group {
 // the suite has: the slot of an MCP server, or the credentials of the proxy.
 func inside() map[string][]string {
 	return map[string][]string{
-		"./proxy/internal/egress": {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature"},
+		"./mcp-server/internal/broker": {"question-secret", "question-session", "shape-keys"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
 		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},

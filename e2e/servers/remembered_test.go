@@ -27,7 +27,7 @@ func TestRemembered(t *testing.T) {
 			}
 			tool := restart(t, w)
 			const listing = `console.log(Object.keys(mcp.good).length, (await mcp.good.$tools()).length);`
-			if out := tool(listing, "run", "-"); !strings.Contains(out, "20 20\n") {
+			if out := tool(listing, "run", "-"); !strings.Contains(out, "21 21\n") {
 				t.Errorf("after a restart: %q", out)
 			}
 			if out := tool("", "status"); !strings.Contains(out, "good           stopped, 21 tools") {

@@ -83,6 +83,8 @@ func TestMainJob(t *testing.T) {
 			questions(t, w)
 			pythonFeatures(t, w)
 			status(t, w)
+			commands(t, w)
+			shape(t, w)
 		})
 	}
 }
@@ -193,4 +195,34 @@ func questions(t *testing.T, w *world.World) {
 			t.Errorf("out %q, notes %q", res.Out, res.Notes)
 		}
 	})
+}
+
+// commands: whoever started CodeForge lists the server and its tools, and calls one.
+func commands(t *testing.T, w *world.World) {
+	if w.Mode == world.Docker { // e2e/walk has them there
+		return
+	}
+	for command, want := range map[string]string{
+		"list": "everything", "tools everything": "get-structured-content", `call everything echo {"message":"hi"}`: "Echo: hi",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*testkit.Patience)
+		args := append([]string{"mcp"}, strings.SplitN(command, " ", 4)...)
+		out, code, err := world.Tool(ctx, world.Command{User: w.User, Dir: w.Dir, Args: append(args, "--state", w.Process.State)})
+		cancel()
+		if err != nil || code != 0 || !strings.Contains(out, want) {
+			t.Errorf("codeforge mcp %s: exit code %d, %v\n%s", command, code, err, out)
+		}
+	}
+}
+
+// shape: a model sees what kind of thing a tool answered that declares nothing.
+func shape(t *testing.T, w *world.World) {
+	res, err := w.Session().CallTool(t.Context(), &mcp.CallToolParams{
+		Name: "list_apis", Arguments: map[string]any{"api": "everything", "operation": "get-sum"},
+	})
+	testkit.Must(t, err)
+	text := res.Content[0].(*mcp.TextContent).Text
+	if !strings.Contains(text, "answered so far string") {
+		t.Errorf("list_apis: %s", text)
+	}
 }

@@ -87,6 +87,7 @@ type server struct {
 	process *arena.Process // `codeforge up`; nil in Docker
 	idle    chan *caller   // connections for run
 	args    map[string]any // of every run
+	ready   time.Duration  // from the start of `codeforge up` until it was ready
 	stop    func()
 }
 
@@ -124,6 +125,7 @@ func embedded(ctx context.Context, cfg Config, l language, warm int, apis map[st
 	}
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	began := time.Now()
 	if s.process, err = arena.Start(cmd, true); err != nil {
 		return nil, err
 	}
@@ -137,6 +139,7 @@ func embedded(ctx context.Context, cfg Config, l language, warm int, apis map[st
 	}); err != nil {
 		return nil, err
 	}
+	s.ready = time.Since(began)
 	return s, s.connect(ctx, strings.TrimSuffix(up.URL, "/mcp")+"/mcp")
 }
 

@@ -104,11 +104,22 @@ func Servers(ctx context.Context, cfg Config) (bench.Report, error) {
 		if err := calls(ctx, cfg, few, program, col); err != nil {
 			return bench.Report{}, err
 		}
+		if err := gateway(ctx, cfg, few, program, col); err != nil {
+			return bench.Report{}, err
+		}
 		if err := listing(ctx, few, many, col); err != nil {
 			return bench.Report{}, err
 		}
+		if err := idling(ctx, cfg, apis, programs, col); err != nil {
+			return bench.Report{}, err
+		}
 	}
-	return bench.Report{Results: col.Results()}, nil
+	report := bench.Report{}
+	if err := packages(ctx, cfg, col); err != nil {
+		report.Notes = append(report.Notes, "the first call of a package is left out: "+err.Error())
+	}
+	report.Results = col.Results()
+	return report, nil
 }
 
 // calls measures the rows of calls.
@@ -117,7 +128,7 @@ func calls(ctx context.Context, cfg Config, s *server, program string, col *benc
 	if err != nil || len(printed) != 5 {
 		return fmt.Errorf("calls of a warm server: %v %w", printed, err)
 	}
-	direct, _, err := noopDirect(ctx, program, 300)
+	direct, _, err := noopDirect(ctx, exec.CommandContext(ctx, program, NoopServer), doNothing, 300)
 	if err != nil {
 		return err
 	}
@@ -132,7 +143,7 @@ func calls(ctx context.Context, cfg Config, s *server, program string, col *benc
 			return fmt.Errorf("the first call of a server: %v %w", first, err)
 		}
 		time.Sleep(settle)
-		_, start, err := noopDirect(ctx, program, 1)
+		_, start, err := noopDirect(ctx, exec.CommandContext(ctx, program, NoopServer), doNothing, 1)
 		if err != nil {
 			return err
 		}
@@ -143,12 +154,15 @@ func calls(ctx context.Context, cfg Config, s *server, program string, col *benc
 	return nil
 }
 
+// doNothing is a call of the tool that does nothing.
+var doNothing = &mcp.CallToolParams{Name: "noop"}
+
 // noopDirect starts the server as the SDK's client does, and gives the median of calls and the time from the start to
 // the first answer, in milliseconds.
-func noopDirect(ctx context.Context, program string, n int) (median, first float64, err error) {
+func noopDirect(ctx context.Context, cmd *exec.Cmd, call *mcp.CallToolParams, n int) (median, first float64, err error) {
 	start := time.Now()
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: exec.CommandContext(ctx, program, NoopServer)}, nil)
+	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
 	if err != nil {
 		return 0, 0, fmt.Errorf("starting a server directly: %w", err)
 	}
@@ -156,7 +170,7 @@ func noopDirect(ctx context.Context, program string, n int) (median, first float
 	var each []float64
 	for i := range n + 1 {
 		began := time.Now()
-		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "noop"}); err != nil {
+		if _, err := session.CallTool(ctx, call); err != nil {
 			return 0, 0, fmt.Errorf("calling a server directly: %w", err)
 		}
 		if i == 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -47,10 +48,10 @@ func (i *instance) question(q frame.Question) {
 		}
 	}
 	form, wrong := formOf(q.Schema)
-	if secretWords.MatchString(q.Message) {
+	if secretWords.MatchString(signature.Clean(q.Message, len(q.Message))) {
 		wrong = asksSecret
 	}
-	if why == "" {
+	if why == "" && (wrong != asksSecret || !disarm.Off("question-secret")) {
 		why = wrong
 	}
 	if why != "" {
@@ -89,7 +90,7 @@ func (i *instance) asking(request uint64) (p *pending, why string) {
 		switch {
 		case !ok:
 			continue
-		case p != nil && of != session:
+		case p != nil && of != session && !disarm.Off("question-session"):
 			return nil, "calls of several clients are in flight, and the server does not say whose user it asks; " +
 				`with "state": "session" in its config.json it has a process for each`
 		}
@@ -128,8 +129,8 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 		return nil, "its form cannot be read"
 	}
 	for name, field := range form.Properties {
-		title, _ := field["title"].(string)
-		about, _ := field["description"].(string)
+		title, _ := shown(field["title"]).(string)
+		about, _ := shown(field["description"]).(string)
 		if secretField.MatchString(name) || secretField.MatchString(title) || secretWords.MatchString(about) {
 			return nil, asksSecret
 		}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (
@@ -201,12 +203,15 @@ var fieldName = regexp.MustCompile(`^[A-Za-z_$@][A-Za-z_$-]{0,39}[0-9]{0,2}$`)
 func isRecord(v map[string]any) bool {
 	objects := 0
 	for name, value := range v {
-		if !fieldName.MatchString(name) {
+		if !fieldName.MatchString(name) && !disarm.Off("shape-keys") {
 			return true
 		}
 		if _, ok := value.(map[string]any); ok {
 			objects++
 		}
+	}
+	if disarm.Off("shape-keys") {
+		return false
 	}
 	return len(v) > maxFields || len(v) >= likeRecord && objects == len(v)
 }

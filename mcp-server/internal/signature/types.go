@@ -93,10 +93,32 @@ func (w *writer) array(s map[string]any, depth int) string {
 	if s["items"] != nil {
 		item = w.typeOf(s["items"], depth+1)
 	}
-	if strings.Contains(item, " | ") && item[0] != '{' {
+	if isUnion(item) {
 		item = "(" + item + ")"
 	}
 	return item + "[]"
+}
+
+// isUnion says whether a type is a union itself, and not only has one inside.
+func isUnion(text string) bool {
+	depth, quoted, escaped := 0, false, false
+	for i := range len(text) {
+		switch c := text[i]; {
+		case escaped:
+			escaped = false
+		case quoted:
+			escaped, quoted = c == '\\', c != '"'
+		case c == '"':
+			quoted = true
+		case strings.IndexByte("{[(<", c) >= 0:
+			depth++
+		case strings.IndexByte("}])>", c) >= 0:
+			depth--
+		case c == '|' && depth == 0:
+			return true
+		}
+	}
+	return false
 }
 
 func (w *writer) object(s map[string]any, depth int) string {

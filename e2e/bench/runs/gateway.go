@@ -1,0 +1,160 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/e2e/bench"
+)
+
+// timedCalls prints the median of calls, in milliseconds. What call is stands before it.
+const timedCalls = `
+await call();
+const each = [];
+for (let i = 0; i < 300; i++) { const t = performance.now(); await call(); each.push(performance.now() - t); }
+each.sort((a, b) => a - b);
+console.log(each[150]);
+`
+
+// The call of timedCalls, by CodeForge and through a gateway at an address.
+const (
+	callOurs    = `const call = () => mcp.warm.noop();`
+	callGateway = `const call = async () => await (await fetch("http://%s/", { method: "POST", body: "{}" })).json();`
+)
+
+// gateway measures calls as programs without a sandbox make them: code in bare Deno asks a gateway over plain HTTP, which
+// holds the SDK's client of the server. Nothing is checked, scrubbed or noted on the way.
+func gateway(ctx context.Context, cfg Config, s *server, program string, col *bench.Collector) error {
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
+		Connect(ctx, &mcp.CommandTransport{Command: exec.CommandContext(ctx, program, NoopServer)}, nil)
+	if err != nil {
+		return fmt.Errorf("starting a server directly: %w", err)
+	}
+	defer session.Close()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args map[string]any
+		err := json.NewDecoder(r.Body).Decode(&args)
+		if err == nil {
+			var res *mcp.CallToolResult
+			if res, err = session.CallTool(r.Context(), &mcp.CallToolParams{Name: "noop", Arguments: args}); err == nil {
+				err = json.NewEncoder(w).Encode(res)
+			}
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})}
+	go func() { _ = srv.Serve(l) }()
+	defer srv.Close()
+	address := l.Addr().String()
+	cmd := exec.CommandContext(ctx, cfg.Deno, "run", "--allow-net="+address, "-") //nolint:gosec // ours
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(callGateway, address) + timedCalls)
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("calls through a gateway: %w", err)
+	}
+	theirs, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	if err != nil {
+		return fmt.Errorf("calls through a gateway printed %q", out)
+	}
+	ours, err := s.numbers(ctx, callOurs+timedCalls)
+	if err != nil || len(ours) != 1 {
+		return fmt.Errorf("calls of a warm server: %v %w", ours, err)
+	}
+	col.Add("servers.gateway", ours[0]-theirs, "%.2f ms, through a plain gateway %.2f ms", ours[0], theirs)
+	return nil
+}
+
+// packaged is a package from npm whose start is measured, and one call of it.
+const packaged = "@modelcontextprotocol/server-everything@2026.8.31"
+
+var echo = &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "x"}}
+
+const packagedCall = `const t = performance.now(); await mcp.packaged.echo({ message: "x" }); console.log(performance.now() - t);`
+
+// packages measures the first call of a package that does not run, against the SDK starting it on the same Deno. It needs
+// the registry that npm names.
+func packages(ctx context.Context, cfg Config, col *bench.Collector) error {
+	out, err := exec.CommandContext(ctx, "npm", "config", "get", "registry").Output()
+	if err != nil {
+		return errors.New("npm does not tell its registry")
+	}
+	registry, err := url.Parse(strings.TrimSpace(string(out)))
+	if err != nil || registry.Hostname() == "" {
+		return errors.New("npm's registry is no address")
+	}
+	var private []string // the registry is the operator's word, wherever it is
+	addresses, err := net.DefaultResolver.LookupIP(ctx, "ip4", registry.Hostname())
+	if err != nil {
+		return errors.New("npm's registry is not found")
+	}
+	for _, a := range addresses {
+		private = append(private, a.String()+"/32")
+	}
+	dir, err := os.MkdirTemp("", "codeforge-bench-deno-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	env := append(os.Environ(), "DENO_DIR="+filepath.Join(dir, "deno"), "NPM_CONFIG_REGISTRY="+registry.String(), "DENO_NO_UPDATE_CHECK=1")
+	fetch := exec.CommandContext(ctx, cfg.Deno, "cache", "--no-config", "--no-lock", "npm:"+packaged) //nolint:gosec // ours
+	fetch.Env, fetch.Dir = env, dir
+	if err := fetch.Run(); err != nil {
+		return errors.New("npm's registry does not give the package")
+	}
+	settings := []string{
+		"PACKAGE_REGISTRY=" + registry.String(), "PACKAGE_REGISTRY_PRIVATE=" + strings.Join(private, ","),
+	}
+	for _, name := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} { // the system's trust
+		if value := os.Getenv(name); value != "" {
+			settings = append(settings, name+"="+value)
+		}
+	}
+	s, err := embedded(ctx, cfg, cfg.deno(), 2, map[string]string{
+		"packaged": `{"description": "benchmark", "mcp": {"package": "npm:` + packaged + `", "state": "run"}}`,
+	}, settings...)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := s.numbers(ctx, packagedCall); err != nil { // installs it
+		return fmt.Errorf("installing the package: %w", err)
+	}
+	var ours, theirs []float64
+	for range cfg.Rounds * cfg.Each {
+		time.Sleep(settle)
+		first, err := s.numbers(ctx, packagedCall)
+		if err != nil || len(first) != 1 {
+			return fmt.Errorf("the first call of a package: %v %w", first, err)
+		}
+		cmd := exec.CommandContext(ctx, cfg.Deno, "run", "--no-prompt", "--cached-only", "--no-config", "--no-lock", //nolint:gosec // ours
+			"--allow-all", "npm:"+packaged)
+		cmd.Env, cmd.Dir = env, dir
+		time.Sleep(settle)
+		_, start, err := noopDirect(ctx, cmd, echo, 1)
+		if err != nil {
+			return err
+		}
+		ours, theirs = append(ours, first[0]), append(theirs, start)
+	}
+	o, t := bench.Median(ours), bench.Median(theirs)
+	col.Add("servers.package", o/t, "from code %.0f ms, the SDK starting it %.0f ms", o, t)
+	return nil
+}

@@ -1,0 +1,58 @@
+//go:build disarm
+
+package broker
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+)
+
+// TestDisarmed: without its defence each of these succeeds. e2e/negative runs it, under the tag disarm.
+func TestDisarmed(t *testing.T) {
+	accept := func(context.Context, string, question.Question) (question.Answer, error) {
+		return question.Answer{Action: question.Accept}, nil
+	}
+	for defence, attack := range map[string]func(t *testing.T) bool{
+		"question-secret": func(t *testing.T) bool {
+			res := asks(t, accept).call("/a/ask", ask("Please enter your password", `{"password":{"type":"string"}}`, 0))
+			return strings.Contains(res.text(), `"action":"accept"`)
+		},
+		"question-session": func(t *testing.T) bool {
+			var others atomic.Int32
+			w := asks(t, func(_ context.Context, run string, _ question.Question) (question.Answer, error) {
+				if strings.HasPrefix(run, "s1-") {
+					others.Add(1)
+				}
+				return question.Answer{Action: question.Accept}, nil
+			})
+			m := newMeeting(t)
+			busy := make(chan answer, 1)
+			go func() { busy <- w.send(t.Context(), "s1-r1", http.MethodPost, "/a/meet", m.call, 0) }()
+			m.await(1)
+			// Which of the two is asked is chance.
+			testkit.WaitFor(t, func() bool {
+				w.send(t.Context(), "s2-r2", http.MethodPost, "/a/ask", ask("x", "", 0), 0)
+				return others.Load() > 0
+			})
+			m.end()
+			<-busy
+			return others.Load() > 0
+		},
+		"shape-keys": func(t *testing.T) bool {
+			return strings.Contains(shapeOf(t, ofText(`{"ann@example.com":{"age":7}}`)), "ann@example.com")
+		},
+	} {
+		t.Run(defence, func(t *testing.T) {
+			t.Setenv("CODEFORGE_DISARM", defence)
+			if !attack(t) {
+				t.Error("without its defence the attack was held all the same")
+			}
+		})
+	}
+}
