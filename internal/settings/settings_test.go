@@ -46,7 +46,7 @@ func fields(s Settings) any {
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_ALLOWED_HOSTS= " +
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
-		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text"
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full"
 	var got []string
 	for _, name := range Names() {
 		got = append(got, name+"="+Default(name))
@@ -98,6 +98,7 @@ func TestValues(t *testing.T) {
 		{"UPSTREAM_CA_FILE", "/etc/ca.pem", func(s Settings) any { return s.UpstreamCAFile }, "/etc/ca.pem"},
 		{"TZ", "Europe/Berlin", func(s Settings) any { return s.TZ }, "Europe/Berlin"},
 		{"LOG_FORMAT", "JSON", func(s Settings) any { return s.LogFormat }, "json"},
+		{"HISTORY", "Receipts", func(s Settings) any { return s.History }, "receipts"},
 	}
 	for _, r := range rows {
 		s, err := Parse(env(map[string]string{r.name: r.text}))
@@ -175,6 +176,7 @@ func TestRefused(t *testing.T) {
 		{"TZ", "Mars/Olympus", `TZ: "Mars/Olympus"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml"; want text or json`},
+		{"HISTORY", "some", `HISTORY: "some"; want full or receipts or off`},
 		{"LOG_FORMAT", strings.Repeat("x", 70), `LOG_FORMAT: "` + strings.Repeat("x", 60) + `..."; want text or json`},
 	}
 	tried := map[string]bool{}

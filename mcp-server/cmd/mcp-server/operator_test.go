@@ -245,3 +245,28 @@ func TestStopEndsStreams(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOperatorServers: what the user asks and decides about MCP servers, of which there are none here.
+func TestOperatorServers(t *testing.T) {
+	p := start(t, 1, nil)
+	op := operatorapi.Client{HTTP: p.onSocket()}
+	_, review := op.Review(t.Context(), "x")
+	_, log := op.Log(t.Context(), "x")
+	for name, err := range map[string]error{
+		"review": review, "log": log, "approve": op.Approve(t.Context(), "x", ""), "restart": op.Restart(t.Context(), "x"),
+	} {
+		if !errors.Is(err, operatorapi.ErrNoServer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, path := range []string{"approve", "restart"} { // what changes something is no link that can be followed
+		resp, err := p.onSocket().Get("http://localhost" + operatorapi.Prefix + "server/" + path + "?server=x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("GET %s: %s", path, resp.Status)
+		}
+	}
+}

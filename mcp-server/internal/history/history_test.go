@@ -250,6 +250,14 @@ func TestRemoved(t *testing.T) {
 	if n, err := s.Remove(t.Context(), historyapi.Filter{Run: "r1"}); err != nil || n != 1 {
 		t.Fatalf("removed %d: %v", n, err)
 	}
+	db, err := s.db(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vacuum, free int
+	if err := errors.Join(db.QueryRow("PRAGMA auto_vacuum").Scan(&vacuum), db.QueryRow("PRAGMA freelist_count").Scan(&free)); err != nil || vacuum != 2 || free != 0 {
+		t.Errorf("auto_vacuum is %d, %d pages are free: %v", vacuum, free, err)
+	}
 	if n := found(); n != 0 {
 		t.Errorf("it is still there %d times", n)
 	}

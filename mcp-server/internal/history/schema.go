@@ -46,11 +46,11 @@ CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 
 // errNewer is for a file that a later CodeForge has written. It is neither read nor changed.
 var errNewer = errors.New("a newer CodeForge wrote it")
 
-// dsn is how a connection is opened.
-func dsn(path string, write bool) string {
-	v := url.Values{"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)"}}
+// dsn is how a connection is opened. first are pragmas that go before the others.
+func dsn(path string, write bool, first ...string) string {
+	v := url.Values{"_pragma": append(first, "busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)")}
 	if write {
-		v["_pragma"] = append(v["_pragma"], "auto_vacuum(2)", "journal_mode(WAL)", "synchronous(1)", "secure_delete(1)",
+		v["_pragma"] = append(v["_pragma"], "journal_mode(WAL)", "synchronous(1)", "secure_delete(1)",
 			"journal_size_limit(4194304)")
 		v.Set("_txlock", "immediate")
 	} else {
@@ -70,8 +70,21 @@ func openFile(dir string, list []string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}
+	info, err := f.Stat()
 	_ = f.Close()
-	db, err := sql.Open("sqlite", dsn(path, true))
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	if info.Size() > 0 { // a newer one is not touched
+		if err := readable(dir, list); err != nil {
+			return nil, fmt.Errorf("opening %s: %w", path, err)
+		}
+	}
+	var first []string
+	if info.Size() == 0 {
+		first = []string{"auto_vacuum(2)"} // later it would have no effect
+	}
+	db, err := sql.Open("sqlite", dsn(path, true, first...))
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}
@@ -81,6 +94,16 @@ func openFile(dir string, list []string) (*sql.DB, error) {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	return db, nil
+}
+
+// readable checks that a file has a version that is known.
+func readable(dir string, list []string) error {
+	db, err := openReader(dir)
+	if err == nil {
+		_, err = version(db, list)
+		_ = db.Close()
+	}
+	return err
 }
 
 // openReader opens it for reading.

@@ -25,6 +25,9 @@ const (
 	tidyTime = 10 * time.Minute
 )
 
+// errClosed is for jobs while the file cannot be opened.
+var errClosed = errors.New("the history cannot be written")
+
 // job is something to write. Its size counts against maxQueued until it is written. done, if not nil, is told the error.
 type job struct {
 	do   func(context.Context, *sql.Tx) error
@@ -184,7 +187,7 @@ collect:
 		s.queued.Add(-j.size)
 	}
 	if db == nil {
-		return s.written(jobs, errors.New("the history cannot be written"))
+		return s.written(jobs, errClosed)
 	}
 	err := transact(db, jobs)
 	if err == nil || len(jobs) == 1 || general(err) {
@@ -199,7 +202,7 @@ collect:
 // sweep leaves nothing of what was removed in the file, its index of words and its log, and gives back what is free.
 func sweep(db *sql.DB) error {
 	if db == nil {
-		return errors.New("the history cannot be written")
+		return errClosed
 	}
 	_, err := db.Exec(`INSERT INTO words (words) VALUES ('optimize');
 		PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)`)
@@ -222,11 +225,12 @@ func (s *Store) written(jobs []job, err error) error {
 			lost++
 		}
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		s.say("")
-	case lost > 0:
-		s.drop(lost)
+		return nil
+	}
+	s.drop(lost)
+	if lost > 0 && !errors.Is(err, errClosed) { // why it is closed is said already
 		s.say(err.Error())
 	}
 	return err

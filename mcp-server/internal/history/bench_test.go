@@ -1,0 +1,124 @@
+package history
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// The size of BenchmarkReaders: what a busy week leaves.
+const (
+	benchRuns      = 10_000
+	benchExchanges = 65_000
+)
+
+var benchAPIs = []string{"stripe", "github", "slack", "linear", "maps"}
+
+// benchRun stores one run with exchanges.
+func benchRun(s *Store, i int) {
+	id := fmt.Sprintf("r%012d", i)
+	code := fmt.Sprintf("// Report %d of the customers\n%s", i, strings.Repeat("const answer = await fetch(url, {headers});\n", 20))
+	r := s.Begin(historyapi.Run{ID: id, Client: "bench", Language: "typescript"}, code)
+	r.Started(1, uint64(i)) //nolint:gosec // positive
+	r.Print(strings.Repeat(fmt.Sprintf("line %d of the output\n", i), 20), "")
+	rec := controlapi.Receipt{Run: id}
+	for n := range (i+1)*benchExchanges/benchRuns - i*benchExchanges/benchRuns {
+		api := benchAPIs[(i+n)%len(benchAPIs)]
+		x := exchange(id, n, []string{"GET", "POST"}[n%2], api, "api."+api+".com")
+		s.Exchange(x)
+		rec.Exchanges = append(rec.Exchanges, x)
+		rec.Count.Add(x)
+	}
+	r.End(End{Exit: runapi.Exit{Reason: runapi.Exited, Code: i % 7 / 6}, Receipt: rec, Answer: "an answer"})
+}
+
+// BenchmarkRun is what storing a run costs the run itself: with code, output and 6.5 exchanges.
+func BenchmarkRun(b *testing.B) {
+	for _, mode := range []string{Full, Receipts, Off} {
+		b.Run(mode, func(b *testing.B) {
+			s := open(b, b.TempDir(), func(c *Config) { c.Mode = mode })
+			i := 0
+			for b.Loop() {
+				benchRun(s, i)
+				if i++; i%500 == 0 && mode != Off { // the writer's own time is BenchmarkWriter's
+					b.StopTimer()
+					drain(b, s)
+					b.StartTimer()
+				}
+			}
+			b.StopTimer()
+			if s.dropped > 0 {
+				b.Errorf("%d were dropped", s.dropped)
+			}
+		})
+	}
+}
+
+// drain waits until everything is written.
+func drain(b *testing.B, s *Store) {
+	b.Helper()
+	for s.SeeAlerts(b.Context(), 0) != nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// BenchmarkWriter is what the writer needs for a run.
+func BenchmarkWriter(b *testing.B) {
+	s := open(b, b.TempDir(), nil)
+	i := 0
+	for b.Loop() {
+		benchRun(s, i)
+		drain(b, s)
+		i++
+	}
+}
+
+// BenchmarkReaders reads a store of 10,000 runs with 65,000 exchanges.
+func BenchmarkReaders(b *testing.B) {
+	s := open(b, b.TempDir(), nil)
+	for i := range benchRuns {
+		if benchRun(s, i); i%200 == 0 {
+			drain(b, s)
+		}
+	}
+	drain(b, s)
+	st, err := s.Status(b.Context())
+	if err != nil || st.Runs != benchRuns || st.Exchanges != benchExchanges || st.Dropped != 0 {
+		b.Fatalf("%+v %v", st, err)
+	}
+	ctx, hour := b.Context(), time.Now().Add(-24*time.Hour)
+	for name, read := range map[string]func() error{
+		"list":     func() error { _, err := s.Runs(ctx, historyapi.Filter{Spans: true}, ""); return err },
+		"api":      func() error { _, err := s.Runs(ctx, historyapi.Filter{API: "maps", State: "failed"}, ""); return err },
+		"grep":     func() error { _, err := s.Runs(ctx, historyapi.Filter{Grep: "report 77 cust"}, ""); return err },
+		"grep all": func() error { _, err := s.Runs(ctx, historyapi.Filter{Grep: "customers"}, ""); return err },
+		"run":      func() error { _, err := s.Run(ctx, "r000000005"); return err },
+		"ledger":   func() error { _, err := s.Ledger(ctx, hour, time.Now().Add(time.Hour)); return err },
+		"hours":    func() error { _, err := s.Hours(ctx, hour, time.Now().Add(time.Hour), quarter); return err },
+		"status":   func() error { _, err := s.Status(ctx); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := read(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("memory", func(b *testing.B) {
+		for b.Loop() {
+			runtime.GC()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(float64(m.HeapAlloc)/(1<<20), "heap-MB")
+		b.ReportMetric(float64(m.Sys)/(1<<20), "sys-MB")
+		b.ReportMetric(float64(st.Bytes)/(1<<20), "file-MB")
+	})
+}

@@ -1,0 +1,331 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+)
+
+// writerDir makes this program the writer of TestKilled, in this folder.
+const writerDir = "CODEFORGE_TEST_HISTORY"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(writerDir); dir != "" {
+		s := Open(Config{Dir: dir, Mode: Full, Log: logline.New(os.Stderr, "text", nil)})
+		for i := 0; ; i++ {
+			id := fmt.Sprintf("r%d-%06d", os.Getpid(), i)
+			store(s, id, "// code of "+id+"\n"+strings.Repeat("x", i%5000), strings.Repeat("printed ", i%3000))
+			if err := s.SeeAlerts(context.Background(), 0); err != nil { // until it is written
+				fmt.Println(err)
+				os.Exit(1)
+			}
+			fmt.Println(id)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// writer starts a process that stores runs, and tells the id of each one that is stored.
+func writer(t *testing.T, dir string) (*exec.Cmd, *testkit.Buffer) {
+	t.Helper()
+	cmd, out := exec.CommandContext(t.Context(), os.Args[0]), &testkit.Buffer{}
+	cmd.Env = append(os.Environ(), writerDir+"="+dir)
+	cmd.Stdout, cmd.Stderr = out, t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd, out
+}
+
+// whole checks that a file is sound and has all of each run that was told to be stored.
+func whole(t *testing.T, dir string, told []string) {
+	t.Helper()
+	s := open(t, dir, nil)
+	defer shut(t, s)
+	db, err := s.db(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said string
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&said); err != nil || said != "ok" {
+		t.Errorf("integrity: %s %v", said, err)
+	}
+	for _, id := range told {
+		d, err := s.Run(t.Context(), id)
+		if err != nil || d.State != historyapi.OK || len(d.Exchanges) != 2 || !strings.HasPrefix(d.Code.Head, "// code of "+id) {
+			t.Errorf("%s was stored, and is %+v, %v", id, d.Run, err)
+		}
+	}
+	for _, state := range []string{historyapi.Running, historyapi.Waiting} {
+		if p, err := s.Runs(t.Context(), historyapi.Filter{State: state}, ""); err != nil || len(p.Runs) > 0 {
+			t.Errorf("still %s: %+v %v", state, p.Runs, err)
+		}
+	}
+}
+
+// TestKilled: whenever the writer is killed, the file is sound, what was stored is there, and runs that were under way
+// are lost and not running.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	var told []string
+	for i := range 12 {
+		cmd, out := writer(t, dir)
+		testkit.WaitFor(t, func() bool { return strings.Contains(out.String(), "\n") })
+		time.Sleep(time.Duration(i*7) * time.Millisecond)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		lines := strings.Split(out.String(), "\n")
+		told = append(told, lines[:len(lines)-1]...) // the last one may be cut
+		whole(t, dir, told)
+	}
+	if len(told) < 12 {
+		t.Errorf("only %d runs", len(told))
+	}
+}
+
+// TestTwoProcesses: two processes write one file, and lose nothing.
+func TestTwoProcesses(t *testing.T) {
+	dir := t.TempDir()
+	a, outA := writer(t, dir)
+	b, outB := writer(t, dir)
+	testkit.WaitFor(t, func() bool { return strings.Count(outA.String(), "\n") > 20 && strings.Count(outB.String(), "\n") > 20 })
+	for _, cmd := range []*exec.Cmd{a, b} {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	var told []string
+	for _, out := range []*testkit.Buffer{outA, outB} {
+		lines := strings.Split(out.String(), "\n")
+		told = append(told, lines[:len(lines)-1]...)
+	}
+	whole(t, dir, told)
+}
+
+// TestDamaged: a file that is damaged, before the start or while it is open, is set aside, and a new one begun.
+func TestDamaged(t *testing.T) {
+	for name, damage := range map[string]func([]byte) []byte{
+		"no database": func(b []byte) []byte { return bytes.Repeat([]byte("nonsense"), len(b)/8) },
+		"pages":       func(b []byte) []byte { return append(b[:4096:4096], bytes.Repeat([]byte{0xa5}, len(b)-4096)...) },
+		"short":       func(b []byte) []byte { return b[:5000] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, Name)
+			s := open(t, dir, nil)
+			for i := range 20 {
+				store(s, fmt.Sprintf("r%d", i), "x", "y")
+			}
+			settle(t, s)
+			shut(t, s)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, damage(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, dir, nil)
+			ok := func() bool { // jobs that meet the damage are dropped
+				store(s, "rnew", "x", "y")
+				_ = s.SeeAlerts(t.Context(), 0)
+				d, err := s.Run(t.Context(), "rnew")
+				return err == nil && d.State == historyapi.OK
+			}
+			testkit.WaitFor(t, ok)
+			if _, err := os.Stat(path + ".damaged"); err != nil {
+				t.Error(err)
+			}
+			list, err := s.Alerts(t.Context(), true)
+			if err != nil || len(list) == 0 || list[len(list)-1].Kind != historyapi.AlertHistory {
+				t.Errorf("alerts: %+v %v", list, err)
+			}
+		})
+	}
+}
+
+// TestDiskFull: on a full disk nothing waits, what is not stored is counted and said, and with room again storing goes
+// on. It needs root for a small file system.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("small", dir, "tmpfs", 0, "size=1m"); err != nil {
+		testkit.Skip(t, "mounting a small file system: "+err.Error())
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	s := open(t, filepath.Join(dir, "history"), nil)
+	store(s, "r1", "x", "y")
+	settle(t, s)
+	filler := filepath.Join(dir, "filler")
+	_ = os.WriteFile(filler, bytes.Repeat([]byte("x"), 1<<20), 0o600)
+	var slowest time.Duration
+	for i := range 50 {
+		began := time.Now()
+		store(s, fmt.Sprintf("rfull%d", i), "x", fmt.Sprint(i))
+		slowest = max(slowest, time.Since(began))
+	}
+	testkit.WaitFor(t, func() bool {
+		st, err := s.Status(t.Context())
+		return err == nil && st.Dropped > 0 && strings.Contains(st.Problem, "full")
+	})
+	if slowest > testkit.Patience/4 {
+		t.Errorf("a run waited %v", slowest)
+	}
+	if _, err := s.Run(t.Context(), "r1"); err != nil {
+		t.Errorf("what was stored before: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	store(s, "r2", "x", "y")
+	settle(t, s)
+	st, err := s.Status(t.Context())
+	if err != nil || st.Problem != "" {
+		t.Errorf("with room again: %+v %v", st, err)
+	}
+	if d, err := s.Run(t.Context(), "r2"); err != nil || d.State != historyapi.OK {
+		t.Errorf("with room again: %+v %v", d.Run, err)
+	}
+}
+
+// TestSlowDisk: while the file is locked, storing waits for nothing, and drops what does not fit in the queue.
+func TestSlowDisk(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	settle(t, s)
+	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, Name), true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.Begin() // immediate: it holds the lock
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for i := range maxQueue + 2000 {
+		s.Exchange(exchange("server-x", i, "GET", "stripe", "api.stripe.com"))
+	}
+	if took := time.Since(began); took > testkit.Patience/2 {
+		t.Errorf("it took %v", took)
+	}
+	s.mu.Lock()
+	dropped := s.dropped
+	s.mu.Unlock()
+	if dropped == 0 {
+		t.Error("nothing was dropped: the queue has no bound")
+	}
+	_ = tx.Rollback()
+	testkit.WaitFor(t, func() bool { return s.SeeAlerts(t.Context(), 0) == nil })
+	p, err := s.Exchanges(t.Context(), historyapi.ExchangeFilter{Run: "server-x"}, "")
+	if err != nil || len(p.Exchanges) == 0 {
+		t.Errorf("%d exchanges, %v", len(p.Exchanges), err)
+	}
+}
+
+// TestMigration: a file of an older version is brought to the new one with what is in it; one of a newer version is
+// left as it is.
+func TestMigration(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	store(s, "r1", "x", "y")
+	settle(t, s)
+	shut(t, s)
+	newer := append(append([]string{}, migrations...), `CREATE TABLE added (x); ALTER TABLE run ADD COLUMN extra TEXT`)
+	broken := append(append([]string{}, migrations...), `CREATE TABLE half (x); CREATE TABLE run (x)`)
+	s = open(t, dir, func(c *Config) { c.migrations = broken })
+	if _, err := s.Run(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), "to version 2") {
+		t.Errorf("a migration that fails: %v", err)
+	}
+	shut(t, s)
+	s = open(t, dir, func(c *Config) { c.migrations = newer })
+	if _, err := s.Run(t.Context(), "r1"); err != nil {
+		t.Errorf("after the migration: %v", err)
+	}
+	var left int
+	db, err := s.db(t.Context())
+	if err == nil {
+		err = db.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name IN ('half', 'added')`).Scan(&left)
+	}
+	if err != nil || left != 1 {
+		t.Errorf("half a migration is left: %d %v", left, err)
+	}
+	shut(t, s)
+	before, _ := os.ReadFile(filepath.Join(dir, Name))
+	s = open(t, dir, nil)
+	store(s, "r2", "x", "y")
+	if _, err := s.Run(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), "a newer CodeForge wrote it") {
+		t.Errorf("a newer file: %v", err)
+	}
+	shut(t, s)
+	if after, _ := os.ReadFile(filepath.Join(dir, Name)); !bytes.Equal(before, after) {
+		t.Error("a newer file was changed")
+	}
+	if _, err := Read(dir); !errors.Is(err, errNewer) {
+		t.Errorf("reading a newer file: %v", err)
+	}
+}
+
+// TestRetention: content goes by age and by size, runs by age and by the file's size, the oldest first; what content is
+// gone from is still listed, and not found by its words.
+func TestRetention(t *testing.T) {
+	fill := func(t *testing.T, l limits) *Store {
+		s := open(t, t.TempDir(), func(c *Config) { c.limits = l })
+		for i := range 30 {
+			store(s, fmt.Sprintf("r%02d", i), "// zebrawort\n", strings.Repeat(fmt.Sprint(i, time.Now()), 2000))
+		}
+		settle(t, s)
+		db, err := openFile(s.cfg.Dir, migrations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		s.tidy(db)
+		return s
+	}
+	const long = 24 * time.Hour
+	for name, c := range map[string]struct {
+		limits            limits
+		runs, kept, found int
+	}{
+		"nothing":        {limits{long, long, 1 << 30, 1 << 30}, 30, 30, 30},
+		"content by age": {limits{0, long, 1 << 30, 1 << 30}, 30, 0, 0},
+		"runs by age":    {limits{0, 0, 1 << 30, 1 << 30}, 0, 0, 0},
+		"file by size":   {limits{long, long, 1 << 30, 1}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fill(t, c.limits)
+			st, err := s.Status(t.Context())
+			kept := 0
+			for i := range 30 {
+				if d, err := s.Run(t.Context(), fmt.Sprintf("r%02d", i)); err == nil && d.Kept {
+					kept++
+				}
+			}
+			found, ferr := s.Runs(t.Context(), historyapi.Filter{Grep: "zebrawort"}, "")
+			byURL, uerr := s.Runs(t.Context(), historyapi.Filter{Grep: "api.stripe.com"}, "")
+			if err := errors.Join(err, ferr, uerr); err != nil || int(st.Runs) != c.runs || kept != c.kept || len(found.Runs) != c.found && c.kept > 0 || len(byURL.Runs) != c.runs {
+				t.Errorf("%d runs, %d with content, %d found by words, %d by URL, %v; want %+v", st.Runs, kept, len(found.Runs), len(byURL.Runs), err, c)
+			}
+		})
+	}
+	s := fill(t, limits{long, long, 20 << 10, 1 << 30})
+	st, err := s.Status(t.Context())
+	last, lerr := s.Run(t.Context(), "r29")
+	first, ferr := s.Run(t.Context(), "r00")
+	if err := errors.Join(err, lerr, ferr); err != nil || st.Content > 20<<10 || !last.Kept || first.Kept || st.Runs != 30 {
+		t.Errorf("by size: %+v, first %v, last %v, %v", st, first.Kept, last.Kept, err)
+	}
+}
