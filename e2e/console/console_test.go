@@ -22,18 +22,20 @@ import (
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
 // asked is an API whose requests wait for a person.
-const asked = "e.wild.test"
+const asked = "d.wild.test"
 
+// withAsked makes that of an API with rules.
 func withAsked(list []world.API) []world.API {
-	return append(list, world.API{Name: "asked", Config: map[string]any{
-		"description": "asks first", "domains": []string{asked}, "allow_private": list[0].Config["allow_private"], "ca_file": list[0].Config["ca_file"],
-		"credentials": map[string]any{"ASKED_TOKEN": "sk_live_asked_8f2a77c0b1"},
-		"rules": []any{
-			map[string]any{"methods": []string{"POST"}, "path": "/anything/refunds", "then": "approve", "by": "any"},
-			map[string]any{"methods": []string{"POST"}, "then": "approve"},
-			map[string]any{"methods": []string{"GET"}, "then": "allow"},
-		},
-	}})
+	for _, a := range list {
+		if a.Name == "ruled" {
+			a.Config["rules"] = []any{
+				map[string]any{"methods": []string{"POST"}, "path": "/anything/refunds", "then": "approve", "by": "any"},
+				map[string]any{"methods": []string{"POST"}, "then": "approve"},
+				map[string]any{"methods": []string{"GET"}, "then": "allow"},
+			}
+		}
+	}
+	return list
 }
 
 // address is a way in to the console, by codeforge console.
@@ -74,7 +76,7 @@ func TestConsole(t *testing.T) {
 	code := "// Close the " + `<img src=x onerror="document.title='owned'">` + " issues \u202eelats\u202c\n" +
 		"const r = await fetch('https://httpbin.test/anything/first', { headers: { Authorization: 'Bearer HTTPBIN_TOKEN' } });\n" +
 		"console.log(r.status, (await r.text()).length);\n" +
-		"await fetch('https://httpbinn.test/x').catch((e) => console.error(String(e)));\n" +
+		"console.error((await fetch('https://strict.test/anything', { method: 'POST' })).status);\n" +
 		fmt.Sprintf("for (const s of %s) console.log(s);\n", must(json.Marshal(hostile)))
 	w.MustExecute(t, code)
 
@@ -105,15 +107,21 @@ func TestConsole(t *testing.T) {
 	})
 
 	t.Run("first paint", func(t *testing.T) {
-		best := 1e9
+		const painted = "performance.getEntriesByName('first-contentful-paint')[0]"
+		quickest := map[string]float64{}
 		for range 3 {
-			b.open(t, eval[string](t, b, "location.origin + '/console'"))
-			b.wait(t, "document.querySelector('nav.rail') && performance.getEntriesByName('first-contentful-paint').length")
-			best = min(best, eval[float64](t, b, "performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+			for _, path := range []string{"/console/LICENSES.txt", "/console"} { // what this machine needs for a text, and for the console
+				b.open(t, eval[string](t, b, "location.origin")+path)
+				b.wait(t, painted)
+				took := eval[float64](t, b, painted+".startTime")
+				if was, ok := quickest[path]; !ok || took < was {
+					quickest[path] = took
+				}
+			}
 		}
-		t.Logf("first contentful paint after %.0f ms", best)
-		if best > 300 {
-			t.Errorf("the first paint took %.0f ms", best)
+		t.Logf("first contentful paint in ms: %v", quickest)
+		if more := quickest["/console"] - quickest["/console/LICENSES.txt"]; more > 300 {
+			t.Errorf("the console's first paint took %.0f ms longer than that of a text", more)
 		}
 	})
 
@@ -122,7 +130,7 @@ func TestConsole(t *testing.T) {
 		b.see(t, ".page h1", "Close the <img src=x")
 		b.see(t, ".page h1", "U+202E")
 		b.see(t, ".flowbox", "stopped here, nothing sent")
-		b.see(t, ".why", "host_unknown")
+		b.see(t, ".why", "method_restricted")
 		b.see(t, ".why", "Why it was refused")
 		b.see(t, ".wf", "HTTPBIN_TOKEN")
 		b.see(t, "#output", "<script>document.title='owned'</script>")
@@ -163,14 +171,14 @@ func TestConsole(t *testing.T) {
 
 	t.Run("held", func(t *testing.T) {
 		send := func(path string) string {
-			return "// Refund what was paid twice\nconst r = await fetch('https://" + asked + path + "', { method: 'POST', headers: { Authorization: 'Bearer ASKED_TOKEN', 'Content-Type': 'application/json' }, " +
+			return "// Refund what was paid twice\nconst r = await fetch('https://" + asked + path + "', { method: 'POST', headers: { Authorization: 'Bearer RULED_TOKEN', 'Content-Type': 'application/json' }, " +
 				"body: JSON.stringify({ amount: 48000, note: 'by \u202eevorppa\u202c' }) });\nconsole.log(r.status, await r.text());\n"
 		}
 		yes := later(t, w, send("/anything/refunds"))
 		b.see(t, ".rail .badge.hot", "1")
 		b.press(t, "n")
 		b.see(t, ".verb", "POST https://"+asked+"/anything/refunds")
-		b.see(t, ".page", "ASKED_TOKEN")
+		b.see(t, ".page", "RULED_TOKEN")
 		b.see(t, ".page", "2 characters in it cannot be seen")
 		b.see(t, ".lined", "U+202E")
 		b.press(t, "a")
@@ -202,7 +210,7 @@ func TestConsole(t *testing.T) {
 			t.Errorf("it did not wait: %s", r.JSON)
 		default:
 		}
-		b.press(t, "g", "r")
+		b.turn(t, "r", "runs")
 		b.see(t, ".page .status", "Held, waits for you")
 		picture(t, b, "console.png")
 		b.press(t, "x")
@@ -211,14 +219,15 @@ func TestConsole(t *testing.T) {
 	})
 
 	t.Run("every page", func(t *testing.T) {
-		pages := []struct{ key, see string }{
-			{"l", "What left this machine"}, {"a", "httpbin"}, {"s", "MCP servers behind CodeForge"}, {"k", "page-through"}, {"b", "What is worth an alert"},
-			{"e", "the console never writes configuration"}, {"h", "nothing is sent until you say so"}, {"r", "Runs"},
+		pages := []struct{ key, page, see string }{
+			{"l", "ledger", "What left this machine"}, {"a", "apis", "httpbin"}, {"s", "servers", "MCP servers behind CodeForge"},
+			{"k", "skills", "page-through"}, {"b", "alerts", "What is worth an alert"}, {"e", "settings", "the console never writes configuration"},
+			{"h", "held", "nothing is sent until you say so"}, {"r", "runs", "Runs"},
 		}
 		for _, scheme := range []string{"light", "dark"} {
 			b.prefer(t, "prefers-color-scheme", scheme, "prefers-reduced-motion", "reduce")
 			for _, p := range pages {
-				b.press(t, "g", p.key)
+				b.turn(t, p.key, p.page)
 				b.see(t, "main", p.see)
 				b.wait(t, "!document.querySelector('[aria-busy]')")
 				sound(t, b, scheme+" "+p.key)
@@ -227,16 +236,18 @@ func TestConsole(t *testing.T) {
 		if moving := eval[int](t, b, "document.getAnimations().filter((a) => a.playState === 'running').length"); moving != 0 {
 			t.Errorf("%d things move although the user prefers less motion", moving)
 		}
-		b.press(t, "g", "l")
+		b.turn(t, "l", "ledger")
 		b.see(t, ".matrix", "HTTPBIN_TOKEN")
 		b.see(t, "main", "Entries")
-		b.press(t, "g", "a", "j")
+		b.turn(t, "a", "apis")
+		b.press(t, "j")
 		b.wait(t, "document.querySelector('article[aria-current]')")
 		b.clean(t)
 	})
 
 	t.Run("keys", func(t *testing.T) {
-		b.press(t, "g", "r", "?")
+		b.turn(t, "r", "runs")
+		b.press(t, "?")
 		b.see(t, "dialog", "Next that needs you")
 		b.press(t, "escape", "ctrl-k")
 		b.wait(t, "document.activeElement.getAttribute('role') === 'combobox'")
@@ -244,7 +255,8 @@ func TestConsole(t *testing.T) {
 		b.see(t, "[role=option][aria-selected=true]", "Ledger")
 		b.press(t, "enter")
 		b.see(t, "main", "What left this machine")
-		b.press(t, "g", "r", "/")
+		b.turn(t, "r", "runs")
+		b.press(t, "/")
 		b.wait(t, "document.activeElement.type === 'search'")
 		b.press(t, "W", "a", "i", "t", "s", "enter")
 		b.wait(t, "document.querySelectorAll('ol.runs li').length === 1")
@@ -271,7 +283,7 @@ func TestConsole(t *testing.T) {
 	})
 
 	t.Run("test an API", func(t *testing.T) {
-		b.press(t, "g", "a")
+		b.turn(t, "a", "apis")
 		b.wait(t, "document.querySelector('#api-httpbin')")
 		eval[bool](t, b, "document.querySelector('#api-httpbin button').click() || true")
 		b.see(t, "#api-httpbin", "became its key")
@@ -294,14 +306,14 @@ func TestConsole(t *testing.T) {
 		picture(t, b, "console-phone.png")
 		eval[bool](t, b, "document.querySelector('.actions .btn.no').click() || true")
 		<-waits
-		b.press(t, "g", "r")
+		b.turn(t, "r", "runs")
 		b.wait(t, "document.querySelector('ol.runs a')")
 		sound(t, b, "phone")
 	})
 
 	t.Run("end", func(t *testing.T) {
 		bearer := eval[string](t, b, "sessionStorage.getItem('codeforge-bearer')")
-		b.press(t, "g", "e")
+		b.turn(t, "e", "settings")
 		b.see(t, "main", "This browser")
 		eval[bool](t, b, "[...document.querySelectorAll('button')].find((e) => e.innerText === 'Sign out').click() || true")
 		b.see(t, "main", "Who is there?")

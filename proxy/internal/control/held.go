@@ -17,7 +17,9 @@ type Room interface {
 	Decide(id string, approve bool) (approvalapi.Held, error)
 }
 
-func (s *Control) held(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.conf.Room.List()) }
+func (s *Control) held(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.conf.Room.List())
+}
 
 // decide passes on what somebody in the console decided, where the rule permits that. mcp-server could say anything: what
 // is the operator's alone does not depend on it.

@@ -2,7 +2,7 @@
 import { html, render, useEffect } from "./preact.js";
 import { Icon, Mark } from "./draw.js";
 import { plural, shown } from "./text.js";
-import { api, enter, onOver } from "./session.js";
+import { api, enter, onFound, onOver } from "./session.js";
 import { address, app, go, parse, restart, set, useApp } from "./state.js";
 import { Help, PAGES, Palette } from "./palette.js";
 import { SignIn } from "./signin.js";
@@ -31,7 +31,7 @@ addEventListener("keydown", (e) => {
   if (!app.in || e.isComposing) return;
   if ((e.ctrlKey || e.metaKey) && e.key === "k") { e.preventDefault(); return set({ dialog: "palette" }); }
   if (e.ctrlKey || e.metaKey || e.altKey || app.dialog || e.target.matches?.("input, textarea, select")) return;
-  const { page, id } = app.route, key = e.key, after = chord && e.timeStamp - chord < 1500;
+  const { page, id } = app.route, key = e.key, after = chord && e.timeStamp - chord < 2000;
   chord = 0;
   if (after) { const p = PAGES.find((x) => x?.[3] === key); if (p) { e.preventDefault(); go(p[0]); } return; }
   if (key === "g") { chord = e.timeStamp; return; }
@@ -88,10 +88,11 @@ function entered() {
   api("status").then((about) => set({ about }), () => {});
   api("kept").then((kept) => { let welcomed = false; try { welcomed = localStorage.getItem("codeforge-welcomed") === "1"; } catch { /* as new */ } set({ kept, welcomed }); }, () => {});
 }
+onFound(() => { if (!app.in) entered(); });
 onOver((why) => { set({ in: false, why, connected: false }); restart(); });
 
 async function begin() {
-  try { if (await enter()) return entered(); set({ in: false, why: "" }); } catch (e) { set({ in: false, why: e.message }); }
+  try { if (await enter()) return app.in || entered(); set({ in: false, why: "" }); } catch (e) { set({ in: false, why: e.message }); }
 }
 const root = document.getElementById("app");
 const first = begin();
