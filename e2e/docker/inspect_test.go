@@ -295,7 +295,7 @@ func TestNoSecret(t *testing.T) {
 		}
 		find(t, service+": environment", environ)
 	}
-	for _, volume := range []string{"run-control", "run-shim", "run-net", "ca-public", "packages", "programs", "sandbox-state", "skills"} {
+	for _, volume := range []string{"run-control", "run-shim", "run-net", "ca-public", "packages", "programs", "sandbox-state", "skills", "journal"} {
 		find(t, "volume "+volume, output(t, "docker", "run", "--rm", "--network", "none", "-v", "codeforge-e2e_"+volume+":/v:ro",
 			"debian:bookworm-slim", "tar", "c", "--exclude=*.sock", "/v"))
 	}

@@ -55,12 +55,15 @@ func TestOperator(t *testing.T) {
 		{"inside", inside, []string{"api", "test", "httpbin", "--path", "/bearer"}, 0, []string{"ok: ", "was swapped", "(200)"}},
 		{"inside", inside, []string{"api", "test", "off"}, code, []string{"is not active"}},
 		{"inside", inside, []string{"receipt", run}, 0, []string{"receipt of run " + run, "HTTPBIN_TOKEN in header:Authorization"}},
+		{"inside", inside, []string{"runs", "--grep", "httpbin.test bear", "-n", "1"}, 0, []string{run + " ok", "1 request httpbin"}},
+		{"inside", inside, []string{"runs", "show", run}, 0, []string{run + " ok", "code:", "output:", "200 HTTPBIN_TOKEN"}},
 		{"inside", inside, []string{"logs", "--run", run}, 0, []string{run + " served  200 GET    https://httpbin.test/bearer"}},
 		{"inside", inside, []string{"logs", "--run", "rnone"}, code, []string{`no run "rnone" is recorded`}},
 		{"inside", inside, []string{"receipt", "rnone"}, code, []string{`no run "rnone" is recorded`}},
 		{"inside", inside, []string{"skills", "list"}, 0, nil},
 		{"host", host, []string{"status"}, 0, []string{"running in Docker", "docker exec -i codeforge-e2e-mcp-server-1 codeforge stdio", "httpbin.test"}},
 		{"host", host, []string{"run", "-", "--receipt"}, 0, []string{"200 HTTPBIN_TOKEN", "HTTPBIN_TOKEN in header:Authorization"}},
+		{"host", host, []string{"runs", "--api", "httpbin", "--status", "ok", "--json", "run,state"}, 0, []string{`{"run":"` + run + `","state":"ok"}`}},
 		{"host", host, []string{"receipt", run}, 0, []string{"receipt of run " + run}},
 		{"host", host, []string{"logs", "-n", "1000", "--since", "1h", "--run", run[:8]}, 0, []string{"GET    https://httpbin.test/bearer"}},
 		{"host", host, []string{"logs", "--run", "rnone"}, code, []string{`no run "rnone" is recorded`}},
@@ -95,9 +98,44 @@ func exitCode(err error) int {
 	return 0
 }
 
+// TestHistory: what is kept of a run survives a new container of mcp-server, in a file of mcp-server's alone; with
+// HISTORY=off nothing is shown, and nothing more is kept.
+func TestHistory(t *testing.T) {
+	codeforge := func(args ...string) (string, error) {
+		return stack.Exec(t.Context(), "", "mcp-server", append([]string{"codeforge"}, args...)...)
+	}
+	up := func(history string) {
+		t.Helper()
+		args := []string{"up", "-d", "--no-build", "--no-deps", "--force-recreate", "--wait", "--wait-timeout", "120", "mcp-server"}
+		if out, err := stack.ComposeWith(context.Background(), []string{"HISTORY=" + history}, args...); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	t.Cleanup(func() { up("full") })
+	run := execute(t, bearer("history")).Receipt.Run
+	up("off")
+	heals(t, healTime)
+	unkept := execute(t, bearer("history")).Receipt.Run
+	if out, err := codeforge("receipt", run); err == nil || !strings.Contains(out, "HISTORY=off") {
+		t.Errorf("off: %v\n%s", err, out)
+	}
+	up("full")
+	heals(t, healTime)
+	if out, err := codeforge("receipt", run); err != nil || !strings.Contains(out, "HTTPBIN_TOKEN in header:Authorization") {
+		t.Errorf("after a restart: %v\n%s", err, out)
+	}
+	if out, err := codeforge("receipt", unkept); err == nil {
+		t.Errorf("a run while it was off: %s", out)
+	}
+	list := docker(t, "run", "--rm", "--network", "none", "-v", "codeforge-e2e_journal:/v:ro", "debian:bookworm-slim", "stat", "-c", "%a %u", "/v/history", "/v/history/runs.db")
+	if strings.TrimSpace(list) != "700 19998\n600 19998" {
+		t.Errorf("modes and owners: %q", list)
+	}
+}
+
 // TestOperatorSocket checks who reaches the operator's API: nobody over the port, not even with the token, and no code.
 func TestOperatorSocket(t *testing.T) {
-	for _, path := range []string{"about", "catalog", "inspection", "exchanges", "receipt"} {
+	for _, path := range []string{"about", "catalog", "inspection", "exchanges", "runs", "run", "history", "events"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(stack.URL, "/mcp")+"/operator/v1/"+path, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command 
 			fs.BoolVar(&o.all, "all", false, "rm: every run")
 			fs.BoolVar(&o.yes, "yes", false, "rm: without confirmation")
 			fs.BoolVar(&o.json, "json", false, "print JSON, one run per line")
-			return o.run
+			return func(ctx context.Context, e *Env, args []string) error { return o.run(ctx, e, args) }
 		},
 	}
 }

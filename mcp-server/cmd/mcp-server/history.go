@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -24,9 +25,11 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	if err := becomeOwner(filepath.Join(dir, history.Name)); err != nil {
+	dir, remove, err := readable(dir)
+	if err != nil {
 		return err
 	}
+	defer remove()
 	s, err := history.Read(dir)
 	if err != nil {
 		return err
@@ -48,21 +51,49 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	return err
 }
 
-// becomeOwner makes this process that of the file's owner, if root has started it: SQLite may have to make files beside
-// it, and mcp-server must be able to open these.
-func becomeOwner(path string) error {
-	info, err := os.Stat(path)
+// readable is a folder in which this process may open the store: the folder itself, unless root reads what belongs to
+// mcp-server's own user. SQLite would make files there that mcp-server could not open, and follow symbolic links that a
+// hostile mcp-server made; so it gets a copy.
+func readable(dir string) (path string, remove func(), err error) {
+	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("reading what is kept of runs: %w", err)
+		return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || os.Getuid() != 0 || stat.Uid == 0 {
-		return nil
+	if !ok || os.Geteuid() != 0 || stat.Uid == 0 {
+		return dir, func() {}, nil
 	}
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(int(stat.Gid)), syscall.Setuid(int(stat.Uid))); err != nil {
-		return fmt.Errorf("becoming the owner of %s: %w", path, err)
+	copied, err := os.MkdirTemp("", "codeforge-history-")
+	if err != nil {
+		return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
 	}
-	return nil
+	remove = func() { _ = os.RemoveAll(copied) }
+	for _, name := range []string{history.Name, history.Name + "-wal"} {
+		err := copyFile(filepath.Join(dir, name), filepath.Join(copied, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			remove()
+			return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
+		}
+	}
+	return copied, remove, nil
+}
+
+// copyFile copies a regular file.
+func copyFile(from, to string) error {
+	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, fmt.Errorf("%s is no regular file", from))
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // once is a listener with one connection. It ends with that.

@@ -2,17 +2,22 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/journal"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // onSocket is an HTTP client of the program's unix socket.
@@ -24,7 +29,7 @@ func (p *program) onSocket() *http.Client {
 
 // methodOf is how a path is asked.
 func methodOf(path string) string {
-	if path == "server/approve" || path == "server/restart" {
+	if path == "server/approve" || path == "server/restart" || path == "runs/remove" {
 		return http.MethodPost
 	}
 	return http.MethodGet
@@ -34,9 +39,9 @@ func methodOf(path string) string {
 // with the token.
 func TestOperatorOnSocketOnly(t *testing.T) {
 	const token = "a-token-of-the-endpoint"
-	p := start(t, 1, map[string]string{"MCP_AUTH_TOKEN": token}, "--journal", t.TempDir())
+	p := start(t, 1, map[string]string{"MCP_AUTH_TOKEN": token}, "--history", t.TempDir())
 	for _, path := range []string{
-		"about", "catalog", "inspection", "exchanges", "receipt", "server/review", "server/log", "server/approve", "server/restart",
+		"about", "catalog", "inspection", "exchanges", "runs", "run", "history", "events", "runs/remove", "server/review", "server/log", "server/approve", "server/restart",
 	} {
 		for _, client := range []*http.Client{http.DefaultClient, p.onSocket()} {
 			req, err := http.NewRequestWithContext(t.Context(), methodOf(path), "http://"+p.addr+operatorapi.Prefix+path, nil)
@@ -51,7 +56,10 @@ func TestOperatorOnSocketOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, _ := io.ReadAll(resp.Body)
+			var text []byte
+			if path != "events" || resp.StatusCode != http.StatusOK { // a stream
+				text, _ = io.ReadAll(resp.Body)
+			}
 			_ = resp.Body.Close()
 			onAddress := strings.Contains(string(text), "the MCP endpoint is at /mcp")
 			if onAddress != (client == http.DefaultClient) {
@@ -61,9 +69,15 @@ func TestOperatorOnSocketOnly(t *testing.T) {
 	}
 }
 
-// TestOperatorAnswers: what runs CodeForge, the catalog, and the record of exchanges, which follows new ones.
+// exchangeOf makes an exchange, each with another id.
+func exchangeOf(run string) controlapi.Event {
+	return controlapi.Event{Exchange: &controlapi.Exchange{ID: rand.Text(), Run: run, At: time.Now()}}
+}
+
+// TestOperatorAnswers: what runs CodeForge, the catalog, and the exchanges of whatever has no receipt here, which are
+// told and kept.
 func TestOperatorAnswers(t *testing.T) {
-	p := start(t, 3, nil, "--journal", t.TempDir())
+	p := start(t, 3, nil, "--history", t.TempDir())
 	op := operatorapi.Client{HTTP: p.onSocket()}
 	about, err := op.About(t.Context())
 	if err != nil || about.Token || about.Slots != 8 || about.Started.IsZero() { // SANDBOX_SLOTS, not the fake's
@@ -73,22 +87,24 @@ func TestOperatorAnswers(t *testing.T) {
 	if err != nil || len(cat.APIs) != 1 || cat.APIs[0].Name != "stripe" {
 		t.Errorf("catalog: %+v, %v", cat, err)
 	}
-	if _, err := op.Receipt(t.Context(), ""); !errors.Is(err, operatorapi.ErrNotFound) {
-		t.Errorf("no receipt: %v", err)
+	if _, err := op.Run(t.Context(), ""); !errors.Is(err, operatorapi.ErrNotFound) {
+		t.Errorf("no run: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	seen, ended := make(chan string, 16), make(chan error, 1)
+	seen, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
-		_, err := op.Exchanges(ctx, journal.Query{Run: "r", Follow: true}, func(e controlapi.Event) { seen <- e.Exchange.Run })
-		ended <- err
+		ended <- op.Events(ctx, "", func(e historyapi.Event) {
+			if e.Exchange != nil {
+				seen <- e.Exchange.Run
+			}
+		})
 	}()
 	// The program may not have subscribed yet: events are sent until one arrives.
 	for got := ""; got == ""; {
-		p.proxy.Publish(controlapi.Event{Exchange: &controlapi.Exchange{Run: "other", At: time.Now()}})
-		p.proxy.Publish(controlapi.Event{Exchange: &controlapi.Exchange{Run: "r1", At: time.Now()}})
+		p.proxy.Publish(exchangeOf("server-git"))
 		select {
 		case got = <-seen:
-			if got != "r1" {
+			if got != "server-git" {
 				t.Errorf("followed %s", got)
 			}
 		case <-time.After(50 * time.Millisecond):
@@ -98,34 +114,124 @@ func TestOperatorAnswers(t *testing.T) {
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	n, err := op.Exchanges(t.Context(), journal.Query{Run: "r1", Last: 1, Since: time.Now().Add(-time.Hour)}, func(controlapi.Event) {})
-	if err != nil || n != 1 {
-		t.Errorf("the last of run r1: %d, %v", n, err)
+	if s, err := op.History(t.Context()); err != nil || s.Mode != "full" || s.Exchanges == 0 || s.Problem != "" || s.Cursor == "" {
+		t.Errorf("history: %+v, %v", s, err)
 	}
-	if n, err := op.Exchanges(t.Context(), journal.Query{Run: "nobody"}, func(controlapi.Event) {}); err != nil || n != 0 {
-		t.Errorf("an unknown run: %d, %v", n, err)
+	page, err := op.Exchanges(t.Context(), historyapi.ExchangeFilter{Run: "server-", Limit: 1, Since: time.Now().Add(-time.Hour)}, "")
+	if err != nil || len(page.Exchanges) != 1 {
+		t.Errorf("exchanges: %+v, %v", page, err)
 	}
-	if r, err := op.Receipt(t.Context(), "r1"); err != nil || r.Run != "r1" {
-		t.Errorf("receipt: %+v, %v", r, err)
+	if page, err := op.Exchanges(t.Context(), historyapi.ExchangeFilter{Run: "nobody"}, ""); err != nil || len(page.Exchanges) != 0 {
+		t.Errorf("an unknown run: %+v, %v", page, err)
+	}
+}
+
+// TestHistory: a run is kept with its client, code, output and receipt, also over a restart, is found by its words, and
+// can be removed; another process reads it when the program has stopped. HISTORY=receipts keeps no code, and off nothing.
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, 2, nil, "--history", dir)
+	p.sandbox.SetScript(func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		emit(runapi.Event{Stdout: "printed "})
+		p.proxy.Publish(controlapi.Event{Exchange: &controlapi.Exchange{ID: "x1", Run: r.Run, At: time.Now(), Host: "api.stripe.com"}})
+		return runapi.Exit{Reason: runapi.Exited, WallMS: 5, MaxRSS: 1}
+	})
+	p.proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
+		both := []controlapi.Exchange{{ID: "x1", Run: r.Run, Host: "api.stripe.com"}, {ID: "x2", Run: r.Run, Host: "api.stripe.com", APIs: []string{"stripe"}}}
+		return controlapi.Receipt{Run: r.Run, Exchanges: both, Count: controlapi.Count{Exchanges: 2}}
+	}
+	const code = "// Late invoices\nconsole.log('zebrawort')"
+	call(t, p.connect(t, nil), "execute_code", map[string]any{"code": code, "apis": []string{"stripe"}})
+	op := operatorapi.Client{HTTP: p.onSocket()}
+	check := func(op operatorapi.Client) string {
+		t.Helper()
+		if s, err := op.History(t.Context()); err != nil || s.Problem != "" {
+			t.Fatalf("%+v %v", s, err)
+		}
+		page, err := op.Runs(t.Context(), historyapi.Filter{Grep: "zebra invoices", API: "stripe", State: "ok"}, "")
+		if err != nil || len(page.Runs) != 1 {
+			t.Fatalf("%+v %v", page, err)
+		}
+		d, err := op.Run(t.Context(), "")
+		if err != nil || d.ID != page.Runs[0].ID || d.Client != "test" || d.Protocol == "" || d.Code.Head != code || d.Output.Head[0].Text != "printed " ||
+			len(d.Exchanges) != 2 || d.Generation == 0 || d.Title != "Late invoices" || d.Answer.Head != "printed " || len(d.Narrowed) != 1 {
+			t.Errorf("%+v %v", d, err)
+		}
+		return d.ID
+	}
+	id := check(op)
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), ""), os.NewFile(uintptr(fds[1]), "")
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- serveHistory(t.Context(), dir, theirs) }()
+	reader := operatorapi.Client{HTTP: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return conn, nil
+	}}}}
+	check(reader)
+	if _, err := reader.RemoveRuns(t.Context(), historyapi.Filter{}); err == nil || !strings.Contains(err.Error(), "does not run") {
+		t.Errorf("a reader removes: %v", err)
+	}
+	for _, f := range []interface{ Close() error }{conn, ours, theirs} {
+		_ = f.Close()
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	p.launch(t, nil, "--history", dir)
+	check(op)
+	if n, err := op.RemoveRuns(t.Context(), historyapi.Filter{Run: id}); err != nil || n != 1 {
+		t.Errorf("removed %d: %v", n, err)
+	}
+	if _, err := op.Run(t.Context(), id); !errors.Is(err, operatorapi.ErrNotFound) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.launch(t, map[string]string{"HISTORY": "receipts"}, "--history", dir)
+	call(t, p.connect(t, nil), "execute_code", map[string]any{"code": code})
+	_, _ = op.History(t.Context()) // when everything is written
+	if d, err := op.Run(t.Context(), ""); err != nil || d.Kept || d.Title != "" || d.Count.Exchanges != 2 {
+		t.Errorf("receipts: %+v %v", d, err)
+	}
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.launch(t, map[string]string{"HISTORY": "off"}, "--history", filepath.Join(dir, "off"))
+	call(t, p.connect(t, nil), "execute_code", map[string]any{"code": code})
+	if _, err := op.Runs(t.Context(), historyapi.Filter{}, ""); err == nil || !strings.Contains(err.Error(), "HISTORY=off") {
+		t.Errorf("off: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "off")); err == nil {
+		t.Error("off makes a folder")
 	}
 }
 
 // TestStopEndsStreams: a stop ends the stream of a reader in good order, instead of cutting it off when time is up.
 func TestStopEndsStreams(t *testing.T) {
-	p := start(t, 1, nil, "--journal", t.TempDir())
+	p := start(t, 1, nil, "--history", t.TempDir())
 	op := operatorapi.Client{HTTP: p.onSocket()}
 	seen, ended := make(chan string, 100), make(chan error, 1)
 	go func() {
-		_, err := op.Exchanges(t.Context(), journal.Query{Follow: true}, func(controlapi.Event) {
+		ended <- op.Events(t.Context(), "", func(historyapi.Event) {
 			select {
 			case seen <- "":
 			default:
 			}
 		})
-		ended <- err
 	}()
 	for reading := false; !reading; {
-		p.proxy.Publish(controlapi.Event{Exchange: &controlapi.Exchange{Run: "r1", At: time.Now()}})
+		p.proxy.Publish(exchangeOf("server-git"))
 		select {
 		case <-seen:
 			reading = true
@@ -137,30 +243,5 @@ func TestStopEndsStreams(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-}
-
-// TestOperatorServers: what the user asks and decides about MCP servers, of which there are none here.
-func TestOperatorServers(t *testing.T) {
-	p := start(t, 1, nil)
-	op := operatorapi.Client{HTTP: p.onSocket()}
-	_, review := op.Review(t.Context(), "x")
-	_, log := op.Log(t.Context(), "x")
-	for name, err := range map[string]error{
-		"review": review, "log": log, "approve": op.Approve(t.Context(), "x", ""), "restart": op.Restart(t.Context(), "x"),
-	} {
-		if !errors.Is(err, operatorapi.ErrNoServer) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for _, path := range []string{"approve", "restart"} { // what changes something is no link that can be followed
-		resp, err := p.onSocket().Get("http://localhost" + operatorapi.Prefix + "server/" + path + "?server=x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusMethodNotAllowed {
-			t.Errorf("GET %s: %s", path, resp.Status)
-		}
 	}
 }
