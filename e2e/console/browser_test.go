@@ -35,8 +35,13 @@ const watchPolicy = `addEventListener("securitypolicyviolation", (e) => console.
 func newTab(t *testing.T, parent context.Context) *tab {
 	t.Helper()
 	if parent == nil {
-		path, err := exec.LookPath("chromium")
-		if err != nil {
+		path := ""
+		for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+			if found, err := exec.LookPath(name); err == nil && path == "" {
+				path = found
+			}
+		}
+		if path == "" {
 			testkit.Skip(t, "there is no chromium")
 		}
 		var end context.CancelFunc

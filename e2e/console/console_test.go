@@ -123,12 +123,13 @@ func TestConsole(t *testing.T) {
 		if more := quickest["/console"] - quickest["/console/LICENSES.txt"]; more > 300 {
 			t.Errorf("the console's first paint took %.0f ms longer than that of a text", more)
 		}
+		b.complaints() // a text has no icon
 	})
 
 	t.Run("a run", func(t *testing.T) {
 		b.see(t, "ol.runs", "Close the <img src=x")
-		b.see(t, ".page h1", "Close the <img src=x")
-		b.see(t, ".page h1", "U+202E")
+		b.see(t, ".page .title", "Close the <img src=x")
+		b.see(t, ".page .title", "U+202E")
 		b.see(t, ".flowbox", "stopped here, nothing sent")
 		b.see(t, ".why", "method_restricted")
 		b.see(t, ".why", "Why it was refused")
@@ -155,7 +156,7 @@ func TestConsole(t *testing.T) {
 		done := later(t, w, "// Waits for a while\nconsole.log('begun');\nawait new Promise((r) => setTimeout(r, 60000));\n")
 		b.see(t, "ol.runs", "Waits for a while")
 		b.press(t, "k")
-		b.see(t, ".page h1", "Waits for a while")
+		b.see(t, ".page .title", "Waits for a while")
 		b.see(t, ".page .status", "Running")
 		b.see(t, "#output", "begun")
 		b.press(t, "x")
@@ -165,7 +166,7 @@ func TestConsole(t *testing.T) {
 			t.Errorf("the client was told: %s", r.JSON)
 		}
 		b.press(t, "j")
-		b.see(t, ".page h1", "Close the <img src=x")
+		b.see(t, ".page .title", "Close the <img src=x")
 		b.clean(t)
 	})
 
