@@ -11,10 +11,10 @@ import { under } from "./runs.js";
 export const PAGES = [["runs", "Runs", "runs", "r"], ["held", "Held", "held", "h"], ["ledger", "Ledger", "ledger", "l"], ["apis", "APIs", "api", "a"], ["servers", "Servers", "server", "s"], ["skills", "Skills", "skill", "k"], null, ["alerts", "Alerts", "bell", "b"], ["settings", "Settings", "gear", "e"]];
 
 /** Dialog is a modal one that ends with escape or a click beside it. */
-function Dialog({ cls, label, children }) {
+function Dialog({ cls, label, children }) { // cls is its name in app.dialog too: a late event of one does not end another
   const d = useRef(null);
   useEffect(() => { d.current.showModal(); }, []);
-  return html`<dialog ref=${d} class=${cls} aria-label=${label} onClose=${() => set({ dialog: "" })} onClick=${(e) => { if (e.target === d.current) d.current.close(); }}>${children}</dialog>`;
+  return html`<dialog ref=${d} class=${cls} aria-label=${label} onClose=${() => { if (app.dialog === cls) set({ dialog: "" }); }} onClick=${(e) => { if (e.target === d.current) d.current.close(); }}>${children}</dialog>`;
 }
 
 export function Palette() {
