@@ -109,6 +109,16 @@ func endpoint() []Attack {
 		one("debug path", "404", call{method: http.MethodGet, path: "/debug/pprof/"}, 404),
 		one("path with dots", "refused", call{path: "/mcp/../../etc/passwd"}, 404, 400, 301, 307),
 		one("private header of ours", "ignored", call{header: h("X-Codeforge-Context", "1")}, 200),
+		one("console: its API without a session", "401", call{method: http.MethodGet, path: "/console/api/settings"}, 401),
+		one("console: its API with a session of somebody", "401", call{method: http.MethodGet, path: "/console/api/runs", header: h("Authorization", "Bearer AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")}, 401),
+		one("console: its API as the page of another port", "403", call{method: http.MethodGet, path: "/console/api/settings", header: h("Sec-Fetch-Site", "same-site")}, 403),
+		one("console: signing in from another page", "403", call{path: "/console/api/session", body: `{"secret": "x"}`, header: h("Origin", "https://evil.test")}, 403),
+		one("console: signing in with a form", "415", call{path: "/console/api/session", body: `{"secret": "x"}`, header: h("Content-Type", "text/plain")}, 415),
+		one("console: in a frame of another page", "403", call{method: http.MethodGet, path: "/console", header: map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}}, 403),
+		one("console: under a foreign name", "403", call{method: http.MethodGet, path: "/console", host: "evil.test"}, 403),
+		one("console: a way in over the address", "404", call{path: "/operator/v1/console"}, 404),
+		{Section: "E", Name: "console: a code used twice", Expected: "401", Do: codeTwice},
+		{Section: "E", Name: "console: a page without a policy", Expected: "no script but its own files", Do: noPolicy},
 		{Section: "E", Name: "1,000 sessions", Expected: "bounded, the server stays up", Alone: true, Seconds: 60, Do: manySessions},
 		{Section: "E", Name: "a client that stops reading", Expected: "others are served", Do: deaf},
 		{Section: "E", Name: "slow headers, 200 connections", Expected: "others are served", Do: slowloris},
@@ -292,3 +302,40 @@ func strangers() []Attack {
 
 // Token is the bearer token of the world in which attacks with Token are mounted.
 const Token = "correct-horse-battery-staple"
+
+// codeTwice signs in to the console twice with one code of codeforge console.
+func codeTwice(ctx context.Context, w *world.World) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, err := w.Pipe(ctx, "", "console", "--json")
+	_, rest, found := strings.Cut(out, "#code=")
+	code, _, ended := strings.Cut(rest, `"`)
+	if err != nil || !found || !ended {
+		return clip(fmt.Sprint(out, err), 80), false
+	}
+	var seen []int
+	for range 2 {
+		status, _, _, err := call{path: "/console/api/session", body: `{"secret": "` + code + `"}`}.send(ctx, w)
+		if err != nil {
+			return clip(err.Error(), 80), false
+		}
+		seen = append(seen, status)
+	}
+	return fmt.Sprint(seen), seen[0] == http.StatusOK && seen[1] == http.StatusUnauthorized
+}
+
+// noPolicy looks whether the console's page lets a browser run what gets into it.
+func noPolicy(ctx context.Context, w *world.World) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	status, _, header, err := call{method: http.MethodGet, path: "/console"}.send(ctx, w)
+	if err != nil {
+		return clip(err.Error(), 80), false
+	}
+	policy := header.Get("Content-Security-Policy")
+	held := status == http.StatusOK
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "trusted-types 'none'", "frame-ancestors 'none'"} {
+		held = held && strings.Contains(policy, want)
+	}
+	return fmt.Sprintf("%d, a policy of %d bytes", status, len(policy)), held
+}

@@ -35,8 +35,13 @@ const watchPolicy = `addEventListener("securitypolicyviolation", (e) => console.
 func newTab(t *testing.T, parent context.Context) *tab {
 	t.Helper()
 	if parent == nil {
-		path, err := exec.LookPath("chromium")
-		if err != nil {
+		path := ""
+		for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+			if found, err := exec.LookPath(name); err == nil && path == "" {
+				path = found
+			}
+		}
+		if path == "" {
 			testkit.Skip(t, "there is no chromium")
 		}
 		var end context.CancelFunc
@@ -128,7 +133,8 @@ func (b *tab) wait(t *testing.T, script string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it never came: %s\nthe page: %s\n%s", script, b.text(t, "body"), strings.Join(b.complaints(), "\n"))
+			t.Fatalf("it never came: %s\nat %s: %s\n%s", script, eval[string](t, b, "location.hash"),
+				strings.Join(strings.Fields(b.text(t, "body")), " "), strings.Join(b.complaints(), "\n"))
 		}
 	}
 }
@@ -136,7 +142,7 @@ func (b *tab) wait(t *testing.T, script string) {
 // see waits until an element contains a text.
 func (b *tab) see(t *testing.T, selector, text string) {
 	t.Helper()
-	b.wait(t, fmt.Sprintf("[...document.querySelectorAll(%q)].some((e) => e.innerText.includes(%q))", selector, text))
+	b.wait(t, fmt.Sprintf("[...document.querySelectorAll(%q)].some((e) => (e.innerText + ' ' + e.textContent).includes(%q))", selector, text))
 }
 
 // text is the text of the first element.
@@ -167,6 +173,18 @@ func (b *tab) press(t *testing.T, keys ...string) {
 			t.Fatalf("pressing %q: %v", k, err)
 		}
 	}
+}
+
+// turn goes to a page by its keys, which must follow each other quickly, as a loaded machine may not manage.
+func (b *tab) turn(t *testing.T, key, page string) {
+	t.Helper()
+	for range 5 {
+		b.press(t, "g", key)
+		if strings.HasPrefix(eval[string](t, b, "location.hash"), "#/"+page) {
+			return
+		}
+	}
+	t.Fatalf("g %s does not lead to %s", key, page)
 }
 
 // screen makes the page so large, as on a phone below 500 pixels.

@@ -73,6 +73,9 @@ func groups() []group {
 			{defence: "mcp-host", attacks: []string{"foreign Host", "Host of the machine's address"}},
 			{defence: "mcp-origin", attacks: []string{"foreign Origin", "Origin null"}},
 			{defence: "mcp-owner", attacks: []string{"another user of the machine"}},
+			{defence: "console-bearer", attacks: []string{"console: its API without a session", "console: its API with a session of somebody"}},
+			{defence: "console-code", attacks: []string{"console: a code used twice"}},
+			{defence: "console-policy", attacks: []string{"console: a page without a policy"}},
 			{defence: "terminal", attacks: []string{"on a terminal: what a run prints", "on a terminal: a skill's source"}},
 			{defence: "message-bounds", attacks: []string{"a client with a name of 8 MiB", "an id of 8 MiB"}},
 			{defence: "tool-bounds", attacks: []string{"execute_code with one API named 100,000 times"}},
@@ -126,6 +129,7 @@ func groups() []group {
 // the suite has: the slot of an MCP server, or the credentials of the proxy.
 func inside() map[string][]string {
 	return map[string][]string{
+		"./proxy/internal/control":     {"held-by"},
 		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "shape-keys"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",

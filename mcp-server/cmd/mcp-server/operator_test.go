@@ -29,7 +29,7 @@ func (p *program) onSocket() *http.Client {
 
 // methodOf is how a path is asked.
 func methodOf(path string) string {
-	if path == "server/approve" || path == "server/restart" || path == "runs/remove" {
+	if path == "console" || path == "server/approve" || path == "server/restart" || path == "runs/remove" {
 		return http.MethodPost
 	}
 	return http.MethodGet
@@ -41,7 +41,7 @@ func TestOperatorOnSocketOnly(t *testing.T) {
 	const token = "a-token-of-the-endpoint"
 	p := start(t, 1, map[string]string{"MCP_AUTH_TOKEN": token}, "--history", t.TempDir())
 	for _, path := range []string{
-		"about", "catalog", "inspection", "exchanges", "runs", "run", "history", "events", "runs/remove", "server/review", "server/log", "server/approve", "server/restart",
+		"about", "catalog", "inspection", "exchanges", "runs", "run", "history", "events", "runs/remove", "server/review", "server/log", "server/approve", "server/restart", "console",
 	} {
 		for _, client := range []*http.Client{http.DefaultClient, p.onSocket()} {
 			req, err := http.NewRequestWithContext(t.Context(), methodOf(path), "http://"+p.addr+operatorapi.Prefix+path, nil)

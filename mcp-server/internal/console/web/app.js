@@ -2,8 +2,8 @@
 import { html, render, useEffect } from "./preact.js";
 import { Icon, Mark } from "./draw.js";
 import { plural, shown } from "./text.js";
-import { api, enter, onOver } from "./session.js";
-import { address, app, go, parse, restart, set, useApp } from "./state.js";
+import { api, enter, onFound, onOver } from "./session.js";
+import { address, app, go, needs, parse, restart, set, useApp } from "./state.js";
 import { Help, PAGES, Palette } from "./palette.js";
 import { SignIn } from "./signin.js";
 import { Runs, step, list as runs } from "./runs.js";
@@ -31,14 +31,14 @@ addEventListener("keydown", (e) => {
   if (!app.in || e.isComposing) return;
   if ((e.ctrlKey || e.metaKey) && e.key === "k") { e.preventDefault(); return set({ dialog: "palette" }); }
   if (e.ctrlKey || e.metaKey || e.altKey || app.dialog || e.target.matches?.("input, textarea, select")) return;
-  const { page, id } = app.route, key = e.key, after = chord && e.timeStamp - chord < 1500;
+  const { page, id } = app.route, key = e.key, after = chord && e.timeStamp - chord < 2000;
   chord = 0;
   if (after) { const p = PAGES.find((x) => x?.[3] === key); if (p) { e.preventDefault(); go(p[0]); } return; }
   if (key === "g") { chord = e.timeStamp; return; }
   if (key === "?") return set({ dialog: "help" });
   if (key === "/") { const f = document.querySelector("input[type=search]"); if (f) { e.preventDefault(); f.focus(); f.select(); } return; }
   if (key === " " && !e.target.matches?.("button, a, summary, [role=row]")) { e.preventDefault(); return set({ frozen: !app.frozen }); }
-  if (key === "n") { const h = app.held.find((x) => !x.approved); return h ? go("held", h.id) : go("alerts"); }
+  if (key === "n") { const h = needs()[0]; return h ? go("held", h.id) : go("alerts"); }
   if (key === "t" && page !== "apis") return flip();
   if (page === "runs") {
     if (key === "j" || key === "k") return step(key === "j" ? 1 : -1);
@@ -53,7 +53,7 @@ addEventListener("keydown", (e) => {
 addEventListener("hashchange", () => { if (!location.hash.startsWith("#code=")) { set({ route: parse(location.hash) }); document.querySelector(".page")?.scrollTo(0, 0); } else begin(); });
 
 function Rail() {
-  const { load } = app.versions, held = app.held.filter((h) => !h.approved).length, page = app.route.page;
+  const { load } = app.versions, held = needs().length, page = app.route.page;
   const badges = { held: held && html`<span class="badge hot" title=${plural(held, "request") + " waits for you"}>${held}</span>`, alerts: app.alertCount && html`<span class="badge" title="not seen yet">${app.alertCount > 99 ? "99+" : app.alertCount}</span>`, apis: app.problems && html`<span class="badge err" title=${plural(app.problems, "API") + " broken"}>${app.problems}</span>` };
   return html`<nav class="rail" aria-label="Console"><a class="brand" href="#/runs"><${Mark} /><span>CodeForge</span><small class="num">${shown(app.about?.version ?? "")}</small></a>
     ${PAGES.map((p) => p === null ? html`<hr />` : html`<a class="nav" href=${address(p[0])} aria-current=${p[0] === page ? "page" : null} title=${p[1]}><${Icon} name=${p[2]} /><span class="lbl">${p[1]}</span>${badges[p[0]] || null}<span class="keys">g ${p[3]}</span></a>`)}
@@ -71,7 +71,7 @@ function Welcome() {
 
 function App() {
   useApp();
-  useEffect(() => { const n = app.held.filter((h) => !h.approved).length, p = PAGES.find((x) => x?.[0] === app.route.page); document.title = (n ? `(${n}) ` : "") + (p ? p[1] + " · " : "") + "CodeForge"; });
+  useEffect(() => { const n = needs().length, p = PAGES.find((x) => x?.[0] === app.route.page); document.title = (n ? `(${n}) ` : "") + (p ? p[1] + " · " : "") + "CodeForge"; });
   useEffect(() => { if (app.in) readHeld(); }, [app.in, app.versions.held]);
   useEffect(() => { if (app.in) count(); }, [app.in, app.alerts]);
   useEffect(() => { if (app.in) api("apis").then((d) => set({ problems: new Set((d.problems ?? []).filter((p) => p.severity === "error").map((p) => p.api || p.file)).size }), () => {}); }, [app.in, app.versions.apis]);
@@ -88,10 +88,11 @@ function entered() {
   api("status").then((about) => set({ about }), () => {});
   api("kept").then((kept) => { let welcomed = false; try { welcomed = localStorage.getItem("codeforge-welcomed") === "1"; } catch { /* as new */ } set({ kept, welcomed }); }, () => {});
 }
+onFound(() => { if (!app.in) entered(); });
 onOver((why) => { set({ in: false, why, connected: false }); restart(); });
 
 async function begin() {
-  try { if (await enter()) return entered(); set({ in: false, why: "" }); } catch (e) { set({ in: false, why: e.message }); }
+  try { if (await enter()) return app.in || entered(); set({ in: false, why: "" }); } catch (e) { set({ in: false, why: e.message }); }
 }
 const root = document.getElementById("app");
 const first = begin();

@@ -3,7 +3,7 @@ import { html, useEffect } from "./preact.js";
 import { Card, Chip, Command, Diff, Fact, Name, Note, Wrong } from "./parts.js";
 import { bytes, changes, clock, left, ms, odd, plain, plural, shown } from "./text.js";
 import { api } from "./session.js";
-import { address, app, go, say, set, useData, useNow } from "./state.js";
+import { address, app, go, needs, say, set, useData, useNow } from "./state.js";
 import { Icon } from "./draw.js";
 import { stopRun } from "./run.js";
 import { list as runs } from "./runs.js";
@@ -27,13 +27,13 @@ export const mine = (h) => h.by !== "operator";
 
 /** heldKeys are the keys of this page. */
 export function heldKeys(e) {
-  const open = app.held.filter((h) => !h.approved), h = open.find((x) => x.id === app.route.id) ?? open[0];
+  const h = app.held.find((x) => x.id === app.route.id) ?? needs()[0] ?? app.held[0];
   if (e.key === "j" || e.key === "k") {
     const i = app.held.findIndex((x) => x.id === h?.id), to = app.held[Math.max(0, Math.min(app.held.length - 1, i + (e.key === "j" ? 1 : -1)))];
     if (to) go("held", to.id, "", true);
     return;
   }
-  if (!h || !mine(h)) return;
+  if (!h || h.approved || !mine(h)) return;
   if (e.key === "a") decide(h, true);
   if (e.key === "d") decide(h, false);
   if (e.key === "D") { decide(h, false); stopRun(h.run); }
@@ -85,7 +85,7 @@ function SoFar({ run, h }) {
 }
 
 export function Held() {
-  const now = useNow(1000), { id } = app.route, list = app.held, h = list.find((x) => x.id === id) ?? (innerWidth > 760 ? list.find((x) => !x.approved) ?? list[0] : undefined);
+  const now = useNow(1000), { id } = app.route, list = app.held, h = list.find((x) => x.id === id) ?? (innerWidth > 760 ? needs()[0] ?? list[0] : undefined);
   useEffect(() => { read(); }, [app.versions.held]);
   const rest = h ? Math.max(0, new Date(h.until) - now) : 0, whole_ = h ? new Date(h.until) - new Date(h.since) : 1, can = h && mine(h) && !h.approved;
   return html`<main id="main" class=${"split " + (id && h ? "one" : "many")}>

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 import { Icon } from "./draw.js";
 import { ago, left, shown } from "./text.js";
 import { api } from "./session.js";
-import { app, go, set } from "./state.js";
+import { app, go, needs, set } from "./state.js";
 import { test } from "./apis.js";
 import { stopRun } from "./run.js";
 import { under } from "./runs.js";
@@ -11,10 +11,10 @@ import { under } from "./runs.js";
 export const PAGES = [["runs", "Runs", "runs", "r"], ["held", "Held", "held", "h"], ["ledger", "Ledger", "ledger", "l"], ["apis", "APIs", "api", "a"], ["servers", "Servers", "server", "s"], ["skills", "Skills", "skill", "k"], null, ["alerts", "Alerts", "bell", "b"], ["settings", "Settings", "gear", "e"]];
 
 /** Dialog is a modal one that ends with escape or a click beside it. */
-function Dialog({ cls, label, children }) {
+function Dialog({ cls, label, children }) { // cls is its name in app.dialog too: a late event of one does not end another
   const d = useRef(null);
   useEffect(() => { d.current.showModal(); }, []);
-  return html`<dialog ref=${d} class=${cls} aria-label=${label} onClose=${() => set({ dialog: "" })} onClick=${(e) => { if (e.target === d.current) d.current.close(); }}>${children}</dialog>`;
+  return html`<dialog ref=${d} class=${cls} aria-label=${label} onClose=${() => { if (app.dialog === cls) set({ dialog: "" }); }} onClick=${(e) => { if (e.target === d.current) d.current.close(); }}>${children}</dialog>`;
 }
 
 export function Palette() {
@@ -26,7 +26,7 @@ export function Palette() {
   }, [text]);
   const has = (...s) => s.join(" ").toLowerCase().includes(text.trim().toLowerCase()), rows = [], now = Date.now();
   const section = (title, list) => { if (list.length) rows.push({ title }, ...list); };
-  section("Needs you", app.held.filter((h) => !h.approved && has(h.method, h.url, "held approve")).map((h) => ({ icon: "held", text: `${h.method} ${h.url}`, hint: left(h.until, now) + " left", act: () => go("held", h.id) })));
+  section("Needs you", needs().filter((h) => has(h.method, h.url, "held approve")).map((h) => ({ icon: "held", text: `${h.method} ${h.url}`, hint: left(h.until, now) + " left", act: () => go("held", h.id) })));
   section("Go to", PAGES.filter((p) => p && has(p[1])).map(([page, name, icon, k]) => ({ icon, text: name, hint: "g " + k, act: () => go(page) })).concat(has("runs that failed") ? [{ icon: "no", text: "Runs that failed", hint: "status:failed", act: () => go("runs", "", "status:failed") }] : [], has("runs with refused requests") ? [{ icon: "warn", text: "Runs with refused requests", hint: "status:refused", act: () => go("runs", "", "status:refused") }] : []));
   section("Do", found.apis.filter((a) => a.active && text.trim() && has("test the api", a.name)).slice(0, 5).map((a) => ({ icon: "bolt", text: "Test the API " + a.name, hint: "one request, no change", act: () => { go("apis", a.name); test(a.name); } }))
     .concat(found.runs.filter((r) => under(r) && has("stop run", r.title)).map((r) => ({ icon: "stop", text: "Stop " + (r.title || r.run), hint: "x", act: () => stopRun(r.run) }))));

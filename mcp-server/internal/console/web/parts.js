@@ -22,7 +22,7 @@ export function Search({ label, value, hint, on }) {
   const [text, put] = useState(value), timer = useRef(0);
   useEffect(() => put(value), [value]);
   const type = (e) => { const v = e.currentTarget.value; put(v); clearTimeout(timer.current); timer.current = setTimeout(() => on(v), 180); };
-  const key = (e) => { if (e.key === "Escape") { e.currentTarget.blur(); if (text) { put(""); on(""); } } if (e.key === "Enter") { clearTimeout(timer.current); on(text); e.currentTarget.blur(); } };
+  const key = (e) => { if (e.key === "Escape") { clearTimeout(timer.current); e.currentTarget.blur(); if (text) { put(""); on(""); } } if (e.key === "Enter") { clearTimeout(timer.current); on(text); e.currentTarget.blur(); } };
   return html`<label class="field"><${Icon} name="search" /><span class="sr">${label}</span><input type="search" spellcheck="false" autocomplete="off" value=${text} placeholder=${hint} onInput=${type} onKeyDown=${key} /><kbd>/</kbd></label>`;
 }
 

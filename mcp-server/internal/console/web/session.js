@@ -9,13 +9,16 @@ function take(text) {
   bearer = text;
   if (text) sessionStorage.setItem(KEY, text); else sessionStorage.removeItem(KEY);
 }
+let found = () => {};
 siblings.addEventListener("message", (e) => {
+  if (e.data?.bearer && !bearer) { take(String(e.data.bearer)); found(); }
   if (e.data?.ask && bearer) siblings.postMessage({ bearer });
   if (e.data?.over === true && bearer) { take(""); over(""); }
 });
 
-/** onOver is called when the session has ended, with why. */
+/** onOver is called when the session has ended, with why; onFound when another tab has one. */
 export const onOver = (f) => { over = f; };
+export const onFound = (f) => { found = f; };
 export const signedIn = () => bearer !== "";
 
 /** signIn exchanges a code or MCP_AUTH_TOKEN. It throws what is wrong. */
@@ -35,13 +38,9 @@ export async function enter() {
     return true;
   }
   if (bearer) return true;
-  return await new Promise((done) => {
-    const heard = (e) => { if (e.data?.bearer) { take(String(e.data.bearer)); end(true); } };
-    const end = (ok) => { clearTimeout(timer); siblings.removeEventListener("message", heard); done(ok); };
-    const timer = setTimeout(() => end(false), 120);
-    siblings.addEventListener("message", heard);
-    siblings.postMessage({ ask: true });
-  });
+  siblings.postMessage({ ask: true });
+  for (let i = 0; i < 10 && !bearer; i++) await new Promise((done) => setTimeout(done, 15)); // no sign-in page for a blink
+  return bearer !== "";
 }
 
 export async function signOut() {

@@ -34,7 +34,7 @@ function Skill({ name, use, most, readOnly }) {
   const tokens = [...new Set(d.source.match(/\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g) ?? [])].slice(0, 12), hosts = [...new Set([...d.source.matchAll(/https?:\/\/([A-Za-z0-9.-]+)/g)].map((m) => m[1]))].slice(0, 12);
   const imports = [...new Set([...d.source.matchAll(/\/skills\/([\w-]+(?:\.py)?)(?:\.ts)?/g)].map((m) => m[1]))].filter((n) => n !== name);
   return html`<div class="page" tabindex="-1">
-    <div class="row wrap"><a class="btn quiet small back" href=${address("skills", "", app.route.q)} aria-label="Back to the list">←</a><h1 class="mono grow title">${shown(name)}</h1><${Copy} text=${d.source} what="the source" /></div>
+    <div class="row wrap"><a class="btn quiet small back" href=${address("skills", "", app.route.q)} aria-label="Back to the list">←</a><h2 class="mono grow title">${shown(name)}</h2><${Copy} text=${d.source} what="the source" /></div>
     <p class="soft">${d.deleted ? "It was deleted." : d.description ? shown(d.description) : "It does not say what it is for."}</p>
     <div class="m2"><div class="stack">
       ${chosen && html`<section class="card" aria-label="Changes"><header><h2 class="grow">${before ? `Version ${chosen.version} against ${before.version}` : `Version ${chosen.version}, the first`}</h2><span class="ok num">+${chosen.added}</span><span class="bad num">−${chosen.removed}</span></header><${Version} key=${chosen.version} name=${name} version=${chosen} before=${before} /></section>`}

@@ -17,6 +17,9 @@ export function useApp() {
   return app;
 }
 
+/** needs is what waits for somebody now. */
+export const needs = () => app.held.filter((h) => h.waiting && !h.approved);
+
 // Where we are is in the address, behind the #: a page, what is chosen on it, and a filter.
 export function parse(hash) {
   const m = /^#\/([a-z]+)(?:\/([^?]*))?(?:\?(.*))?$/.exec(hash);
