@@ -21,7 +21,8 @@ func heldIn(t *testing.T, room *hold.Room, anyone bool) (id string, told <-chan 
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() {
-		out <- room.Pass(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
+		_, err := room.Pass(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
+		out <- err
 	}()
 	testkit.WaitFor(t, func() bool { return len(room.List()) == before+1 })
 	return room.List()[before].ID, out
