@@ -20,14 +20,17 @@ const (
 	maxForm     = 16 << 10
 )
 
-// secretField is the name or the title of a field for what no server gets from CodeForge, secretWords are words that ask
-// for it.
+// secretField is the name or the title of a field for what no server gets from CodeForge, secretWords are words that
+// ask for it.
 var (
 	secretField = regexp.MustCompile(`(?i)` + secrets + `|\bpin\b|\bcvv\b`)
-	secretWords = regexp.MustCompile(`(?i)\b(?:enter|paste|type|provide|give|send|need|your|the|what is|what's)\b.{0,40}(?:` + secrets + `)`)
+	secretWords = regexp.MustCompile(`(?i)\b(?:` + asking + `)\b.{0,40}(?:` + secrets + `)`)
 )
 
-const secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
+const (
+	asking  = `enter|paste|type|provide|give|send|need|your|the|what is|what's`
+	secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
+)
 
 const asksSecret = "it asks for a secret, which belongs in the credentials of its config.json"
 
