@@ -32,7 +32,8 @@ const (
 	secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
 )
 
-const asksSecret = "it asks for a secret, which belongs in the credentials of its config.json"
+// forbidden is why such a question is not shown.
+const forbidden = "it asks for a secret, which belongs in the credentials of its config.json"
 
 // pending is a request that a bridge has not answered yet.
 type pending struct {
@@ -52,9 +53,9 @@ func (i *instance) question(q frame.Question) {
 	}
 	form, wrong := formOf(q.Schema)
 	if secretWords.MatchString(signature.Clean(q.Message, len(q.Message))) {
-		wrong = asksSecret
+		wrong = forbidden
 	}
-	if why == "" && (wrong != asksSecret || !disarm.Off("question-secret")) {
+	if why == "" && (wrong != forbidden || !disarm.Off("question-secret")) {
 		why = wrong
 	}
 	if why != "" {
@@ -135,7 +136,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 		title, _ := shown(field["title"]).(string)
 		about, _ := shown(field["description"]).(string)
 		if secretField.MatchString(name) || secretField.MatchString(title) || secretWords.MatchString(about) {
-			return nil, asksSecret
+			return nil, forbidden
 		}
 		for key, value := range field {
 			field[key] = shown(value)
