@@ -24,7 +24,7 @@ const maxBody = 16 << 20
 
 // ServeHTTP answers the proxy's requests, which are those that code made:
 //
-//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, and "_schema": is there an outputSchema?, "_hint"
+//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, with "_schema" and "_hint": see marked
 //	GET  /{server}                  -> {"tools": [...]}
 //	GET  /{server}/$resources       -> {"resources": [...], "templates": [...]}
 //	POST /{server}/$read            {"uri"} -> the ReadResourceResult
@@ -313,7 +313,8 @@ func hintOf(t *tool) string {
 	return clean(t.Name) + "(" + args + ")"
 }
 
-// marked adds "_schema" and "_hint" to a result, in the last place, which wins over those of the server's.
+// marked adds to a result "_schema", is there an outputSchema?, and "_hint", for an error: in the last place, which wins
+// over those of the server's.
 func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {

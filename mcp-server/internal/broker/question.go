@@ -20,16 +20,20 @@ const (
 	maxForm     = 16 << 10
 )
 
-// secretField is the name or the title of a field for what no server gets from CodeForge, secretWords are words that ask
-// for it.
+// secretField is the name or the title of a field for what no server gets from CodeForge, secretWords are words that
+// ask for it.
 var (
 	secretField = regexp.MustCompile(`(?i)` + secrets + `|\bpin\b|\bcvv\b`)
-	secretWords = regexp.MustCompile(`(?i)\b(?:enter|paste|type|provide|give|send|need|your|the|what is|what's)\b.{0,40}(?:` + secrets + `)`)
+	secretWords = regexp.MustCompile(`(?i)\b(?:` + asking + `)\b.{0,40}(?:` + secrets + `)`)
 )
 
-const secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
+const (
+	asking  = `enter|paste|type|provide|give|send|need|your|the|what is|what's`
+	secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
+)
 
-const asksSecret = "it asks for a secret, which belongs in the credentials of its config.json"
+// forbidden is why such a question is not shown.
+const forbidden = "it asks for a secret, which belongs in the credentials of its config.json"
 
 // pending is a request that a bridge has not answered yet.
 type pending struct {
@@ -49,9 +53,9 @@ func (i *instance) question(q frame.Question) {
 	}
 	form, wrong := formOf(q.Schema)
 	if secretWords.MatchString(signature.Clean(q.Message, len(q.Message))) {
-		wrong = asksSecret
+		wrong = forbidden
 	}
-	if why == "" && (wrong != asksSecret || !disarm.Off("question-secret")) {
+	if why == "" && (wrong != forbidden || !disarm.Off("question-secret")) {
 		why = wrong
 	}
 	if why != "" {
@@ -132,7 +136,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 		title, _ := shown(field["title"]).(string)
 		about, _ := shown(field["description"]).(string)
 		if secretField.MatchString(name) || secretField.MatchString(title) || secretWords.MatchString(about) {
-			return nil, asksSecret
+			return nil, forbidden
 		}
 		for key, value := range field {
 			field[key] = shown(value)

@@ -129,8 +129,8 @@ func (p *parked) result() *mcp.CallToolResult {
 	return p.res
 }
 
-// park keeps a call until its client comes back. It gives the state that the client comes back with, or nothing if there
-// is no room.
+// park keeps a call until its client comes back. It gives the state that the client comes back with, or nothing if
+// there is no room.
 func (d *Desk) park(p *parked, a asked) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
