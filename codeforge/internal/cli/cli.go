@@ -79,7 +79,8 @@ func commands() []command {
 	return []command{
 		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(),
 		connectCommand(), loginCommand(), logoutCommand(), credentialsCommand(), secretsCommand(),
-		heldCommand(), approveCommand(), refuseCommand(), runCommand(), stdioCommand(), runsCommand(), logsCommand(), receiptCommand(),
+		heldCommand(), approveCommand(), refuseCommand(), runCommand(), stdioCommand(), runsCommand(),
+		logsCommand(), receiptCommand(),
 		skillsCommand(), manifestCommand(), doctorCommand(), versionCommand(), completionCommand(), manCommand(),
 		completeCommand(),
 		superviseCommand(), probeCommand(), relayCommand(),

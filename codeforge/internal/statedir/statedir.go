@@ -106,8 +106,8 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	for _, sub := range []string{
-		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "pins", "history",
-		"log", "tmp", "logins",
+		"run", "ca-private", "ca-public", "tokens", "skills", "runs", "sandboxd", "packages", "definitions", "pins",
+		"history", "log", "tmp", "logins",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)
