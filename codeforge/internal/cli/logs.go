@@ -228,7 +228,8 @@ func receiptCommand() command {
 // receiptOf is the receipt of a run.
 func receiptOf(d historyapi.Detail) controlapi.Receipt {
 	r := controlapi.Receipt{
-		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count, Exchanges: []controlapi.Exchange{},
+		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count,
+		Exchanges: []controlapi.Exchange{},
 	}
 	for _, x := range d.Exchanges {
 		r.Exchanges = append(r.Exchanges, x.Exchange)

@@ -42,8 +42,8 @@ func openRecord(ctx context.Context, e *Env, t target) (record, error) {
 	case !c.State.Exists() && err != nil:
 		return record{}, err
 	case !c.State.Exists():
-		return record{}, fmt.Errorf("there is no state directory %s, and no stack of this folder runs in Docker: start CodeForge "+
-			"with codeforge up or docker compose up -d, or go to its folder", c.State.Path())
+		return record{}, fmt.Errorf("there is no state directory %s, and no stack of this folder runs in Docker: start "+
+			"CodeForge with codeforge up or docker compose up -d, or go to its folder", c.State.Path())
 	}
 	if _, err := os.Stat(c.State.Join("history", "runs.db")); err != nil {
 		return record{}, fmt.Errorf("no run is recorded in %s yet", c.State.Path())

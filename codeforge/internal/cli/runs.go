@@ -16,7 +16,8 @@ import (
 
 // runStates are what --status may be.
 var runStates = []string{
-	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Lost, historyapi.Running, historyapi.Waiting, "denied",
+	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Lost, historyapi.Running, historyapi.Waiting,
+	"denied",
 }
 
 func runsCommand() command {
@@ -131,7 +132,8 @@ func (o runsOptions) list(ctx context.Context, e *Env, rec record) error {
 // runLine is one run: when, id, state, how long, by whom, what it sent, and its title.
 func runLine(p painter, r historyapi.Run) string {
 	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.Line(r.ID) + " " +
-		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s  %s", duration(r.WallMS), count(r.Count.Exchanges, "request"))
+		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", duration(r.WallMS)) +
+		"  " + count(r.Count.Exchanges, "request")
 	if r.Count.Denied > 0 {
 		line += p(terminal.Red, fmt.Sprintf(", %d denied", r.Count.Denied))
 	}

@@ -257,8 +257,8 @@ func (d *daemon) serveProxy(ctx context.Context) {
 	}
 }
 
-// record stores exchanges as the proxy tells them, until ctx ends. What it does not tell, because the store was too slow
-// or the connection broke, is on the receipts of the runs.
+// record stores exchanges as the proxy tells them, until ctx ends. What it does not tell, because this was too slow or
+// the connection broke, is on the receipts of the runs.
 func (d *daemon) record(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {

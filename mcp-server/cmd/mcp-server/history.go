@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 )
 
-// serveHistory is `mcp-server history`: it answers requests on its standard input, which is a socket, with what is kept in
-// a folder.
+// serveHistory is `mcp-server history`: it answers requests on its standard input, which is a socket, with what is kept
+// in a folder.
 func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	conn, err := net.FileConn(stdin)
 	if err != nil {
@@ -37,7 +37,8 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	defer s.Close(ctx)
 	ended := make(chan struct{})
 	server := http.Server{
-		Handler: operator.History(s), ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: operator.History(s), ReadHeaderTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				close(ended)

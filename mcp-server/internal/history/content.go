@@ -208,5 +208,7 @@ func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 
 // output is what was kept.
 func (c *capture) output() historyapi.Output {
-	return historyapi.Output{Head: append([]historyapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]historyapi.Print(nil), c.tail...)}
+	return historyapi.Output{
+		Head: append([]historyapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]historyapi.Print(nil), c.tail...),
+	}
 }

@@ -1,8 +1,8 @@
-// Package history is the store of runs: one SQLite file, written by one goroutine from a bounded queue. What is in it is
-// described by mcp-server/historyapi.
+// Package history is the store of runs: one SQLite file, written by one goroutine from a bounded queue. What is in it
+// is described by mcp-server/historyapi.
 //
-// Contract: no run ever waits for the store. What does not fit in the queue or on the disk is dropped and counted, first
-// the code and output, then the rest; a damaged file is set aside, and a new one begun.
+// Contract: no run ever waits for the store. What does not fit in the queue or on the disk is dropped and counted,
+// first the code and output, then the rest; a damaged file is set aside, and a new one begun.
 //
 // Threat: the file tells what code did, to whoever may read it. It has mode 0600 in a folder of 0700, and holds no
 // credential: the proxy has replaced them by their names before anything gets here. REDACTING_STRINGS are taken out
@@ -107,8 +107,8 @@ func Open(cfg Config) *Store {
 		}
 	}
 	s := &Store{
-		cfg: cfg, queue: make(chan job, maxQueue), sweeps: make(chan chan error), opened: make(chan struct{}), closed: make(chan struct{}),
-		ended: make(chan struct{}), live: map[string]*Recording{},
+		cfg: cfg, queue: make(chan job, maxQueue), sweeps: make(chan chan error),
+		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}), live: map[string]*Recording{},
 	}
 	s.feed.begin()
 	if cfg.Mode == Off || cfg.Dir == "" {
@@ -155,8 +155,8 @@ func Read(dir string) (*Store, error) {
 		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, Name), err)
 	}
 	s := &Store{
-		cfg: Config{Dir: dir, Mode: Full}, opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}),
-		reader: reader,
+		cfg: Config{Dir: dir, Mode: Full}, reader: reader,
+		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.feed.begin()
 	close(s.opened)

@@ -79,7 +79,8 @@ func (s *Store) sum(ctx context.Context, tx *sql.Tx, run historyapi.Run, list []
 		}
 	}
 	return add(ctx, tx, sum{
-		at: run.Ended, kind: sumRuns, n: 1, up: run.Shown, down: int64(run.Count.Sanitized), denied: int64(run.Count.Redacted),
+		at: run.Ended, kind: sumRuns, n: 1, up: run.Shown,
+		down: int64(run.Count.Sanitized), denied: int64(run.Count.Redacted),
 	})
 }
 

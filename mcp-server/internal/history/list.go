@@ -254,7 +254,9 @@ func (s *Store) underWay(out *historyapi.Detail) {
 }
 
 // Exchanges lists exchanges, with those of MCP servers and installations: latest first, or oldest first.
-func (s *Store) Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error) {
+func (s *Store) Exchanges(
+	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
+) (historyapi.ExchangePage, error) {
 	out := historyapi.ExchangePage{Exchanges: []historyapi.Exchange{}}
 	db, err := s.db(ctx)
 	if err != nil {

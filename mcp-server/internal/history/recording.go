@@ -287,7 +287,8 @@ func putExchange(ctx context.Context, tx *sql.Tx, e historyapi.Exchange) error {
 		if e.Among == 0 {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE exchange SET data = json_set(?, '$.number', number) WHERE id = ?`, string(data), e.ID)
+		_, err := tx.ExecContext(ctx, `UPDATE exchange SET data = json_set(?, '$.number', number) WHERE id = ?`,
+			string(data), e.ID)
 		return err
 	}
 	for _, sw := range e.Swapped {
@@ -319,7 +320,8 @@ func (s *Store) field(text string) string {
 }
 
 // importedSkill is how code names a skill that it imports.
-var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.ts["']|(?m)^\s*(?:from|import)\s+skills\.(\w{1,64})`)
+var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.ts["']|` +
+	`(?m)^\s*(?:from|import)\s+skills\.(\w{1,64})`)
 
 // imports are the skills that code names as it would to import them, sorted.
 func imports(code string) []string {

@@ -151,7 +151,8 @@ func (s *Store) tidyRuns(ctx context.Context, tx *sql.Tx) (int, error) {
 	return len(ids), nil
 }
 
-// tidyRest removes exchanges of MCP servers, sums and alerts that are too old, and all but the latest versions of skills.
+// tidyRest removes exchanges of MCP servers, sums and alerts that are too old, and all but the latest versions of
+// skills.
 func (s *Store) tidyRest(ctx context.Context, tx *sql.Tx) (int, error) {
 	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
 	for _, q := range []string{

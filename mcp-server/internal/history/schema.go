@@ -14,16 +14,17 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// migrations bring an empty file to the current schema: a file of version n needs those from n on. Never change one that
-// was released; append.
+// migrations bring an empty file to the current schema: a file of version n needs those from n on. Never change one
+// that was released; append.
 //
 // What is searched for has a column; everything else of a run or an exchange is in data, as JSON of historyapi, so that
-// a new field needs no migration. Numbers are microseconds since 1970. A row of hour is a sum over a quarter of an hour,
-// of one kind; the names of its columns are in ledger.go. fact says which APIs, hosts and skills a run has.
+// a new field needs no migration. Numbers are microseconds since 1970. A row of hour is a sum over a quarter of an
+// hour, of one kind; the names of its columns are in ledger.go. fact says which APIs, hosts and skills a run has.
 var migrations = []string{`
 CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');
-CREATE TABLE content (number INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE, size INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE content (number INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE, size INTEGER NOT NULL,
+	data BLOB NOT NULL);
 CREATE TABLE fact (kind TEXT, value TEXT, number INTEGER REFERENCES run ON DELETE CASCADE,
 	PRIMARY KEY (kind, value, number)) WITHOUT ROWID;
 CREATE INDEX fact_number ON fact (number);
@@ -32,13 +33,13 @@ CREATE TABLE exchange (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, run 
 CREATE INDEX exchange_run ON exchange (run, number);
 CREATE INDEX exchange_api ON exchange (api, number);
 CREATE INDEX exchange_host ON exchange (host, number);
-CREATE TABLE swap (name TEXT, number INTEGER REFERENCES exchange ON DELETE CASCADE, place TEXT, swapped INTEGER NOT NULL,
-	scrubbed INTEGER NOT NULL, PRIMARY KEY (name, number, place)) WITHOUT ROWID;
+CREATE TABLE swap (name TEXT, number INTEGER REFERENCES exchange ON DELETE CASCADE, place TEXT,
+	swapped INTEGER NOT NULL, scrubbed INTEGER NOT NULL, PRIMARY KEY (name, number, place)) WITHOUT ROWID;
 CREATE INDEX swap_number ON swap (number);
-CREATE TABLE hour (at INTEGER, kind TEXT, a TEXT, b TEXT, n INTEGER, denied INTEGER, failed INTEGER, up INTEGER, down INTEGER,
-	PRIMARY KEY (kind, at, a, b)) WITHOUT ROWID;
-CREATE TABLE skill_version (number INTEGER PRIMARY KEY, skill TEXT NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL,
-	source BLOB, UNIQUE (skill, version));
+CREATE TABLE hour (at INTEGER, kind TEXT, a TEXT, b TEXT, n INTEGER, denied INTEGER, failed INTEGER, up INTEGER,
+	down INTEGER, PRIMARY KEY (kind, at, a, b)) WITHOUT ROWID;
+CREATE TABLE skill_version (number INTEGER PRIMARY KEY, skill TEXT NOT NULL, version INTEGER NOT NULL,
+	data TEXT NOT NULL, source BLOB, UNIQUE (skill, version));
 CREATE TABLE alert (number INTEGER PRIMARY KEY, seen INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1);
 `}
@@ -48,7 +49,8 @@ var errNewer = errors.New("a newer CodeForge wrote it")
 
 // dsn is how a connection is opened. first are pragmas that go before the others.
 func dsn(path string, write bool, first ...string) string {
-	v := url.Values{"_pragma": append(first, "busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)")}
+	v := url.Values{"_pragma": append(first,
+		"busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)")}
 	if write {
 		v["_pragma"] = append(v["_pragma"], "journal_mode(WAL)", "synchronous(1)", "secure_delete(1)",
 			"journal_size_limit(4194304)")

@@ -16,8 +16,8 @@ import (
 // maxVersions is how many versions of a skill are kept.
 const maxVersions = 50
 
-// Skill notes that a skill has this source now, or is deleted. What v says besides is who did it. Nothing is stored if the
-// latest version is the same. Changes from outside are left to the end of the runs that may have made them.
+// Skill notes that a skill has this source now, or is deleted. What v says besides is who did it. Nothing is stored if
+// the latest version is the same. Changes from outside are left to the end of the runs that may have made them.
 func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 	if s.off() {
 		return
@@ -83,7 +83,8 @@ func (s *Store) putVersion(
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES (?, ?, ?, ?, ?)`, number, v.Skill, v.Version, string(text), packed)
+	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES (?, ?, ?, ?, ?)`,
+		number, v.Skill, v.Version, string(text), packed)
 	if err == nil {
 		s.feed.publish(historyapi.Event{Kind: historyapi.EventSkill, RunID: v.Run, Skill: &v})
 	}
@@ -113,8 +114,8 @@ func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.Sk
 	}
 	var w where
 	w.same("skill", name)
-	rows, err := db.QueryContext(ctx, "SELECT data FROM skill_version WHERE "+w.String()+" ORDER BY number DESC LIMIT 2000",
-		w.args...)
+	rows, err := db.QueryContext(ctx,
+		"SELECT data FROM skill_version WHERE "+w.String()+" ORDER BY number DESC LIMIT 2000", w.args...)
 	if err != nil {
 		return nil, s.checked(err)
 	}
@@ -129,7 +130,8 @@ func (s *Store) SkillSource(ctx context.Context, name string, version int) (stri
 		return "", err
 	}
 	var packed []byte
-	err = db.QueryRowContext(ctx, "SELECT source FROM skill_version WHERE skill = ? AND version = ?", name, version).Scan(&packed)
+	err = db.QueryRowContext(ctx, "SELECT source FROM skill_version WHERE skill = ? AND version = ?", name, version).
+		Scan(&packed)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && packed == nil {
 		return "", ErrUnknown
 	}
@@ -146,8 +148,8 @@ func (s *Store) SkillUses(ctx context.Context) ([]historyapi.SkillUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT value, count(*), sum(state = 'ok'), max(number) FROM fact JOIN run USING (number)
-		WHERE kind = 'skill' GROUP BY value ORDER BY count(*) DESC`)
+	rows, err := db.QueryContext(ctx, `SELECT value, count(*), sum(state = 'ok'), max(number)
+		FROM fact JOIN run USING (number) WHERE kind = 'skill' GROUP BY value ORDER BY count(*) DESC`)
 	if err != nil {
 		return nil, s.checked(err)
 	}

@@ -28,7 +28,8 @@ const (
 // errClosed is for jobs while the file cannot be opened.
 var errClosed = errors.New("the history cannot be written")
 
-// job is something to write. Its size counts against maxQueued until it is written. done, if not nil, is told the error.
+// job is something to write. Its size counts against maxQueued until it is written. done, if not nil, is told the
+// error.
 type job struct {
 	do   func(context.Context, *sql.Tx) error
 	size int64

@@ -28,10 +28,11 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 	const get, post = "GET " + operatorapi.Prefix, "POST " + operatorapi.Prefix
 	mux.HandleFunc(get+"runs", listed(s.Runs))
 	mux.HandleFunc(get+"exchanges", listed(s.Exchanges))
-	mux.HandleFunc(post+"runs/remove", listed(func(ctx context.Context, f historyapi.Filter, _ string) (operatorapi.Removed, error) {
+	remove := func(ctx context.Context, f historyapi.Filter, _ string) (operatorapi.Removed, error) {
 		n, err := s.Remove(ctx, f)
 		return operatorapi.Removed{Removed: n}, err
-	}))
+	}
+	mux.HandleFunc(post+"runs/remove", listed(remove))
 	mux.HandleFunc(get+"run", func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.Run(r.Context(), r.URL.Query().Get("run"))
 		recorded(w, v, err)

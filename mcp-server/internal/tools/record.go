@@ -53,7 +53,8 @@ func digest(session string) string {
 
 // end stores the end of a run, and the skills that it changed.
 func (s *Surface) end(
-	recording *history.Recording, req *mcp.CallToolRequest, o execution.Outcome, err error, changes []skill.Change, res *mcp.CallToolResult,
+	recording *history.Recording, req *mcp.CallToolRequest, o execution.Outcome, err error,
+	changes []skill.Change, res *mcp.CallToolResult,
 ) {
 	if recording == nil {
 		return

@@ -61,7 +61,10 @@ func NewJournal(c Config) *Journal {
 	if c.Clean == nil {
 		c.Clean = func(s string) string { return s }
 	}
-	return &Journal{conf: c, metrics: newMetrics(), era: strings.ToLower(rand.Text()[:10]), subs: map[chan controlapi.Event]*subscription{}}
+	return &Journal{
+		conf: c, metrics: newMetrics(), era: strings.ToLower(rand.Text()[:10]),
+		subs: map[chan controlapi.Event]*subscription{},
+	}
 }
 
 // Metrics returns the counts so far.

@@ -140,8 +140,8 @@ type Report struct {
 	found []Found
 }
 
-// Found is a credential that was replaced, by its name, where ("status", "header:NAME", "body", "trailer:NAME"), and how
-// often.
+// Found is a credential that was replaced, by its name, where ("status", "header:NAME", "body", "trailer:NAME"), and
+// how often.
 type Found struct {
 	Name, In string
 	Count    int
