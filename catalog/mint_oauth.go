@@ -65,7 +65,8 @@ func (v *validator) resources(a *API) {
 		}
 		for _, h := range a.Hosts {
 			if h.Site() != resource.Site() {
-				v.bad("credentials."+c.Name+".oauth2.resource", "a server on another site than "+h.String()+", which would get the token",
+				v.bad("credentials."+c.Name+".oauth2.resource",
+					"a server on another site than "+h.String()+", which would get the token",
 					"the URL of a server on the site of all hosts of this API")
 				break
 			}

@@ -97,7 +97,7 @@ func formOf(page string) (action string, form url.Values) {
 // renewed with its rotating refresh token after a refusal, survives a restart, and ends with a logout.
 func TestOpenIDProvider(t *testing.T) {
 	embedded(t)
-	folder := modules(t)
+	folder := modules(t, "oidc")
 	dir := t.TempDir()
 	script, err := os.ReadFile("testdata/oidc.mjs")
 	testkit.Must(t, err)

@@ -23,30 +23,41 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// packages are those from npm, pinned.
-var packages = []string{"oidc-provider@9.13.3", "@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "esbuild@0.25.12"}
+// The packages from npm, pinned, by the folder that they are in.
+var packages = map[string][]string{
+	"oidc": {"oidc-provider@9.13.3"},
+	"s3":   {"@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "esbuild@0.25.12"},
+}
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m, install)) }
 
-func npmDir(root string) string { return filepath.Join(root, ".tools", "npm", "providers") }
+func npmDir(root, name string) string { return filepath.Join(root, ".tools", "npm", name) }
 
 // install fetches what the tests need. A failure is printed; the tests will find it missing.
 func install(root string) {
-	if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root), packages...); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
+	for name, list := range packages {
+		if name == "s3" && os.Getenv(withS3) == "" {
+			continue
+		}
+		if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root, name), list...); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+	}
+	if os.Getenv(withS3) == "" {
+		return
 	}
 	if err := testkit.BuildProgram(root, versitygw, "versitygw"); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
 }
 
-// modules is the folder of the npm packages.
-func modules(t *testing.T) string {
+// modules is the folder of npm packages.
+func modules(t *testing.T, name string) string {
 	t.Helper()
 	root, err := world.Root()
 	testkit.Must(t, err)
-	dir := filepath.Join(npmDir(root), "node_modules")
-	if _, err := os.Stat(filepath.Join(dir, "oidc-provider")); err != nil {
+	dir := filepath.Join(npmDir(root, name), "node_modules")
+	if _, err := os.Stat(dir); err != nil {
 		testkit.Skip(t, "packages from npm could not be installed")
 	}
 	return dir

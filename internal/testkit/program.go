@@ -13,8 +13,8 @@ import (
 // Programs is the folder below the root of the source tree with the Go programs that tests use.
 func Programs(root string) string { return filepath.Join(root, ".tools", "programs") }
 
-// BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it is there. It is built in a module of its own:
-// go install refuses modules that replace others.
+// BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it is there. It is built in a module of its
+// own: go install refuses modules that replace others.
 func BuildProgram(root, pkg, name string) error {
 	target := filepath.Join(Programs(root), name)
 	if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {

@@ -181,8 +181,8 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	return errTooLong
 }
 
-// copiesWithin reports whether an object that S3 is to copy is in the bucket that the host is, if it is one: the key may
-// be good for others, which are other hosts.
+// copiesWithin reports whether an object that S3 is to copy is in the bucket that the host is, if it is one: the key
+// may be good for others, which are other hosts.
 func copiesWithin(h http.Header, host string) bool {
 	_, _, aws := catalog.AWSHost(host)
 	at := max(strings.LastIndex(host, ".s3."), strings.LastIndex(host, ".s3-"))

@@ -68,7 +68,9 @@ type deviceAnswer struct {
 }
 
 // deviceCode asks a device authorization endpoint.
-func (r *requester) deviceCode(ctx context.Context, to string, form url.Values, user, password string) (d deviceAnswer, err error) {
+func (r *requester) deviceCode(
+	ctx context.Context, to string, form url.Values, user, password string,
+) (d deviceAnswer, err error) {
 	a, err := r.post(ctx, to, form, user, password)
 	if err != nil {
 		return d, err

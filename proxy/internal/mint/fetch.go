@@ -101,8 +101,8 @@ func (f *fetched) find(body []byte) (string, error) {
 }
 
 // authenticate swaps the credentials in that the headers name, and signs, by the code that does so for runs. It returns
-// the requester for the API of those credentials, the one that says how the host is reached, and what was swapped in that
-// changes.
+// the requester for the API of those credentials, the one that says how the host is reached, and what was swapped in
+// that changes.
 func (f *fetched) authenticate(
 	ctx context.Context, r *requester, req *http.Request,
 ) (_ *requester, sent []catalog.Credential, err error) {

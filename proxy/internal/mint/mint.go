@@ -82,7 +82,7 @@ type Minter struct {
 	end   context.CancelFunc
 	// patience is how long the first Configure waits for another proxy that ends.
 	patience time.Duration
-	wg    sync.WaitGroup
+	wg       sync.WaitGroup
 
 	loading sync.Mutex // one Configure at a time
 	storing sync.Mutex // one change of the folder at a time; taken before a state's mu

@@ -212,7 +212,8 @@ func (m *Minter) obtain(
 	if err == nil {
 		return m.put(s, serial, next, commit)
 	}
-	if old.Refresh != "" && g.Refresh != old.Refresh && m.refreshes(g.Refresh) { // the old one is used up, whatever came with the new one
+	// The old refresh token is used up, whatever came with the new one.
+	if old.Refresh != "" && g.Refresh != old.Refresh && m.refreshes(g.Refresh) {
 		old.Digest, old.Refresh = digest, g.Refresh
 		return errors.Join(err, m.put(s, serial, old, commit))
 	}
@@ -250,7 +251,8 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 	m.mu.Lock()
 	known, all := m.known, m.catalog
 	m.mu.Unlock()
-	if slices.ContainsFunc(all.AllCredentials(), func(c catalog.Credential) bool { return strings.Contains(g.Access, c.Name) }) {
+	named := func(c catalog.Credential) bool { return strings.Contains(g.Access, c.Name) }
+	if slices.ContainsFunc(all.AllCredentials(), named) {
 		return kept{}, unavailable(detailUnusable)
 	}
 	for _, text := range append([]string{next.Access}, next.Inner...) {
