@@ -58,8 +58,8 @@ func shown(path string) string {
 	return path
 }
 
-// path is a request's path as the document's operations have theirs, empty if the request is for another host. Under says
-// whether it is below the document's server; if not, it is the whole path.
+// path is a request's path as the document's operations have theirs, empty if the request is for another host. Under
+// says whether it is below the document's server; if not, it is the whole path.
 func (d *Doc) path(u *url.URL) (path string, under bool) {
 	base, err := url.Parse(d.Head.Server)
 	if err != nil || !strings.EqualFold(u.Host, base.Host) {

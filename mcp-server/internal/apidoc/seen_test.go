@@ -74,7 +74,7 @@ func TestSeen(t *testing.T) {
 }
 
 // stuck is a Source that never answers.
-type stuck struct{ files }
+type stuck struct{}
 
 func (stuck) Operations(ctx context.Context, _ string) (io.ReadCloser, error) {
 	<-ctx.Done()

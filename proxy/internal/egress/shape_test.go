@@ -18,10 +18,10 @@ func TestShapesOfAnswers(t *testing.T) {
 		r := newRig(t, setup{})
 		r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")
-			switch {
-			case q.URL.Path == "/page":
+			switch q.URL.Path {
+			case "/page":
 				w.Header().Set("Content-Type", "text/html")
-			case q.URL.Path == "/missing":
+			case "/missing":
 				w.WriteHeader(http.StatusNotFound)
 			}
 			fmt.Fprintf(w, `{"id":1,"name":"value","key_%s":"x","auth":{%q:true,"n":1}}`, secretValue, secretValue)
