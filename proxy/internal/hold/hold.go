@@ -155,7 +155,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 		headers[i] = clean(h)
 	}
 	e := &entry{sum: sum, answer: make(chan bool, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, By: approvalapi.By(q.ByAny), Method: q.Method, URL: clean(q.URL),
+		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Operator: !q.ByAny, Method: q.Method, URL: clean(q.URL),
 		Headers: headers, Body: clean(q.Body),
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}
