@@ -183,7 +183,7 @@ export function Run({ id }) {
     ${d.exit && d.state !== "ok" ? html`<${Note} cls="bad">${shown(d.exit)}</${Note}>` : null}
     <dl class="tiles">
       <${Tile} title="Requests" value=${thousands(c.exchanges)} sub=${c.denied ? c.denied + " refused" : c.failed ? c.failed + " failed" : "none refused"} cls=${c.denied || c.failed ? "bad" : ""} />
-      <${Tile} title="Left this machine" value=${bytes(c.bytes_up)} sub="in ${plural(c.exchanges - c.denied, "request")}" />
+      <${Tile} title="Left this machine" value=${bytes((d.exchanges ?? []).reduce((n, x) => x.outcome === "denied" ? n : n + (x.bytes_up ?? 0) + (x.head_up ?? 0), 0))} sub="heads and bodies" />
       <${Tile} title="Came back" value=${bytes(c.bytes_down)} sub="read by code only" />
       <${Tile} title="Names swapped" value=${thousands(c.swapped)} sub=${swappedAPIs ? "in " + plural(swappedAPIs, "API") : "no key left the proxy"} />
       <${Tile} title="Keys scrubbed" value=${thousands(c.sanitized)} sub="from answers" />
