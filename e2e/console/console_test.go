@@ -149,6 +149,7 @@ func TestConsole(t *testing.T) {
 				t.Errorf("the page holds the credential %s", name)
 			}
 		}
+		picture(t, b, "console.png")
 		b.clean(t)
 	})
 
@@ -213,7 +214,6 @@ func TestConsole(t *testing.T) {
 		}
 		b.turn(t, "r", "runs")
 		b.see(t, ".page .status", "Held, waits for you")
-		picture(t, b, "console.png")
 		b.press(t, "x")
 		<-operator
 		b.complaints() // of the 409

@@ -26,8 +26,8 @@ type Held struct {
 	// API and Rule are what holds it.
 	API  string `json:"api"`
 	Rule string `json:"rule"`
-	// By is who may decide: ByOperator or ByAnyone.
-	By string `json:"by"`
+	// Operator means that only the operator may approve it: mcp-server cannot.
+	Operator bool `json:"operator,omitempty"`
 	// Method, URL, Headers and Body are the request as the run wrote it, after redaction. Headers that every client sends
 	// are left out. The body is complete.
 	Method  string   `json:"method"`
@@ -42,20 +42,6 @@ type Held struct {
 	Waiting bool `json:"waiting"`
 	// Approved means that it may pass once until Until.
 	Approved bool `json:"approved,omitempty"`
-}
-
-// Who may decide about a request.
-const (
-	ByOperator = "operator" // whoever runs CodeForge, over the proxy's own socket
-	ByAnyone   = "any"      // also whoever is signed in to the console
-)
-
-// By is who may decide.
-func By(anyone bool) string {
-	if anyone {
-		return ByAnyone
-	}
-	return ByOperator
 }
 
 // Answer is a person's decision.

@@ -77,14 +77,14 @@ type NotDecidedError struct{ Text string }
 
 func (e *NotDecidedError) Error() string { return e.Text }
 
-// Held lists the requests that wait for a person, the oldest first.
-func (c *Client) Held(ctx context.Context) ([]approvalapi.Held, error) {
+// AllHeld lists the requests of all runs that wait for a person, the oldest first.
+func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 	var out []approvalapi.Held
 	return out, c.call(ctx, http.MethodGet, "/v1/held", nil, &out)
 }
 
-// Decide passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no more.
-func (c *Client) Decide(ctx context.Context, id string, approve bool) (approvalapi.Held, error) {
+// DecideAny passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no more.
+func (c *Client) DecideAny(ctx context.Context, id string, approve bool) (approvalapi.Held, error) {
 	var out approvalapi.Held
 	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), approvalapi.Answer{Approve: approve}, &out)
 }

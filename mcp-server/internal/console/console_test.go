@@ -30,11 +30,11 @@ type quiet struct{}
 func (quiet) Inspection(context.Context) (controlapi.Inspection, error) {
 	return controlapi.Inspection{}, nil
 }
-func (quiet) States() []serverstate.Server                     { return nil }
-func (quiet) Log(string) ([]operatorapi.Line, error)           { return nil, operatorapi.ErrNoServer }
-func (quiet) Restart(string) error                             { return operatorapi.ErrNoServer }
-func (quiet) Held(context.Context) ([]approvalapi.Held, error) { return nil, nil }
-func (quiet) Decide(context.Context, string, bool) (approvalapi.Held, error) {
+func (quiet) States() []serverstate.Server                        { return nil }
+func (quiet) Log(string) ([]operatorapi.Line, error)              { return nil, operatorapi.ErrNoServer }
+func (quiet) Restart(string) error                                { return operatorapi.ErrNoServer }
+func (quiet) AllHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
+func (quiet) DecideAny(context.Context, string, bool) (approvalapi.Held, error) {
 	return approvalapi.Held{}, &controlapi.NotDecidedError{Text: "No request waits under this id."}
 }
 

@@ -17,8 +17,8 @@ import (
 
 // Approvals are the requests that wait for a person. The proxy lets those be decided here whose rule permits it.
 type Approvals interface {
-	Held(ctx context.Context) ([]approvalapi.Held, error)
-	Decide(ctx context.Context, id string, approve bool) (approvalapi.Held, error)
+	AllHeld(ctx context.Context) ([]approvalapi.Held, error)
+	DecideAny(ctx context.Context, id string, approve bool) (approvalapi.Held, error)
 }
 
 // maxDecided bounds the decisions that are remembered, to show the next request beside the last one.
@@ -54,7 +54,7 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 	handle("GET held", func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
-		list, err := c.cfg.Approvals.Held(ctx)
+		list, err := c.cfg.Approvals.AllHeld(ctx)
 		return struct {
 			Held    []approvalapi.Held `json:"held"`
 			Decided []decision         `json:"decided"`
@@ -74,7 +74,7 @@ func (c *Console) decide(r *http.Request) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	h, err := c.cfg.Approvals.Decide(ctx, r.PathValue("id"), in.Approve)
+	h, err := c.cfg.Approvals.DecideAny(ctx, r.PathValue("id"), in.Approve)
 	if no := (*controlapi.NotDecidedError)(nil); errors.As(err, &no) {
 		return nil, &told{http.StatusConflict, no.Text}
 	}

@@ -159,7 +159,7 @@ func (c *Console) look(ctx context.Context, v *versions, all bool) {
 		return
 	}
 	v.Servers = sum(c.cfg.Servers.States())
-	if list, err := c.cfg.Approvals.Held(ctx); err == nil {
+	if list, err := c.cfg.Approvals.AllHeld(ctx); err == nil {
 		v.Held = sum(list)
 	}
 }

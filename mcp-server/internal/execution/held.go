@@ -55,7 +55,7 @@ func (e *Executor) watchHeld(ctx context.Context, l runapi.Lease, r Request, run
 			}
 		}
 		for _, h := range list {
-			if asked[h.ID] != nil || h.By != approvalapi.ByAnyone || r.Approve == nil {
+			if asked[h.ID] != nil || h.Operator || r.Approve == nil {
 				continue
 			}
 			ctx, cancel := context.WithCancel(ctx)
@@ -78,7 +78,7 @@ func (e *Executor) ask(ctx context.Context, r Request, h approvalapi.Held) {
 	if answer == Unanswered {
 		return
 	}
-	_, err := e.cfg.Control.Decide(ctx, h.ID, answer == Approved)
+	_, err := e.cfg.Control.DecideAny(ctx, h.ID, answer == Approved)
 	if err != nil && ctx.Err() == nil {
 		e.cfg.Log.Warn("an answer came too late", logline.Tag("sandbox"), slog.String("held", h.ID),
 			slog.String("error", err.Error()))

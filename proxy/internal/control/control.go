@@ -73,8 +73,8 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
 	if c.Room != nil {
-		s.mux.HandleFunc("GET /v1/held", s.held)
-		s.mux.HandleFunc("POST /v1/held/{id}", s.decide)
+		s.mux.HandleFunc("GET /v1/held", s.allHeld)
+		s.mux.HandleFunc("POST /v1/held/{id}", s.decideAny)
 	}
 	s.mux.Handle("GET /metrics", c.Journal.Metrics().Handler())
 	if c.Profile {

@@ -18,13 +18,13 @@ type Room interface {
 	Decide(id string, approve bool) (approvalapi.Held, error)
 }
 
-func (s *Control) held(w http.ResponseWriter, _ *http.Request) {
+func (s *Control) allHeld(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, s.conf.Room.List())
 }
 
-// decide passes on what somebody in the console decided, where the rule permits that. mcp-server could say anything: what
+// decideAny passes on what somebody in the console decided, where the rule permits that. mcp-server could say anything: what
 // is the operator's alone does not depend on it.
-func (s *Control) decide(w http.ResponseWriter, r *http.Request) {
+func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		fail(w, http.StatusBadRequest, "want an answer as JSON")
@@ -33,7 +33,7 @@ func (s *Control) decide(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	list := s.conf.Room.List()
 	i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return h.ID == id })
-	if i >= 0 && list[i].By != approvalapi.ByAnyone && !disarm.Off("held-by") {
+	if i >= 0 && list[i].Operator && !disarm.Off("held-by") {
 		fail(w, http.StatusForbidden, "Only the operator may decide about this request: codeforge approve, in a terminal.")
 		return
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
@@ -42,7 +41,7 @@ func TestHeld(t *testing.T) {
 	id, told := heldIn(t, room, true)
 	w := httptest.NewRecorder()
 	New(Config{Room: room, Journal: receipt.NewJournal(receipt.Config{})}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/held", nil))
-	if !strings.Contains(w.Body.String(), `"by":"any"`) || !strings.Contains(w.Body.String(), id) {
+	if strings.Contains(w.Body.String(), `"operator"`) || !strings.Contains(w.Body.String(), id) {
 		t.Errorf("what waits: %s", w.Body)
 	}
 	if status, text := decided(room, id, `{"approve": true}`); status != http.StatusOK || <-told != nil {
@@ -65,7 +64,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("it did not wait: %v", err)
 	default:
 	}
-	if list := room.List(); len(list) != 1 || list[0].By != approvalapi.ByOperator || !list[0].Waiting {
+	if list := room.List(); len(list) != 1 || !list[0].Operator || !list[0].Waiting {
 		t.Errorf("it waits no more: %+v", list)
 	}
 }

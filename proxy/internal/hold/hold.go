@@ -161,7 +161,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 		return nil, ErrFull
 	}
 	e := &entry{sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, By: approvalapi.By(q.ByAny), Method: q.Method, URL: q.URL,
+		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Operator: !q.ByAny, Method: q.Method, URL: q.URL,
 		Headers: q.Headers, Body: q.Body,
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}

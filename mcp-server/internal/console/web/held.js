@@ -23,7 +23,7 @@ export async function decide(h, approve) {
   } catch (e) { say(e.message); }
   await read();
 }
-export const mine = (h) => h.by !== "operator";
+export const mine = (h) => !h.operator;
 
 /** heldKeys are the keys of this page. */
 export function heldKeys(e) {

@@ -33,7 +33,7 @@ function rowsOf(run, exchanges, held, open, now) {
   for (const h of held) {
     const url = new URL(h.url.replace(/^(\w+:\/\/)?/, (s) => s || "https://"), location.href);
     const a = Math.max(0, new Date(h.since) - began);
-    rows.push({ n: rows.length + 1, a, b: Math.max(a, now - began), held: h, more: [], x: { method: h.method, url: h.url, host: url.host, outcome: "held", swapped: [], bytes_up: (h.body ?? "").length } });
+    rows.push({ n: rows.length + 1, a, b: Math.max(a, now - began), held: h, more: [], x: { at: h.since, ms: Math.max(0, now - new Date(h.since)), method: h.method, url: h.url, host: url.host, outcome: "held", swapped: [], bytes_up: (h.body ?? "").length } });
   }
   return rows;
 }
@@ -61,7 +61,7 @@ function ticksOf(total, scale) {
 const Bar = ({ cls, from, to, title }) => html`<i class=${cls} title=${title} style=${{ left: from + "%", width: Math.max(0, to - from) + "%" }}></i>`;
 function Lane({ row, scale }) {
   const { x } = row, a = scale.at(row.a), b = scale.at(row.b);
-  if (row.held) return html`<div class="lane"><${Bar} cls="hol" from=${a} to=${b} /><span class="at left held" style=${{ left: a + "%" }}>held ${ms(row.b - row.a)}</span></div>`;
+  if (row.held) return html`<div class="lane"><${Bar} cls="hol" from=${a} to=${b} /><span class=${"at held" + (a > 40 ? " left" : " inside")} style=${{ left: a + "%" }}>held ${ms(row.b - row.a)}</span></div>`;
   if (x.outcome === "denied") return html`<div class="lane"><${Bar} cls="den" from=${a} to=${a} /><span class=${"at" + (a > 60 ? " left" : "")} style=${{ left: a + "%" }}>refused, not sent</span></div>`;
   const right = b > 66;
   return html`<div class="lane">${[row, ...row.more].map((r) => html`<${Bar} cls=${x.outcome === "served" && (x.status ?? 0) < 400 ? "rec" : "err"} from=${scale.at(r.a)} to=${scale.at(r.b)} />`)}<span class=${"at" + (right ? " left" : "")} style=${{ left: (right ? a : b) + "%" }}>${ms(row.b - row.a)}</span></div>`;
@@ -69,7 +69,7 @@ function Lane({ row, scale }) {
 
 function Waterfall({ run, detail, rows, total, chosen, choose, open }) {
   const prints = [...(detail.output?.head ?? []), ...(detail.output?.tail ?? [])];
-  const scale = useMemo(() => axis(total, rows.filter((r) => !r.held).flatMap((r) => [r, ...r.more].map((o) => [o.a, o.b])).concat(prints.map((p) => [p.ms, p.ms]))), [rows, total]);
+  const scale = useMemo(() => axis(total, rows.filter((r) => !r.held || rows.length === 1).flatMap((r) => [r, ...r.more].map((o) => [o.a, o.b])).concat(prints.map((p) => [p.ms, p.ms]))), [rows, total]);
   const [all, showAll] = useState(false), some = all ? rows : rows.slice(0, 120);
   return html`<div class="wf" role="table" aria-label="Requests of this run">
     <div class="wr hd" role="row"><span class="no" role="columnheader">#</span><span class="mth" role="columnheader">Method</span><span role="columnheader">Address, as the code wrote it</span><span role="columnheader">Status</span><span class="nm" role="columnheader">Name swapped</span><span class="sz" role="columnheader">Size</span>
@@ -183,7 +183,7 @@ export function Run({ id }) {
     ${d.exit && d.state !== "ok" ? html`<${Note} cls="bad">${shown(d.exit)}</${Note}>` : null}
     <dl class="tiles">
       <${Tile} title="Requests" value=${thousands(c.exchanges)} sub=${c.denied ? c.denied + " refused" : c.failed ? c.failed + " failed" : "none refused"} cls=${c.denied || c.failed ? "bad" : ""} />
-      <${Tile} title="Left this machine" value=${bytes(c.bytes_up)} sub="in ${plural(c.exchanges - c.denied, "request")}" />
+      <${Tile} title="Left this machine" value=${bytes((d.exchanges ?? []).reduce((n, x) => x.outcome === "denied" ? n : n + (x.bytes_up ?? 0) + (x.head_up ?? 0), 0))} sub="heads and bodies" />
       <${Tile} title="Came back" value=${bytes(c.bytes_down)} sub="read by code only" />
       <${Tile} title="Names swapped" value=${thousands(c.swapped)} sub=${swappedAPIs ? "in " + plural(swappedAPIs, "API") : "no key left the proxy"} />
       <${Tile} title="Keys scrubbed" value=${thousands(c.sanitized)} sub="from answers" />
