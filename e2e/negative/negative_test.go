@@ -55,6 +55,7 @@ func groups() []group {
 			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form", "overrides in JSON", "overrides in a form with parts", "overrides in gzip", "overrides in gzip that a second Content-Encoding names"}},
 			{defence: "operations", attacks: []string{"no operation of the document: a method that the path does not have", "no operation of the document: a path that is none", "no operation of the document: escaped twice"}},
 			{defence: "rules", attacks: []string{"no rule permits it: a path in another case", "a refund that no rule permits: above the bound", "a refund that no rule permits: the amount twice", "no rule permits a mutation: beside a query"}},
+			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
 			{defence: "moved-path", attacks: []string{"no rule permits it: a path in X-Original-URL", "no operation of the document: a path in X-Original-URL"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
 			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
