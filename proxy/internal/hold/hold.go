@@ -256,12 +256,12 @@ func (r *Room) DecideWaiting(run, id string, approve bool) (approvalapi.Held, er
 func (r *Room) decide(approve bool, is func(*entry) bool) (approvalapi.Held, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.tell()
 	r.sweep(time.Now())
 	i := slices.IndexFunc(r.held, is)
 	if i < 0 {
 		return approvalapi.Held{}, &credentialapi.Refused{Code: "not_held", Text: "No request waits under this id."}
 	}
+	defer r.tell()
 	e := r.held[i]
 	if e.Waiting || !approve {
 		r.held = slices.Delete(r.held, i, i+1)

@@ -199,3 +199,41 @@ func TestFlood(t *testing.T) {
 		t.Errorf("more than %d wait: %v", maxAll, err)
 	}
 }
+
+// TestWaiting: who asks for a run sees what it waits for, and what is the operator's without its content; and decides on
+// nothing else.
+func TestWaiting(t *testing.T) {
+	r := &Room{Wait: testkit.Patience}
+	mine, h := waiting(t.Context(), t, r, refund("r1"))
+	q := refund("r1")
+	q.Operator = true
+	theirs, op := waiting(t.Context(), t, r, q)
+	_, other := waiting(t.Context(), t, r, refund("r2"))
+	list, changed := r.Waiting("r1")
+	if len(list) != 2 || list[0].Body == "" || list[1].Body != "" || list[1].URL != "" || list[1].Headers != nil || !list[1].Operator {
+		t.Errorf("%+v", list)
+	}
+	for run, id := range map[string]string{"r1": op.ID, "r2": h.ID, "": h.ID, "r3": other.ID} {
+		if _, err := r.DecideWaiting(run, id, true); err == nil {
+			t.Errorf("%q decided on %s", run, id)
+		}
+	}
+	select {
+	case <-changed:
+		t.Error("it says that something changed")
+	default:
+	}
+	if _, err := r.DecideWaiting("r1", h.ID, true); err != nil || <-mine != nil {
+		t.Error(err)
+	}
+	<-changed
+	if _, err := r.Decide(op.ID, true); err != nil || <-theirs != nil {
+		t.Error(err)
+	}
+	// What no run waits for any more is left to the operator.
+	late := &Room{Wait: time.Millisecond}
+	_, _ = late.Pass(t.Context(), refund("r1"))
+	if _, err := late.DecideWaiting("r1", late.List()[0].ID, true); err == nil {
+		t.Error("decided on after the run gave up")
+	}
+}
