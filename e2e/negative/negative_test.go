@@ -56,6 +56,7 @@ func groups() []group {
 			{defence: "operations", attacks: []string{"no operation of the document: a method that the path does not have", "no operation of the document: a path that is none", "no operation of the document: escaped twice"}},
 			{defence: "rules", attacks: []string{"no rule permits it: a path in another case", "a refund that no rule permits: above the bound", "a refund that no rule permits: the amount twice", "no rule permits a mutation: beside a query"}},
 			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
+			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},
 			{defence: "moved-path", attacks: []string{"no rule permits it: a path in X-Original-URL", "no operation of the document: a path in X-Original-URL"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
 			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},

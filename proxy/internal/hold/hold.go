@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -249,7 +248,7 @@ func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 // DecideWaiting is Decide for a request that a run waits for, unless only the operator may approve it.
 func (r *Room) DecideWaiting(run, id string, approve bool) (approvalapi.Held, error) {
 	return r.decide(approve, func(e *entry) bool {
-		return e.ID == id && e.Run == run && e.Waiting && (!e.Operator || disarm.Off("operator-approval"))
+		return e.ID == id && e.Run == run && e.Waiting && !e.Operator
 	})
 }
 
