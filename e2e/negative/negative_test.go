@@ -55,8 +55,6 @@ func groups() []group {
 			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form", "overrides in JSON", "overrides in a form with parts", "overrides in gzip", "overrides in gzip that a second Content-Encoding names"}},
 			{defence: "operations", attacks: []string{"no operation of the document: a method that the path does not have", "no operation of the document: a path that is none", "no operation of the document: escaped twice"}},
 			{defence: "rules", attacks: []string{"no rule permits it: a path in another case", "a refund that no rule permits: above the bound", "a refund that no rule permits: the amount twice", "no rule permits a mutation: beside a query"}},
-			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
-			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},
 			{defence: "moved-path", attacks: []string{"no rule permits it: a path in X-Original-URL", "no operation of the document: a path in X-Original-URL"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
 			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
@@ -80,6 +78,7 @@ func groups() []group {
 			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
 		}},
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
+			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
 			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
 			{defence: "sink-headers", attacks: []string{"name in the header Cookie", "name in the header Referer", "name in the header User_Agent"}},
 			{defence: "multipart", attacks: []string{"multipart: an extended name", "multipart: two Content-Dispositions the other way", "multipart: the author's boundary", "overrides behind a boundary within a line"}},
@@ -96,6 +95,7 @@ func groups() []group {
 			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{controls: []control{
+			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},
 			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test"}},
 			{defence: "time-limit", attacks: []string{"endless loop", "Python: endless loop"}, patience: 12 * time.Second},
 			{defence: "output-limit", attacks: []string{"output flood", "Python: output flood"}, patience: 12 * time.Second},
