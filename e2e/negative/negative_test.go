@@ -78,6 +78,7 @@ func groups() []group {
 			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
 		}},
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
+			{defence: "limits", attacks: []string{"what is more than a limit: in one request", "what is more than a limit: no amount"}},
 			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
 			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
 			{defence: "sink-headers", attacks: []string{"name in the header Cookie", "name in the header Referer", "name in the header User_Agent"}},

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/credentials"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
@@ -56,6 +58,7 @@ type daemon struct {
 	values   *minted.Values
 	minter   *mint.Minter
 	room     *hold.Room
+	ledger   *budget.Ledger
 	ports    *ports.Ports
 	ready    atomic.Bool
 }
@@ -70,6 +73,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	g.Go(func() error { return d.control.Serve(ctx, l) })
 	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter, d.room) })
 	g.Go(func() error { d.values.Run(ctx); return nil })
+	g.Go(func() error { d.ledger.Run(ctx, d.uncounted); return nil })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
 	g.Go(func() error { d.reloader.Watch(ctx); return nil })
@@ -152,9 +156,13 @@ func assemble(
 		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
 			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("api", h.API), slog.String("method", h.Method))
 	}}
+	d.ledger = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
+	if err := d.ledger.Load(); err != nil {
+		return nil, fmt.Errorf("reading what was spent of limits: %w", err)
+	}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Room: d.room, UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
+		Mint: d.minter, Room: d.room, Ledger: d.ledger, UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})
 	d.entrance, err = entrance.New(entrance.Config{
@@ -187,6 +195,12 @@ func assemble(
 		})
 	d.reloader.Start(d.log)
 	return d, nil
+}
+
+// uncounted logs that what was spent of limits cannot be stored.
+func (d *daemon) uncounted(err error) {
+	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets what was spent of limits",
+		logline.Tag("error"), slog.String("error", err.Error()))
 }
 
 // problem returns why the proxy is not ready, or nil.

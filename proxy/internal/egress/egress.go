@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
@@ -42,7 +43,9 @@ type Config struct {
 	Broker  *broker.Broker
 	Journal *receipt.Journal
 	// Room holds requests that a person must approve.
-	Room   *hold.Room
+	Room *hold.Room
+	// Ledger counts what APIs with limits are used for.
+	Ledger *budget.Ledger
 	Redact *redact.Redactor
 	// Mint obtains the credentials that change. Nil: there are none.
 	Mint Minter
@@ -109,9 +112,10 @@ type exchange struct {
 
 	verdict        policy.Verdict
 	compression    compression
-	insecure       bool // plain HTTP
-	approved       bool // by a person, to be sent once
-	toBroker       bool // a call of an MCP server's tool
+	insecure       bool   // plain HTTP
+	approved       bool   // by a person, to be sent once
+	giveBack       func() // what was reserved of limits. Nil: nothing was
+	toBroker       bool   // a call of an MCP server's tool
 	up             *counted
 	redacted       *redact.Report
 	swapped        swapReport
@@ -278,6 +282,9 @@ func (x *exchange) mayDecode(h http.Header) bool {
 func (x *exchange) refuse(v policy.Verdict, cause error) {
 	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
 	x.note.Hints = append(x.note.Hints, v.Hint())
+	if v.RetryAfter != "" {
+		x.w.Header().Set("Retry-After", v.RetryAfter)
+	}
 	x.w.json(v.Status, v.Refusal)
 }
 
@@ -289,6 +296,9 @@ func (x *exchange) finish(p any) {
 	n := &x.note
 	if unsent(n.Exchange) {
 		n.Swapped = nil
+		if x.giveBack != nil {
+			x.giveBack()
+		}
 	}
 	n.Status = x.w.status
 	n.Milliseconds = float64(time.Since(x.began)) / float64(time.Millisecond)

@@ -110,6 +110,16 @@ await show(
   ),
 );
 
+// name: what is more than a limit: {why}
+// each: body | why
+//   {"amount":101} | in one request
+//   {"amount":"101"} | as a string
+//   {"amount":-1} | an amount that would give some back
+//   {} | no amount
+await show(
+  fetch(url + "limited?t=TRIAL", auth("RULED_TOKEN", { method: "POST", headers: json, body: String.raw`{body}` })),
+);
+
 // name: control: what a rule permits, {what}
 // each: path | body | what
 //   items | - | GET
