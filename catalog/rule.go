@@ -173,7 +173,8 @@ func rulesShape() schema {
 			"then": {Enum: []string{"allow", "approve", "refuse"},
 				Description: "What happens to a request that matches. approve: it waits until a person decides."},
 			"by": {Enum: []string{"any", "operator"},
-				Description: "Who may approve: any, also the user in the MCP client; operator, only the command line and the console."},
+				Description: "Who may approve: any, also the user in the MCP client; " +
+					"operator, only the command line and the console."},
 		}}}
 }
 

@@ -61,7 +61,8 @@ func (a *API) sum() digest {
 	}
 	field(h, a.Limits.String())
 	for _, r := range a.Rules {
-		field(h, fmt.Sprintf("%d %d %v %q %q %q %d", len(a.Rules), r.Then, r.ByOperator, r.Methods, r.Path, r.GraphQL, len(r.Body)))
+		field(h, fmt.Sprintf("%d %d %v %q %q %q %d",
+			len(a.Rules), r.Then, r.ByOperator, r.Methods, r.Path, r.GraphQL, len(r.Body)))
 		for _, f := range r.Body {
 			field(h, fmt.Sprintf("%q %v %v %q", f.Field, f.Min, f.Max, f.OneOf))
 		}

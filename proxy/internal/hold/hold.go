@@ -68,7 +68,8 @@ func (r Request) size() int {
 // sum identifies what is approved.
 func (r Request) sum() [sha256.Size]byte {
 	h := sha256.New()
-	for _, s := range []string{r.API, r.Rule, strconv.FormatBool(r.Operator), r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
+	for _, s := range []string{r.API, r.Rule, strconv.FormatBool(r.Operator),
+		r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
@@ -158,7 +159,8 @@ func (r *Room) enter(q Request) (*entry, error) {
 		return nil, ErrFull
 	}
 	e := &entry{sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Operator: q.Operator, Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
+		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Operator: q.Operator,
+		Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}
 	r.held = append(r.held, e)
