@@ -86,7 +86,7 @@ func limitsShape() schema {
 		"calls":  described(rate, `The most requests, e.g. "600/h": per minute (m), hour (h) or day (d).`),
 		"writes": described(rate, "The most requests with other methods than GET, HEAD and OPTIONS."),
 		"sum": {Type: "object", Closed: true, Required: []string{"path", "field", "max"}, Properties: map[string]schema{
-			"path":  {Type: "string", Pattern: "^/", MaxLength: maxRulePath,
+			"path": {Type: "string", Pattern: "^/", MaxLength: maxRulePath,
 				Description: "The path of the writes, as in a rule."},
 			"field": {Type: "string", MinLength: 1, Description: "The field that is added up, of a JSON object or a form."},
 			"max":   {Type: "string", Pattern: ratePattern, Description: `The most, e.g. "100000/d".`},
