@@ -106,7 +106,11 @@ await show(fetch(url + "graphql?t=TRIAL&query=mutation%7Bdrop%7D", auth("RULED_T
 await show(
   fetch(
     url + "{path}?t=TRIAL",
-    auth("RULED_TOKEN", { method: "POST", body: Uint8Array.from("{body}", (c) => c.charCodeAt(0)), signal: AbortSignal.timeout(2000) }),
+    auth("RULED_TOKEN", {
+      method: "POST",
+      body: Uint8Array.from("{body}", (c) => c.charCodeAt(0)),
+      signal: AbortSignal.timeout(2000),
+    }),
   ),
 );
 
