@@ -39,6 +39,8 @@ type API struct {
 	Methods     Methods
 	// Rules decide on each request that the methods permit: the first that matches, and none refuses. Nil: there are none.
 	Rules []Rule
+	// Limits bound what all runs together may do with the API. Nil: nothing does.
+	Limits *Limits
 	// Active is false for an API that is configured but inactive: its hosts are closed, its credentials scrubbed.
 	Active bool
 	// AllowHTTP lets credentials go over plain HTTP to this API's hosts.

@@ -21,6 +21,7 @@ type config struct {
 	server                         *Server        // nil: absent
 	operations                     *Operations    // nil: absent
 	rules                          []Rule         // nil: absent
+	limits                         *Limits        // nil: absent
 }
 
 // source is where a secret stands. Exactly one of value, file and env is set.

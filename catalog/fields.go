@@ -36,6 +36,8 @@ func topFields() []fieldSpec {
 		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that " +
 			"matches decides, and a request that none matches is refused.", rulesShape(),
 			func(d *decoder, c *config, n *node) { c.rules = d.rules(n) }},
+		{"limits", "How much all runs together may do with the API.", limitsShape(),
+			func(d *decoder, c *config, n *node) { c.limits = d.limits(n) }},
 		{"allow_private",
 			"The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
 			rangesShape(),

@@ -332,6 +332,15 @@ func (d *decoder) values(field string, n *node) []FieldValue {
 	return out
 }
 
+// compile prepares the path.
+func (r *Rule) compile() {
+	r.segments = strings.Split(r.Path[1:], "/")
+	r.folds = make([]string, len(r.segments))
+	for i, s := range r.segments {
+		r.folds[i] = folded(s)
+	}
+}
+
 // rules checks "rules".
 func (v *validator) rules(rules []Rule) []Rule {
 	if rules != nil && len(rules) == 0 {
@@ -354,11 +363,7 @@ func (v *validator) rules(rules []Rule) []Rule {
 			v.bad(field+".path", why, `a path as in a URL before it is escaped, e.g. "/v1/refunds/*" or "/v1/admin/**"`)
 		}
 		if r.Path != "" {
-			r.segments = strings.Split(r.Path[1:], "/")
-			r.folds = make([]string, len(r.segments))
-			for j, s := range r.segments {
-				r.folds[j] = folded(s)
-			}
+			r.compile()
 		}
 		if r.GraphQL != "" && (r.Path == "" || strings.Contains(r.Path, "*")) {
 			v.bad(field+".path", "missing or with a *", `the path of the GraphQL endpoint, e.g. "/graphql"`)

@@ -59,6 +59,7 @@ func (a *API) sum() digest {
 	for _, m := range a.Methods.Allowed {
 		field(h, m)
 	}
+	field(h, a.Limits.String())
 	for _, r := range a.Rules {
 		field(h, fmt.Sprintf("%d %d %t %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.GraphQL,
 			len(r.Body)))

@@ -83,6 +83,8 @@ func groups() []group {
 			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
 		}},
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
+			{defence: "limits", attacks: []string{"what is more than a limit: in one request", "what is more than a limit: no amount"}},
+			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
 			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
 			{defence: "sink-headers", attacks: []string{"name in the header Cookie", "name in the header Referer", "name in the header User_Agent"}},
 			{defence: "multipart", attacks: []string{"multipart: an extended name", "multipart: two Content-Dispositions the other way", "multipart: the author's boundary", "overrides behind a boundary within a line"}},
@@ -99,6 +101,7 @@ func groups() []group {
 			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{controls: []control{
+			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},
 			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test"}},
 			{defence: "time-limit", attacks: []string{"endless loop", "Python: endless loop"}, patience: 12 * time.Second},
 			{defence: "output-limit", attacks: []string{"output flood", "Python: output flood"}, patience: 12 * time.Second},

@@ -91,10 +91,13 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 			"operations": map[string]any{"only": true},
 		})},
 		{Name: "ruled", Config: own(map[string]any{
-			"description": "four rules", "domains": []string{"d.wild.test"}, "credentials": map[string]any{"RULED_TOKEN": c["RULED_TOKEN"].Value()},
+			"description": "rules and a limit", "limits": map[string]any{"sum": map[string]any{"path": "/anything/limited", "field": "amount", "max": "100/d"}},
+			"domains": []string{"d.wild.test"}, "credentials": map[string]any{"RULED_TOKEN": c["RULED_TOKEN"].Value()},
 			"rules": []any{
 				map[string]any{"path": "/anything/admin/**", "then": "refuse"},
+				map[string]any{"path": "/anything/held/**", "then": "approve"},
 				map[string]any{"methods": []string{"POST"}, "path": "/anything/refunds", "body": map[string]any{"amount": map[string]any{"max": 5000}}, "then": "allow"},
+				map[string]any{"methods": []string{"POST"}, "path": "/anything/limited", "then": "allow"},
 				map[string]any{"path": "/anything/graphql", "graphql": "query", "then": "allow"},
 				map[string]any{"methods": []string{"GET"}, "path": "/anything/**", "then": "allow"},
 			},

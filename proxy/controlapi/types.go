@@ -49,7 +49,8 @@ type API struct {
 	Reference         string   `json:"reference,omitempty"`
 	RestrictedMethods []string `json:"restricted_methods,omitempty"`
 	AllowedMethods    []string `json:"allowed_methods,omitempty"`
-	// Rules are the API's rules in a few words each, as catalog.Rule writes them.
+	// Rules are the API's rules in a few words each, as catalog.Rule writes them, and its limits. Those by which a request
+	// may wait for a person begin with "approve".
 	Rules     []string `json:"rules,omitempty"`
 	AllowHTTP bool     `json:"allow_http,omitempty"`
 	HasTypes  bool     `json:"has_types,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 
@@ -30,6 +31,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/credentials"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
@@ -59,6 +61,7 @@ type daemon struct {
 	minter   *mint.Minter
 	room     *hold.Room
 	ledger   *audit.Log // nil: none
+	budget   *budget.Ledger
 	ports    *ports.Ports
 	ready    atomic.Bool
 }
@@ -73,6 +76,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	g.Go(func() error { return d.control.Serve(ctx, l) })
 	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter, d.room, audit.Dir(o.audit)) })
 	g.Go(func() error { d.values.Run(ctx); return nil })
+	g.Go(func() error { d.budget.Run(ctx, d.uncounted); return nil })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
 	g.Go(func() error { d.reloader.Watch(ctx); return nil })
@@ -166,9 +170,14 @@ func assemble(
 			Run: h.Run, API: h.API, Method: clean(h.Method), URL: clean(h.URL), Approved: h.Approved,
 		}})
 	}}
+	d.budget = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
+	if err := d.budget.Load(); err != nil {
+		return nil, fmt.Errorf("reading what was spent of limits: %w", err)
+	}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Room: d.room, Sending: d.sending(set), UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
+		Mint: d.minter, Room: d.room, Budget: d.budget, Sending: d.sending(set),
+		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})
 	d.entrance, err = entrance.New(entrance.Config{
@@ -238,6 +247,12 @@ func (d *daemon) sending(set settings.Settings) func(audit.Sending) error {
 		return nil
 	}
 	return func(s audit.Sending) error { return d.record(audit.Entry{Sending: &s}) }
+}
+
+// uncounted logs that what was spent of limits cannot be stored.
+func (d *daemon) uncounted(err error) {
+	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets what was spent of limits",
+		logline.Tag("error"), slog.String("error", err.Error()))
 }
 
 // problem returns why the proxy is not ready, or nil.

@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
@@ -45,7 +46,9 @@ type Config struct {
 	Broker  *broker.Broker
 	Journal *receipt.Journal
 	// Room holds requests that a person must approve.
-	Room   *hold.Room
+	Room *hold.Room
+	// Budget counts what APIs with limits are used for.
+	Budget *budget.Ledger
 	Redact *redact.Redactor
 	// Sending writes a request down that is about to leave and may change something. It does not leave after an error. Nil:
 	// requests are written down when they are over.
@@ -115,9 +118,10 @@ type exchange struct {
 
 	verdict        policy.Verdict
 	compression    compression
-	insecure       bool // plain HTTP
-	approved       bool // by a person, to be sent once
-	toBroker       bool // a call of an MCP server's tool
+	insecure       bool   // plain HTTP
+	approved       bool   // by a person, to be sent once
+	giveBack       func() // what was reserved of limits. Nil: nothing was
+	toBroker       bool   // a call of an MCP server's tool
 	up             *counted
 	redacted       *redact.Report
 	swapped        swapReport
@@ -301,6 +305,9 @@ func (x *exchange) mayDecode(h http.Header) bool {
 func (x *exchange) refuse(v policy.Verdict, cause error) {
 	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
 	x.note.Hints = append(x.note.Hints, v.Hint())
+	if v.RetryAfter != "" {
+		x.w.Header().Set("Retry-After", v.RetryAfter)
+	}
 	x.w.json(v.Status, v.Refusal)
 }
 
@@ -312,6 +319,9 @@ func (x *exchange) finish(p any) {
 	n := &x.note
 	if unsent(n.Exchange) {
 		n.Swapped, n.HeadUp = nil, 0
+		if x.giveBack != nil {
+			x.giveBack()
+		}
 	}
 	n.Status = x.w.status
 	n.Milliseconds = milliseconds(time.Since(x.began))

@@ -103,6 +103,10 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		q.Methods = append(q.Methods, more...)
 	}
 	v := x.snap.Rules.Decide(x.lease, q)
+	if v.Allow {
+		_, known := policy.Needs(q, holders)
+		v.Unread = known.Unread
+	}
 	if v.Unread || v.Hold != nil {
 		content, err := policy.ReadContent(out)
 		if err != nil {
@@ -112,7 +116,10 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		v = x.snap.Rules.Decide(x.lease, q)
 	}
 	if v.Hold != nil {
-		return x.hold(v, q, out)
+		v = x.hold(v, q, out)
+	}
+	if v.Allow {
+		v = x.reserve(v, q, out, holders)
 	}
 	return v
 }

@@ -69,7 +69,8 @@ func (r Request) size() int {
 // sum identifies what is approved.
 func (r Request) sum() [sha256.Size]byte {
 	h := sha256.New()
-	for _, s := range []string{r.API, r.Rule, strconv.FormatBool(r.ByAny), r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
+	for _, s := range []string{r.API, r.Rule, strconv.FormatBool(r.ByAny),
+		r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
@@ -242,12 +243,12 @@ func (r *Room) tell() {
 func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.tell()
 	r.sweep(time.Now())
 	i := slices.IndexFunc(r.held, func(e *entry) bool { return e.ID == id })
 	if i < 0 {
 		return approvalapi.Held{}, &credentialapi.Refused{Code: "not_held", Text: "No request waits under this id."}
 	}
+	defer r.tell()
 	e := r.held[i]
 	if e.Waiting || !approve {
 		r.held = slices.Delete(r.held, i, i+1)

@@ -199,3 +199,32 @@ func TestFlood(t *testing.T) {
 		t.Errorf("more than %d wait: %v", maxAll, err)
 	}
 }
+
+// TestWaiting: a run's own requests are listed, with whether only the operator decides, and a change of them is told.
+func TestWaiting(t *testing.T) {
+	r := &Room{Wait: testkit.Patience}
+	q := refund("r1")
+	q.ByAny = true
+	mine, h := waiting(t.Context(), t, r, q)
+	theirs, op := waiting(t.Context(), t, r, refund("r1"))
+	waiting(t.Context(), t, r, refund("r2"))
+	list, changed := r.Waiting("r1")
+	if len(list) != 2 || list[0].ID != h.ID || list[0].Operator || list[1].ID != op.ID || !list[1].Operator {
+		t.Errorf("%+v", list)
+	}
+	select {
+	case <-changed:
+		t.Error("it says that something changed")
+	default:
+	}
+	if _, err := r.Decide(h.ID, true); err != nil || <-mine != nil {
+		t.Error(err)
+	}
+	<-changed
+	if _, err := r.Decide(op.ID, true); err != nil || <-theirs != nil {
+		t.Error(err)
+	}
+	if list, _ := r.Waiting("r1"); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}

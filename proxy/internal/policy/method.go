@@ -17,7 +17,7 @@ var standard = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PU
 // Restricts reports whether any of the APIs restricts methods, of all requests or by operation.
 func Restricts(apis []*catalog.API) bool {
 	return slices.ContainsFunc(apis, func(a *catalog.API) bool {
-		return len(a.Methods.Restricted) > 0 || a.Methods.Allowed != nil || a.Only != nil || a.Rules != nil
+		return len(a.Methods.Restricted) > 0 || a.Methods.Allowed != nil || a.Only != nil || a.Rules != nil || a.Limits != nil
 	})
 }
 

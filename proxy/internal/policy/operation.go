@@ -11,7 +11,9 @@ import (
 )
 
 // judgesPath reports whether an API permits some paths only.
-func judgesPath(a *catalog.API) bool { return a.Only != nil || a.Rules != nil }
+func judgesPath(a *catalog.API) bool {
+	return a.Only != nil || a.Rules != nil || a.Limits != nil && a.Limits.Sum != nil
+}
 
 // MovesPath reports whether a header names a path that some servers take in place of the request's own: those that
 // servers, frameworks and proxies rewrite URLs with, as X-Original-URL.

@@ -32,6 +32,7 @@ const (
 	CodeOperationUnknown = "operation_unknown"
 	CodeRuleRefused      = "rule_refused"
 	CodeRuleUnreadable   = "rule_unreadable"
+	CodeLimitReached     = "limit_reached"
 	CodeApprovalNeeded   = "approval_needed"
 	CodeApprovalDenied   = "approval_denied"
 	CodeApprovalTimeout  = "approval_timeout"
@@ -115,6 +116,8 @@ type Verdict struct {
 	Refusal controlapi.Refusal
 	// Status is the HTTP status of the refusal.
 	Status int
+	// RetryAfter is the header of the refusal, in seconds, or empty.
+	RetryAfter string
 	// Unread is set if it depends on the content, which has not been read. Allow is false.
 	Unread bool
 	// Hold is set for a request that a person may allow. Allow is false.

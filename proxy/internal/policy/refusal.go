@@ -60,6 +60,8 @@ var refusals = map[string]sentence{
 	CodeRuleUnreadable: {http.StatusForbidden, "The rules of this API cannot be applied to the request.",
 		"The API %API decides by fields of the body. Send them once, as JSON or a form of at most 256 KiB, and a GraphQL " +
 			"document as text."},
+	CodeLimitReached: {http.StatusTooManyRequests, "A limit of this API is reached.",
+		"The API %API has a limit for all runs together, which {the user|you} set{| in \"limits\" of its config.json}."},
 	CodeApprovalNeeded: {http.StatusForbidden, "A person must approve the request.",
 		"The API %API has a rule that asks for it."},
 	CodeApprovalDenied: {http.StatusForbidden, "The user refused this request.",

@@ -272,6 +272,9 @@ func publicAPI(a *catalog.API) controlapi.API {
 	for _, r := range a.Rules {
 		p.Rules = append(p.Rules, r.String())
 	}
+	if a.Limits != nil {
+		p.Rules = append(p.Rules, a.Limits.String())
+	}
 	p.Server = publicServer(a.Server)
 	return p
 }

@@ -96,6 +96,34 @@ await show(
 // name: no rule permits a mutation: in the URL
 await show(fetch(url + "graphql?t=TRIAL&query=mutation%7Bdrop%7D", auth("RULED_TOKEN", { method: "POST" })));
 
+// name: a request that waits for a person: {why}
+// each: path | body | why
+//   held | x | as it is
+//   Held | x | a path in another case
+//   %68eld/x | x | a path, escaped
+//   held.json | x | a path with a format
+//   held | \xff | a body that cannot be shown
+await show(
+  fetch(
+    url + "{path}?t=TRIAL",
+    auth("RULED_TOKEN", {
+      method: "POST",
+      body: Uint8Array.from("{body}", (c) => c.charCodeAt(0)),
+      signal: AbortSignal.timeout(2000),
+    }),
+  ),
+);
+
+// name: what is more than a limit: {why}
+// each: body | why
+//   {"amount":101} | in one request
+//   {"amount":"101"} | as a string
+//   {"amount":-1} | an amount that would give some back
+//   {} | no amount
+await show(
+  fetch(url + "limited?t=TRIAL", auth("RULED_TOKEN", { method: "POST", headers: json, body: String.raw`{body}` })),
+);
+
 // name: control: what a rule permits, {what}
 // each: path | body | what
 //   items | - | GET

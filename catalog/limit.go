@@ -1,0 +1,176 @@
+package catalog
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// Limits bound what all runs together may do with an API.
+type Limits struct {
+	// Calls bounds requests, Writes those whose method is not GET, HEAD or OPTIONS. Sum bounds the sum of a field of the
+	// writes on a path. Nil: it is not bounded.
+	Calls, Writes *Limit
+	Sum           *SumLimit
+	// OverApprove lets a person approve what goes beyond; else it is refused.
+	OverApprove bool
+}
+
+// Limit is an amount per time. An amount of SumLimit is in millionths.
+type Limit struct {
+	Most int64
+	Per  time.Duration
+	text string
+}
+
+// String is the limit as config.json has it.
+func (l Limit) String() string { return l.text }
+
+// SumLimit is a Limit on the sum of a field.
+type SumLimit struct {
+	Limit
+	Path, Field string
+	at          Rule
+}
+
+// On reports whether a request on a path counts. It fails if that cannot be told.
+func (s *SumLimit) On(path string) (bool, error) {
+	r, err := Decide([]Rule{s.at}, "", path, nil)
+	return r != nil, err
+}
+
+// String is the limits in a few words, for people and models.
+func (l *Limits) String() string {
+	if l == nil {
+		return ""
+	}
+	var out []string
+	if l.Calls != nil {
+		out = append(out, "calls "+l.Calls.text)
+	}
+	if l.Writes != nil {
+		out = append(out, "writes "+l.Writes.text)
+	}
+	if l.Sum != nil {
+		out = append(out, fmt.Sprintf("sum of %s on %s %s", l.Sum.Field, l.Sum.Path, l.Sum.text))
+	}
+	over := "limit "
+	if l.OverApprove {
+		over = "approve beyond "
+	}
+	return over + strings.Join(out, ", ")
+}
+
+// Millionths is a number in plain decimal notation, that is not negative and has at most six decimals, in millionths.
+func Millionths(text string) (int64, bool) {
+	n, ok := Decimal(text)
+	if !ok || n.Sign() < 0 {
+		return 0, false
+	}
+	n.Mul(n, big.NewRat(1_000_000, 1))
+	if !n.IsInt() || !n.Num().IsInt64() {
+		return 0, false
+	}
+	return n.Num().Int64(), true
+}
+
+// perUnits are the units of time of a limit.
+var perUnits = map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+
+const ratePattern = `^[0-9]+(\.[0-9]{1,6})?/[mhd]$`
+
+func limitsShape() schema {
+	rate := schema{Type: "string", Pattern: `^[0-9]+/[mhd]$`}
+	return schema{Type: "object", Closed: true, Properties: map[string]schema{
+		"calls":  described(rate, `The most requests, e.g. "600/h": per minute (m), hour (h) or day (d).`),
+		"writes": described(rate, "The most requests with other methods than GET, HEAD and OPTIONS."),
+		"sum": {Type: "object", Closed: true, Required: []string{"path", "field", "max"}, Properties: map[string]schema{
+			"path": {Type: "string", Pattern: "^/", MaxLength: maxRulePath,
+				Description: "The path of the writes, as in a rule."},
+			"field": {Type: "string", MinLength: 1, Description: "The field that is added up, of a JSON object or a form."},
+			"max":   {Type: "string", Pattern: ratePattern, Description: `The most, e.g. "100000/d".`},
+		}},
+		"over": {Enum: []string{"refuse", "approve"}, Default: "refuse",
+			Description: "What happens to a request beyond a limit."},
+	}}
+}
+
+// limits reads "limits".
+func (d *decoder) limits(n *node) *Limits {
+	const example = `an object, e.g. {"calls": "600/h"}`
+	if n.kind != kindObject || len(n.members) == 0 {
+		d.bad("limits", string(n.kind), example)
+		return nil
+	}
+	l := &Limits{}
+	for _, m := range d.uniqueOf("limits.", n, plainKey) {
+		at := "limits." + m.key
+		switch m.key {
+		case "calls":
+			l.Calls = d.limit(at, m.value, 1)
+		case "writes":
+			l.Writes = d.limit(at, m.value, 1)
+		case "sum":
+			l.Sum = d.sumLimit(at, m.value)
+		case "over":
+			over := ""
+			d.str(at, m.value, &over)
+			if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
+				d.bad(at, "something else", `"refuse" or "approve"`)
+			}
+		default:
+			d.unknown("limits.", m, []string{"calls", "writes", "sum", "over"})
+		}
+	}
+	if l.Calls == nil && l.Writes == nil && l.Sum == nil {
+		d.bad("limits", "no limit", example)
+	}
+	return l
+}
+
+// limit reads an amount per time, which is counted in parts of one.
+func (d *decoder) limit(at string, n *node, parts int64) *Limit {
+	text := ""
+	d.str(at, n, &text)
+	amount, unit, _ := strings.Cut(text, "/")
+	most, ok := Millionths(amount)
+	if per := perUnits[unit]; ok && per != 0 && most > 0 && (parts > 1 || most%1_000_000 == 0) {
+		return &Limit{Most: most / (1_000_000 / parts), Per: per, text: text}
+	}
+	d.bad(at, "not an amount per time", `a number, a slash and m, h or d, e.g. "600/h"`)
+	return nil
+}
+
+func (d *decoder) sumLimit(at string, n *node) *SumLimit {
+	if n.kind != kindObject {
+		d.bad(at, string(n.kind), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
+		return nil
+	}
+	s := &SumLimit{}
+	for _, m := range d.uniqueOf(at+".", n, plainKey) {
+		switch m.key {
+		case "path":
+			d.str(at+".path", m.value, &s.Path)
+		case "field":
+			d.str(at+".field", m.value, &s.Field)
+		case "max":
+			if l := d.limit(at+".max", m.value, 1_000_000); l != nil {
+				s.Limit = *l
+			}
+		default:
+			d.unknown(at+".", m, []string{"path", "field", "max"})
+		}
+	}
+	if why := pathProblem(s.Path); s.Path == "" || why != "" {
+		d.bad(at+".path", "missing, or "+why, `a path as in a rule, e.g. "/v1/refunds"`)
+		return nil
+	}
+	if s.Field == "" || s.Most == 0 {
+		d.bad(at, "no field or no max", `{"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
+		return nil
+	}
+	s.at = Rule{Then: ActionRefuse, Path: s.Path} // which matches every spelling that a server may read so
+	s.at.compile()
+	return s
+}

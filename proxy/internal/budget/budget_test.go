@@ -1,0 +1,113 @@
+package budget
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestReserve: no window of a limit's length has more than the limit, whenever requests come; and who waits as long as
+// is said gets through.
+func TestReserve(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := &Ledger{Now: func() time.Time { return now }}
+	need := func(n int64) []Need { return []Need{{"a", n, 100, time.Hour}} }
+	type sent struct {
+		at time.Time
+		n  int64
+	}
+	var all []sent
+	refused := 0
+	for range 3000 {
+		now = now.Add(time.Duration(rand.IntN(120)) * time.Second)
+		n := int64(rand.IntN(9) + 1)
+		_, wait, ok := l.Reserve(need(n), false)
+		if !ok {
+			if refused++; wait <= 0 || wait > time.Hour+time.Minute {
+				t.Fatalf("wait %s", wait)
+			}
+			if rand.IntN(2) == 0 {
+				continue
+			}
+			now = now.Add(wait)
+			if _, _, ok = l.Reserve(need(n), false); !ok {
+				t.Fatalf("refused after the wait of %s", wait)
+			}
+		}
+		all = append(all, sent{now, n})
+		sum := int64(0)
+		for _, s := range all {
+			if now.Sub(s.at) < time.Hour {
+				sum += s.n
+			}
+		}
+		if sum > 100 {
+			t.Fatalf("%d within an hour", sum)
+		}
+	}
+	if refused < 100 {
+		t.Errorf("%d refused", refused)
+	}
+	if _, wait, ok := l.Reserve(need(101), false); ok || wait != 0 {
+		t.Errorf("more than the limit: %v, %s", ok, wait)
+	}
+	if _, _, ok := l.Reserve(need(101), true); !ok {
+		t.Error("not forced")
+	}
+}
+
+// TestParallel: parallel requests do not spend a limit twice, nothing of several limits is spent if one is reached, and
+// what is given back can be spent again.
+func TestParallel(t *testing.T) {
+	l := &Ledger{}
+	var wg sync.WaitGroup
+	var ok atomic.Int64
+	for range 500 {
+		wg.Go(func() {
+			if _, _, left := l.Reserve([]Need{{"calls", 1, 1000, time.Hour}, {"writes", 1, 40, time.Hour}}, false); left {
+				ok.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if ok.Load() != 40 {
+		t.Errorf("%d of 40", ok.Load())
+	}
+	back, _, left := l.Reserve([]Need{{"calls", 960, 1000, time.Hour}}, false)
+	if !left {
+		t.Fatal("refused requests were counted")
+	}
+	if _, _, left := l.Reserve([]Need{{"calls", 1, 1000, time.Hour}}, false); left {
+		t.Error("more than there is")
+	}
+	back()
+	if _, _, left := l.Reserve([]Need{{"calls", 960, 1000, time.Hour}}, false); !left {
+		t.Error("not given back")
+	}
+}
+
+// TestRestart: counts survive.
+func TestRestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits")
+	l := &Ledger{Path: path}
+	if err := l.Load(); err != nil {
+		t.Fatal(err)
+	}
+	need := []Need{{"a", 60, 100, time.Hour}}
+	if _, _, ok := l.Reserve(need, false); !ok {
+		t.Fatal("refused")
+	}
+	if err := l.store(); err != nil {
+		t.Fatal(err)
+	}
+	again := &Ledger{Path: path}
+	if err := again.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, ok := again.Reserve(need, false); ok {
+		t.Error("a restart gives more")
+	}
+}

@@ -1,0 +1,118 @@
+package egress_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestLimits: what is beyond a limit of an API is refused with the time to wait, and not sent; what cannot be added up is
+// refused; and what was refused, or reached no server, does not count.
+func TestLimits(t *testing.T) {
+	const js = "application/json"
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"calls": "9/h", "writes": "6/h", "sum": {"path": "/refunds", "field": "amount", "max": "100.5/d"}}`)}})
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	for i, row := range []struct{ line, body, code string }{
+		{"POST /refunds", `{"amount":60}`, ""},
+		{"POST /refunds", `{"amount":60}`, "limit_reached"},
+		{"POST /Refunds", `{"amount":60}`, "limit_reached"},
+		{"POST /refunds.json", `{"amount":60}`, "limit_reached"},
+		{"POST /refunds", `{"amount":-60}`, "rule_unreadable"},
+		{"POST /refunds", `{"amount":1e9}`, "rule_unreadable"},
+		{"POST /refunds", `{"amount":1,"amount":99}`, "rule_unreadable"},
+		{"POST /refunds", `{"amount":0.0000001}`, "rule_unreadable"},
+		{"POST /refunds", `{}`, "rule_unreadable"},
+		{"POST /x/..%2frefunds", `{"amount":60}`, "ambiguous_request"},
+		{"POST /refunds", `{"amount":1000}`, "limit_reached"},
+		{"POST /refunds", `{"amount":40.5}`, ""},
+		{"POST /refunds", `{"amount":0.5}`, "limit_reached"},
+		{"POST /other", `{"amount":60}`, ""},
+		{"PUT /other", `{}`, ""}, {"DELETE /other", ``, ""}, {"POST /other", `[]`, ""},
+		{"POST /other", `{}`, "limit_reached"},
+		{"GET /other", ``, ""}, {"GET /other", ``, ""}, {"HEAD /other", ``, ""},
+		{"GET /other", ``, "limit_reached"},
+	} {
+		method, path, _ := strings.Cut(row.line, " ")
+		before := up.count()
+		in, _ := r.raw(demoHost, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", method, path, demoHost, js, len(row.body), row.body))
+		resp, err := http.ReadResponse(in, &http.Request{Method: method})
+		check(t, err)
+		if row.code == "" {
+			if resp.StatusCode != 200 || up.count() != before+1 {
+				t.Errorf("%d, %s %s: %d", i, row.line, row.body, resp.StatusCode)
+			}
+			continue
+		}
+		got := refusal(t, resp)
+		if after := resp.Header.Get("Retry-After"); got.Code != row.code || up.count() != before || row.code == "limit_reached" && (resp.StatusCode != 429 || (after == "") != strings.Contains(row.body, "1000")) {
+			t.Errorf("%d, %s %s: %d %+v, Retry-After %q", i, row.line, row.body, resp.StatusCode, got, after)
+		}
+	}
+}
+
+// TestLimitParallel: requests in parallel do not spend a limit twice, also where they announce their bodies first; one
+// that reaches no server is given back.
+func TestLimitParallel(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "5/h"}`)}})
+	var up seen
+	r.begin()
+	post := func() {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+demoHost+"/", strings.NewReader("x"))
+		check(t, err)
+		req.Header.Set("Expect", "100-continue")
+		resp, err := r.client(false).Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+	}
+	for range 10 {
+		post() // there is no server yet
+	}
+	r.upstreams.https(up.echo())
+	var wg sync.WaitGroup
+	for range 30 {
+		wg.Go(post)
+	}
+	wg.Wait()
+	if up.count() != 5 {
+		t.Errorf("%d of 5 were sent", up.count())
+	}
+}
+
+// TestLimitApproved: beyond a limit a person may decide, where the API says so.
+func TestLimitApproved(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "1/h", "over": "approve"}`)}})
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	for i, approve := range []bool{true, true, false} {
+		done := make(chan int, 1)
+		go func() {
+			resp, err := r.client(false).Post("https://"+demoHost+"/", "text/plain", strings.NewReader("x"))
+			check(t, err)
+			resp.Body.Close()
+			done <- resp.StatusCode
+		}()
+		if i > 0 {
+			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
+			h := r.room.List()[0]
+			if h.Rule != "approve beyond writes 1/h" || h.Body != "x" {
+				t.Errorf("%+v", h)
+			}
+			_, err := r.room.Decide(h.ID, approve)
+			check(t, err)
+		}
+		if status := <-done; (status == 200) != approve {
+			t.Errorf("%d: %d", i, status)
+		}
+	}
+	if up.count() != 2 {
+		t.Errorf("%d were sent", up.count())
+	}
+}

@@ -1,0 +1,99 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
+)
+
+// Needs is what a request needs of the limits of every API that holds the host. Verdict.Allow is false where that cannot
+// be told, with Unread if it depends on the content.
+func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
+	var out []budget.Need
+	for _, a := range holders {
+		if a.Limits == nil || disarm.Off("limits") {
+			continue
+		}
+		need := func(kind string, l *catalog.Limit, amount int64) {
+			if l != nil {
+				out = append(out, budget.Need{Key: a.Name + "/" + kind, Amount: amount, Most: l.Most, Per: l.Per})
+			}
+		}
+		need("calls", a.Limits.Calls, 1)
+		if !q.writes() {
+			continue
+		}
+		need("writes", a.Limits.Writes, 1)
+		sum := a.Limits.Sum
+		if sum == nil {
+			continue
+		}
+		on, err := sum.On(q.Path)
+		switch {
+		case err != nil:
+			return nil, Ambiguous("Servers could read the path in different ways.", q.Host)
+		case !on:
+			continue
+		}
+		unclear := refuse(CodeRuleUnreadable, q.Host, a.Name)
+		if unclear.Unread = q.Content == nil; unclear.Unread {
+			return nil, unclear
+		}
+		v, found, err := q.Content.Lookup(sum.Field)
+		amount, ok := catalog.Millionths(v.Text)
+		if err != nil || !found || !ok {
+			return nil, unclear
+		}
+		need("sum", &sum.Limit, amount)
+	}
+	return out, Verdict{Allow: true}
+}
+
+// writes reports whether a method of the request is one that changes something.
+func (q Request) writes() bool {
+	for _, m := range q.Methods {
+		switch strings.ToUpper(strings.TrimSpace(m)) {
+		case "GET", "HEAD", "OPTIONS":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// Beyond is the verdict for a request beyond a limit: it is held if every API with limits leaves that to a person, and
+// else refused, until a time if that helps.
+func Beyond(v Verdict, q Request, holders []*catalog.API, wait time.Duration) Verdict {
+	var hold *Hold
+	for _, a := range holders {
+		switch {
+		case a.Limits == nil:
+		case a.Limits.OverApprove:
+			hold = &Hold{API: a.Name, Rule: a.Limits.String()}
+		default:
+			return refuseLimit(a, q, wait)
+		}
+	}
+	apis := v.APIs
+	v = refuse(CodeApprovalNeeded, q.Host, names(apis))
+	v.APIs, v.Hold = apis, hold
+	return v
+}
+
+func refuseLimit(a *catalog.API, q Request, wait time.Duration) Verdict {
+	v := refuse(CodeLimitReached, q.Host, a.Name)
+	seconds := int64((wait + time.Second - 1) / time.Second)
+	when := " This request alone is more than it."
+	if wait > 0 {
+		v.RetryAfter = strconv.FormatInt(seconds, 10)
+		when = fmt.Sprintf(" It permits this one in %d s.", seconds)
+	}
+	text := " It is: " + a.Limits.String() + "." + when
+	return v.withHint(voice.Text{Model: v.Refusal.Hint + text, Person: v.Refusal.Person + text})
+}
