@@ -174,7 +174,8 @@ func rulesShape() schema {
 			"then": {Enum: []string{"allow", "approve", "refuse"},
 				Description: "What happens to a request that matches. approve: it waits until a person decides."},
 			"by": {Enum: []string{"operator", "any"},
-				Description: "Who decides, with approve. any: also the user in the MCP client, and the console. Default: operator."},
+				Description: "Who decides, with approve. any: also the user in the MCP client, and the console. " +
+					"Default: operator."},
 		}}}
 }
 

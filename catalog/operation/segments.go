@@ -42,7 +42,8 @@ func needed(s, decoded string) bool {
 			at++
 			continue
 		}
-		if c := decoded[i]; 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~!$&'()*+,;=:@", c) >= 0 {
+		c := decoded[i]
+		if 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~!$&'()*+,;=:@", c) >= 0 {
 			return false
 		}
 		at += 3

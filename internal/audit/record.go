@@ -1,5 +1,5 @@
-// Package audit is the ledger of what left the machine: a file a day with one record a line, in which changing, removing,
-// adding or reordering a record is found.
+// Package audit is the ledger of what left the machine: a file a day with one record a line, in which changing,
+// removing, adding or reordering a record is found.
 //
 // A record is a leaf of a Merkle tree as RFC 6962 has it. At the end of a run that sent something, a checkpoint of the
 // tree is signed, written and brought to the disk before anybody is told that the run has ended; its short form is in

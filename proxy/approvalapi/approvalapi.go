@@ -1,6 +1,6 @@
 // Package approvalapi is what a person decides about requests that a rule holds, over HTTP on the proxy's own unix
-// socket (credentialapi). mcp-server and the sandbox have no way to it. Over the control socket (controlapi), mcp-server
-// sees what waits, and passes on decisions about rules that say "by": "any".
+// socket (credentialapi). mcp-server and the sandbox have no way to it. Over the control socket (controlapi),
+// mcp-server sees what waits, and passes on decisions about rules that say "by": "any".
 //
 //	GET  /approvals/v1              -> []Held, the oldest first
 //	POST /approvals/v1/{id} Answer  -> Held, as it was decided

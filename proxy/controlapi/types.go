@@ -13,7 +13,7 @@
 //	GET    /v1/events?of=CATALOG|REQUESTS  -> NDJSON of Event, until closed
 //	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.Held, a line for each change, until the run ends
 //	GET    /v1/held                        -> []approvalapi.Held
-//	POST   /v1/held/{id}                   <- approvalapi.Answer -> approvalapi.Held | 403 the operator decides, or nothing waits
+//	POST   /v1/held/{id}                   <- approvalapi.Answer -> approvalapi.Held | 403 it is the operator's, or gone
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
 //	GET    /metrics                        -> Prometheus text
 //

@@ -141,7 +141,8 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error)
 		found := 0
 		for line := range bytes.Lines(text) {
 			if h, err := audit.ParseHead(string(line)); err == nil {
-				known = append(known, audit.Known{Head: h, Where: fmt.Sprintf("%q of the anchor", visible.Line(strings.TrimSpace(string(line))))})
+				where := fmt.Sprintf("%q of the anchor", visible.Line(strings.TrimSpace(string(line))))
+				known = append(known, audit.Known{Head: h, Where: where})
 				found++
 			}
 		}
@@ -155,7 +156,8 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error)
 // maxReceipts is how many receipts are compared with, the latest ones.
 const maxReceipts = 100_000
 
-// ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be none.
+// ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be
+// none.
 func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 	var known []audit.Known
 	rec, err := openRecord(ctx, e, o.target)
@@ -197,7 +199,8 @@ func printReport(e *Env, r audit.Report) {
 		fmt.Fprintf(e.Stdout, "    %d records came after the last checkpoint\n", r.Unsigned)
 	}
 	if r.Compared == 0 {
-		fmt.Fprintln(e.Stdout, "    compared with no checkpoint from elsewhere: a ledger that was replaced as a whole looks like this too")
+		fmt.Fprintln(e.Stdout, "    compared with no checkpoint from elsewhere: a ledger that was replaced as a whole looks "+
+			"like this too")
 		return
 	}
 	fmt.Fprintf(e.Stdout, "    it fits %s from elsewhere\n", count(r.Compared, "checkpoint"))
@@ -230,7 +233,7 @@ func printRecord(w io.Writer, p painter, r audit.Record) error {
 	case r.Gap != nil:
 		text = p(terminal.Red, fmt.Sprintf("gap     %d records before this one could not be written", r.Gap.Lost))
 	}
-	_, err := fmt.Fprintf(w, "%s %s %s\n", p(terminal.Dim, fmt.Sprintf("%6d %s", r.N, r.At.Local().Format("2006-01-02 15:04:05"))),
-		visible.Line(orDash(r.OfRun())), text)
+	at := p(terminal.Dim, fmt.Sprintf("%6d %s", r.N, r.At.Local().Format("2006-01-02 15:04:05")))
+	_, err := fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(orDash(r.OfRun())), text)
 	return err
 }

@@ -63,7 +63,8 @@ func probe(a controlapi.API) (code, why string) {
 	})
 	j := slices.IndexFunc(a.Domains, func(d string) bool { return !strings.HasPrefix(d, "*.") })
 	if i < 0 || j < 0 {
-		return "", "There is no harmless request to try: it allows none of GET, HEAD and OPTIONS, or has only wildcard domains."
+		return "", "There is no harmless request to try: it allows none of GET, HEAD and OPTIONS, or has only wildcard " +
+			"domains."
 	}
 	scheme := "https://"
 	if a.AllowHTTP {

@@ -22,8 +22,8 @@ func (s *Control) allHeld(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, s.conf.Room.List())
 }
 
-// decideAny passes on what somebody in the console decided, where the rule permits that. mcp-server could say anything: what
-// is the operator's alone does not depend on it.
+// decideAny passes on what the user of a client, or somebody in the console, decided, where the rule permits that.
+// mcp-server could say anything: what is the operator's alone does not depend on it.
 func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {

@@ -50,8 +50,8 @@ type Config struct {
 	// Budget counts what APIs with limits are used for.
 	Budget *budget.Ledger
 	Redact *redact.Redactor
-	// Sending writes a request down that is about to leave and may change something. It does not leave after an error. Nil:
-	// requests are written down when they are over.
+	// Sending writes a request down that is about to leave and may change something. It does not leave after an error.
+	// Nil: requests are written down when they are over.
 	Sending func(audit.Sending) error
 	// Mint obtains the credentials that change. Nil: there are none.
 	Mint Minter
@@ -280,10 +280,10 @@ func (x *exchange) serve(r *http.Request, bad error) {
 
 // announce writes a request down before it leaves, where that is required.
 func (x *exchange) announce(q policy.Request) error {
-	reads := func(method string) bool {
-		return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+	writes := func(method string) bool {
+		return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 	}
-	if x.conf.Sending == nil || q.Upgrade == "" && !slices.ContainsFunc(q.Methods, func(m string) bool { return !reads(m) }) {
+	if x.conf.Sending == nil || q.Upgrade == "" && !slices.ContainsFunc(q.Methods, writes) {
 		return nil
 	}
 	return x.conf.Sending(audit.Sending{Run: x.lease.Run, Method: x.note.Method, URL: x.note.URL})

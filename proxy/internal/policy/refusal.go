@@ -67,8 +67,8 @@ var refusals = map[string]sentence{
 	CodeApprovalDenied: {http.StatusForbidden, "The user refused this request.",
 		"Do not send it in another way; ask what to do."},
 	CodeApprovalTimeout: {http.StatusForbidden, "Nobody has approved the request yet.",
-		"This is no refusal. {The user can approve it with: codeforge approve %ID. Then run|Approve it with: codeforge approve " +
-			"%ID. Then run} the same code again within 15 minutes."},
+		"This is no refusal. {The user can approve it with: codeforge approve %ID. Then run|Approve it with: " +
+			"codeforge approve %ID. Then run} the same code again within 15 minutes."},
 	CodeApprovalFull: {http.StatusTooManyRequests, "Too many requests wait for approval.",
 		"{The user decides on them|Decide on them} with codeforge approve. At most 8 of a run wait at once."},
 	CodeApprovalUnseen: {http.StatusRequestEntityTooLarge, "The request cannot be shown for approval.",
