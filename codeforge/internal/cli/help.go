@@ -24,7 +24,7 @@ func groups() []group {
 		{"Credentials that change", []string{"login", "logout", "credentials", "secrets"}},
 		{"Requests that wait for you", []string{"held", "approve", "refuse"}},
 		{"Clients and models", []string{"connect", "stdio", "manifest", "skills"}},
-		{"Run and look", []string{"run", "runs", "logs", "receipt", "audit"}},
+		{"Run and look", []string{"console", "run", "runs", "logs", "receipt", "audit"}},
 		{"The command line itself", []string{"version", "completion", "man"}},
 	}
 }
@@ -77,6 +77,7 @@ func examples() map[string][]string {
 		},
 		"audit show":   {"codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"},
 		"audit export": {"codeforge audit export >ledger.ndjson", "codeforge audit export --otlp --since 24h"},
+		"console":      {"codeforge console", "codeforge console --print"},
 		"held":         {"codeforge held", "codeforge held --json id,method,url"},
 		"approve":      {"codeforge approve --watch", "codeforge approve mzxw6ytb"},
 		"refuse":       {"codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"},

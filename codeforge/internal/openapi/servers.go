@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/document"
@@ -122,15 +121,14 @@ func (im *importer) own(op, item *tree.Node) (string, bool) {
 	return "", first == nil
 }
 
-// isRoot reports whether a server is one of the document's, whatever its scheme.
+// isRoot reports whether a server is the document's first one, whatever its scheme.
 func (im *importer) isRoot(server string) bool {
 	bare := func(s string) string {
 		_, rest, _ := strings.Cut(s, "//")
 		return strings.TrimRight(rest, "/")
 	}
-	return slices.ContainsFunc(im.rootServers(), func(r rawServer) bool {
-		return bare(r.url) != "" && bare(r.url) == bare(server)
-	})
+	list := im.rootServers()
+	return len(list) > 0 && bare(list[0].url) != "" && bare(list[0].url) == bare(server)
 }
 
 var variable = regexp.MustCompile(`\{[^{}/]*\}`)

@@ -221,6 +221,7 @@ func TestMakeRoom(t *testing.T) {
 			t.Fatal("within its bound")
 		}
 		testkit.Must(t, r.End())
+		time.Sleep(20 * time.Millisecond) // files of one tick of the kernel's clock are equally old
 	}
 	leave(0, "d", "oldest")
 	leave(1, "old")
