@@ -28,6 +28,8 @@ func TestShape(t *testing.T) {
 	}{
 		{[]string{`"x"`}, "string"},
 		{[]string{`[1,null,"x"]`}, "(string | number | null)[]"},
+		{[]string{`["x",{"a":[1,"x"],"n":1}]`}, "({ a: (string | number)[]; n: number; } | string)[]"},
+		{[]string{`[[1,"x"]]`}, "(string | number)[][]"},
 		{[]string{`[]`}, "unknown[]"},
 		{[]string{`{}`}, "{}"},
 		{[]string{``}, ""},

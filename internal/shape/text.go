@@ -38,7 +38,7 @@ func (s *Shape) text(depth int) string {
 			parts = append(parts, s.object(depth))
 		case List:
 			item := s.Items.text(depth)
-			if strings.Contains(item, " | ") && item[0] != '{' {
+			if s.Items != nil && bits.OnesCount8(uint8(s.Items.Kinds)) > 1 {
 				item = "(" + item + ")"
 			}
 			parts = append(parts, item+"[]")

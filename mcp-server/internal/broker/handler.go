@@ -289,7 +289,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		}
 		return nil, f
 	}
-	c.server.study(t, raw)
+	c.server.study(t, body, raw)
 	return marked(raw, len(t.OutputSchema) > 0, hint)
 }
 

@@ -149,8 +149,8 @@ func (s *server) recall() {
 		var shapes map[string]*learned
 		_ = json.Unmarshal(d.Shapes, &shapes) // what cannot be read is learned anew
 		for name, l := range shapes {
-			if l != nil && l.Shape != nil {
-				l.written()
+			if l != nil && l.Shape != nil && l.Shape.Kinds != 0 {
+				l.text = l.Shape.String()
 				s.shapes[name] = l
 			}
 		}

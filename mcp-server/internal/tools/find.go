@@ -339,8 +339,8 @@ func answers(t signature.Tool) string {
 	switch {
 	case len(t.OutputSchema) > 0:
 		return "\n  answers " + signature.Arguments(t.OutputSchema)
-	case len(t.Seen) > 0:
-		return "\n  answered so far " + signature.Arguments(t.Seen)
+	case t.Seen != "":
+		return "\n  answered so far " + t.Seen
 	}
 	return ""
 }
