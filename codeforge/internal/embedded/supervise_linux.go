@@ -247,16 +247,19 @@ func (s *supervisor) chownSocket(socket string) error {
 func (s *supervisor) await(ctx context.Context, d *daemon.Daemon, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	for {
+	for why := error(nil); ; {
 		err := ready(ctx)
 		if err == nil {
 			return nil
+		}
+		if why == nil || ctx.Err() == nil { // the end of the time is no reason
+			why = err
 		}
 		select {
 		case <-d.Done():
 			return d.Cause()
 		case <-ctx.Done():
-			return fmt.Errorf("%s was not ready after %s: %w", d.Name(), readyTimeout, err)
+			return fmt.Errorf("%s was not ready after %s: %w", d.Name(), readyTimeout, why)
 		case <-time.After(readyPause):
 		}
 	}
