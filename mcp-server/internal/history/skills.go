@@ -37,13 +37,13 @@ func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 		v.SHA, v.Bytes = hex.EncodeToString(sum[:]), len(source)
 	}
 	number := s.number()
-	s.put(job{size: int64(len(source)), do: func(ctx context.Context, tx *sql.Tx) error {
+	s.put(job{size: int64(len(source)), do: func(ctx context.Context, tx *transaction) error {
 		return s.putVersion(ctx, tx, number, v, s.cfg.Clean(source))
 	}})
 }
 
 func (s *Store) putVersion(
-	ctx context.Context, tx *sql.Tx, number int64, v historyapi.SkillVersion, source string,
+	ctx context.Context, tx *transaction, number int64, v historyapi.SkillVersion, source string,
 ) error {
 	var before historyapi.SkillVersion
 	var data string
