@@ -53,7 +53,6 @@ func (tx *transaction) putSums(ctx context.Context) error {
 			return err
 		}
 	}
-	clear(tx.sums)
 	return nil
 }
 

@@ -116,6 +116,7 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	if err != nil {
 		return out, err
 	}
+	//nolint:gosec // only constants and placeholders
 	rows, err := db.QueryContext(ctx, "SELECT data FROM run WHERE "+w.String()+" ORDER BY number DESC LIMIT ?",
 		append(w.args, limit+1)...)
 	if err != nil {
@@ -279,6 +280,7 @@ func (s *Store) Exchanges(
 	if err != nil {
 		return out, err
 	}
+	//nolint:gosec // only constants and placeholders
 	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE "+w.String()+" ORDER BY number "+order+" LIMIT ?",
 		append(w.args, limit+1)...)
 	if err != nil {

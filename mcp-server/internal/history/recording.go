@@ -37,8 +37,8 @@ type Recording struct {
 	output capture
 	kept   int // exchanges
 
-	// The writer's: what it has stored of the run, by the ids of exchanges. That holds only while no transaction was rolled
-	// back since the run began.
+	// stored are the ids of exchanges that the writer has stored, texts what the run is searched by of them. Only the
+	// writer uses them, and only if no transaction has failed since failed was read: it may have taken some back.
 	stored map[string]bool
 	texts  []string
 	failed int64
@@ -80,7 +80,9 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 // put stores the run as it is now, and tells followers.
 func (r *Recording) put(run historyapi.Run) {
 	r.store.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
-	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error { return putRun(ctx, tx, run, "[]") }})
+	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
+		return putRun(ctx, tx, run, "[]")
+	}})
 }
 
 // Started notes that the wait for a slot is over.
@@ -265,9 +267,7 @@ func (r *Recording) end(
 			return err
 		}
 	}
-	if err := putWords(ctx, tx, run, texts, c); err != nil {
-		return err
-	}
+	tx.last = append(tx.last, func() error { return putWords(ctx, tx, run, texts, c) })
 	return s.sum(ctx, tx, run, rec.Exchanges)
 }
 
@@ -286,22 +286,28 @@ func putRun(ctx context.Context, tx *transaction, run historyapi.Run, hints stri
 
 // putFacts stores what runs are searched by.
 func putFacts(ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange) error {
-	facts := map[[2]string]bool{}
+	var facts [][2]string
 	for _, x := range list {
-		facts[[2]string{"host", x.Host}] = true
-	}
-	for _, api := range run.APIs {
-		facts[[2]string{"api", api}] = true
-	}
-	for _, skill := range run.Skills {
-		facts[[2]string{"skill", skill}] = true
-	}
-	for f := range facts {
-		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO fact VALUES (?, ?, ?)`, f[0], f[1], run.Number); err != nil {
-			return err
+		if fact := [2]string{"host", x.Host}; !slices.Contains(facts, fact) {
+			facts = append(facts, fact)
 		}
 	}
-	return nil
+	for _, api := range run.APIs {
+		facts = append(facts, [2]string{"api", api})
+	}
+	for _, skill := range run.Skills {
+		facts = append(facts, [2]string{"skill", skill})
+	}
+	if facts == nil {
+		return nil
+	}
+	data, err := json.Marshal(facts)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT OR IGNORE INTO fact SELECT value ->> 0, value ->> 1, ? FROM json_each(?)`,
+		run.Number, string(data))
+	return err
 }
 
 // putExchange stores an exchange and adds it to the sums, once. What it caused may come later.
@@ -346,7 +352,9 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	return nil
 }
 
-func putSwap(ctx context.Context, tx *transaction, e historyapi.Exchange, sw controlapi.Swap, swapped, scrubbed int) error {
+func putSwap(
+	ctx context.Context, tx *transaction, e historyapi.Exchange, sw controlapi.Swap, swapped, scrubbed int,
+) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO swap VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
 		swapped = swapped + excluded.swapped, scrubbed = scrubbed + excluded.scrubbed`,
 		sw.Name, e.Number, sw.In, swapped, scrubbed)
@@ -368,6 +376,9 @@ var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.t
 
 // imports are the skills that code names as it would to import them, sorted.
 func imports(code string) []string {
+	if !strings.Contains(code, "skills") { // much cheaper than the expression
+		return nil
+	}
 	var out []string
 	for _, m := range importedSkill.FindAllStringSubmatch(code, 100) {
 		if m[2] != "" {

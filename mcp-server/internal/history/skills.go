@@ -114,6 +114,7 @@ func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.Sk
 	}
 	var w where
 	w.same("skill", name)
+	//nolint:gosec // only constants and placeholders
 	rows, err := db.QueryContext(ctx,
 		"SELECT data FROM skill_version WHERE "+w.String()+" ORDER BY number DESC LIMIT 2000", w.args...)
 	if err != nil {

@@ -157,7 +157,8 @@ func (s *Store) open(isDamaged bool) *file {
 
 // begin notes that the runs which were under way are lost: whoever would have told their end is gone.
 func begin(db *file) error {
-	_, err := db.ExecContext(context.Background(), `UPDATE run SET state = ?, data = json_set(data, '$.state', ?) WHERE state IN (?, ?)`,
+	_, err := db.ExecContext(context.Background(),
+		`UPDATE run SET state = ?, data = json_set(data, '$.state', ?) WHERE state IN (?, ?)`,
 		historyapi.Lost, historyapi.Lost, historyapi.Waiting, historyapi.Running)
 	return err
 }
@@ -176,8 +177,8 @@ func (s *Store) shut(db *file) {
 	}
 }
 
-// batch writes a job and those that come soon behind it in one transaction, at once when somebody waits for it. If one of them is at fault, each is tried on its
-// own. The error is what keeps all of them from being written.
+// batch writes a job and those that come soon behind it in one transaction, at once when somebody waits for it. If one
+// of them is at fault, each is tried on its own. The error is what keeps all of them from being written.
 func (s *Store) batch(db *file, first job) error {
 	jobs := []job{first}
 	timer := time.NewTimer(batchTime)
@@ -275,7 +276,7 @@ func (s *Store) transact(db *file, jobs []job) (err error) {
 			return err
 		}
 	}
-	if err := tx.putSums(ctx); err != nil {
+	if err := tx.finish(ctx); err != nil {
 		_ = tx.Rollback()
 		return err
 	}
@@ -292,6 +293,21 @@ type transaction struct {
 	*sql.Tx
 	file *file
 	sums map[sumKey]*sum
+	// last is done after all jobs: an index of words is flushed by every statement after the one that changes it.
+	last []func() error
+}
+
+// finish does what jobs have left to the end.
+func (tx *transaction) finish(ctx context.Context) error {
+	if err := tx.putSums(ctx); err != nil {
+		return err
+	}
+	for _, do := range tx.last {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (tx *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
