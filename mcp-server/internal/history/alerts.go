@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -17,7 +16,7 @@ func (s *Store) AddAlert(a historyapi.Alert) {
 	a.Number, a.At = s.number(), time.Now().UTC()
 	a.Title, a.Text = s.field(a.Title), s.field(a.Text)
 	s.feed.publish(historyapi.Event{Kind: historyapi.EventAlert, RunID: a.Run, Alert: &a})
-	s.put(job{do: func(ctx context.Context, tx *sql.Tx) error {
+	s.put(job{do: func(ctx context.Context, tx *transaction) error {
 		data, err := json.Marshal(a)
 		if err != nil {
 			return err
@@ -44,7 +43,7 @@ func (s *Store) Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, er
 
 // SeeAlerts marks alerts up to a number as seen.
 func (s *Store) SeeAlerts(ctx context.Context, upTo int64) error {
-	return s.ask(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ask(ctx, func(ctx context.Context, tx *transaction) error {
 		_, err := tx.ExecContext(ctx, `UPDATE alert SET seen = 1 WHERE number <= ?`, upTo)
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,15 +21,16 @@ const (
 
 var benchAPIs = []string{"stripe", "github", "slack", "linear", "maps"}
 
-// benchRun stores one run with exchanges.
-func benchRun(s *Store, i int) {
+// benchRun stores one run with exchanges, each of which takes a while.
+func benchRun(s *Store, i, exchanges int, pause time.Duration) {
 	id := fmt.Sprintf("r%012d", i)
 	code := fmt.Sprintf("// Report %d of the customers\n%s", i, strings.Repeat("const answer = await fetch(url, {headers});\n", 20))
 	r := s.Begin(historyapi.Run{ID: id, Client: "bench", Language: "typescript"}, code)
 	r.Started(1, uint64(i)) //nolint:gosec // positive
 	r.Print(strings.Repeat(fmt.Sprintf("line %d of the output\n", i), 20), "")
 	rec := controlapi.Receipt{Run: id}
-	for n := range (i+1)*benchExchanges/benchRuns - i*benchExchanges/benchRuns {
+	for n := range exchanges {
+		time.Sleep(pause)
 		api := benchAPIs[(i+n)%len(benchAPIs)]
 		x := exchange(id, n, []string{"GET", "POST"}[n%2], api, "api."+api+".com")
 		s.Exchange(x)
@@ -38,6 +40,9 @@ func benchRun(s *Store, i int) {
 	r.End(End{Exit: runapi.Exit{Reason: runapi.Exited, Code: i % 7 / 6}, Receipt: rec, Answer: "an answer"})
 }
 
+// spread is how many exchanges a run of BenchmarkReaders has: 6 or 7.
+func spread(i int) int { return (i+1)*benchExchanges/benchRuns - i*benchExchanges/benchRuns }
+
 // BenchmarkRun is what storing a run costs the run itself: with code, output and 6.5 exchanges.
 func BenchmarkRun(b *testing.B) {
 	for _, mode := range []string{Full, Receipts, Off} {
@@ -45,7 +50,7 @@ func BenchmarkRun(b *testing.B) {
 			s := open(b, b.TempDir(), func(c *Config) { c.Mode = mode })
 			i := 0
 			for b.Loop() {
-				benchRun(s, i)
+				benchRun(s, i, spread(i), 0)
 				if i++; i%500 == 0 && mode != Off { // the writer's own time is BenchmarkWriter's
 					b.StopTimer()
 					drain(b, s)
@@ -68,14 +73,44 @@ func drain(b *testing.B, s *Store) {
 	}
 }
 
-// BenchmarkWriter is what the writer needs for a run.
+// cpuTime is the CPU time this process has used.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkWriter is the CPU time that storing a run takes in all, the writer's included: of runs that come one by one,
+// and whose exchanges take a while.
 func BenchmarkWriter(b *testing.B) {
-	s := open(b, b.TempDir(), nil)
-	i := 0
-	for b.Loop() {
-		benchRun(s, i)
-		drain(b, s)
-		i++
+	for _, exchanges := range []int{-6, 0, 1, 6} { // -6: six, and nothing is stored
+		b.Run(fmt.Sprint(exchanges), func(b *testing.B) {
+			s := open(b, b.TempDir(), func(c *Config) {
+				if exchanges < 0 {
+					exchanges, c.Mode = -exchanges, Off
+				}
+			})
+			i := 0
+			for ; i < 50; i++ {
+				benchRun(s, i, exchanges, 0)
+			}
+			if s.Mode() != Off {
+				drain(b, s)
+			}
+			began := cpuTime(b)
+			for b.Loop() {
+				benchRun(s, i, exchanges, 3*time.Millisecond)
+				i++
+				time.Sleep(5 * time.Millisecond)
+			}
+			if s.Mode() != Off {
+				drain(b, s)
+			}
+			b.ReportMetric(float64((cpuTime(b)-began).Microseconds())/float64(b.N), "cpu-us/op")
+		})
 	}
 }
 
@@ -83,7 +118,7 @@ func BenchmarkWriter(b *testing.B) {
 func BenchmarkReaders(b *testing.B) {
 	s := open(b, b.TempDir(), nil)
 	for i := range benchRuns {
-		if benchRun(s, i); i%200 == 0 {
+		if benchRun(s, i, spread(i), 0); i%200 == 0 {
 			drain(b, s)
 		}
 	}

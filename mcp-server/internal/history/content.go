@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
@@ -84,7 +84,7 @@ func (c content) words() string {
 }
 
 // putContent stores content, compressed.
-func putContent(ctx context.Context, tx *sql.Tx, number int64, c content) error {
+func putContent(ctx context.Context, tx *transaction, number int64, c content) error {
 	data, err := pack(c)
 	if err != nil {
 		return err
@@ -93,13 +93,18 @@ func putContent(ctx context.Context, tx *sql.Tx, number int64, c content) error 
 	return err
 }
 
+// packers are writers to use again: a new one clears more than a megabyte.
+var packers = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level exists
+	return w
+}}
+
 // pack compresses a value, unpack reads it again.
 func pack(v any) ([]byte, error) {
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	w, _ := packers.Get().(*gzip.Writer)
+	defer packers.Put(w)
+	w.Reset(&b)
 	if err := json.NewEncoder(w).Encode(v); err != nil {
 		return nil, err
 	}

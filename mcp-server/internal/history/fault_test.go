@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // writerDir makes this program the writer of TestKilled, in this folder.
@@ -197,6 +198,32 @@ func TestDiskFull(t *testing.T) {
 	}
 	if d, err := s.Run(t.Context(), "r2"); err != nil || d.State != historyapi.OK {
 		t.Errorf("with room again: %+v %v", d.Run, err)
+	}
+}
+
+// TestRolledBack: what a failed transaction has lost of a run, its end stores from the receipt.
+func TestRolledBack(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	r := s.Begin(historyapi.Run{ID: "r1"}, "x")
+	x := exchange("r1", 1, "GET", "stripe", "api.stripe.com")
+	s.Exchange(x)
+	err := s.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO nowhere VALUES (1)`)
+		return err
+	})
+	if err == nil {
+		t.Fatal("the transaction did not fail")
+	}
+	if _, err := s.Run(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
+		t.Fatalf("nothing was lost: %v", err)
+	}
+	rec := controlapi.Receipt{Run: "r1", Exchanges: []controlapi.Exchange{x}}
+	rec.Count.Add(x)
+	r.End(End{Receipt: rec})
+	d, err := s.Run(t.Context(), "r1")
+	found, ferr := s.Runs(t.Context(), historyapi.Filter{Grep: "api.stripe.com/v1"}, "")
+	if err := errors.Join(err, ferr); err != nil || len(d.Exchanges) != 1 || d.Omitted != 0 || len(found.Runs) != 1 {
+		t.Errorf("%+v, %d found, %v", d, len(found.Runs), err)
 	}
 }
 

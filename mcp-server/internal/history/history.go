@@ -78,12 +78,14 @@ type Store struct {
 	queue  chan job
 	sweeps chan chan error
 	queued atomic.Int64 // bytes of content in the queue
-	last   atomic.Int64 // number given last
-	opened chan struct{}
-	closed chan struct{}
-	ended  chan struct{}
-	closer sync.Once
-	swept  time.Time // by the writer
+	// waiting counts jobs that are not written yet, failed transactions that were rolled back.
+	waiting, failed atomic.Int64
+	last            atomic.Int64 // number given last
+	opened          chan struct{}
+	closed          chan struct{}
+	ended           chan struct{}
+	closer          sync.Once
+	swept           time.Time // by the writer
 
 	mu      sync.Mutex
 	reader  *sql.DB // nil until it is open, and when it cannot be
@@ -175,7 +177,10 @@ func (s *Store) number() int64 {
 	}
 }
 
-// db is the connection for reading.
+// freshTime bounds how long a reader waits for what was stored before.
+const freshTime = 200 * time.Millisecond
+
+// db is the connection for reading. What was stored before is in the file then, unless that takes the writer long.
 func (s *Store) db(ctx context.Context) (*sql.DB, error) {
 	if s.off() {
 		return nil, ErrOff
@@ -184,6 +189,11 @@ func (s *Store) db(ctx context.Context) (*sql.DB, error) {
 	case <-s.opened:
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if s.waiting.Load() > 0 {
+		short, cancel := context.WithTimeout(ctx, freshTime)
+		_ = s.ask(short, func(context.Context, *transaction) error { return nil }) // a problem is said
+		cancel()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +235,7 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays, Cursor: s.Now(),
 	}
 	if s.queue != nil { // what was told before the cursor is in the lists then
-		_ = s.ask(ctx, func(context.Context, *sql.Tx) error { return nil }) // the problem is told below
+		_ = s.ask(ctx, func(context.Context, *transaction) error { return nil }) // the problem is told below
 	}
 	db, err := s.db(ctx)
 	if err == nil {

@@ -139,6 +139,35 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestFresh: a reader sees what was stored before, though the writer waits for more to write with it. Of the states of a
+// run in one transaction only the last is written.
+func TestFresh(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	for i := range 20 {
+		id := fmt.Sprintf("r%d", i)
+		store(s, id, "x", "y")
+		if d, err := s.Run(t.Context(), id); err != nil || d.State != historyapi.OK || len(d.Exchanges) != 2 {
+			t.Errorf("%+v %v", d.Run, err)
+		}
+	}
+	db, err := openFile(t.TempDir(), migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var done []int
+	var jobs []job
+	for i, run := range []int64{1, 0, 2, 1, 0, 1} {
+		jobs = append(jobs, job{run: run, do: func(context.Context, *transaction) error {
+			done = append(done, i)
+			return nil
+		}})
+	}
+	if err := s.transact(db, jobs); err != nil || fmt.Sprint(done) != "[1 2 4 5]" {
+		t.Errorf("done: %v %v", done, err)
+	}
+}
+
 // TestPages: pages have every run once.
 func TestPages(t *testing.T) {
 	s := open(t, t.TempDir(), nil)

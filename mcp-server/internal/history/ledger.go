@@ -30,17 +30,42 @@ type sum struct {
 	n, denied, failed, up, down int64
 }
 
-// add adds to a row.
-func add(ctx context.Context, tx *sql.Tx, s sum) error {
+// sumKey is the key of a row of hour.
+type sumKey struct {
+	at         int64
+	kind, a, b string
+}
+
+// add adds to a row, at the end of the transaction.
+func (tx *transaction) add(s sum) {
+	key := sumKey{s.at.Truncate(quarter).UnixMicro(), s.kind, s.a, s.b}
+	if have := tx.sums[key]; have != nil {
+		s.n, s.denied, s.failed = s.n+have.n, s.denied+have.denied, s.failed+have.failed
+		s.up, s.down = s.up+have.up, s.down+have.down
+	}
+	tx.sums[key] = &s
+}
+
+// putSums writes what was added.
+func (tx *transaction) putSums(ctx context.Context) error {
+	for key, s := range tx.sums {
+		if err := tx.putSum(ctx, key, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *transaction) putSum(ctx context.Context, key sumKey, s *sum) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO hour VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
 		n = n + excluded.n, denied = denied + excluded.denied, failed = failed + excluded.failed,
 		up = up + excluded.up, down = down + excluded.down`,
-		s.at.Truncate(quarter).UnixMicro(), s.kind, s.a, s.b, s.n, s.denied, s.failed, s.up, s.down)
+		key.at, key.kind, key.a, key.b, s.n, s.denied, s.failed, s.up, s.down)
 	return err
 }
 
 // sumExchange adds an exchange. Hosts that code made up share a row: it could make up any number of them.
-func sumExchange(ctx context.Context, tx *sql.Tx, e historyapi.Exchange, api string) error {
+func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
 	s := sum{at: e.At, kind: sumTraffic, a: api, b: e.Host, n: 1, up: sent(e.Exchange), down: e.BytesDown}
 	if api == "" && e.Outcome != controlapi.OutcomeServed {
 		s.b = ""
@@ -51,20 +76,23 @@ func sumExchange(ctx context.Context, tx *sql.Tx, e historyapi.Exchange, api str
 	case controlapi.OutcomeFailed, controlapi.OutcomeAborted:
 		s.failed = 1
 	}
-	return add(ctx, tx, s)
+	tx.add(s)
 }
 
 // sent is how many bytes of a request left: its head and its body.
 func sent(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
 
 // sum adds a run, and what it carried from one API to another.
-func (s *Store) sum(ctx context.Context, tx *sql.Tx, run historyapi.Run, list []controlapi.Exchange) error {
+func (s *Store) sum(ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange) error {
 	for pair, bytes := range carried(list) {
-		var known bool
-		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM hour WHERE kind = ? AND a = ? AND b = ?)`,
-			sumCarried, pair[0], pair[1]).Scan(&known)
-		if err != nil {
-			return err
+		known := tx.file.pairs[pair]
+		if !known {
+			err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM hour WHERE kind = ? AND a = ? AND b = ?)`,
+				sumCarried, pair[0], pair[1]).Scan(&known)
+			if err != nil {
+				return err
+			}
+			tx.file.pairs[pair] = true
 		}
 		if !known {
 			s.AddAlert(historyapi.Alert{
@@ -73,15 +101,13 @@ func (s *Store) sum(ctx context.Context, tx *sql.Tx, run historyapi.Run, list []
 				Text:  "No run that is still recorded has read from the one and then written to the other before.",
 			})
 		}
-		err = add(ctx, tx, sum{at: run.Ended, kind: sumCarried, a: pair[0], b: pair[1], n: 1, up: bytes})
-		if err != nil {
-			return err
-		}
+		tx.add(sum{at: run.Ended, kind: sumCarried, a: pair[0], b: pair[1], n: 1, up: bytes})
 	}
-	return add(ctx, tx, sum{
+	tx.add(sum{
 		at: run.Ended, kind: sumRuns, n: 1, up: run.Shown,
 		down: int64(run.Count.Sanitized), denied: int64(run.Count.Redacted),
 	})
+	return nil
 }
 
 // carried are the pairs of APIs of which the first had answered before something was written to the second, and how

@@ -116,6 +116,7 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	if err != nil {
 		return out, err
 	}
+	//nolint:gosec // only constants and placeholders
 	rows, err := db.QueryContext(ctx, "SELECT data FROM run WHERE "+w.String()+" ORDER BY number DESC LIMIT ?",
 		append(w.args, limit+1)...)
 	if err != nil {
@@ -279,6 +280,7 @@ func (s *Store) Exchanges(
 	if err != nil {
 		return out, err
 	}
+	//nolint:gosec // only constants and placeholders
 	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE "+w.String()+" ORDER BY number "+order+" LIMIT ?",
 		append(w.args, limit+1)...)
 	if err != nil {
@@ -294,33 +296,37 @@ func (s *Store) Exchanges(
 	return out, nil
 }
 
-// putWords makes a run findable by its words. Without content these are what its receipt has.
-func putWords(ctx context.Context, tx *sql.Tx, run historyapi.Run, c *content) error {
-	var b strings.Builder
-	fmt.Fprintln(&b, run.ID, run.Title, run.Client, run.Language, run.State, run.Reason)
-	rows, err := tx.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? LIMIT 200", run.ID)
+// maxTexts is how many exchanges of a run are searched.
+const maxTexts = 200
+
+// exchangeTexts are what a run is searched by of its exchanges.
+func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? LIMIT ?", run, maxTexts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, err := read[controlapi.Exchange](rows)
-	if err != nil {
-		return err
-	}
-	seen := map[string]bool{}
+	var out []string
 	for _, x := range list {
-		for _, word := range []string{x.URL, x.Code} {
-			if !seen[word] {
-				seen[word] = true
-				fmt.Fprintln(&b, word)
-			}
+		out = append(out, x.URL, x.Code)
+	}
+	return out, err
+}
+
+// putWords makes a run findable by its words, which it was not before. Without content these are what its receipt has.
+func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []string, c *content) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, run.ID, run.Title, run.Client, run.Language, run.State, run.Reason)
+	seen := map[string]bool{}
+	for _, text := range texts {
+		if !seen[text] {
+			seen[text] = true
+			fmt.Fprintln(&b, text)
 		}
 	}
 	if c != nil {
 		b.WriteString(c.words())
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM words WHERE rowid = ?", run.Number); err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO words (rowid, text) VALUES (?, ?)", run.Number, b.String())
+	_, err := tx.ExecContext(ctx, "INSERT INTO words (rowid, text) VALUES (?, ?)", run.Number, b.String())
 	return err
 }

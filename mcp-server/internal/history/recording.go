@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -37,6 +36,20 @@ type Recording struct {
 	run    historyapi.Run
 	output capture
 	kept   int // exchanges
+
+	// stored are the ids of exchanges that the writer has stored, texts what the run is searched by of them. Only the
+	// writer uses them, and only if no transaction has failed since failed was read: it may have taken some back.
+	stored map[string]bool
+	texts  []string
+	failed int64
+}
+
+// note notes that an exchange of the run is stored.
+func (r *Recording) note(x controlapi.Exchange) {
+	r.stored[x.ID] = true
+	if len(r.texts) < 2*maxTexts {
+		r.texts = append(r.texts, x.URL, x.Code)
+	}
 }
 
 // Begin begins to store a run. Of run it takes what is known of the run when it begins. Nil when the store is off.
@@ -54,7 +67,9 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 	if s.cfg.Mode == Full {
 		run.Title = s.field(title(code))
 	}
-	r := &Recording{store: s, code: code, began: now, run: run}
+	r := &Recording{
+		store: s, code: code, began: now, run: run, stored: map[string]bool{}, failed: s.failed.Load(),
+	}
 	s.mu.Lock()
 	s.live[run.ID] = r
 	s.mu.Unlock()
@@ -65,7 +80,9 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 // put stores the run as it is now, and tells followers.
 func (r *Recording) put(run historyapi.Run) {
 	r.store.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
-	r.store.put(job{do: func(ctx context.Context, tx *sql.Tx) error { return putRun(ctx, tx, run, "[]") }})
+	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
+		return putRun(ctx, tx, run, "[]")
+	}})
 }
 
 // Started notes that the wait for a slot is over.
@@ -132,13 +149,15 @@ func (r *Recording) End(e End) {
 	delete(s.live, run.ID)
 	s.mu.Unlock()
 	s.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
-	done := job{do: func(ctx context.Context, tx *sql.Tx) error { return s.end(ctx, tx, run, e.Receipt, nil) }}
+	done := job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
+		return r.end(ctx, tx, run, e.Receipt, nil)
+	}}
 	if s.cfg.Mode == Full && !s.crowded() {
 		c := content{
 			Code: halves(r.code), Output: output, Answer: halves(e.Answer), Exit: cmp.Or(e.Exit.Detail, e.Detail),
 		}
 		done.size = c.size()
-		done.do = func(ctx context.Context, tx *sql.Tx) error { return s.end(ctx, tx, run, e.Receipt, &c) }
+		done.do = func(ctx context.Context, tx *transaction) error { return r.end(ctx, tx, run, e.Receipt, &c) }
 	}
 	s.put(done)
 }
@@ -184,7 +203,13 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	}
 	e := historyapi.Exchange{Number: s.number(), Exchange: x}
 	s.feed.publish(historyapi.Event{Kind: historyapi.EventExchange, RunID: x.Run, Exchange: &e})
-	s.put(job{do: func(ctx context.Context, tx *sql.Tx) error { return putExchange(ctx, tx, e) }})
+	s.put(job{do: func(ctx context.Context, tx *transaction) error {
+		err := putExchange(ctx, tx, e)
+		if err == nil && r != nil {
+			r.note(e.Exchange)
+		}
+		return err
+	}})
 }
 
 // Gap tells followers that they may have missed exchanges.
@@ -195,18 +220,36 @@ func (s *Store) Gap() {
 }
 
 // end stores a run that is over, with its content unless that is nil.
-func (s *Store) end(ctx context.Context, tx *sql.Tx, run historyapi.Run, rec controlapi.Receipt, c *content) error {
+func (r *Recording) end(
+	ctx context.Context, tx *transaction, run historyapi.Run, rec controlapi.Receipt, c *content,
+) error {
+	s := r.store
+	sure := s.failed.Load() == r.failed
+	if !sure {
+		clear(r.stored)
+	}
 	for _, x := range rec.Exchanges {
 		for _, one := range append([]controlapi.Exchange{x}, x.Caused...) {
+			if r.stored[one.ID] && one.Among == 0 {
+				continue
+			}
 			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.number(), Exchange: one}); err != nil {
 				return err
 			}
+			if one.Run == run.ID {
+				r.note(one)
+			}
 		}
 	}
-	var kept int
-	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM exchange WHERE run = ?`, run.ID).Scan(&kept)
-	if err != nil {
-		return err
+	kept, texts := len(r.stored), r.texts
+	if !sure {
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM exchange WHERE run = ?`, run.ID).Scan(&kept)
+		if err != nil {
+			return err
+		}
+		if texts, err = exchangeTexts(ctx, tx, run.ID); err != nil {
+			return err
+		}
 	}
 	run.Omitted = max(0, run.Count.Exchanges-kept)
 	hints, err := json.Marshal(rec.Hints)
@@ -224,14 +267,12 @@ func (s *Store) end(ctx context.Context, tx *sql.Tx, run historyapi.Run, rec con
 			return err
 		}
 	}
-	if err := putWords(ctx, tx, run, c); err != nil {
-		return err
-	}
+	tx.last = append(tx.last, func() error { return putWords(ctx, tx, run, texts, c) })
 	return s.sum(ctx, tx, run, rec.Exchanges)
 }
 
 // putRun stores a run, over an earlier state of it.
-func putRun(ctx context.Context, tx *sql.Tx, run historyapi.Run, hints string) error {
+func putRun(ctx context.Context, tx *transaction, run historyapi.Run, hints string) error {
 	data, err := json.Marshal(run)
 	if err != nil {
 		return err
@@ -244,27 +285,33 @@ func putRun(ctx context.Context, tx *sql.Tx, run historyapi.Run, hints string) e
 }
 
 // putFacts stores what runs are searched by.
-func putFacts(ctx context.Context, tx *sql.Tx, run historyapi.Run, list []controlapi.Exchange) error {
-	facts := map[[2]string]bool{}
+func putFacts(ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange) error {
+	var facts [][2]string
 	for _, x := range list {
-		facts[[2]string{"host", x.Host}] = true
-	}
-	for _, api := range run.APIs {
-		facts[[2]string{"api", api}] = true
-	}
-	for _, skill := range run.Skills {
-		facts[[2]string{"skill", skill}] = true
-	}
-	for f := range facts {
-		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO fact VALUES (?, ?, ?)`, f[0], f[1], run.Number); err != nil {
-			return err
+		if fact := [2]string{"host", x.Host}; !slices.Contains(facts, fact) {
+			facts = append(facts, fact)
 		}
 	}
-	return nil
+	for _, api := range run.APIs {
+		facts = append(facts, [2]string{"api", api})
+	}
+	for _, skill := range run.Skills {
+		facts = append(facts, [2]string{"skill", skill})
+	}
+	if facts == nil {
+		return nil
+	}
+	data, err := json.Marshal(facts)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT OR IGNORE INTO fact SELECT value ->> 0, value ->> 1, ? FROM json_each(?)`,
+		run.Number, string(data))
+	return err
 }
 
 // putExchange stores an exchange and adds it to the sums, once. What it caused may come later.
-func putExchange(ctx context.Context, tx *sql.Tx, e historyapi.Exchange) error {
+func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -301,17 +348,21 @@ func putExchange(ctx context.Context, tx *sql.Tx, e historyapi.Exchange) error {
 			return err
 		}
 	}
-	return sumExchange(ctx, tx, e, api)
+	tx.sumExchange(e, api)
+	return nil
 }
 
-func putSwap(ctx context.Context, tx *sql.Tx, e historyapi.Exchange, sw controlapi.Swap, swapped, scrubbed int) error {
+func putSwap(
+	ctx context.Context, tx *transaction, e historyapi.Exchange, sw controlapi.Swap, swapped, scrubbed int,
+) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO swap VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
 		swapped = swapped + excluded.swapped, scrubbed = scrubbed + excluded.scrubbed`,
 		sw.Name, e.Number, sw.In, swapped, scrubbed)
 	if err != nil {
 		return err
 	}
-	return add(ctx, tx, sum{at: e.At, kind: sumName, a: sw.Name, b: e.Host, n: int64(swapped), down: int64(scrubbed)})
+	tx.add(sum{at: e.At, kind: sumName, a: sw.Name, b: e.Host, n: int64(swapped), down: int64(scrubbed)})
+	return nil
 }
 
 // field bounds and cleans what somebody outside says.
@@ -325,6 +376,9 @@ var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.t
 
 // imports are the skills that code names as it would to import them, sorted.
 func imports(code string) []string {
+	if !strings.Contains(code, "skills") { // much cheaper than the expression
+		return nil
+	}
 	var out []string
 	for _, m := range importedSkill.FindAllStringSubmatch(code, 100) {
 		if m[2] != "" {

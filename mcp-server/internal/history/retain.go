@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -19,12 +18,12 @@ const (
 )
 
 // tidy removes what is too old or too much, a little at a time. Jobs that wait meanwhile are written in between.
-func (s *Store) tidy(db *sql.DB) {
+func (s *Store) tidy(db *file) {
 	if db == nil {
 		return
 	}
 	removed := 0
-	for _, step := range []func(context.Context, *sql.Tx) (int, error){s.tidyContent, s.tidyRuns, s.tidyRest} {
+	for _, step := range []func(context.Context, *transaction) (int, error){s.tidyContent, s.tidyRuns, s.tidyRest} {
 		for {
 			select {
 			case <-s.closed:
@@ -32,7 +31,7 @@ func (s *Store) tidy(db *sql.DB) {
 			default:
 			}
 			var n int
-			err := transact(db, []job{{do: func(ctx context.Context, tx *sql.Tx) (err error) {
+			err := s.transact(db, []job{{do: func(ctx context.Context, tx *transaction) (err error) {
 				n, err = step(ctx, tx)
 				return err
 			}}})
@@ -60,7 +59,7 @@ func (s *Store) tidy(db *sql.DB) {
 }
 
 // tidyContent removes code and output that are too old, or the oldest if there is too much.
-func (s *Store) tidyContent(ctx context.Context, tx *sql.Tx) (int, error) {
+func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 	var total int64
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
 		return 0, err
@@ -95,7 +94,7 @@ func (s *Store) tidyContent(ctx context.Context, tx *sql.Tx) (int, error) {
 }
 
 // dropContent removes the content of a run, and its words.
-func dropContent(ctx context.Context, tx *sql.Tx, number int64) error {
+func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM content WHERE number = ?`, number); err != nil {
 		return err
 	}
@@ -107,11 +106,18 @@ func dropContent(ctx context.Context, tx *sql.Tx, number int64) error {
 	if err := json.Unmarshal([]byte(data), &run); err != nil {
 		return err
 	}
-	return putWords(ctx, tx, run, nil)
+	texts, err := exchangeTexts(ctx, tx, run.ID)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM words WHERE rowid = ?", run.Number); err != nil {
+		return err
+	}
+	return putWords(ctx, tx, run, texts, nil)
 }
 
 // tidyRuns removes runs that are too old, or the oldest if the file is too large.
-func (s *Store) tidyRuns(ctx context.Context, tx *sql.Tx) (int, error) {
+func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 	var pages, free, size int64
 	for _, p := range []struct {
 		pragma string
@@ -153,7 +159,8 @@ func (s *Store) tidyRuns(ctx context.Context, tx *sql.Tx) (int, error) {
 
 // tidyRest removes exchanges of MCP servers, sums and alerts that are too old, and all but the latest versions of
 // skills.
-func (s *Store) tidyRest(ctx context.Context, tx *sql.Tx) (int, error) {
+func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
+	clear(tx.file.pairs)
 	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
 	for _, q := range []string{
 		`DELETE FROM exchange WHERE number < ?`, `DELETE FROM hour WHERE at < ?`, `DELETE FROM alert WHERE number < ?`,
@@ -168,7 +175,7 @@ func (s *Store) tidyRest(ctx context.Context, tx *sql.Tx) (int, error) {
 }
 
 // removeRun removes a run with its content, words and exchanges. Sums keep what it sent.
-func removeRun(ctx context.Context, tx *sql.Tx, id string) error {
+func removeRun(ctx context.Context, tx *transaction, id string) error {
 	for _, q := range []string{
 		`DELETE FROM words WHERE rowid = (SELECT number FROM run WHERE id = ?)`,
 		`DELETE FROM exchange WHERE run = ?`, `DELETE FROM run WHERE id = ?`,
@@ -190,7 +197,7 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 		if err != nil {
 			return n, err
 		}
-		err = s.ask(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err = s.ask(ctx, func(ctx context.Context, tx *transaction) error {
 			for _, run := range page.Runs {
 				if run.State == historyapi.Waiting || run.State == historyapi.Running {
 					continue

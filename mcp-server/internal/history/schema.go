@@ -63,7 +63,7 @@ func dsn(path string, write bool, first ...string) string {
 }
 
 // openFile opens the file of a folder for writing, and brings its schema to the current version.
-func openFile(dir string, list []string) (*sql.DB, error) {
+func openFile(dir string, list []string) (*file, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of the history: %w", err)
 	}
@@ -95,7 +95,40 @@ func openFile(dir string, list []string) (*sql.DB, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
-	return db, nil
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	return &file{Conn: conn, db: db, statements: map[string]*sql.Stmt{}, pairs: map[[2]string]bool{}}, nil
+}
+
+// file is the file, open for writing by one goroutine.
+type file struct {
+	*sql.Conn
+	db         *sql.DB
+	statements map[string]*sql.Stmt // by their texts
+	pairs      map[[2]string]bool   // of APIs that are known to be in hour
+}
+
+// statement prepares a statement, once. It runs in the transaction that the connection is in.
+func (f *file) statement(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st := f.statements[query]; st != nil {
+		return st, nil
+	}
+	st, err := f.PrepareContext(ctx, query)
+	if err == nil {
+		f.statements[query] = st
+	}
+	return st, err
+}
+
+// Close closes the file.
+func (f *file) Close() error {
+	for _, st := range f.statements {
+		_ = st.Close()
+	}
+	return errors.Join(f.Conn.Close(), f.db.Close())
 }
 
 // readable checks that a file has a version that is known.
@@ -126,7 +159,7 @@ const maxReaders = 4
 // version is that of the schema. It must not be newer than the list of migrations.
 func version(db *sql.DB, list []string) (int, error) {
 	var have int
-	if err := db.QueryRow("PRAGMA user_version").Scan(&have); err != nil {
+	if err := db.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&have); err != nil {
 		return 0, err
 	}
 	if have > len(list) {
@@ -142,11 +175,11 @@ func migrate(db *sql.DB, list []string) error {
 		return err
 	}
 	for ; have < len(list); have++ {
-		tx, err := db.Begin()
+		tx, err := db.BeginTx(context.Background(), nil)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(list[have] + fmt.Sprintf(";PRAGMA user_version = %d", have+1))
+		_, err = tx.ExecContext(context.Background(), list[have]+fmt.Sprintf(";PRAGMA user_version = %d", have+1))
 		if err != nil {
 			_ = tx.Rollback()
 			return fmt.Errorf("to version %d: %w", have+1, err)
@@ -180,7 +213,7 @@ func setAside(dir string) error {
 // checked passes on an error of a reader. If it says that the file is damaged, the writer is told.
 func (s *Store) checked(err error) error {
 	if damaged(err) {
-		s.put(job{do: func(context.Context, *sql.Tx) error { return err }})
+		s.put(job{do: func(context.Context, *transaction) error { return err }})
 	}
 	return err
 }

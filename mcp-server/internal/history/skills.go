@@ -37,13 +37,13 @@ func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 		v.SHA, v.Bytes = hex.EncodeToString(sum[:]), len(source)
 	}
 	number := s.number()
-	s.put(job{size: int64(len(source)), do: func(ctx context.Context, tx *sql.Tx) error {
+	s.put(job{size: int64(len(source)), do: func(ctx context.Context, tx *transaction) error {
 		return s.putVersion(ctx, tx, number, v, s.cfg.Clean(source))
 	}})
 }
 
 func (s *Store) putVersion(
-	ctx context.Context, tx *sql.Tx, number int64, v historyapi.SkillVersion, source string,
+	ctx context.Context, tx *transaction, number int64, v historyapi.SkillVersion, source string,
 ) error {
 	var before historyapi.SkillVersion
 	var data string
@@ -114,6 +114,7 @@ func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.Sk
 	}
 	var w where
 	w.same("skill", name)
+	//nolint:gosec // only constants and placeholders
 	rows, err := db.QueryContext(ctx,
 		"SELECT data FROM skill_version WHERE "+w.String()+" ORDER BY number DESC LIMIT 2000", w.args...)
 	if err != nil {

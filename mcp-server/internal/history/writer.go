@@ -18,7 +18,8 @@ const (
 	// maxQueue and maxQueued bound what waits for the writer: jobs, and bytes of code and output.
 	maxQueue  = 8192
 	maxQueued = 32 << 20
-	// maxBatch and batchTime bound one transaction.
+	// maxBatch bounds one transaction, and batchTime the wait for more to go with the first job: a transaction costs more
+	// than what is in it.
 	maxBatch  = 512
 	batchTime = 50 * time.Millisecond
 	// tidyTime is the time between two searches for what is too old.
@@ -30,9 +31,11 @@ var errClosed = errors.New("the history cannot be written")
 
 // job is something to write. Its size counts against maxQueued until it is written. done, if not nil, is told the
 // error.
+// run, if not 0, is the number of the run whose row it writes: of several in one transaction only the last is done.
 type job struct {
-	do   func(context.Context, *sql.Tx) error
+	do   func(context.Context, *transaction) error
 	size int64
+	run  int64
 	done chan error
 }
 
@@ -42,11 +45,13 @@ func (s *Store) put(j job) bool {
 		return false
 	}
 	s.queued.Add(j.size)
+	s.waiting.Add(1)
 	select {
 	case s.queue <- j:
 		return true
 	default:
 		s.queued.Add(-j.size)
+		s.waiting.Add(-1)
 		s.drop(1)
 		return false
 	}
@@ -56,7 +61,7 @@ func (s *Store) put(j job) bool {
 func (s *Store) crowded() bool { return s.queued.Load() > maxQueued }
 
 // ask queues a job and waits for its end: for people, not for runs.
-func (s *Store) ask(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) error) error {
 	if s.off() {
 		return ErrOff
 	}
@@ -120,7 +125,7 @@ func (s *Store) write() {
 
 // open opens the file for writing and for reading, a new one if the old one is damaged. Nil: that cannot be, and why is
 // said.
-func (s *Store) open(isDamaged bool) *sql.DB {
+func (s *Store) open(isDamaged bool) *file {
 	var err error
 	if isDamaged {
 		err = setAside(s.cfg.Dir)
@@ -128,7 +133,8 @@ func (s *Store) open(isDamaged bool) *sql.DB {
 		s.cfg.Log.Error("the history was damaged: "+text, logline.Tag("history"))
 		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertHistory, Title: "The history was damaged", Text: text})
 	}
-	var db, reader *sql.DB
+	var db *file
+	var reader *sql.DB
 	if err == nil {
 		db, err = openFile(s.cfg.Dir, s.cfg.migrations)
 	}
@@ -150,14 +156,15 @@ func (s *Store) open(isDamaged bool) *sql.DB {
 }
 
 // begin notes that the runs which were under way are lost: whoever would have told their end is gone.
-func begin(db *sql.DB) error {
-	_, err := db.Exec(`UPDATE run SET state = ?, data = json_set(data, '$.state', ?) WHERE state IN (?, ?)`,
+func begin(db *file) error {
+	_, err := db.ExecContext(context.Background(),
+		`UPDATE run SET state = ?, data = json_set(data, '$.state', ?) WHERE state IN (?, ?)`,
 		historyapi.Lost, historyapi.Lost, historyapi.Waiting, historyapi.Running)
 	return err
 }
 
 // shut closes the file.
-func (s *Store) shut(db *sql.DB) {
+func (s *Store) shut(db *file) {
 	s.mu.Lock()
 	reader := s.reader
 	s.reader = nil
@@ -170,17 +177,21 @@ func (s *Store) shut(db *sql.DB) {
 	}
 }
 
-// batch writes a job and those that wait behind it in one transaction. If one of them is at fault, each is tried on its
-// own. The error is what keeps all of them from being written.
-func (s *Store) batch(db *sql.DB, first job) error {
+// batch writes a job and those that come soon behind it in one transaction, at once when somebody waits for it. If one
+// of them is at fault, each is tried on its own. The error is what keeps all of them from being written.
+func (s *Store) batch(db *file, first job) error {
 	jobs := []job{first}
-	until := time.Now().Add(batchTime)
+	timer := time.NewTimer(batchTime)
+	defer timer.Stop()
 collect:
-	for len(jobs) < maxBatch && time.Now().Before(until) {
+	for asked := first.done != nil; len(jobs) < maxBatch && !asked; {
 		select {
 		case j := <-s.queue:
 			jobs = append(jobs, j)
-		default:
+			asked = j.done != nil
+		case <-timer.C:
+			break collect
+		case <-s.closed:
 			break collect
 		}
 	}
@@ -190,22 +201,22 @@ collect:
 	if db == nil {
 		return s.written(jobs, errClosed)
 	}
-	err := transact(db, jobs)
+	err := s.transact(db, jobs)
 	if err == nil || len(jobs) == 1 || general(err) {
 		return s.written(jobs, err)
 	}
 	for _, j := range jobs {
-		_ = s.written([]job{j}, transact(db, []job{j}))
+		_ = s.written([]job{j}, s.transact(db, []job{j}))
 	}
 	return nil
 }
 
 // sweep leaves nothing of what was removed in the file, its index of words and its log, and gives back what is free.
-func sweep(db *sql.DB) error {
+func sweep(db *file) error {
 	if db == nil {
 		return errClosed
 	}
-	_, err := db.Exec(`INSERT INTO words (words) VALUES ('optimize');
+	_, err := db.ExecContext(context.Background(), `INSERT INTO words (words) VALUES ('optimize');
 		PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)`)
 	return err
 }
@@ -218,6 +229,7 @@ func general(err error) bool {
 
 // written tells whoever waits for jobs, and counts and says what was not written.
 func (s *Store) written(jobs []job, err error) error {
+	s.waiting.Add(-int64(len(jobs)))
 	lost := 0
 	for _, j := range jobs {
 		if j.done != nil {
@@ -238,21 +250,78 @@ func (s *Store) written(jobs []job, err error) error {
 }
 
 // transact does jobs in one transaction.
-func transact(db *sql.DB, jobs []job) error {
+func (s *Store) transact(db *file, jobs []job) (err error) {
 	ctx := context.Background()
-	tx, err := db.BeginTx(ctx, nil)
+	defer func() {
+		if err != nil {
+			s.failed.Add(1)
+			clear(db.pairs)
+		}
+	}()
+	inner, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("writing the history: %w", err)
 	}
-	for _, j := range jobs {
+	tx := &transaction{Tx: inner, file: db, sums: map[sumKey]*sum{}}
+	latest := map[int64]int{} // job by run
+	for i, j := range jobs {
+		latest[j.run] = i
+	}
+	for i, j := range jobs {
+		if j.run != 0 && latest[j.run] != i {
+			continue
+		}
 		if err := j.do(ctx, tx); err != nil {
 			_ = tx.Rollback()
 			return err
 		}
+	}
+	if err := tx.finish(ctx); err != nil {
+		_ = tx.Rollback()
+		return err
 	}
 	if err := tx.Commit(); err != nil {
 		_ = tx.Rollback()
 		return fmt.Errorf("writing the history: %w", err)
 	}
 	return nil
+}
+
+// transaction is a transaction of the writer. Its statements stay prepared as long as the file is open: their texts are
+// constants.
+type transaction struct {
+	*sql.Tx
+	file *file
+	sums map[sumKey]*sum
+	// last is done after all jobs: an index of words is flushed by every statement after the one that changes it.
+	last []func() error
+}
+
+// finish does what jobs have left to the end.
+func (tx *transaction) finish(ctx context.Context) error {
+	if err := tx.putSums(ctx); err != nil {
+		return err
+	}
+	for _, do := range tx.last {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	st, err := tx.file.statement(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.ExecContext(ctx, args...)
+}
+
+func (tx *transaction) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	st, err := tx.file.statement(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
 }
