@@ -208,6 +208,7 @@ func alike(out, dir string) string {
 	for _, r := range []struct{ from, to string }{
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}`, "2026-11-20 09:00:00.000"},
 		{`\br[a-z2-7]{12}\b`, "rv4zisnvj5vxy"},
+		{`(?m)^  audit \d+ \S{43}=$`, "  audit 18231 etzdoIT+UBLoEBdNoZxLUKeRIKsp0unfEKxKGolvPV4="},
 		{`\b\d+ ms\b`, "3 ms"},
 		{`by itself at [-0-9: ]+ UTC: process \d+`, "by itself at 2026-11-20 09:00:00 UTC: process 4711"},
 		{`CodeForge dev`, "CodeForge v0.1.0"},
