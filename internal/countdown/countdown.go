@@ -19,8 +19,8 @@ type Countdown struct {
 	since  time.Time // of the first of the pauses
 }
 
-// New begins a countdown that calls end, in a goroutine of its own, after d and the pauses, which take at most pauses in
-// all.
+// New begins a countdown that calls end, in a goroutine of its own, after d and the pauses, which take at most pauses
+// in all.
 func New(d, pauses time.Duration, end func()) *Countdown {
 	return &Countdown{timer: time.AfterFunc(d, end), until: time.Now().Add(d), pauses: pauses}
 }

@@ -115,8 +115,8 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause
 	return out, c.call(ctx, http.MethodPost, path, nil, &out)
 }
 
-// Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes, until
-// the run or ctx ends.
+// Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes,
+// until the run or ctx ends.
 func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
 	resp, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/slots/%d/held?generation=%d", int(id), generation), nil)
 	if err != nil {

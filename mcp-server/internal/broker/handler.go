@@ -313,8 +313,8 @@ func hintOf(t *tool) string {
 	return clean(t.Name) + "(" + args + ")"
 }
 
-// marked adds to a result "_schema", is there an outputSchema?, and "_hint", for an error: in the last place, which wins
-// over those of the server's.
+// marked adds to a result "_schema", is there an outputSchema?, and "_hint", for an error: in the last place, which
+// wins over those of the server's.
 func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
