@@ -30,7 +30,8 @@ func auditCommand() command {
 
 Whoever can write the ledger's folder can replace all of it by one of their own. A checkpoint from elsewhere shows that:
 each result of execute_code has one (in its _meta, so in the client's transcripts), and so have each line "run ended" of
-the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts by itself, and with --checkpoint and --anchor.
+the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts by itself, and with --checkpoint and
+--anchor.
 
 Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
