@@ -42,13 +42,7 @@ func (s seen) tokens() int {
 
 // TestClients: forty servers with 840 tools cost a client's model no more than none, and each real client calls them.
 func TestClients(t *testing.T) {
-	root, err := world.Root()
-	testkit.Must(t, err)
-	modules := filepath.Join(root, ".tools", "npm", "clients", "node_modules")
-	node, err := filepath.Glob(filepath.Join(modules, "node-linux-*", "bin", "node"))
-	if err != nil || len(node) != 1 {
-		t.Skip("the clients are installed by the tests of mcp-server")
-	}
+	modules, node := testkit.Clients(t), testkit.NodeBinary(t)
 	program, err := world.Program("hostile")
 	testkit.Must(t, err)
 	var apis []world.API
@@ -83,7 +77,7 @@ func TestClients(t *testing.T) {
 	}
 	t.Run("claude-code", func(t *testing.T) {
 		var s seen
-		out := run(node[0], "testdata/client.cjs", w.URL, code("claude-code"))
+		out := run(node, "testdata/client.cjs", w.URL, code("claude-code"))
 		if err := json.Unmarshal([]byte(out), &s); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -91,7 +85,7 @@ func TestClients(t *testing.T) {
 	})
 	t.Run("inspector", func(t *testing.T) {
 		inspector := func(args ...string) string {
-			return run(node[0], append([]string{
+			return run(node, append([]string{
 				filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js"),
 				"--cli", w.URL, "--transport", "http", "--format", "json",
 			}, args...)...)
@@ -106,7 +100,7 @@ func TestClients(t *testing.T) {
 		judge(t, s, "inspector")
 	})
 	t.Run("mcp-remote", func(t *testing.T) {
-		s := throughRemote(t, node[0], filepath.Join(modules, "mcp-remote/dist/proxy.js"), w.URL, code("mcp-remote"))
+		s := throughRemote(t, node, filepath.Join(modules, "mcp-remote/dist/proxy.js"), w.URL, code("mcp-remote"))
 		judge(t, s, "mcp-remote")
 	})
 }

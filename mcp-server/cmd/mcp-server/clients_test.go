@@ -79,7 +79,7 @@ func expect(t *testing.T, got map[string]any) {
 // TestTypeScriptSDK drives everything with both versions of the SDK and both eras, and restarts the server under each: a
 // client goes on as if nothing had happened.
 func TestTypeScriptSDK(t *testing.T) {
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	script, err := filepath.Abs("testdata/client.cjs")
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestTypeScriptSDK(t *testing.T) {
 			t.Parallel()
 			p := start(t, 2, nil)
 			p.sandbox.SetScript(scripted(p))
-			cmd := exec.CommandContext(t.Context(), peertest.NodeBinary(t), script, p.url(), kind)
+			cmd := exec.CommandContext(t.Context(), testkit.NodeBinary(t), script, p.url(), kind)
 			cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 			cmd.Stderr = t.Output()
 			in, err := cmd.StdinPipe()
@@ -239,10 +239,10 @@ func TestGoSDK(t *testing.T) {
 // TestMCPRemote drives the server through mcp-remote, as Claude Desktop does, also over a restart.
 func TestMCPRemote(t *testing.T) {
 	t.Parallel()
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	p := start(t, 2, nil)
 	p.sandbox.SetScript(scripted(p))
-	cmd := exec.CommandContext(t.Context(), peertest.NodeBinary(t), filepath.Join(modules, "mcp-remote/dist/proxy.js"), p.url())
+	cmd := exec.CommandContext(t.Context(), testkit.NodeBinary(t), filepath.Join(modules, "mcp-remote/dist/proxy.js"), p.url())
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	cmd.Stderr = io.Discard
 	c, progress := driver()
@@ -261,7 +261,7 @@ func TestMCPRemote(t *testing.T) {
 
 // TestInspector drives the server with the Inspector's command line.
 func TestInspector(t *testing.T) {
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	p := start(t, 4, nil)
 	p.sandbox.SetScript(scripted(p))
 	t.Setenv("HOME", t.TempDir())

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 )
 
 // TestConformance runs the suite against the program itself. What the list of expected failures names asks for
 // fixtures.
 func TestConformance(t *testing.T) {
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	p := start(t, 2, nil)
 	expected, err := filepath.Abs("testdata/expected-failures.yml")
 	if err != nil {
@@ -26,7 +27,7 @@ func TestConformance(t *testing.T) {
 
 // TestSkillsConformance runs what the next suite has on the skills extension, on skills that are really there.
 func TestSkillsConformance(t *testing.T) {
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	p := start(t, 2, nil)
 	for _, scenario := range []string{"sep-2640-skills-enumeration", "sep-2640-skills-manifest", "server-session-lifecycle", "sep-2164-resource-not-found", "caching"} {
 		out, err := peertest.Node(t, t.TempDir(), filepath.Join(modules, "conformance-next/dist/index.js"),

@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	dir := t.TempDir()
 	input := ""
 	for _, text := range texts {

@@ -203,7 +203,7 @@ func (b *broker) names() []string {
 func TestRealServers(t *testing.T) {
 	modules := peertest.Servers(t)
 	interpreters := map[string][]string{
-		"node": {peertest.NodeBinary(t)},
+		"node": {testkit.NodeBinary(t)},
 		"deno": {testkit.Deno(t), "run", "-A", "--node-modules-dir=manual"},
 	}
 	for _, c := range []struct {

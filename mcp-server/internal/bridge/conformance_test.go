@@ -42,7 +42,7 @@ var leftOut = map[string]string{
 
 // TestClientSuites runs the client scenarios of both suites, which know the two eras of the protocol.
 func TestClientSuites(t *testing.T) {
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/conformance"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
@@ -34,7 +35,7 @@ func fixture(t *testing.T) string {
 }
 
 func TestSuite(t *testing.T) {
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	out, err := peertest.Node(t, t.TempDir(), filepath.Join(modules, "@modelcontextprotocol/conformance/dist/index.js"),
 		"server", "--url", fixture(t), "--suite", "all")
 	if err != nil || !strings.Contains(out, "Total: 44 passed, 0 failed") {
@@ -45,7 +46,7 @@ func TestSuite(t *testing.T) {
 // TestSuiteNext runs the alpha of the next suite, which knows the newest protocol. All of it passes but the tasks
 // extension, which the suite does not count.
 func TestSuiteNext(t *testing.T) {
-	modules := peertest.Modules(t)
+	modules := testkit.Clients(t)
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
 			out, err := peertest.Node(t, t.TempDir(), filepath.Join(modules, "conformance-next/dist/index.js"),
