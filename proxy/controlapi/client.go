@@ -83,7 +83,8 @@ func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 	return out, c.call(ctx, http.MethodGet, "/v1/held", nil, &out)
 }
 
-// DecideAny passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no more.
+// DecideAny passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no
+// more.
 func (c *Client) DecideAny(ctx context.Context, id string, approve bool) (approvalapi.Held, error) {
 	var out approvalapi.Held
 	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), approvalapi.Answer{Approve: approve}, &out)

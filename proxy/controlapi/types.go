@@ -161,8 +161,8 @@ type Receipt struct {
 	// normalised host name, and the address of a host of the catalog.
 	Hints []Hint `json:"hints,omitempty"`
 	Count Count  `json:"count"`
-	// Audit is the checkpoint of the ledger that covers the run, in its short form: see internal/audit. Empty: the run sent
-	// nothing, or there is no ledger.
+	// Audit is the checkpoint of the ledger that covers the run, in its short form: see internal/audit. Empty: the run
+	// sent nothing, or there is no ledger.
 	Audit string `json:"audit,omitempty"`
 	// Answers are what answers of the APIs looked like that Registration.Shapes names. They are for mcp-server alone:
 	// the names in a shape may be data.

@@ -59,7 +59,8 @@ func probe(a controlapi.API) (code, why string) {
 	}
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 	i := slices.IndexFunc(methods, func(m string) bool {
-		return !slices.Contains(a.RestrictedMethods, m) && (len(a.AllowedMethods) == 0 || slices.Contains(a.AllowedMethods, m))
+		return !slices.Contains(a.RestrictedMethods, m) &&
+			(len(a.AllowedMethods) == 0 || slices.Contains(a.AllowedMethods, m))
 	})
 	j := slices.IndexFunc(a.Domains, func(d string) bool { return !strings.HasPrefix(d, "*.") })
 	if i < 0 || j < 0 {

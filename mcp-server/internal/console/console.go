@@ -3,9 +3,9 @@
 //
 // Threat: other web pages in the user's browser, other ports of this machine, other users of it, and the text of code,
 // APIs and models that the console shows. There is no cookie: a browser would send it to every port of this machine. A
-// session is a bearer in the tab's own storage, so that no other page can make the browser send it, and every request to
-// the API needs it, also where /mcp needs no token. It is opened with a code that the operator's socket gives, once and
-// within a minute, or with MCP_AUTH_TOKEN. The shell runs no script but its own files and makes no markup of text.
+// session is a bearer in the tab's own storage, so that no other page can make the browser send it, and every request
+// to the API needs it, also where /mcp needs no token. It is opened with a code that the operator's socket gives, once
+// and within a minute, or with MCP_AUTH_TOKEN. The shell runs no script but its own files and makes no markup of text.
 //
 // What the console shows holds no credential. It writes no configuration.
 package console

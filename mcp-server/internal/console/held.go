@@ -82,7 +82,8 @@ func (c *Console) decide(r *http.Request) (any, error) {
 		return nil, err
 	}
 	c.cfg.Log.Info("somebody in the console decided about a request", logline.Tag("console"),
-		slog.String("session", of(r).ID), slog.String("id", h.ID), slog.String("run", h.Run), slog.Bool("approve", in.Approve))
+		slog.String("session", of(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),
+		slog.Bool("approve", in.Approve))
 	c.decided.add(decision{time.Now(), in.Approve, h})
 	return h, nil
 }

@@ -71,8 +71,8 @@ func shown(h approvalapi.Held) string {
 	return b.String()
 }
 
-// answered is what a user decided. Only an explicit choice is a decision: a form that was dismissed, or accepted without
-// one, is none.
+// answered is what a user decided. Only an explicit choice is a decision: a form that was dismissed, or accepted
+// without one, is none.
 func answered(a question.Answer) execution.Answer {
 	var content map[string]any
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {

@@ -1,9 +1,9 @@
 // Package budget counts what all runs together do with an API, and says when that is enough.
 //
-// Threat: requests in parallel, or after a restart, that spend a limit twice. What a request needs is reserved before it
-// is sent, all of it at once or nothing, and given back only if nothing was sent. A window slides: in none of its length
-// more than the limit is spent. Counts are stored within a second, so that a machine that stops dead forgets at most
-// what was spent in that.
+// Threat: requests in parallel, or after a restart, that spend a limit twice. What a request needs is reserved before
+// it is sent, all of it at once or nothing, and given back only if nothing was sent. A window slides: in none of its
+// length more than the limit is spent. Counts are stored within a second, so that a machine that stops dead forgets at
+// most what was spent in that.
 package budget
 
 import (
@@ -133,8 +133,8 @@ func (a *account) forget(now time.Time) {
 	}
 }
 
-// Reserve spends what a request needs. ok is false if a limit has not that much left: nothing is spent then, and wait is
-// how long until it has, or zero if it never has. force spends it nevertheless. back gives it back.
+// Reserve spends what a request needs. ok is false if a limit has not that much left: nothing is spent then, and wait
+// is how long until it has, or zero if it never has. force spends it nevertheless. back gives it back.
 func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

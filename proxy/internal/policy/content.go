@@ -353,7 +353,8 @@ func (c *Content) Operations() ([]string, error) {
 	var out []string
 	for _, text := range documents {
 		doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, maxTokens)
-		if err != nil || len(doc.Operations) == 0 || strings.ContainsAny(text, "\u0085\u2028\u2029") { // ends of lines to some
+		// Ends of lines to some parsers.
+		if err != nil || len(doc.Operations) == 0 || strings.ContainsAny(text, "\u0085\u2028\u2029") {
 			return nil, errUnclear
 		}
 		for _, o := range doc.Operations {

@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 )
 
-// Needs is what a request needs of the limits of every API that holds the host. Verdict.Allow is false where that cannot
-// be told, with Unread if it depends on the content.
+// Needs is what a request needs of the limits of every API that holds the host. Verdict.Allow is false where that
+// cannot be told, with Unread if it depends on the content.
 func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 	var out []budget.Need
 	for _, a := range holders {
