@@ -180,6 +180,7 @@ func TestEdges(t *testing.T) {
 		"/redacting-strings proxy ro",
 		"/resolv.conf sandbox ro",
 		"/upstream-ca.pem proxy ro",
+		"audit proxy rw",
 		"ca-private proxy rw",
 		"ca-public proxy rw",
 		"ca-public sandbox ro",

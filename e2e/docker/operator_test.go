@@ -55,7 +55,7 @@ func TestOperator(t *testing.T) {
 		{"inside", inside, []string{"api", "test", "httpbin", "--path", "/bearer"}, 0, []string{"ok: ", "was swapped", "(200)"}},
 		{"inside", inside, []string{"api", "test", "off"}, code, []string{"is not active"}},
 		{"inside", inside, []string{"receipt", run}, 0, []string{"receipt of run " + run, "HTTPBIN_TOKEN in header:Authorization"}},
-		{"inside", inside, []string{"runs", "--grep", "httpbin.test bear", "-n", "1"}, 0, []string{run + " ok", "1 request httpbin"}},
+		{"inside", inside, []string{"runs", "--grep", "httpbin.test bear", "-n", "10"}, 0, []string{run + " ok", "1 request httpbin"}},
 		{"inside", inside, []string{"runs", "show", run}, 0, []string{run + " ok", "code:", "output:", "200 HTTPBIN_TOKEN"}},
 		{"inside", inside, []string{"logs", "--run", run}, 0, []string{run + " served  200 GET    https://httpbin.test/bearer"}},
 		{"inside", inside, []string{"logs", "--run", "rnone"}, code, []string{`no run "rnone" is recorded`}},

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,11 +19,22 @@ func TestWrongSetting(t *testing.T) {
 		t.Errorf("the stack's own settings: %v: %s", err, out)
 	}
 	// Compose does not start a service before those it depends on.
+	text, err := stack.Compose(t.Context(), "config", "--format", "json")
+	if err != nil {
+		t.Fatal(err, text)
+	}
+	var conf struct {
+		Services map[string]struct {
+			DependsOn map[string]struct{ Condition string } `json:"depends_on"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text[strings.IndexByte(text, '{'):]), &conf); err != nil {
+		t.Fatal(err)
+	}
 	for _, service := range services {
-		if state := docker(t, "inspect", "-f", `{{index .Config.Labels "com.docker.compose.depends_on"}}`, stack.Container(service)); !strings.Contains(state, "settings:service_completed_successfully") {
-			if !strings.Contains(state, "proxy:service_healthy") { // which depends on it
-				t.Errorf("%s starts before the settings are checked: it depends on %q", service, state)
-			}
+		needs := conf.Services[service].DependsOn
+		if needs["settings"].Condition != "service_completed_successfully" && needs["proxy"].Condition != "service_healthy" { // which depends on it
+			t.Errorf("%s starts before the settings are checked: it depends on %v", service, needs)
 		}
 	}
 }
