@@ -68,6 +68,10 @@ func TestOperator(t *testing.T) {
 		{"host", host, []string{"logs", "-n", "1000", "--since", "1h", "--run", run[:8]}, 0, []string{"GET    https://httpbin.test/bearer"}},
 		{"host", host, []string{"logs", "--run", "rnone"}, code, []string{`no run "rnone" is recorded`}},
 		{"host", host, []string{"skills", "list"}, 0, nil},
+		{"host", host, []string{"held"}, 0, []string{"No request waits."}},
+		{"host", host, []string{"credentials"}, 0, nil},
+		{"host", host, []string{"audit", "verify"}, 0, []string{"ok: ", "from elsewhere"}},
+		{"host", host, []string{"audit", "show", "--run", run}, 0, []string{"https://httpbin.test/bearer"}},
 		{"host", host, []string{"status", "--url", "docker://codeforge-nobody-1"}, code, []string{"codeforge-nobody-1"}},
 	} {
 		name := row.name + ": codeforge " + strings.Join(row.args, " ")

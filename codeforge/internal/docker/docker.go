@@ -21,7 +21,7 @@ const Scheme = "docker://"
 // Service is the name of mcp-server in the compose file, and Proxy that of the proxy.
 const (
 	Service = "mcp-server"
-	Proxy   = "egress-proxy"
+	Proxy   = "proxy"
 )
 
 // findTime is how long the engine may take to list containers.
