@@ -95,7 +95,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 			"domains": []string{"d.wild.test"}, "credentials": map[string]any{"RULED_TOKEN": c["RULED_TOKEN"].Value()},
 			"rules": []any{
 				map[string]any{"path": "/anything/admin/**", "then": "refuse"},
-				map[string]any{"path": "/anything/held/**", "then": "approve"},
+				map[string]any{"path": "/anything/held/**", "then": "approve", "by": "any"},
 				map[string]any{"methods": []string{"POST"}, "path": "/anything/refunds", "body": map[string]any{"amount": map[string]any{"max": 5000}}, "then": "allow"},
 				map[string]any{"methods": []string{"POST"}, "path": "/anything/limited", "then": "allow"},
 				map[string]any{"path": "/anything/graphql", "graphql": "query", "then": "allow"},
