@@ -19,9 +19,9 @@ func task(trial string, w *world.World, attempts ...string) string {
 	if w != nil {
 		var secrets []string
 		for _, c := range w.Canaries {
-			secrets = append(secrets, c.Value())
+			secrets = append(secrets, backwards(c.Value()))
 		}
-		t["secrets"] = secrets
+		t["backwards"] = secrets
 	}
 	text, _ := json.Marshal(t)
 	return string(text)

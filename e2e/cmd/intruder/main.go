@@ -2,7 +2,7 @@
 // Deno's permissions. It runs exactly as the interpreter does, makes the attempts that the "code" names, and prints a
 // line of JSON for each: {"held": bool, "seen": "..."}. As "intruder serve" it is a hostile MCP server.
 //
-// The code is JSON: {"attempts": ["..."], "trial": "...", "secrets": ["..."]}. No attempts means all that every run
+// The code is JSON: {"attempts": ["..."], "trial": "...", "backwards": ["..."]}. No attempts means all that every run
 // must withstand.
 package main
 
@@ -21,8 +21,10 @@ import (
 type task struct {
 	Attempts []string `json:"attempts"`
 	Trial    string   `json:"trial"`
-	// Secrets are strings that no readable file may contain.
-	Secrets []string `json:"secrets"`
+	// Backwards are strings that no readable file may contain, backwards: the code itself is kept in the history of runs.
+	Backwards []string `json:"backwards"`
+	// Secrets are the same, forwards.
+	Secrets []string `json:"-"`
 
 	path string // of an attempt that has one
 }
@@ -84,6 +86,7 @@ func run() error {
 	if err := json.Unmarshal(text, &t); err != nil {
 		return fmt.Errorf("reading the task: %w", err)
 	}
+	t.Secrets = forwards(t.Backwards)
 	enc := json.NewEncoder(os.Stdout)
 	for _, a := range append(attempts, bombs()...) {
 		if len(t.Attempts) == 0 && !a.asked || contains(t.Attempts, a.name) {

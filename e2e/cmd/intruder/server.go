@@ -47,9 +47,12 @@ type order struct {
 	Backwards []string `json:"backwards,omitempty"`
 }
 
-func (o order) secrets() []string {
+func (o order) secrets() []string { return forwards(o.Backwards) }
+
+// forwards turns each text round.
+func forwards(backwards []string) []string {
 	var list []string
-	for _, s := range o.Backwards {
+	for _, s := range backwards {
 		b := []byte(s)
 		slices.Reverse(b)
 		list = append(list, string(b))
