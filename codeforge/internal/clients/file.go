@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 // maxFile bounds a client's file, in bytes.
@@ -50,7 +52,7 @@ func Write(path string, before, after []byte, now time.Time) (backup string, err
 	} else if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
 	}
-	return backup, replace(path, after, mode)
+	return backup, atomicfile.Write(path, after, mode)
 }
 
 // Replace replaces a client's file that is there, and keeps no copy. before is as for Write.
@@ -66,20 +68,7 @@ func Replace(path string, before, after []byte) error {
 	if err != nil || string(have) != string(before) {
 		return fmt.Errorf("%s has just been changed by another program: try again", path)
 	}
-	return replace(path, after, info.Mode().Perm())
-}
-
-// replace puts a new version of a file in its place.
-func replace(path string, after []byte, mode fs.FileMode) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".codeforge-new-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	if err := finish(part, after, mode); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return atomicfile.Write(path, after, info.Mode().Perm())
 }
 
 // writeNew writes a file that must not exist.
@@ -88,11 +77,6 @@ func writeNew(path string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return finish(f, text, mode)
-}
-
-// finish writes and closes a new file.
-func finish(f *os.File, text []byte, mode fs.FileMode) error {
-	_, err := f.Write(text)
+	_, err = f.Write(text)
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }

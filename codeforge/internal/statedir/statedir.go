@@ -25,6 +25,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 // Default is the default state directory.
@@ -145,11 +147,7 @@ func (d Dir) write(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	part := d.Join(name + ".part")
-	if err := os.WriteFile(part, append(data, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(part, d.Join(name))
+	return atomicfile.Write(d.Join(name), append(data, '\n'), 0o600)
 }
 
 // Running says how to connect to the supervisor on this directory, or ErrNotRunning when none holds the lock or it is

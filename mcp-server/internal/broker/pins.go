@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -152,25 +153,11 @@ func (p *pins) keep(s *server, have *pinned) {
 	}
 	line, err := json.Marshal(have)
 	if err == nil {
-		err = p.write(s.api.Name, line)
+		err = atomicfile.Write(p.file(s.api.Name), line, 0o600)
 	}
 	if err != nil {
 		s.warn("the accepted tools of the server are forgotten with this process", "error", err)
 	}
-}
-
-// write replaces a file as a whole.
-func (p *pins) write(name string, text []byte) error {
-	f, err := os.CreateTemp(p.dir, ".new-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), p.file(name))
 }
 
 // Review is what of a server's tools waits for the user. The server is asked for them if they are not known.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 // remembered is the folder of the definitions of tools that servers gave, so that listing them starts no server after a
@@ -63,8 +65,10 @@ func (r remembered) keep(server string, d document) error {
 	if old, err := os.ReadFile(r.path(server)); err == nil && string(old) == string(data) {
 		return nil
 	}
-	next := r.path(server) + ".new"
-	return errors.Join(os.MkdirAll(string(r), 0o700), os.WriteFile(next, data, 0o600), os.Rename(next, r.path(server)))
+	if err := os.MkdirAll(string(r), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Write(r.path(server), data, 0o600)
 }
 
 // forget removes what is remembered of servers other than these.

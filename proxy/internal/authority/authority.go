@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 const (
@@ -71,7 +73,7 @@ func New(c Config) (*Authority, error) {
 		return nil, err
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
-	if err := writeFile(filepath.Join(c.Public, PublicFile), public, 0o644); err != nil {
+	if err := atomicfile.Write(filepath.Join(c.Public, PublicFile), public, 0o644); err != nil {
 		return nil, fmt.Errorf("publishing the authority's certificate: %w", err)
 	}
 	return &Authority{now: c.Now, cert: cert, key: key, leaf: leaf}, nil
@@ -150,10 +152,10 @@ func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, er
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	if err := writeFile(filepath.Join(dir, certFile), certPEM, 0o600); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, certFile), certPEM, 0o600); err != nil {
 		return nil, nil, fmt.Errorf("writing the authority: %w", err)
 	}
-	if err := writeFile(filepath.Join(dir, keyFile), keyPEM, 0o600); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, keyFile), keyPEM, 0o600); err != nil {
 		return nil, nil, fmt.Errorf("writing the authority: %w", err)
 	}
 	return cert, key, nil
@@ -169,29 +171,6 @@ func readPEM(path, kind string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: want one PEM block of %s", path, kind)
 	}
 	return block.Bytes, nil
-}
-
-// writeFile replaces a file by rename, so that a reader sees all of it or the earlier one.
-func writeFile(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // newSerial returns a random positive serial number of at most 20 octets (RFC 5280, 4.1.2.2).

@@ -19,9 +19,10 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/health",     // of health
 	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/visible",
 	"github.com/codeforge-mcp/codeforge/internal/proc", "github.com/codeforge-mcp/codeforge/internal/privilege",
-	"github.com/codeforge-mcp/codeforge/internal/python",    // looks for it
-	"github.com/codeforge-mcp/codeforge/internal/countdown", // of runs
-	"github.com/codeforge-mcp/codeforge/internal/disarm",    // constantly false
+	"github.com/codeforge-mcp/codeforge/internal/python",     // looks for it
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile", // of generations
+	"github.com/codeforge-mcp/codeforge/internal/countdown",  // of runs
+	"github.com/codeforge-mcp/codeforge/internal/disarm",     // constantly false
 	"github.com/codeforge-mcp/codeforge/internal/version",
 	"github.com/vishvananda/", "github.com/coreos/go-iptables/", // hold
 	"golang.org/x/sys/", "golang.org/x/net/", "golang.org/x/text/",

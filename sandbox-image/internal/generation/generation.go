@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 // block is how many numbers one write to disk reserves. A restart skips the unused rest of the block.
@@ -64,17 +65,7 @@ func (c *Counter) Last() uint64 {
 // reserve writes the next limit, so that it is on disk before any number up to it is given out.
 func (c *Counter) reserve() error {
 	next := c.limit + block
-	f, err := os.CreateTemp(filepath.Dir(c.path), ".generation-*")
-	if err != nil {
-		return fmt.Errorf("reserving generations: %w", err)
-	}
-	_, err = f.WriteString(strconv.FormatUint(next, 10) + "\n")
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), c.path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := atomicfile.Write(c.path, []byte(strconv.FormatUint(next, 10)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("reserving generations: %w", err)
 	}
 	c.limit = next
