@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -772,7 +773,7 @@ func TestOneProxy(t *testing.T) {
 	next.patience = 0
 	defer next.Close()
 	c, _ := catalog.Load(w.apis, catalog.Options{})
-	if err := next.Configure(c); !errors.Is(err, errShared) {
+	if err := next.Configure(c); !errors.Is(err, folderlock.ErrTaken) {
 		t.Errorf("a second proxy may use the folder: %v", err)
 	}
 	next.cred = w.cred

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 )
 
 // kept is what is stored of a credential: tokens/NAME.json.
@@ -50,9 +51,6 @@ type store struct {
 	lock *os.File // the folder
 }
 
-// errShared is for a folder that another process has.
-var errShared = errors.New("another proxy uses it")
-
 // openStore makes the folder if need be, waits a while for another process to leave it, and removes what an interrupted
 // write left.
 func openStore(dir string, patience time.Duration) (_ *store, err error) {
@@ -73,7 +71,7 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 		}
 	}
 	s := &store{dir: dir}
-	if s.lock, err = locked(dir, patience); err != nil {
+	if s.lock, err = folderlock.Take(dir, patience); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	defer func() {
@@ -94,25 +92,6 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 	}
 	return s, nil
 }
-
-// locked opens a folder that no other process has locked. The kernel unlocks it with the process.
-func locked(dir string, patience time.Duration) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	for end := time.Now().Add(patience); ; time.Sleep(lockPause) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case !errors.Is(err, syscall.EWOULDBLOCK): // some file systems know no locks
-			return f, nil
-		case time.Now().After(end):
-			return nil, errors.Join(errShared, f.Close())
-		}
-	}
-}
-
-const lockPause = 50 * time.Millisecond
 
 // close lets another process have the folder. The nil store is closed.
 func (s *store) close() {
