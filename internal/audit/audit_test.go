@@ -485,6 +485,20 @@ func TestAnchor(t *testing.T) {
 	open(t, t.TempDir(), func(c *Config) { c.Anchor = pipe }).send(t, "ra", "https://a.test/")
 }
 
+// TestSlowAnchor: an anchor that takes nothing holds up neither runs nor the end.
+func TestSlowAnchor(t *testing.T) {
+	l := open(t, t.TempDir())
+	l.anchor = &anchor{log: slog.New(slog.DiscardHandler), lines: make(chan string, 2), done: make(chan struct{})}
+	began := time.Now()
+	for range 5 {
+		l.send(t, "ra", "https://a.test/")
+	}
+	testkit.Must(t, l.Close())
+	if took := time.Since(began); took > testkit.Patience {
+		t.Errorf("it took %s", took)
+	}
+}
+
 // TestOneWriter: a second process is told.
 func TestOneWriter(t *testing.T) {
 	dir := t.TempDir()

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
@@ -33,6 +33,8 @@ const (
 type Config struct {
 	// Dir is the ledger's folder. It is created.
 	Dir string
+	// Patience is how long Open waits for another process that ends.
+	Patience time.Duration
 	// Keep is how long records are kept. 0: for ever. Their hashes stay.
 	Keep time.Duration
 	// Anchor is a file or a named pipe that gets the short form of every checkpoint. Empty: none.
@@ -49,6 +51,7 @@ type Log struct {
 	conf   Config
 	lock   *os.File
 	signer note.Signer
+	anchor *anchor      // nil: none
 	lost   atomic.Int64 // in all, for the metric
 
 	forgetting sync.WaitGroup // older days
@@ -62,9 +65,6 @@ type Log struct {
 	broken  error
 	brokeAt time.Time
 	gap     int // records lost since the last one written
-
-	anchorMu sync.Mutex
-	anchor   *os.File
 }
 
 // Append writes a record. The error means that it is not in the ledger; the next record that can be written is preceded
@@ -147,6 +147,8 @@ func (l *Log) Checkpoint(run string) (Head, error) {
 		err = d.sync(upTo)
 	}
 	if err != nil {
+		l.conf.Log.Error("a checkpoint of the ledger cannot be written", logline.Tag("audit"), slog.String("run", run),
+			slog.String("error", err.Error()))
 		return Head{}, fmt.Errorf("writing the ledger: %w", err)
 	}
 	return head, nil
@@ -170,7 +172,9 @@ func (l *Log) checkpoint(run string) (Head, *day, int64, error) {
 		return Head{}, nil, 0, err
 	}
 	l.signed = head
-	l.toAnchor(run, head)
+	if l.anchor != nil {
+		l.anchor.add(fmt.Sprintf("%s %s %s", l.conf.Now().UTC().Format(time.RFC3339), run, head))
+	}
 	return head, l.day, l.day.written.Load(), nil
 }
 
@@ -185,30 +189,6 @@ func (l *Log) sign(run string, head Head) ([]byte, error) {
 	}})
 }
 
-// toAnchor tells the anchor. What it cannot take is lost to it: the ledger has every checkpoint.
-func (l *Log) toAnchor(run string, head Head) {
-	if l.conf.Anchor == "" {
-		return
-	}
-	l.anchorMu.Lock()
-	defer l.anchorMu.Unlock()
-	var err error
-	if l.anchor == nil {
-		// Non-blocking: a named pipe without a reader does not hold up runs.
-		l.anchor, err = os.OpenFile(l.conf.Anchor, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	}
-	if err == nil {
-		_, err = fmt.Fprintf(l.anchor, "%s %s %s\n", l.conf.Now().UTC().Format(time.RFC3339), run, head)
-	}
-	if err != nil {
-		l.conf.Log.Warn("AUDIT_ANCHOR cannot be written", logline.Tag("audit"), slog.String("error", err.Error()))
-		if l.anchor != nil {
-			_ = l.anchor.Close()
-			l.anchor = nil
-		}
-	}
-}
-
 // Close signs what is not signed yet and lets another process write the folder.
 func (l *Log) Close() error {
 	l.forgetting.Wait()
@@ -217,7 +197,8 @@ func (l *Log) Close() error {
 	defer l.mu.Unlock()
 	err = errors.Join(err, l.day.close())
 	if l.anchor != nil {
-		_ = l.anchor.Close()
+		l.anchor.close()
+		l.anchor = nil
 	}
 	return errors.Join(err, l.lock.Close())
 }
@@ -288,7 +269,7 @@ func createDay(dir, name string) (*day, error) {
 	d := &day{name: name, f: f}
 	size, err := f.Seek(0, 2)
 	d.written.Store(size)
-	return d, errors.Join(err, syncDir(dir))
+	return d, errors.Join(err, atomicfile.SyncDir(dir))
 }
 
 // write appends a line. After an error the file has none of it.
@@ -325,17 +306,4 @@ func (d *day) close() error {
 	defer d.mu.Unlock()
 	d.closed = true
 	return d.f.Close()
-}
-
-// syncDir makes a folder's list of files durable.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil && !errors.Is(err, fs.ErrInvalid) {
-		return err
-	}
-	return nil
 }

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
@@ -35,6 +37,9 @@ func Open(c Config) (*Log, error) {
 		c.Now = time.Now
 	}
 	l := &Log{conf: c}
+	if c.Anchor != "" {
+		l.anchor = newAnchor(c.Anchor, c.Log)
+	}
 	start, err := l.open()
 	if err == nil {
 		err = l.Append(Entry{Start: &start})
@@ -49,6 +54,9 @@ func Open(c Config) (*Log, error) {
 		if l.lock != nil {
 			_ = l.lock.Close()
 		}
+		if l.anchor != nil {
+			l.anchor.close()
+		}
 		return nil, fmt.Errorf("opening the ledger: %w", err)
 	}
 	return l, nil
@@ -61,12 +69,8 @@ func (l *Log) open() (Start, error) {
 		return start, err
 	}
 	var err error
-	l.lock, err = os.OpenFile(l.path(lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
+	if l.lock, err = folderlock.Take(l.conf.Dir, l.conf.Patience); err != nil {
 		return start, err
-	}
-	if err = unix.Flock(int(l.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return start, errors.New("another process writes it")
 	}
 	if err = l.readKey(); err != nil {
 		return start, err
@@ -110,10 +114,10 @@ func (l *Log) makeKey() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err = replaceFile(l.path(pubName), public+"\n"); err != nil {
+	if err = atomicfile.Write(l.path(pubName), []byte(public+"\n"), 0o600); err != nil {
 		return "", err
 	}
-	return private, replaceFile(l.path(keyName), private+"\n")
+	return private, atomicfile.Write(l.path(keyName), []byte(private+"\n"), 0o600)
 }
 
 // damaged says that a ledger does not verify.
@@ -289,7 +293,7 @@ func (l *Log) setAside() (string, error) {
 		}
 	}
 	l.day, l.tree, l.prev, l.signed = nil, tree{}, tlog.Hash{}, Head{}
-	return to, syncDir(l.conf.Dir)
+	return to, atomicfile.SyncDir(l.conf.Dir)
 }
 
 // forget replaces the records of days that are no longer kept by their hashes.
@@ -332,7 +336,7 @@ func (l *Log) forgetDay(day string) error {
 			hashes.Write(h[:])
 		}
 	}
-	if err := replaceFile(l.path(day+hashesName), hashes.String()); err != nil {
+	if err := atomicfile.Write(l.path(day+hashesName), hashes.Bytes(), 0o600); err != nil {
 		return err
 	}
 	return os.Remove(f.Name())
@@ -347,22 +351,4 @@ func readSmall(path string) (string, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
 	return string(text), err
-}
-
-// replaceFile writes a file so that it has either its old content or the new one.
-func replaceFile(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
 }

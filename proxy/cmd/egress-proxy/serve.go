@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -136,7 +137,11 @@ func assemble(
 	if err := d.openLedger(o, set); err != nil {
 		return nil, err
 	}
-	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean, Ledger: d.record})
+	journals := receipt.Config{Log: d.log, Clean: clean}
+	if d.ledger != nil {
+		journals.Ledger = d.ledger.Append
+	}
+	journal := receipt.NewJournal(journals)
 	var handler *egress.Egress
 	d.values = minted.New(nil)
 	d.minter = mint.New(mint.Config{
@@ -219,13 +224,16 @@ func assemble(
 	return d, nil
 }
 
+// lockTime is how long a proxy that starts waits for another one that ends to leave the ledger.
+const lockTime = 10 * time.Second
+
 // openLedger opens the ledger, unless there is to be none.
 func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 	if set.Audit == "off" {
 		return nil
 	}
 	d.ledger, err = audit.Open(audit.Config{
-		Dir: o.audit, Keep: set.AuditKeep, Anchor: set.AuditAnchor, Version: version.Version, Log: d.log,
+		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Anchor: set.AuditAnchor, Version: version.Version, Log: d.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; AUDIT=off starts without it", err)
