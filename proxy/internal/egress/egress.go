@@ -11,7 +11,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -256,7 +255,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
 		x.cancel(errReloaded)
 	}
-	if err := x.announce(q); err != nil {
+	if err := x.announce(q, out); err != nil {
 		x.refuse(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
 		return
 	}
@@ -278,12 +277,10 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	x.proxy.ServeHTTP(x.w, out)
 }
 
-// announce writes a request down before it leaves, where that is required.
-func (x *exchange) announce(q policy.Request) error {
-	writes := func(method string) bool {
-		return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
-	}
-	if x.conf.Sending == nil || q.Upgrade == "" && !slices.ContainsFunc(q.Methods, writes) {
+// announce writes a request down before it leaves, where that is required: one that writes, or that has a body, which
+// may say what the method does not.
+func (x *exchange) announce(q policy.Request, out *http.Request) error {
+	if x.conf.Sending == nil || !q.Writes() && out.ContentLength == 0 {
 		return nil
 	}
 	return x.conf.Sending(audit.Sending{Run: x.lease.Run, Method: x.note.Method, URL: x.note.URL})

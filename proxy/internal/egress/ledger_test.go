@@ -14,18 +14,19 @@ import (
 // leave when it cannot be. What only reads is not held up.
 func TestLedgerRequired(t *testing.T) {
 	for name, c := range map[string]struct {
-		method, header string
-		full           bool
-		code           string
-		announced      bool
+		method, header, body string
+		full                 bool
+		code                 string
+		announced            bool
 	}{
-		"a write":                   {"POST", "", false, "", true},
-		"a write, full":             {"POST", "", true, "audit_unavailable", true},
-		"a deletion, full":          {"DELETE", "", true, "audit_unavailable", true},
-		"an overridden GET, full":   {"GET", "X-HTTP-Method-Override: DELETE", true, "audit_unavailable", true},
-		"a read, full":              {"GET", "", true, "", false},
-		"HEAD, full":                {"HEAD", "", true, "", false},
-		"a method of its own, full": {"PROPFIND", "", true, "audit_unavailable", true},
+		"a write":                   {"POST", "", "", false, "", true},
+		"a write, full":             {"POST", "", "", true, "audit_unavailable", true},
+		"a deletion, full":          {"DELETE", "", "", true, "audit_unavailable", true},
+		"an overridden GET, full":   {"GET", "X-HTTP-Method-Override: DELETE", "", true, "audit_unavailable", true},
+		"a read, full":              {"GET", "", "", true, "", false},
+		"HEAD, full":                {"HEAD", "", "", true, "", false},
+		"a read with a body, full":  {"GET", "", "_method=DELETE", true, "audit_unavailable", true},
+		"a method of its own, full": {"PROPFIND", "", "", true, "audit_unavailable", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -42,7 +43,7 @@ func TestLedgerRequired(t *testing.T) {
 			var up seen
 			r.upstreams.https(up.echo())
 			end := r.begin()
-			req, err := http.NewRequestWithContext(t.Context(), c.method, "https://"+demoHost+"/refunds?a=1", strings.NewReader(""))
+			req, err := http.NewRequestWithContext(t.Context(), c.method, "https://"+demoHost+"/refunds?a=1", strings.NewReader(c.body))
 			check(t, err)
 			req.Header.Set("Authorization", "Bearer "+tokenName)
 			if name, value, ok := strings.Cut(c.header, ": "); ok {

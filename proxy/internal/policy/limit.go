@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 			}
 		}
 		need("calls", a.Limits.Calls, 1)
-		if !q.writes() {
+		if !q.Writes() {
 			continue
 		}
 		need("writes", a.Limits.Writes, 1)
@@ -55,16 +56,13 @@ func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 	return out, Verdict{Allow: true}
 }
 
-// writes reports whether a method of the request is one that changes something.
-func (q Request) writes() bool {
-	for _, m := range q.Methods {
-		switch strings.ToUpper(strings.TrimSpace(m)) {
-		case "GET", "HEAD", "OPTIONS":
-		default:
-			return true
-		}
+// Writes reports whether the request is one that may change something: with another method than GET, HEAD and OPTIONS,
+// or a WebSocket.
+func (q Request) Writes() bool {
+	reads := func(method string) bool {
+		return slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, strings.ToUpper(strings.TrimSpace(method)))
 	}
-	return false
+	return q.Upgrade != "" || slices.ContainsFunc(q.Methods, func(m string) bool { return !reads(m) })
 }
 
 // Beyond is the verdict for a request beyond a limit: it is held if every API with limits leaves that to a person, and
