@@ -11,9 +11,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 // windowParts is how many parts a window has. What was spent counts until the whole part is out of the window.
@@ -55,7 +58,11 @@ func (l *Ledger) Load() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return json.Unmarshal(text, &l.spent)
+	if err := json.Unmarshal(text, &l.spent); err != nil {
+		return err
+	}
+	maps.DeleteFunc(l.spent, func(_ string, a *account) bool { return a == nil || a.Per < windowParts || a.Parts == nil })
+	return nil
 }
 
 // Run stores the counts as they change until ctx ends, and once more then. failed is called with errors.
@@ -90,7 +97,7 @@ func (l *Ledger) store() error {
 	text, err := json.Marshal(l.spent)
 	l.mu.Unlock()
 	if err == nil {
-		err = replace(l.Path, text)
+		err = atomicfile.Write(l.Path, text, 0o600)
 	}
 	if err != nil {
 		l.mu.Lock()
@@ -98,20 +105,6 @@ func (l *Ledger) store() error {
 		l.mu.Unlock()
 	}
 	return err
-}
-
-// replace writes a file so that after any crash it is the old or the new one.
-func replace(path string, text []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }
 
 func (l *Ledger) now() time.Time {
@@ -124,10 +117,14 @@ func (l *Ledger) now() time.Time {
 // part is the number of the part of time that t is in.
 func (a *account) part(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
-// forget drops what is out of the window. A clock that was set back keeps what seems to come later.
+// forget drops what is out of the window. What seems to come later, because the clock was set back, counts as spent now.
 func (a *account) forget(now time.Time) {
-	for part := range a.Parts {
-		if part < a.part(now)-windowParts {
+	here := a.part(now)
+	for part, amount := range a.Parts {
+		if part > here {
+			a.Parts[here] += amount
+		}
+		if part > here || part < here-windowParts {
 			delete(a.Parts, part)
 		}
 	}

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -109,5 +110,43 @@ func TestRestart(t *testing.T) {
 	}
 	if _, _, ok := again.Reserve(need, false); ok {
 		t.Error("a restart gives more")
+	}
+}
+
+// TestClockSetBack: what was spent before the clock was set back counts from now on, for one window and not until the
+// time that the clock had shown.
+func TestClockSetBack(t *testing.T) {
+	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := &Ledger{Now: func() time.Time { return now }}
+	need := []Need{{"calls", 10, 10, time.Minute}}
+	if _, _, ok := l.Reserve(need, false); !ok {
+		t.Fatal("the first")
+	}
+	now = now.Add(-365 * 24 * time.Hour)
+	if _, wait, ok := l.Reserve(need, false); ok || wait <= 0 || wait > 2*time.Minute {
+		t.Errorf("at once after the clock was set back: %v, wait %s", ok, wait)
+	}
+	now = now.Add(2 * time.Minute)
+	if _, _, ok := l.Reserve(need, false); !ok {
+		t.Error("a window later")
+	}
+}
+
+// TestDamagedCounts: entries that no Ledger has written are not counted, and harm nothing.
+func TestDamagedCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits")
+	text := `{"a":null,"b":{"per":0,"parts":{"1":1}},"c":{"per":60000000000},"d":{"per":3600000000000,"parts":{"1":1}}}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := &Ledger{Path: path}
+	if err := l.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, ok := l.Reserve([]Need{{"d", 1, 1, time.Hour}}, false); !ok {
+		t.Error("nothing is left")
+	}
+	if err := l.store(); err != nil {
+		t.Error(err)
 	}
 }
