@@ -51,9 +51,11 @@ type API struct {
 	AllowedMethods    []string `json:"allowed_methods,omitempty"`
 	// Rules are the API's rules in a few words each, as catalog.Rule writes them, and its limits. Those by which a request
 	// may wait for a person begin with "approve".
-	Rules     []string `json:"rules,omitempty"`
-	AllowHTTP bool     `json:"allow_http,omitempty"`
-	HasTypes  bool     `json:"has_types,omitempty"`
+	Rules []string `json:"rules,omitempty"`
+	// Approves means that a request may wait for a person, by a rule or beyond a limit.
+	Approves  bool `json:"approves,omitempty"`
+	AllowHTTP bool `json:"allow_http,omitempty"`
+	HasTypes  bool `json:"has_types,omitempty"`
 	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or empty when there is none.
 	Operations string `json:"operations,omitempty"`
 	// Stale means that the folder's current content is broken and this is the last good version.

@@ -42,6 +42,8 @@ const (
 	// permissionTries is how often a run is tried if sandboxd has another permission set. Every change of an API makes
 	// a new one.
 	permissionTries = 10
+	// maxClient bounds what the ledger is told of a client, in bytes.
+	maxClient = 200
 	// namesBudget bounds the names of tools that a run is told, as runapi.MaxServers counts them: the servers that have no
 	// room for theirs are told without. Code can ask such a server.
 	namesBudget = 32 << 10
@@ -73,9 +75,14 @@ type Config struct {
 
 // Executor executes runs. It is safe for concurrent use.
 type Executor struct {
-	cfg   Config
-	runs  sync.Map // the Request of each run, by the run's id, while it runs
-	stops sync.Map // what cancels each run, by the same id
+	cfg  Config
+	runs sync.Map // the active of each run, by the run's id, while it runs
+}
+
+// active is a run under way.
+type active struct {
+	Request
+	stop context.CancelFunc
 }
 
 // New makes an executor.
@@ -87,30 +94,30 @@ func (e *Executor) Session(run string) (session string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	return r.(Request).Session, true
+	return r.(active).Session, true
 }
 
 // Ask puts a question to the user of the client that a run belongs to.
 func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (question.Answer, error) {
 	r, ok := e.runs.Load(run)
-	if !ok || r.(Request).Ask == nil {
+	if !ok || r.(active).Ask == nil {
 		return question.Answer{}, question.ErrNobody
 	}
-	return r.(Request).Ask(ctx, q)
+	return r.(active).Ask(ctx, q)
 }
 
 // Stop cancels a run, as its client could. It reports whether the run was under way.
 func (e *Executor) Stop(run string) bool {
-	stop, ok := e.stops.Load(run)
+	r, ok := e.runs.Load(run)
 	if ok {
-		stop.(context.CancelFunc)()
+		r.(active).stop()
 	}
 	return ok
 }
 
 // Active is how many runs are under way, with those that wait for a slot.
 func (e *Executor) Active() (n int) {
-	e.stops.Range(func(_, _ any) bool { n++; return true })
+	e.runs.Range(func(_, _ any) bool { n++; return true })
 	return n
 }
 
@@ -126,7 +133,8 @@ type Request struct {
 	// APIs narrows the run. Empty means all active ones.
 	APIs    []string
 	Timeout time.Duration
-	// Traceparent is that of the MCP request, or empty.
+	// Client is the name and version of the MCP client, and Traceparent that of its request; both may be empty.
+	Client      string
 	Traceparent string
 	// Started, if not nil, is called when the wait for a slot is over.
 	Started func(runapi.Lease)
@@ -154,7 +162,7 @@ func (r Request) summary(o Outcome) controlapi.Summary {
 		Language: cmp.Or(r.lease(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
 		CodeBytes: len(r.Code), Outcome: string(o.Exit.Reason), ExitCode: o.Exit.Code,
 		Milliseconds: float64(o.Exit.WallMS), CPUMilliseconds: o.Exit.CPUMS, MemoryPeak: o.Exit.MaxRSS, Warm: o.Exit.Warm,
-		Traceparent: r.Traceparent,
+		Client: r.Client[:min(len(r.Client), maxClient)], Traceparent: r.Traceparent,
 	}
 }
 
@@ -177,12 +185,10 @@ func NewID() string { return "r" + strings.ToLower(rand.Text()[:12]) }
 // ctx's error that the run was cancelled, runapi.ErrInterrupted that the connection to the sandbox broke.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
 	o := Outcome{Run: cmp.Or(r.ID, NewID())}
-	e.runs.Store(o.Run, r)
-	defer e.runs.Delete(o.Run)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	e.stops.Store(o.Run, stop)
-	defer e.stops.Delete(o.Run)
+	e.runs.Store(o.Run, active{r, stop})
+	defer e.runs.Delete(o.Run)
 	starting, cancel := context.WithTimeout(ctx, readyTime)
 	_, err := e.cfg.Catalog.Permissions(starting)
 	cancel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -26,8 +25,7 @@ const (
 // holds reports whether a rule of the run's APIs may make a request wait for a person.
 func (e *Executor) holds(apis []string) bool {
 	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a controlapi.API) bool {
-		return (len(apis) == 0 || slices.Contains(apis, a.Name)) &&
-			slices.ContainsFunc(a.Rules, func(rule string) bool { return strings.HasPrefix(rule, "approve") })
+		return a.Approves && (len(apis) == 0 || slices.Contains(apis, a.Name))
 	})
 }
 

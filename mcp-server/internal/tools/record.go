@@ -25,6 +25,7 @@ func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running 
 		run.Language = runapi.LanguagePython
 	}
 	run.Client, run.ClientVersion, run.Protocol = client(req.Session)
+	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
 	recording := s.cfg.History.Begin(run, r.Code)
 	r.Started = func(l runapi.Lease) {
 		running()

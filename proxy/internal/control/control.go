@@ -68,11 +68,11 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
-	s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
 	if c.Room != nil {
+		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 		s.mux.HandleFunc("GET /v1/held", s.allHeld)
 		s.mux.HandleFunc("POST /v1/held/{id}", s.decideAny)
 	}

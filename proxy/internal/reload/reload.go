@@ -271,9 +271,11 @@ func publicAPI(a *catalog.API) controlapi.API {
 	}
 	for _, r := range a.Rules {
 		p.Rules = append(p.Rules, r.String())
+		p.Approves = p.Approves || r.Then == catalog.ActionApprove
 	}
 	if a.Limits != nil {
 		p.Rules = append(p.Rules, a.Limits.String())
+		p.Approves = p.Approves || a.Limits.OverApprove
 	}
 	p.Server = publicServer(a.Server)
 	return p
