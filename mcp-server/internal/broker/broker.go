@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -268,10 +269,10 @@ func digestOf(api controlapi.API) string {
 func (b *Broker) use(run string, s *server) *failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for other := range b.runs[run] {
+	for _, other := range slices.Sorted(maps.Keys(b.runs[run])) {
 		if excludes(s.spec, other) || (b.servers[other] != nil && excludes(b.servers[other].spec, s.api.Name)) {
 			return &failure{
-				code: exclusive, message: "this run has used " + other + ", and the two may not be used in the same run",
+				code: exclusive, message: "this run has used " + other + ", which may not be used in the same run as " + s.api.Name,
 				hint: "Use them in two runs of execute_code.",
 			}
 		}
@@ -311,151 +312,5 @@ func (b *Broker) learn(s *server, probe bool, f *failure) {
 		}
 	case probe:
 		s.breaker.released()
-	}
-}
-
-// hold is the instance for a call, which is started if need be.
-func (b *Broker) hold(s *server, key string) (*instance, *failure) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ctx.Err() != nil || s.closed {
-		return nil, unavailable("the server's configuration has just changed", "Try again.")
-	}
-	i := s.instances[key]
-	if i == nil {
-		i = b.begin(s, key)
-	}
-	i.users++
-	return i, nil
-}
-
-// begin starts an instance. b.mu is held.
-func (b *Broker) begin(s *server, key string) *instance {
-	ctx, kill := context.WithCancelCause(b.ctx)
-	i := newInstance(s, key, kill)
-	s.instances[key] = i
-	b.running++
-	b.parts.Go(func() {
-		i.run(ctx)
-		kill(nil)
-	})
-	return i
-}
-
-// letGo ends a call's hold of an instance. A server that hangs is ended; one that may still work on a cancelled call
-// gets no new ones, unless it holds a session's or run's state.
-func (b *Broker) letGo(i *instance, r rest) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i.users--
-	i.used = time.Now()
-	switch {
-	case r == hung:
-		i.server.warn("the server does not answer after a cancelled call, and is ended")
-		i.server.breaker.failed(time.Now())
-		i.kill(errors.New("the server hung after a cancelled call and was ended"))
-		b.retire(i)
-	case r == abandoned && i.key == "":
-		b.retire(i)
-	case i.retired && i.users == 0:
-		i.kill(errStopped)
-	}
-}
-
-// retire keeps new calls from an instance, and ends it with its last user. b.mu is held.
-func (b *Broker) retire(i *instance) {
-	i.retired = true
-	if i.server.instances[i.key] == i {
-		delete(i.server.instances, i.key)
-	}
-	if i.users == 0 {
-		i.kill(errStopped)
-	}
-}
-
-// remove takes an instance that has ended out of its server.
-func (b *Broker) remove(i *instance, f *failure) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if i.server.instances[i.key] == i {
-		delete(i.server.instances, i.key)
-	}
-	if f.transport || f.unsent {
-		i.server.problem = f.message
-	}
-	if f.transport {
-		i.server.notBefore = time.Now().Add(max(firstPause, i.server.breaker.pause()))
-		b.cfg.Log.Warn("an MCP server ended", logline.Tag("server"),
-			slog.String("server", i.server.api.Name), slog.String("why", f.message))
-	}
-}
-
-// freed notes that an instance's slot is free.
-func (b *Broker) freed() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.running--
-	close(b.free)
-	b.free = make(chan struct{})
-}
-
-// sweep stops what is idle, and forgets runs that are over.
-func (b *Broker) sweep() {
-	tick := time.NewTicker(sweepTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-b.ctx.Done():
-			return
-		case now := <-tick.C:
-			b.stash.sweep()
-			b.clear(now)
-		}
-	}
-}
-
-// clear does one sweep.
-func (b *Broker) clear(now time.Time) {
-	cat := b.cfg.Catalog()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.follow(cat)
-	for run := range b.runs {
-		if _, ok := b.cfg.Session(run); !ok {
-			delete(b.runs, run)
-		}
-	}
-	for run := range b.caused { // calls that ended after the run was asked for
-		if _, ok := b.cfg.Session(run); !ok {
-			delete(b.caused, run)
-		}
-	}
-	for _, s := range b.servers {
-		for _, i := range s.instances {
-			over := false
-			if s.spec.State == "run" {
-				_, runs := b.cfg.Session(i.key)
-				over = !runs && i.key != ""
-			}
-			if i.users == 0 && (over || now.Sub(i.used) > s.idle()) {
-				b.retire(i)
-			}
-		}
-	}
-}
-
-// connected says whether a call would find its server started.
-func (b *Broker) connected(s *server, key string) bool {
-	b.mu.Lock()
-	i := s.instances[key]
-	b.mu.Unlock()
-	if i == nil {
-		return false
-	}
-	select {
-	case <-i.ready:
-		return true
-	default:
-		return false
 	}
 }
