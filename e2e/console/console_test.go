@@ -288,7 +288,7 @@ func TestConsole(t *testing.T) {
 		b.turn(t, "a", "apis")
 		b.wait(t, "document.querySelector('#api-httpbin')")
 		eval[bool](t, b, "document.querySelector('#api-httpbin button').click() || true")
-		b.see(t, "#api-httpbin", "became its key")
+		b.see(t, "#api-httpbin", "was swapped for the credential")
 		b.clean(t)
 	})
 

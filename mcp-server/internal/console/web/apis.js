@@ -51,9 +51,9 @@ function One({ a, chosen, tested, test }) {
 }
 
 function Tested({ result }) {
-  const steps = result.steps ?? [];
+  const hints = result.hints ?? [];
   return html`<section class="card" aria-label="Test"><header><h2 class="grow">Test</h2>${result.busy ? html`<span class="faint">…</span>` : html`<span class=${"status " + (result.ok ? "ok" : "bad")}><span class=${"row " + (result.ok ? "ok" : "bad")}><${Icon} name=${result.ok ? "ok" : "no"} />${result.ok ? "Works" : "Does not work"}</span></span>`}</header>
-    <div class="body"><ol class="steps">${steps.map((s) => html`<li><span class=${s.ok ? "ok" : "bad"}><${Icon} name=${s.ok ? "ok" : "no"} /></span>${shown(s.text)}</li>`)}</ol>${result.text && html`<p class="faint">${shown(result.text)}</p>`}</div></section>`;
+    <div class="body">${result.text && html`<p>${shown(result.text)}</p>`}${hints.map((hint) => html`<p class="faint">${shown(hint)}</p>`)}</div></section>`;
 }
 
 const tests = new Map();

@@ -1,0 +1,62 @@
+package probe
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestNew: the credential goes in clear text only to a port of its own at which the API allows that.
+func TestNew(t *testing.T) {
+	tokens := []controlapi.Token{{Name: "X_TOKEN", In: []string{"body:key", "header"}}}
+	for domain, want := range map[string]string{
+		"a.example": "https://a.example/", "localhost:3000": "http://localhost:3000/",
+	} {
+		p, err := New(controlapi.API{Domains: []string{"*.example", domain}, AllowHTTP: true, Credentials: tokens}, "/")
+		if err != nil || p.URL != want || p.Value != "Bearer X_TOKEN" {
+			t.Errorf("%s: %+v, %v", domain, p, err)
+		}
+	}
+}
+
+// TestScript: a host or path cannot break out of the script.
+func TestScript(t *testing.T) {
+	p := Probe{Method: "GET", URL: `https://a.example/"); evil(); ("`, Header: "A", Value: "b\"\n"}
+	got := p.Script()
+	if strings.Contains(got, `"); evil(); ("`) && !strings.Contains(got, `\"); evil(); (\"`) {
+		t.Errorf("it broke out: %s", got)
+	}
+}
+
+// TestVerdict: the verdict says what happened and what to do.
+func TestVerdict(t *testing.T) {
+	p := Probe{Method: "GET", URL: "https://a.example/", Token: "X_TOKEN"}
+	swapped := []controlapi.Swap{{Name: "X_TOKEN", In: "header:Authorization"}}
+	for _, row := range []struct {
+		name string
+		x    *controlapi.Exchange
+		ok   bool
+		says string
+	}{
+		{"good", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200, Swapped: swapped}, true, "X_TOKEN was swapped"},
+		{"not found", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 404, Swapped: swapped}, true, "--path"},
+		{"wrong credential", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 401, Swapped: swapped}, false, "check the credential"},
+		{"forbidden", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 403, Swapped: swapped}, false, "permission"},
+		{"their fault", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 503, Swapped: swapped}, false, "server error"},
+		{"not swapped", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200}, false, "config.json"},
+		{"refused", &controlapi.Exchange{Outcome: controlapi.OutcomeDenied, Status: 403, Code: "method_restricted"}, false, "method_restricted"},
+		{"unreachable", &controlapi.Exchange{Outcome: controlapi.OutcomeFailed, Status: 502, Code: "upstream_tls"}, false, "ca_file"},
+		{"hung up on", &controlapi.Exchange{Outcome: controlapi.OutcomeAborted, Status: 200, Code: "client_gone", Swapped: swapped}, true, "X_TOKEN was swapped"},
+		{"hung up before", &controlapi.Exchange{Outcome: controlapi.OutcomeAborted, Code: "client_gone"}, false, "client_gone"},
+		{"never sent", nil, false, "no request reached the proxy"},
+	} {
+		var r controlapi.Receipt
+		if row.x != nil {
+			r.Exchanges = []controlapi.Exchange{*row.x}
+		}
+		if v := p.Judge(r, ""); v.OK != row.ok || !strings.Contains(v.Text, row.says) {
+			t.Errorf("%s: %+v, want %v saying %q", row.name, v, row.ok, row.says)
+		}
+	}
+}
