@@ -1,12 +1,13 @@
 #!/bin/sh
 # deno.sh TARGET: puts the pinned Deno at TARGET, from its npm package, checked against sandbox-image/deno.version.
 # deno.sh TARGET check: fails, and says why, if it could not do that on this machine.
+# MACHINE=aarch64|x86_64 fetches it for another machine than this one.
 set -eu
 target=$1
 pins=$(dirname "$0")/../sandbox-image/deno.version
 version=$(awk '$1 == "version" {print $2}' "$pins")
 
-case "$(uname -s)-$(uname -m)" in
+case "$(uname -s)-${MACHINE:-$(uname -m)}" in
 Linux-x86_64) package=linux-x64-glibc ;;
 Linux-aarch64) package=linux-arm64-glibc ;;
 *)

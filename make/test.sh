@@ -132,7 +132,7 @@ docker_e2e() {
 }
 
 # What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any.
-stacks() { docker_e2e ./docker ./servers ./walk .; }
+stacks() { docker_e2e ./docker ./servers ./walk . ./release; }
 attacks() {
 	docker_e2e ./attack
 	if [ -n "${CODEFORGE_ENGINE_RESTART:-}" ]; then

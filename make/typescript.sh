@@ -1,12 +1,13 @@
 #!/bin/sh
 # typescript.sh DIR: puts the pinned compiler of TypeScript into DIR, with the declarations of the language, from its npm
 # package, checked against sandbox-image/typescript.version. CodeForge runs without it, and then checks no code.
+# MACHINE=aarch64|x86_64 fetches it for another machine than this one.
 set -eu
 target=$1
 pins=$(dirname "$0")/../sandbox-image/typescript.version
 version=$(awk '$1 == "version" {print $2}' "$pins")
 
-case "$(uname -s)-$(uname -m)" in
+case "$(uname -s)-${MACHINE:-$(uname -m)}" in
 Linux-x86_64) package=linux-x64 ;;
 Linux-aarch64) package=linux-arm64 ;;
 *) exit 0 ;; # embedded mode, which needs it, is for Linux

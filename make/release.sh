@@ -1,0 +1,31 @@
+#!/bin/sh
+# release.sh DIR [ARCH...]: puts into DIR what packages for Linux have besides the binaries: DIR/ARCH (amd64, arm64) has
+# Deno and TypeScript's compiler, DIR/man and DIR/completions are made from the command line's own help. In a snapshot
+# (SNAPSHOT=true) an ARCH may be without Deno, which is told.
+set -eu
+cd "$(dirname "$0")/.."
+dir=$1
+shift
+rm -rf "$dir/man" "$dir/completions"
+mkdir -p "$dir/man" "$dir/completions"
+for arch in "${@:-amd64}"; do
+	case $arch in
+	amd64) machine=x86_64 ;;
+	arm64) machine=aarch64 ;;
+	*)
+		echo "release.sh: $arch is no architecture of a release: want amd64 or arm64" >&2
+		exit 2
+		;;
+	esac
+	mkdir -p "$dir/$arch"
+	MACHINE=$machine make/typescript.sh "$dir/$arch/typescript"
+	MACHINE=$machine make/deno.sh "$dir/$arch/deno" || {
+		[ "${SNAPSHOT:-}" = true ] || exit 1
+		echo "the packages of this snapshot for $arch are without Deno" >&2
+	}
+done
+codeforge() { "${GO:-go}" run ./codeforge/cmd/codeforge "$@"; }
+codeforge man >"$dir/man/codeforge.1"
+codeforge completion bash >"$dir/completions/codeforge"
+codeforge completion zsh >"$dir/completions/_codeforge"
+codeforge completion fish >"$dir/completions/codeforge.fish"
