@@ -17,13 +17,26 @@ import (
 // withClients is the variable that make clients sets: the clients take 600 MB.
 const withClients = "CODEFORGE_CLIENTS"
 
+// readers are clients that read their configuration without a screen.
+var readers = []string{"@anthropic-ai/claude-code@2.1.197", "@google/gemini-cli@0.61.0"}
+
+// installReaders installs them where the test finds them, outside its namespaces. What goes wrong, the test says.
+func installReaders(root string) {
+	if os.Getenv(withClients) == "" {
+		return
+	}
+	if _, err := testkit.InstallNPM(context.Background(), root, filepath.Join(root, ".tools", "npm", "readers"), readers...); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
+}
+
 // TestClientFiles: the clients themselves read what codeforge connect writes, and connect with it.
 func TestClientFiles(t *testing.T) {
 	embeddedOnly(t)
 	if os.Getenv(withClients) == "" {
 		t.Skip("make clients runs it")
 	}
-	modules := testkit.NPM(t, "readers", "@anthropic-ai/claude-code@2.1.197", "@google/gemini-cli@0.61.0")
+	modules := testkit.NPM(t, "readers", readers...)
 	claude := []string{filepath.Join(modules, ".bin", "claude"), "mcp", "list"}
 	gemini := []string{testkit.NodeBinary(t), filepath.Join(modules, ".bin", "gemini"), "mcp", "list"}
 	for _, token := range []string{"", "a-token-of-this-test-0123456789"} {
@@ -31,7 +44,7 @@ func TestClientFiles(t *testing.T) {
 			w := world.Start(t, world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": token}})
 			home, work := filepath.Join(w.Dir, "home"), filepath.Join(w.Dir, "work")
 			for path, text := range map[string]string{
-				filepath.Join(home, ".claude", "settings.json"):        `{"enableAllProjectMcpServers": true}`, // the user's approval
+				filepath.Join(home, ".claude", "settings.json"):       `{"enableAllProjectMcpServers": true}`, // the user's approval
 				filepath.Join(home, ".gemini", "trustedFolders.json"): fmt.Sprintf(`{%q: "TRUST_FOLDER"}`, work),
 				filepath.Join(work, "README"):                         "",
 			} {
