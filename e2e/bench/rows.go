@@ -28,7 +28,7 @@ var Rows = []Row{
 	{ID: "servers.call", Table: tableServers, What: "call of a tool that does nothing, p50 above the SDK on stdio", Unit: "ms", Gate: 3, Stretch: 1.5, Less: true},
 	{ID: "servers.eight", Table: tableServers, What: "8 calls at once of a tool that takes 20 ms, calls/s against one after the other", Unit: "x", Gate: 4, Stretch: 6},
 	{ID: "servers.busy", Table: tableServers, What: "8 calls at once of a tool that does nothing, the same (the processors are the bound)", Unit: "x"},
-	{ID: "servers.busy.peers", Table: tableServers, What: "the same, against the better of the SDK on stdio and a plain gateway", Unit: "x", Gate: 0.8, Stretch: 1},
+	{ID: "servers.busy.sdk", Table: tableServers, What: "the same, against what the SDK on stdio reaches", Unit: "x", Gate: 1, Stretch: 1.5},
 	{ID: "servers.cold", Table: tableServers, What: "first call of a stopped server, above the SDK starting it", Unit: "ms", Less: true},
 	{ID: "servers.package", Table: tableServers, What: "first call of a stopped package from npm, against the SDK starting it on Node", Unit: "x", Gate: 1.3, Stretch: 1.15, Less: true},
 	{ID: "servers.package.deno", Table: tableServers, What: "the same, on the Deno that it runs on here", Unit: "x", Gate: 1.3, Stretch: 1.15, Less: true},

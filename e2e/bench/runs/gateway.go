@@ -94,7 +94,7 @@ func gateway(ctx context.Context, cfg Config, s *server, program string, col *be
 	col.Add("servers.gateway", ours[0]-theirs[0], "%.2f ms, through a plain gateway %.2f ms", ours[0], theirs[0])
 	mine, sdk, plain := ours[1]/ours[2], one/eight, theirs[1]/theirs[2]
 	col.Add("servers.busy", mine, "400 calls: %.0f ms one by one, %.0f ms at 8 at once", ours[1], ours[2])
-	col.Add("servers.busy.peers", mine/max(sdk, plain), "%.2fx; the SDK on stdio %.2fx, through a plain gateway %.2fx", mine, sdk, plain)
+	col.Add("servers.busy.sdk", mine/sdk, "%.2fx; the SDK on stdio %.2fx, through a plain gateway %.2fx", mine, sdk, plain)
 	return nil
 }
 
