@@ -85,7 +85,8 @@ func (im *importer) words(l *operation.Line, op *tree.Node) {
 	const long = 160
 	texts := []string{op.Str("description")}
 	l.Summary = document.Sentence(op.Str("summary"), long)
-	if about := document.Sentence(op.Str("description"), long); about != "" && (l.Summary == "" || saysNothing(l.Summary)) {
+	about := document.Sentence(op.Str("description"), long)
+	if about != "" && (l.Summary == "" || saysNothing(l.Summary)) {
 		l.Summary = about
 	}
 	for _, t := range op.Get("tags").Items() {
@@ -97,8 +98,8 @@ func (im *importer) words(l *operation.Line, op *tree.Node) {
 	l.Words = document.Words(l.Summary, texts...)
 }
 
-// saysNothing reports whether a summary only repeats the end of the path: what Microsoft's converter of OData calls every
-// operation that is an action or a function.
+// saysNothing reports whether a summary only repeats the end of the path: what Microsoft's converter of OData calls
+// every operation that is an action or a function.
 func saysNothing(summary string) bool {
 	name, made := strings.CutPrefix(summary, "Invoke action ")
 	if !made {
