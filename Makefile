@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test e2e attack s3 bench bench-tokens documents fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test e2e attack clients s3 bench bench-tokens documents fuzz lint clean uninstall
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ e2e: build ## run end-to-end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 
 attack: build ## run the attacks of SECURITY.md, then again with single defences switched off, and print tables
 	@cd e2e && $(GO) test -count=1 -p 1 -timeout 30m -v ./attack/... ./negative/...
+
+clients: build ## let Claude Code and Gemini CLI read what codeforge connect writes (600 MB from npm)
+	@cd e2e && CODEFORGE_CLIENTS=1 CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 20m -run TestClientFiles -v .
 
 s3: build ## run AWS's SDK in the sandbox against an S3 server, which takes minutes to build
 	@cd e2e && CODEFORGE_S3=1 $(GO) test -count=1 -timeout 60m -v ./providers -run TestS3

@@ -58,7 +58,7 @@ type decoder struct {
 	problems  Problems
 	count     int // of all mistakes, those that are not reported included
 	failed    bool
-	known     names
+	known     *names
 }
 
 // maxProblems is how many mistakes of one file are reported.
@@ -84,7 +84,7 @@ func (d *decoder) add(p Problem) {
 // full reports whether further mistakes are only counted.
 func (d *decoder) full() bool { return len(d.problems) >= maxProblems && d.failed }
 
-// names are the known fields, computed once per file.
+// names are the known fields, computed once per load.
 type names struct {
 	fields          []fieldSpec
 	parts           []credentialSpec
@@ -94,13 +94,16 @@ type names struct {
 }
 
 func (d *decoder) names() *names {
+	if d.known == nil {
+		d.known = new(names)
+	}
 	if d.known.fields == nil {
 		d.known.fields, d.known.parts = topFields(), credentialFields()
 		d.known.top, d.known.credential = FieldNames()
 		d.known.server = ServerFieldNames()
 		d.known.operations = OperationsFieldNames()
 	}
-	return &d.known
+	return d.known
 }
 
 // decode reads a whole config.json. It continues after a mistake, so that all are reported; it is false if the text

@@ -261,3 +261,29 @@ func TestNoGNU(t *testing.T) {
 		}
 	}
 }
+
+// TestLineFeeds: a checkout on Windows has line feeds in every text, as it is mounted into Linux containers, and none is
+// stored with others.
+func TestLineFeeds(t *testing.T) {
+	root, err := testkit.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "--eol")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		testkit.Skip(t, "not a git checkout")
+	}
+	files := 0
+	for line := range strings.Lines(string(out)) {
+		files++
+		about, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if !strings.Contains(about, "attr/text=auto eol=lf") || strings.Contains(about, "i/crlf") || strings.Contains(about, "i/mixed") {
+			t.Errorf("%s: %s", name, about)
+		}
+	}
+	if files < 100 {
+		t.Errorf("git lists %d files", files)
+	}
+}

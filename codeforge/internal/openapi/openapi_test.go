@@ -299,6 +299,11 @@ func TestOperations(t *testing.T) {
 			`{"m":"POST","p":"/a","q":"{ q?: string[] }","qs":{"q":"comma"},"b":"string[]","a":"boolean"}`},
 		{`{"swagger":"2.0","host":"a.example","paths":{"/a":{"post":{"parameters":[{"in":"formData","name":"f","type":"file"}]}}}}`,
 			`{"m":"POST","p":"/a","b":"{ f?: Blob }","bm":"multipart/form-data","bo":true}`},
+		{head + `"paths":{"/a/graph.accept":{"post":{"summary":"Invoke action accept","description":"Accept an event. Twice."}}}}`,
+			`{"m":"POST","p":"/a/graph.accept","s":"Accept an event.","w":"twice"}`},
+		{head + `"paths":{"/a":{"post":{"summary":"Invoke action accept"}}}}`, `{"m":"POST","p":"/a","s":"Invoke action accept"}`},
+		{head + `"paths":{"/a":{"post":{"summary":"Invoke action of a case","description":"Long words."}}}}`,
+			`{"m":"POST","p":"/a","s":"Invoke action of a case","w":"long words"}`},
 	} {
 		lines := strings.Split(written(t, load(t, row.doc)), "\n")
 		if lines[1] != row.want {

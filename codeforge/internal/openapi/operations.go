@@ -84,8 +84,10 @@ func (im *importer) fit(l *operation.Line) {
 func (im *importer) words(l *operation.Line, op *tree.Node) {
 	const long = 160
 	texts := []string{op.Str("description")}
-	if l.Summary = document.Sentence(op.Str("summary"), long); l.Summary == "" {
-		l.Summary = document.Sentence(op.Str("description"), long)
+	l.Summary = document.Sentence(op.Str("summary"), long)
+	about := document.Sentence(op.Str("description"), long)
+	if about != "" && (l.Summary == "" || saysNothing(l.Summary)) {
+		l.Summary = about
 	}
 	for _, t := range op.Get("tags").Items() {
 		if tag := document.Line(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
@@ -94,6 +96,16 @@ func (im *importer) words(l *operation.Line, op *tree.Node) {
 		}
 	}
 	l.Words = document.Words(l.Summary, texts...)
+}
+
+// saysNothing reports whether a summary only repeats the end of the path: what Microsoft's converter of OData calls
+// every operation that is an action or a function.
+func saysNothing(summary string) bool {
+	name, made := strings.CutPrefix(summary, "Invoke action ")
+	if !made {
+		name, made = strings.CutPrefix(summary, "Invoke function ")
+	}
+	return made && !strings.Contains(name, " ")
 }
 
 // deprecated reports whether a document says so of an operation, in whatever way.

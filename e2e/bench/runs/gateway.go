@@ -11,8 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,13 +21,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench"
 )
 
-// timedCalls prints the median of calls, in milliseconds. What call is stands before it.
+// timedCalls prints the median of calls, and the times of 400 calls in all, one after the other and eight at once, in
+// milliseconds. What call is stands before it.
 const timedCalls = `
 await call();
 const each = [];
 for (let i = 0; i < 300; i++) { const t = performance.now(); await call(); each.push(performance.now() - t); }
 each.sort((a, b) => a - b);
-console.log(each[150]);
+const times = [each[150]];
+for (const limit of [1, 8]) {
+  const t = performance.now();
+  let left = 400;
+  await Promise.all(Array.from({ length: limit }, async () => { while (left-- > 0) await call(); }));
+  times.push(performance.now() - t);
+}
+console.log(...times);
 `
 
 // The call of timedCalls, by CodeForge and through a gateway at an address.
@@ -70,16 +79,48 @@ func gateway(ctx context.Context, cfg Config, s *server, program string, col *be
 	if err != nil {
 		return fmt.Errorf("calls through a gateway: %w", err)
 	}
-	theirs, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-	if err != nil {
+	theirs, err := floats(string(out))
+	if err != nil || len(theirs) != 3 {
 		return fmt.Errorf("calls through a gateway printed %q", out)
 	}
 	ours, err := s.numbers(ctx, callOurs+timedCalls)
-	if err != nil || len(ours) != 1 {
+	if err != nil || len(ours) != 3 {
 		return fmt.Errorf("calls of a warm server: %v %w", ours, err)
 	}
-	col.Add("servers.gateway", ours[0]-theirs, "%.2f ms, through a plain gateway %.2f ms", ours[0], theirs)
+	one, eight, err := noopMany(ctx, session, 400)
+	if err != nil {
+		return err
+	}
+	col.Add("servers.gateway", ours[0]-theirs[0], "%.2f ms, through a plain gateway %.2f ms", ours[0], theirs[0])
+	mine, sdk, plain := ours[1]/ours[2], one/eight, theirs[1]/theirs[2]
+	col.Add("servers.busy", mine, "400 calls: %.0f ms one by one, %.0f ms at 8 at once", ours[1], ours[2])
+	col.Add("servers.busy.sdk", mine/sdk, "%.2fx; the SDK on stdio %.2fx, through a plain gateway %.2fx", mine, sdk, plain)
 	return nil
+}
+
+// noopMany is how long calls of the tool that does nothing take in all by the SDK's client, in milliseconds: one after
+// the other, and eight at once.
+func noopMany(ctx context.Context, session *mcp.ClientSession, calls int) (one, eight float64, err error) {
+	var took [2]float64
+	for i, limit := range []int{1, 8} {
+		var callers sync.WaitGroup
+		var next atomic.Int64
+		errs := make([]error, limit)
+		start := time.Now()
+		for n := range limit {
+			callers.Go(func() {
+				for errs[n] == nil && next.Add(1) <= int64(calls) {
+					_, errs[n] = session.CallTool(ctx, doNothing)
+				}
+			})
+		}
+		callers.Wait()
+		took[i] = time.Since(start).Seconds() * 1e3
+		if err := errors.Join(errs...); err != nil {
+			return 0, 0, fmt.Errorf("calling a server directly: %w", err)
+		}
+	}
+	return took[0], took[1], nil
 }
 
 // packaged is a package from npm whose start is measured, and one call of it.
@@ -137,7 +178,11 @@ func packages(ctx context.Context, cfg Config, col *bench.Collector) error {
 	if _, err := s.numbers(ctx, packagedCall); err != nil { // installs it
 		return fmt.Errorf("installing the package: %w", err)
 	}
-	var ours, theirs []float64
+	node, err := onNode(ctx, dir)
+	if err != nil {
+		return err
+	}
+	var ours, deno, npx []float64
 	for range cfg.Rounds * cfg.Each {
 		time.Sleep(settle)
 		first, err := s.numbers(ctx, packagedCall)
@@ -152,9 +197,25 @@ func packages(ctx context.Context, cfg Config, col *bench.Collector) error {
 		if err != nil {
 			return err
 		}
-		ours, theirs = append(ours, first[0]), append(theirs, start)
+		time.Sleep(settle)
+		_, vendor, err := noopDirect(ctx, exec.CommandContext(ctx, "node", node), echo, 1) //nolint:gosec // ours
+		if err != nil {
+			return err
+		}
+		ours, deno, npx = append(ours, first[0]), append(deno, start), append(npx, vendor)
 	}
-	o, t := bench.Median(ours), bench.Median(theirs)
-	col.Add("servers.package", o/t, "from code %.0f ms, the SDK starting it %.0f ms", o, t)
+	o, d, n := bench.Median(ours), bench.Median(deno), bench.Median(npx)
+	col.Add("servers.package", o/n, "from code %.0f ms, the SDK starting it on Node %.0f ms", o, n)
+	col.Add("servers.package.deno", o/d, "from code %.0f ms, the SDK starting it on Deno with Deno's caches %.0f ms", o, d)
 	return nil
+}
+
+// onNode installs the package as npx does, and gives its program.
+func onNode(ctx context.Context, dir string) (string, error) {
+	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", packaged)
+	if err := cmd.Run(); err != nil {
+		return "", errors.New("npm does not install the package")
+	}
+	name, _, _ := strings.Cut(packaged[1:], "@")
+	return filepath.EvalSymlinks(filepath.Join(dir, "node_modules", ".bin", "mcp-"+strings.TrimPrefix(name, "modelcontextprotocol/")))
 }

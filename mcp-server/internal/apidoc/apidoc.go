@@ -325,8 +325,7 @@ func kind(l operation.Line) search.Kind {
 		k = search.Change
 	}
 	_, last := static(l.Path)
-	if l.Method == "POST" {
-		first := true
+	if first := true; l.Method == "POST" {
 		search.Words(last+" "+l.ID, func(w string) {
 			if verb := search.Verb(w); verb != 0 && first {
 				k, first = verb, false
@@ -335,6 +334,10 @@ func kind(l operation.Line) search.Kind {
 				}
 			}
 		})
+		end := strings.TrimSuffix(l.Path[strings.LastIndexByte(l.Path, '/')+1:], ".json")
+		if first && !strings.HasPrefix(end, "{") && strings.ContainsAny(end, ".:") {
+			k = 0 // an action with another verb, such as microsoft.graph.provisionEmail
+		}
 	}
 	if at := strings.Index(l.Path, "}/"); at >= 0 && strings.Count(l.Path[:at], "/") > 1 {
 		k |= search.Nested

@@ -94,7 +94,9 @@ func (l *Sandbox) open(
 // Install implements Launcher.
 func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func(string)) error {
 	if l.Registry == "" {
-		return errors.New("PACKAGE_REGISTRY does not name a package registry")
+		// Whoever starts CodeForge asks npm only where some API is a package: this one came later.
+		return errors.New("no package registry is known: CodeForge has to be started anew (make down up, ./rebuild.sh), " +
+			"which asks npm for its registry, or PACKAGE_REGISTRY be set in .env")
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()

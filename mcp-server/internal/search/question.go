@@ -95,8 +95,13 @@ func parse(all []*Index, text string) (q question) {
 		entries += x.Len()
 	}
 	lexicon := &lexicon{all: all, entries: float64(entries), left: maxCompared}
-	used := 0 // words before this one are part of a phrase
+	used := 0        // words before this one are part of a phrase
+	without := false // what something is to be without is not looked for: "a chat without its messages"
 	for i, w := range words {
+		without = (without || w == "without" && nouns > 0) && !strings.Contains(" of in for from on to ", " "+w+" ")
+		if without {
+			continue
+		}
 		if i < used {
 			continue
 		}
