@@ -685,7 +685,7 @@ func TestSupply(t *testing.T) {
 	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeSecretUnavailable {
 		t.Errorf("before: %v", err)
 	}
-	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", 3000)} {
+	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", minted.MaxValue+1)} {
 		if w.Supply(loginName, credentialapi.Supply{Value: bad}) == nil {
 			t.Errorf("%.20q was taken", bad)
 		}
