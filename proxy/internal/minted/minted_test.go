@@ -14,30 +14,34 @@ func TestRoom(t *testing.T) {
 	for _, size := range []int{minValue + 20, MaxValue} {
 		now := time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)
 		v := New(func() time.Time { return now })
-		add := func(name string, i int) error {
-			text := fmt.Sprintf("%s-%06d-", name, i)
-			return v.Add(Value{name, text + strings.Repeat("x", size-len(text)), now.Add(time.Hour)})
+		add := func(name string, from, to int) error {
+			var list []Value
+			for i := from; i < to; i++ {
+				text := fmt.Sprintf("%s-%06d-", name, i)
+				list = append(list, Value{name, text + strings.Repeat("x", size-len(text)), now.Add(time.Hour)})
+			}
+			return v.Add(list...)
 		}
 		fits := min(most, mostBytes/size)
-		for i := range fits {
-			if crowded := v.Crowded("A_TOKEN"); crowded != (i >= fits/4) {
-				t.Fatalf("%d bytes: with %d of %d values crowded is %v", size, i, fits, crowded)
-			}
-			if err := add("A_TOKEN", i); err != nil {
-				t.Fatalf("%d bytes: value %d of %d: %v", size, i, fits, err)
+		for _, step := range []struct {
+			from, to int
+			crowded  bool
+		}{{0, fits/4 - 1, false}, {fits/4 - 1, fits / 4, true}, {fits / 4, fits, true}} {
+			if err := add("A_TOKEN", step.from, step.to); err != nil || v.Crowded("A_TOKEN") != step.crowded {
+				t.Errorf("%d bytes: %d of %d values: %v, crowded is %v", size, step.to, fits, err, !step.crowded)
 			}
 		}
-		if err := add("A_TOKEN", fits); !errors.Is(err, ErrFull) {
+		if err := add("A_TOKEN", fits, fits+1); !errors.Is(err, ErrFull) {
 			t.Errorf("%d bytes: one too many: %v", size, err)
 		}
-		if err := add("A_TOKEN", 0); err != nil {
+		if err := add("A_TOKEN", 0, 1); err != nil {
 			t.Errorf("%d bytes: a known one: %v", size, err)
 		}
-		if err := add("B_TOKEN", 0); err != nil || v.Crowded("B_TOKEN") {
+		if err := add("B_TOKEN", 0, 1); err != nil || v.Crowded("B_TOKEN") {
 			t.Errorf("%d bytes: of another credential: %v", size, err)
 		}
 		now = now.Add(2 * time.Hour)
-		if err := add("A_TOKEN", fits); err != nil || v.Len() != 1 {
+		if err := add("A_TOKEN", fits, fits+1); err != nil || v.Len() != 1 {
 			t.Errorf("%d bytes: when their time is over: %v, %d are left", size, err, v.Len())
 		}
 	}
