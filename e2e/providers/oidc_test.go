@@ -128,7 +128,7 @@ func asking(t *testing.T, w *world.World, path, name string) string {
 func TestOpenIDProvider(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "oidc.sock")
-	s := start(t, socket, node(t, dir, "oidc.mjs"), "node", "oidc.mjs", "https://"+issuer, socket)
+	s := start(t, socket, node(t, dir, "oidc.mjs", "oidc"), "node", "oidc.mjs", "https://"+issuer, socket)
 	config := map[string]any{
 		"auth_url": "https://" + issuer + "/auth", "device_url": "https://" + issuer + "/device/auth",
 		"client_id": "codeforge", "client_secret": "inner-canary-of-the-client", "scopes": []string{"openid", "offline_access", "email"},

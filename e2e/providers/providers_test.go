@@ -25,6 +25,7 @@ import (
 // The packages from npm, pinned, by the folder that they are in.
 var packages = map[string][]string{
 	"oidc": {"oidc-provider@9.13.3"},
+	"mcp":  {"@modelcontextprotocol/sdk@1.32.2"},
 	"s3":   {"@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "esbuild@0.25.12"},
 }
 
@@ -69,9 +70,9 @@ func modules(t *testing.T, name string) string {
 }
 
 // node makes dir a folder in which node runs a script of testdata that imports packages.
-func node(t *testing.T, dir, script string) string {
+func node(t *testing.T, dir, script, packages string) string {
 	t.Helper()
-	folder := modules(t, "oidc")
+	folder := modules(t, packages)
 	text, err := os.ReadFile(filepath.Join("testdata", script))
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, script), text, 0o600))
