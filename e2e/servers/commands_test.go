@@ -117,7 +117,11 @@ func TestCommands(t *testing.T) {
 	}
 	listed, err := w.Session().CallTool(t.Context(), &mcp.CallToolParams{Name: "list_apis", Arguments: map[string]any{"api": "acme"}})
 	testkit.Must(t, err)
-	if text := listed.Content[0].(*mcp.TextContent).Text; !strings.Contains(text, "steady") || strings.Contains(text, "id_rsa") || strings.Contains(text, "extra") {
+	text := ""
+	for _, c := range listed.Content {
+		text += c.(*mcp.TextContent).Text
+	}
+	if !strings.Contains(text, "steady") || strings.Contains(text, "id_rsa") || strings.Contains(text, "extra") {
 		t.Errorf("to a model: %s", text)
 	}
 	if log := w.Logs(); !strings.Contains(log, "tools of the server are not as they were accepted") || !strings.Contains(log, "changed words") || !strings.Contains(log, "new extra") {
