@@ -867,7 +867,7 @@ func TestPlainTexts(t *testing.T) {
 func TestRefreshIsKept(t *testing.T) {
 	for name, answer := range map[string]map[string]any{
 		"an empty lifetime": {"access_token": "minted-canary-0002", "expires_in": -1},
-		"too long":          {"access_token": strings.Repeat("minted-canary-0002", 200), "expires_in": 3600},
+		"too long":          {"access_token": strings.Repeat("minted-canary-0002", 600), "expires_in": 3600},
 		"no token":          {"expires_in": 3600},
 		"a secret":          {"access_token": "x-inner-canary-123456", "expires_in": 3600},
 	} {
