@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,8 @@ type Config struct {
 	NoSocket bool
 	// Registry is a folder of npm packages that the upstream serves; empty means none.
 	Registry string
+	// Hosts are handlers of this process for names of the upstream.
+	Hosts map[string]http.Handler
 	// Interpreter is the path of a program that replaces Deno in the sandbox.
 	Interpreter string
 	// Extra are more compose files, below Root.
@@ -70,6 +73,7 @@ type Stack struct {
 	dir     string
 	env     []string
 	release func() // ends this stack's turn
+	hosts   []*http.Server
 }
 
 // Available returns an ErrUnavailable that says why no stack can run here, or nil.
@@ -102,7 +106,7 @@ func New(cfg Config) (*Stack, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
-	if err := s.writeCA(); err != nil {
+	if err := errors.Join(s.writeCA(), s.serveHosts()); err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
 	s.URL = fmt.Sprintf("http://127.0.0.1:%d/mcp", port)
@@ -237,7 +241,31 @@ func (s *Stack) setFiles() {
 	}
 }
 
-func (s *Stack) remove() error { return os.RemoveAll(s.dir) }
+// serveHosts serves each of Config.Hosts on a unix socket, to which the upstream in its container leads.
+func (s *Stack) serveHosts() error {
+	dir := filepath.Join(s.dir, "ca", upstream.HostsDir)
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // read in a container
+		return err
+	}
+	for name, handler := range s.cfg.Hosts {
+		l, err := net.Listen("unix", filepath.Join(dir, name)) //nolint:noctx // closed with the stack
+		if err != nil {
+			return err
+		}
+		srv := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+		s.hosts = append(s.hosts, srv)
+		go func() { _ = srv.Serve(l) }()
+	}
+	return nil
+}
+
+func (s *Stack) remove() error {
+	var errs []error
+	for _, srv := range s.hosts {
+		errs = append(errs, srv.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
 
 // Compose runs docker compose on this stack and returns everything it printed.
 func (s *Stack) Compose(ctx context.Context, args ...string) (string, error) {
@@ -285,6 +313,23 @@ func (s *Stack) Processes(ctx context.Context, service string) ([]string, error)
 		list = append(list, strings.TrimSpace(args))
 	}
 	return list[1:], nil // behind the heading
+}
+
+// Top are the ids of all processes in a service's container, as the engine's machine has them.
+func (s *Stack) Top(ctx context.Context, service string) ([]int, error) {
+	out, err := s.run(exec.CommandContext(ctx, "docker", "top", s.Container(service), "-eo", "pid")) //nolint:gosec // see Compose
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for _, word := range strings.Fields(out)[1:] { // behind the heading
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, pid)
+	}
+	return list, nil
 }
 
 // Direct is a command that runs a program of the sandbox's image next to the upstream, without CodeForge. It trusts the

@@ -7,9 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -26,8 +25,12 @@ import (
 // The packages from npm, pinned, by the folder that they are in.
 var packages = map[string][]string{
 	"oidc": {"oidc-provider@9.13.3"},
+	"mcp":  {"@modelcontextprotocol/sdk@1.32.2"},
 	"s3":   {"@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "esbuild@0.25.12"},
 }
+
+// zitadel is the module of another OpenID provider.
+const zitadel = "github.com/zitadel/oidc/v3@v3.51.17"
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m, install)) }
 
@@ -42,6 +45,9 @@ func install(root string) {
 		if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root, name), list...); err != nil {
 			fmt.Fprintln(os.Stderr, "e2e:", err)
 		}
+	}
+	if err := testkit.BuildMain(root, filepath.Join(root, "e2e/providers/testdata/zitadel/main.go"), zitadel, "zitadel"); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
 	if os.Getenv(withS3) == "" {
 		return
@@ -63,7 +69,30 @@ func modules(t *testing.T, name string) string {
 	return dir
 }
 
-// embedded skips a test in Docker mode, whose upstream has no further servers.
+// node makes dir a folder in which node runs a script of testdata that imports packages.
+func node(t *testing.T, dir, script, packages string) string {
+	t.Helper()
+	folder := modules(t, packages)
+	text, err := os.ReadFile(filepath.Join("testdata", script))
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, script), text, 0o600))
+	testkit.Must(t, os.Symlink(folder, filepath.Join(dir, "node_modules")))
+	return dir
+}
+
+// program is the path of a Go program that install built.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	root, err := world.Root()
+	testkit.Must(t, err)
+	path := filepath.Join(testkit.Programs(root), name)
+	if _, err := os.Stat(path); err != nil {
+		testkit.Skip(t, name+" could not be built")
+	}
+	return path
+}
+
+// embedded skips a test in Docker mode.
 func embedded(t *testing.T) {
 	t.Helper()
 	if world.CurrentMode() != world.Embedded {
@@ -83,16 +112,7 @@ type server struct {
 // start starts a program that prints "ready" when it serves on the socket.
 func start(t *testing.T, socket string, dir string, argv ...string) *server {
 	t.Helper()
-	s := &server{socket: socket}
-	s.Handler = &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: "socket"})
-			r.Out.Host = r.In.Host
-			r.Out.Header.Set("X-Forwarded-Proto", "https")
-			r.Out.Header.Set("X-Forwarded-Host", r.In.Host)
-		},
-		Transport: s.transport(), FlushInterval: -1,
-	}
+	s := &server{Handler: upstream.Forward(socket), socket: socket}
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...) //nolint:gosec // a test's program
 	cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
 	cmd.Stderr = os.Stderr
@@ -111,13 +131,6 @@ func start(t *testing.T, socket string, dir string, argv ...string) *server {
 	return s
 }
 
-// transport leads to the socket.
-func (s *server) transport() http.RoundTripper {
-	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
-	}}
-}
-
 // said are the second words of the lines that begin with a word.
 func (s *server) said(word string) []string {
 	s.mu.Lock()
@@ -131,10 +144,10 @@ func (s *server) said(word string) []string {
 	return out
 }
 
-// post sends an empty form to the server itself.
-func (s *server) post(t *testing.T, path string) {
+// post sends a form to the server itself.
+func (s *server) post(t *testing.T, path string, form url.Values) {
 	t.Helper()
-	resp, err := (&http.Client{Transport: s.transport()}).Post("http://socket"+path, "text/plain", http.NoBody)
+	resp, err := (&http.Client{Transport: upstream.Socket(s.socket)}).PostForm("http://"+issuer+path, form)
 	testkit.Must(t, err)
 	testkit.Must(t, resp.Body.Close())
 	if resp.StatusCode != http.StatusOK {

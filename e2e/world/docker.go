@@ -59,7 +59,7 @@ func (w *World) startDocker(cfg Config) error {
 	images.Do(func() { build = true })
 	stack, err := compose.New(compose.Config{
 		Root: root, APIs: filepath.Join(w.Dir, "apis"), Env: env, Known: known(w.Canaries), TrustCA: cfg.TrustCA, Build: build,
-		Interpreter: interpreter, Registry: packages,
+		Interpreter: interpreter, Registry: packages, Hosts: cfg.Hosts,
 	})
 	if err != nil {
 		return err

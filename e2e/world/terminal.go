@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/creack/pty"
 )
@@ -85,4 +86,24 @@ func (w *World) script(ctx context.Context, code string) (string, error) {
 	}
 	_, err := w.Execute(ctx, fmt.Sprintf("Deno.writeTextFileSync('/skills/script.ts', %q)", code))
 	return "/skills/script.ts", err
+}
+
+// Command is a codeforge command about this CodeForge, as its user gives it: in Docker mode on the host, in a folder of
+// the stack.
+func (w *World) Command(args ...string) (Command, error) {
+	if w.Mode != Docker {
+		return Command{User: w.User, Dir: w.Dir, Args: append(args, "--state", w.Process.State)}, nil
+	}
+	root, err := Root()
+	if err != nil {
+		return Command{}, err
+	}
+	program, err := Program("codeforge")
+	c := Command{Dir: filepath.Join(root, "docs"), Args: args, Bin: filepath.Dir(program), Env: map[string]string{"HOME": w.Dir}}
+	for _, kv := range w.Stack.Environ() {
+		if name, value, _ := strings.Cut(kv, "="); name != "HOME" {
+			c.Env[name] = value
+		}
+	}
+	return c, err
 }

@@ -54,7 +54,7 @@ type Config struct {
 	TrustCA bool
 	// Registry lets the npm packages that registry.Fetch fetched be installed. It sets TrustCA.
 	Registry bool
-	// Hosts are handlers of the upstream for names of their own. Only in embedded mode.
+	// Hosts are handlers of the upstream for names of their own.
 	Hosts map[string]http.Handler
 	// Interpreter replaces Deno: a program of CodeForge's bin folder, by name.
 	Interpreter string

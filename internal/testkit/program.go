@@ -16,6 +16,21 @@ func Programs(root string) string { return filepath.Join(root, ".tools", "progra
 // BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it is there. It is built in a module of its
 // own: go install refuses modules that replace others.
 func BuildProgram(root, pkg, name string) error {
+	path, _, _ := strings.Cut(pkg, "@")
+	return buildProgram(root, pkg, name, path, nil)
+}
+
+// BuildMain is BuildProgram for a program of one file, and the module PATH@VERSION that it needs.
+func BuildMain(root, file, module, name string) error {
+	text, err := os.ReadFile(file) //nolint:gosec // a test's own
+	if err != nil {
+		return err
+	}
+	return buildProgram(root, module, name, ".", text)
+}
+
+// buildProgram builds the package at a path, in a module that needs another one, and has this main.go.
+func buildProgram(root, module, name, path string, text []byte) error {
 	target := filepath.Join(Programs(root), name)
 	if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -25,14 +40,19 @@ func BuildProgram(root, pkg, name string) error {
 		return err
 	}
 	defer os.RemoveAll(temp)
-	path, _, _ := strings.Cut(pkg, "@")
-	for _, args := range [][]string{
-		{"mod", "init", "programs.test"}, {"get", pkg}, {"build", "-trimpath", "-o", filepath.Join(temp, "program"), path},
-	} {
+	commands := [][]string{{"mod", "init", "programs.test"}, {"get", module}}
+	if text != nil {
+		if err := os.WriteFile(filepath.Join(temp, "main.go"), text, 0o600); err != nil {
+			return err
+		}
+		commands = append(commands, []string{"mod", "tidy"})
+	}
+	commands = append(commands, []string{"build", "-trimpath", "-o", filepath.Join(temp, "program"), path})
+	for _, args := range commands {
 		cmd := exec.Command("go", args...)
 		cmd.Dir, cmd.Env = temp, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-mod=mod")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: go %s: %w: %s", pkg, args[0], err, out)
+			return fmt.Errorf("building %s: go %s: %w: %s", name, args[0], err, out)
 		}
 	}
 	if err := os.MkdirAll(Programs(root), 0o755); err != nil {

@@ -76,6 +76,8 @@ type Credential struct {
 	Surfaces []string
 	// Placeholder is what programs get in place of the name, or empty.
 	Placeholder string
+	// Login is the URL of a remote MCP server that somebody logs in at: there is no Value. Empty: there is one.
+	Login string
 	// Kind tells a person what to type, e.g. ", the password".
 	Kind string
 }
@@ -220,7 +222,10 @@ func (e Entry) render() ([]byte, error) {
 			creds.WriteString(",")
 		}
 		var v any = c.Value.Reveal()
-		if len(c.Surfaces) > 0 || c.Placeholder != "" {
+		switch {
+		case c.Login != "":
+			v = map[string]any{"oauth2": map[string]string{"resource": c.Login}}
+		case len(c.Surfaces) > 0 || c.Placeholder != "":
 			v = value{c.Value.Reveal(), c.Surfaces, c.Placeholder}
 		}
 		creds.WriteString(jsonfile.Compact(c.Name) + ":" + jsonfile.Compact(v))

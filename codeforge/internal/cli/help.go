@@ -85,9 +85,11 @@ func examples() map[string][]string {
 		"mcp add": {
 			"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server",
 			"codeforge mcp add linear --url https://mcp.linear.app/mcp --header 'Authorization: Bearer ${LINEAR_KEY}'",
+			"codeforge mcp add linear --oauth --url https://mcp.linear.app/mcp",
 			"codeforge mcp add acme --env ACME_API_KEY --domain api.acme.com -- npx -y acme-mcp@1.2.3 --read-only",
 		},
 		"mcp import":    {"codeforge mcp import .mcp.json", "codeforge mcp import claude-desktop --write --clients"},
+		"mcp login":     {"codeforge mcp login linear", "codeforge mcp login linear --device"},
 		"mcp list":      {"codeforge mcp list", "codeforge mcp list --json name,state,tools"},
 		"mcp tools":     {"codeforge mcp tools notion", "codeforge mcp tools notion --json=name"},
 		"mcp call":      {`codeforge mcp call everything echo '{"message": "hi"}'`, "codeforge mcp call notion API-get-self"},

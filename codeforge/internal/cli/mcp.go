@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -20,13 +21,15 @@ import (
 func mcpCommand() command {
 	return command{
 		name: "mcp", usage: "mcp add|import|list|tools|call|test|... [NAME]",
-		summary: "add, import, look at, call and approve MCP servers",
+		summary: "add, import, look at, log in at, call and approve MCP servers",
 		details: `
   mcp add NAME      writes apis/NAME/config.json for a server: behind --, the command that other programs start it with,
-                    or with --url a remote one. A package gets an exact version. Keys become credentials and are
-                    prompted for without echo, or read as lines from standard input, where they are not typed
+                    or with --url a remote one, with --oauth if one logs in there. A package gets an exact version.
+                    Keys become credentials and are prompted for without echo, or read as lines from standard input,
+                    where they are not typed
   mcp import FILE   shows the servers of another program's configuration as APIs, and with --write writes them,
                     switched off. FILE may also be claude, claude-desktop, cursor or vscode
+  mcp login NAME    logs in at a remote server that was added with --oauth, as codeforge login does
   mcp list          lists every server, with what the running CodeForge knows of it
   mcp tools NAME    lists a server's tools as a model sees them; with --json their definitions
   mcp call NAME TOOL [JSON]
@@ -48,6 +51,10 @@ Exit codes: 0 done; 1 it failed, or something waits for you; 2 wrong command lin
 			fs.StringVar(&o.url, "url", "", "add: `URL` of a remote server")
 			fs.Func("env", "add: `KEY=VALUE` of its environment; KEY alone prompts for a key; repeatable", add(&o.env))
 			fs.Func("header", "add: `\"KEY: VALUE\"` of every request to a remote server; repeatable", add(&o.headers))
+			fs.BoolVar(&o.oauth, "oauth", false, "add: the remote server has a login, which it tells of by itself")
+			fs.BoolVar(&o.login.device, "device", false, "login: enter a code on another device")
+			fs.BoolVar(&o.login.paste, "paste", false, "login: paste the address at which the browser ends")
+			fs.BoolVar(&o.login.quiet, "no-browser", false, "login: print the address, and open no browser")
 			fs.Var(&o.domains, "domain", "add: a host `NAME` that the server may reach; repeatable")
 			fs.StringVar(&o.description, "description", "", "add: one `LINE` that describes the server")
 			fs.Var(&o.only, "only", "import: the `NAMES` of these servers only, separated by commas")
@@ -78,6 +85,8 @@ type mcpOptions struct {
 	env, headers              []string
 	domains, only             words
 	clients, write, yes, json bool
+	oauth                     bool
+	login                     loginOptions
 }
 
 func (o *mcpOptions) run(ctx context.Context, e *Env, args []string) error {
@@ -88,6 +97,7 @@ func (o *mcpOptions) run(ctx context.Context, e *Env, args []string) error {
 	}{
 		{"add", 1, maxWords, func(a []string) error { return o.add(ctx, e, a[0], a[1:]) }},
 		{"import", 1, 1, func(a []string) error { return o.importFile(ctx, e, a[0]) }},
+		{"login", 1, 1, func(a []string) error { return o.logIn(ctx, e, a[0]) }},
 		{"list", 0, 0, func([]string) error { return o.list(ctx, e) }},
 		{"tools", 1, 1, func(a []string) error { return o.tools(ctx, e, a[0]) }},
 		{"call", 2, 3, func(a []string) error { return o.call(ctx, e, a[0], a[1], a[2:]) }},
@@ -379,6 +389,25 @@ func (o *mcpOptions) call(ctx context.Context, e *Env, name, tool string, rest [
 		return silent(ExitFailed)
 	}
 	return err
+}
+
+// logIn logs in at a remote server.
+func (o *mcpOptions) logIn(ctx context.Context, e *Env, name string) error {
+	a, err := o.known(e, name)
+	if err != nil {
+		return err
+	}
+	if o.login.device && o.login.paste {
+		return usageError("mcp login: --device or --paste, not both")
+	}
+	i := slices.IndexFunc(a.Credentials, func(c catalog.Credential) bool { return c.Mint.Logins() })
+	if i < 0 {
+		return fmt.Errorf("%s has no login in its config.json: codeforge mcp add NAME --oauth --url ADDRESS adds a server "+
+			"that has one", name)
+	}
+	l := o.login
+	l.target = o.target
+	return l.run(ctx, e, a.Credentials[i].Name)
 }
 
 // operator is a client of the running CodeForge's own API.

@@ -65,8 +65,12 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server, "notes": notes(d)})
 	}
-	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; "+
-		"codeforge mcp test %s tries it.\n", visible.Line(path), name)
+	next := "test " + name + " tries it"
+	if o.oauth {
+		next = "login " + name + " logs in"
+	}
+	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; codeforge mcp %s.\n",
+		visible.Line(path), next)
 	return err
 }
 
@@ -109,7 +113,15 @@ func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, err
 	case s.URL == "" && len(o.headers) > 0:
 		return s, usageError("mcp add: --header is for a remote server; want --env")
 	}
-	s.Command = command
+	for _, line := range o.headers {
+		if name, _, _ := strings.Cut(line, ":"); o.oauth && strings.EqualFold(strings.TrimSpace(name), "Authorization") {
+			return s, usageError("mcp add: --oauth gets the token of Authorization; want one of them")
+		}
+	}
+	if o.oauth && s.URL == "" {
+		return s, usageError("mcp add: --oauth is for a remote server; want --url")
+	}
+	s.Command, s.Login = command, o.oauth
 	for _, pair := range o.env {
 		key, value, given := strings.Cut(pair, "=")
 		if key == "" {

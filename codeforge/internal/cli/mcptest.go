@@ -214,8 +214,8 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 		case x.Outcome == controlapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
 			add(&t.Reached, host)
 			add(&t.Failed, fmt.Sprintf("%s (answered %d: the key, or what it may do)", host, x.Status))
-		case x.Outcome == controlapi.OutcomeServed:
-			add(&t.Reached, host)
+		case x.Outcome == controlapi.OutcomeServed, x.Outcome == controlapi.OutcomeAborted && x.Status/100 == 2:
+			add(&t.Reached, host) // or a stream that the server read until it was stopped
 		case x.Code != "":
 			add(&t.Failed, host+" ("+x.Code+")")
 		}

@@ -182,6 +182,9 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 				d.note("it listens on this computer: allow_private opens its address, see docs/configuration.md")
 			}
 		}
+		if s.Login {
+			server.Headers["Authorization"] = "Bearer " + keys.login(server.URL)
+		}
 		if how.sse {
 			server.Transport = "sse"
 		}
@@ -347,4 +350,4 @@ func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string)
 }
 
 // Untyped reports whether a credential is yet to be typed.
-func Untyped(c apidir.Credential) bool { return c.Value.Reveal() == Typed }
+func Untyped(c apidir.Credential) bool { return c.Login == "" && c.Value.Reveal() == Typed }

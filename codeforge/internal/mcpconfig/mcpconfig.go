@@ -27,6 +27,8 @@ type Server struct {
 	Env, Headers map[string]string
 	// Inputs are the names of values that the program asks its user for.
 	Inputs map[string]bool
+	// Login means that somebody logs in at the server, so that there is no key.
+	Login bool
 	// Off means that the file has it switched off.
 	Off         bool
 	Allow, Deny []string

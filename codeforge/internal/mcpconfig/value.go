@@ -189,6 +189,13 @@ func (k *keys) credential(key, value string, surfaces ...string) string {
 	return token
 }
 
+// login is the token name of what a login at a server gives.
+func (k *keys) login(server string) string {
+	token := k.credential("Authorization", Typed)
+	k.list[len(k.list)-1].Login = server
+	return token
+}
+
 // merged are the surfaces of a credential that is in several places; none is a header.
 func merged(a, b []string) []string {
 	if len(a) == 0 && len(b) == 0 {

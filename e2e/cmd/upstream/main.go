@@ -58,9 +58,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return fmt.Errorf("known.json: %w", err)
 		}
 	}
+	hosts, err := upstream.ReadHosts(filepath.Join(*dir, upstream.HostsDir))
+	if err != nil {
+		return err
+	}
 	s, err := upstream.Start(upstream.Config{
 		CA: ca, TLS: list(*tls), HTTP: list(*web), DNS: list(*dns), Control: *control, Addresses: at, Known: known,
-		Registry: *packages,
+		Registry: *packages, Hosts: hosts,
 	})
 	if err != nil {
 		return err

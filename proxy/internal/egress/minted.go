@@ -75,14 +75,23 @@ func (u *mintedUse) sign(name string, signature []byte) {
 	}
 }
 
-// scrubSignature replaces the request's own signature in its response by the token name, after everything else was
-// scrubbed. Nothing has to be decoded again. A search of its own costs less than a new one for everything.
-func (x *exchange) scrubSignature(resp *http.Response, method string) error {
+// ownSignature finds the signature of the request. Nil: there is none.
+func (x *exchange) ownSignature() *scrub.Scrubber {
 	if len(x.minted.signed) == 0 || disarm.Off("signature") {
 		return nil
 	}
+	return scrub.New(x.minted.signed)
+}
+
+// scrubSignature replaces the request's own signature in its response by the token name, after everything else was
+// scrubbed. Nothing has to be decoded again. A search of its own costs less than a new one for everything.
+func (x *exchange) scrubSignature(resp *http.Response, method string) error {
+	s := x.ownSignature()
+	if s == nil {
+		return nil
+	}
 	var err error
-	x.unsigned, err = scrub.New(x.minted.signed).Response(resp, scrub.Options{Method: method})
+	x.unsigned, err = s.Response(resp, scrub.Options{Method: method})
 	return err
 }
 

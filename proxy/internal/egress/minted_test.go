@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -155,6 +156,48 @@ func TestMinted(t *testing.T) {
 	}
 }
 
+// TestMintedLong: a token of the greatest length, as providers make that write a user's groups into it, is swapped, and
+// is shown as its name in whatever form and framing it comes back, also where a read ends within it.
+func TestMintedLong(t *testing.T) {
+	token := "minted-canary-" + strings.Repeat("q8Zr.x_Y-", minted.MaxValue/9+1)
+	token = token[:minted.MaxValue]
+	wide := strings.Join(strings.Split(token, ""), "\x00") + "\x00"
+	forms := map[string]string{
+		"raw": token, "base64": base64.StdEncoding.EncodeToString([]byte("Bearer " + token)), "hex": fmt.Sprintf("%x", token),
+		"unicode": strings.NewReplacer("q", `\u0071`, ".", `\u002e`).Replace(token), "UTF-16": wide,
+	}
+	for name, form := range forms {
+		for _, pad := range []int{0, 1, 64<<10 - 5000, 300 << 10} {
+			s := &tokenServer{token: func(w http.ResponseWriter, _ *http.Request) { giveToken(w, token) }}
+			var arrived string
+			s.api = func(w http.ResponseWriter, r *http.Request) {
+				arrived = r.Header.Get("Authorization")
+				w.Header().Set("X-Echo", arrived)
+				w.Header().Set("Content-Type", "application/octet-stream")
+				for rest := strings.Repeat("-", pad) + form + strings.Repeat("-", pad); rest != ""; {
+					n := min(len(rest), 7001)
+					_, _ = io.WriteString(w, rest[:n])
+					_ = http.NewResponseController(w).Flush()
+					rest = rest[n:]
+				}
+			}
+			r := newMintRig(t, s)
+			end := r.begin()
+			resp := sendMinted(t, r, http.MethodGet, "")
+			got := body(t, resp)
+			end()
+			got = strings.ReplaceAll(strings.Trim(got, "-"), "\x00", "")
+			if got != strings.Trim(mintedName, "-") && !(name == "base64" && strings.HasSuffix(got, mintedName) && len(got) < 40) {
+				t.Errorf("%s behind %d bytes: %d bytes, %.80q", name, pad, len(got), got)
+			}
+			if arrived != "Bearer "+token || resp.Header.Get("X-Echo") != "Bearer "+mintedName {
+				t.Errorf("%s: arrived %d bytes, the header is %.80q", name, len(arrived), resp.Header.Get("X-Echo"))
+			}
+			clean(t, "the log", r.logs.String())
+		}
+	}
+}
+
 // TestMintedFirstUses: however many requests need a token at once, it is fetched once.
 func TestMintedFirstUses(t *testing.T) {
 	s := &tokenServer{}
@@ -226,7 +269,7 @@ func TestMintedHostile(t *testing.T) {
 		"token a number":   {reply(200, `{"access_token": 12345678901234567890}`), "answer_is_not_json"},
 		"token empty":      {reply(200, `{"access_token": ""}`), "answer_has_no_token"},
 		"token short":      {reply(200, `{"access_token": "abc"}`), "token_is_unusable"},
-		"token long":       {reply(200, `{"access_token": "`+strings.Repeat("minted-canary", 200)+`"}`), "token_is_unusable"},
+		"token long":       {reply(200, `{"access_token": "`+strings.Repeat("minted-canary", 700)+`"}`), "token_is_unusable"},
 		"token two lines":  {reply(200, `{"access_token": "minted-canary\r\nX-Evil: 1"}`), "token_is_unusable"},
 		"token not ASCII":  {reply(200, `{"access_token": "minted-canary-é"}`), "token_is_unusable"},
 		"echo of secret":   {reply(200, `{"access_token": "`+clientSecret+`"}`), "token_contains_a_secret"},

@@ -88,6 +88,8 @@ type setup struct {
 	ledger  func(audit.Entry) error
 	// registry is the host of the package registry, which is on loopback. Empty: there is none.
 	registry string
+	// now is the clock of what is minted. Nil: time.Now.
+	now func() time.Time
 	// apis are the texts of config.json by API. Nil: demoAPI.
 	apis map[string]string
 }
@@ -122,8 +124,8 @@ func newRig(t testing.TB, s setup) *rig {
 		registry.CAs = r.upstreams.ca.pem()
 	}
 	r.broker, r.room = &broker.Broker{}, &hold.Room{Wait: testkit.Patience}
-	r.values, r.tokens = minted.New(nil), filepath.Join(t.TempDir(), "tokens")
-	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log})
+	r.values, r.tokens = minted.New(s.now), filepath.Join(t.TempDir(), "tokens")
+	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log, Now: s.now})
 	t.Cleanup(r.minter.Close)
 	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.handler.Cut(c) },
 		Minted: r.values, Prepare: func(c *catalog.Catalog) {

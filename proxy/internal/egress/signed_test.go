@@ -2,9 +2,11 @@ package egress_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
@@ -153,5 +157,59 @@ func BenchmarkSignature(b *testing.B) {
 		if !s.Contains(text) {
 			b.Fatal()
 		}
+	}
+}
+
+// TestSignatureInMessages: a server that writes the handshake's signature into messages, whole and in parts, or into the
+// reason of its end, shows the token name.
+func TestSignatureInMessages(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": signingAPI}})
+	signature := make(chan string, 1)
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		digits := strings.TrimPrefix(req.Header.Get("X-Hex"), "v1=")
+		signature <- digits
+		c, err := websocket.Accept(w, req, nil)
+		if err != nil {
+			return
+		}
+		defer c.CloseNow()
+		for _, kind := range []websocket.MessageType{websocket.MessageText, websocket.MessageBinary} {
+			parts, err := c.Writer(req.Context(), kind)
+			if err != nil {
+				return
+			}
+			for _, text := range []string{"signed ", digits[:20], digits[20:], " and ", base64.StdEncoding.EncodeToString([]byte(digits))} {
+				_, _ = io.WriteString(parts, text)
+			}
+			_ = parts.Close()
+		}
+		_ = c.Close(websocket.StatusNormalClosure, "signed "+digits)
+	}))
+	end := r.begin()
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+	defer cancel()
+	client := r.client(false)
+	client.Timeout = 0
+	c, _, err := websocket.Dial(ctx, "wss://"+demoHost+"/ws", &websocket.DialOptions{HTTPClient: client, HTTPHeader: http.Header{"X-Hex": {"SIGN_HEX"}}})
+	check(t, err)
+	defer c.CloseNow()
+	digits := <-signature
+	if len(digits) != 64 {
+		t.Fatalf("signed with %q", digits)
+	}
+	for range 2 {
+		_, data, err := c.Read(ctx)
+		check(t, err)
+		if text := string(data); strings.Contains(text, digits[:16]) || !strings.HasPrefix(text, "signed SIGN_HEX and ") || len(text) > 60 {
+			t.Errorf("the client saw %q", text)
+		}
+	}
+	_, _, err = c.Read(ctx)
+	var closed websocket.CloseError
+	if !errors.As(err, &closed) || closed.Reason != "signed SIGN_HEX" {
+		t.Errorf("closed with %v", err)
+	}
+	if rec := end(); rec.Count.Sanitized < 4 {
+		t.Errorf("the receipt says %+v", rec)
 	}
 }

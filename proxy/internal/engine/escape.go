@@ -94,6 +94,8 @@ type search struct {
 	best      match
 	found     bool
 	peeled    [64]peeledChar
+	escapes   map[int][]int32 // where those before read begin, by their ends: see escapesTo
+	read      int
 }
 
 // peeledChar caches a character of the buffer with all escapes removed. at is its position plus one.

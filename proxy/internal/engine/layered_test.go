@@ -54,7 +54,7 @@ func TestLayered(t *testing.T) {
 // TestLayeredHold: how much is held back depends on the room for values alone, not on the values that there are.
 func TestLayeredHold(t *testing.T) {
 	steps := func(top *Set) []int {
-		set := New(Forms("fixed-canary-1", 1)).Layered(2048, func() *Set { return top })
+		set := New(Forms("fixed-canary-1", 1)).Layered(8192, func() *Set { return top })
 		r := set.NewReader(&pieces{text: strings.Repeat("x", 3*set.Hold()), size: 1000}, func(int) (string, error) { return "", nil })
 		var out []int
 		for buf := make([]byte, 1<<16); ; {
@@ -66,12 +66,12 @@ func TestLayeredHold(t *testing.T) {
 		}
 	}
 	want := steps(nil)
-	for _, n := range []int{8, 300, 2048} {
+	for _, n := range []int{8, 300, 8192} {
 		if got := steps(New(Forms(strings.Repeat("v", n), -1))); !slices.Equal(got, want) {
 			t.Errorf("a value of %d bytes: %v, without any %v", n, got, want)
 		}
 	}
-	if hold := want[len(want)-1]; hold < New(Forms(strings.Repeat("v", 2048), 1)).Hold() {
+	if hold := want[len(want)-1]; hold < New(Forms(strings.Repeat("v", 8192), 1)).Hold() {
 		t.Errorf("%d bytes are held, too few for the longest value", hold)
 	}
 }

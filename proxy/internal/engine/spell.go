@@ -184,14 +184,33 @@ func (x *search) back(p, at int, pl place, text string, steps *int) {
 	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peel(p-1).n == 1 {
 		x.back(p-1, at, pl, text[:len(text)-1], steps)
 	}
-	for q := p - 2; q >= max(x.from, at-x.set.hold); q-- {
-		if !isStarter(x.buf[q]) {
-			continue
+	starts := x.escapesTo(p)
+	for i := len(starts) - 1; i >= 0; i-- {
+		q := int(starts[i])
+		if q < at-x.set.hold {
+			break
 		}
 		c := x.peel(q)
-		if q+int(c.n) != p || len(text) < int(c.len) || text[len(text)-int(c.len):] != string(c.val[:c.len]) {
+		if len(text) < int(c.len) || text[len(text)-int(c.len):] != string(c.val[:c.len]) {
 			continue
 		}
 		x.back(q, at, pl, text[:len(text)-int(c.len)], steps)
 	}
+}
+
+// escapesTo returns where the escapes begin that end at p, from the first to the last. Each is read once in a search.
+func (x *search) escapesTo(p int) []int32 {
+	x.read = max(x.read, x.from)
+	for ; x.read < p; x.read++ {
+		if !isStarter(x.buf[x.read]) {
+			continue
+		}
+		if n := int(x.peel(x.read).n); n > 1 {
+			if x.escapes == nil {
+				x.escapes = map[int][]int32{}
+			}
+			x.escapes[x.read+n] = append(x.escapes[x.read+n], int32(x.read))
+		}
+	}
+	return x.escapes[p]
 }

@@ -37,7 +37,7 @@ var (
 	errWay          = refused("no_such_way", "The configuration offers no login of this kind.")
 	errPort         = refused("wrong_port", "The redirect's port is not the one of the configuration.")
 	errStorage      = refused("cannot_be_stored", "The token cannot be stored.")
-	errSupply       = refused("not_usable", "The value cannot be scrubbed: it must be 8 to 2048 bytes of printable ASCII.")
+	errSupply       = refused("not_usable", "The value cannot be scrubbed: it must be 8 to 8192 bytes of printable ASCII.")
 	errNotCommand   = refused("not_supplied_so", "No API has a credential of this name with \"command\".")
 )
 

@@ -43,10 +43,9 @@ const (
 	staleSource = time.Hour
 	// forever stands for the end of what has none.
 	forever = 100 * 365 * 24 * time.Hour
-	// refusedAgain is how soon a token may be renewed again because a server refused it.
+	// refusedAgain is how soon a token may be renewed again because a server refused it. Once a credential is crowded it is
+	// renewed for its end alone.
 	refusedAgain = time.Minute
-	// refusedMost is how many values of a credential there may be for such a renewal: those for its end take precedence.
-	refusedMost = 64
 	// The time between failed attempts grows from backoffMin to backoffMax. An ended login is not tried again for
 	// backoffEnded.
 	backoffMin, backoffMax, backoffEnded = time.Second, time.Minute, 10 * time.Minute

@@ -617,23 +617,35 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestWeek renews fifty tokens hourly for a simulated week: what is held stays the same, and an open stream goes on.
+// TestWeek renews fifty tokens hourly for a simulated week: what is held stays the same, in memory and on disk, and an
+// open stream goes on, which shows each new token as its name.
 func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulated week")
 	}
-	now := newClock()
-	values := minted.New(now.now)
-	set := values.Above(nil)
+	const tokens, hours = 50, 7 * 24
+	name := func(i int) string { return fmt.Sprintf("WEEK_TOKEN_%03d", i) }
+	dir, err := os.MkdirTemp("/dev/shm", "codeforge-week-") // a disk would take most of the time
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	server := newLoginServer(t)
+	server.rotates, server.valid = false, "-"
+	w := newWorld(t, server, dir)
+	var list []string
+	for i := range tokens {
+		list = append(list, `"`+name(i)+`": {"oauth2": {"grant": "client_credentials", "token_url": "https://login.test/token", "client_id": "week", "client_secret": "inner-canary-123456"}}`)
+	}
+	w.configure(t, `{"description": "d", "domains": ["api.mail.test"], "allow_private": ["192.0.2.0/24"], "credentials": {`+strings.Join(list, ",")+`}}`)
 	in, out := io.Pipe()
-	stream := set.NewReader(in, func(int) (string, error) { return "NAME", nil })
+	stream := w.values.Above(nil).NewReader(in, func(id int) (string, error) { name, _ := w.values.Name(id); return name, nil })
 	got := make(chan string)
 	go func() {
-		buf := make([]byte, 1<<10)
-		for {
+		defer close(got)
+		for buf := make([]byte, 1<<10); ; {
 			n, err := stream.Read(buf)
 			if err != nil {
-				close(got)
 				return
 			}
 			got <- string(buf[:n])
@@ -645,35 +657,50 @@ func TestWeek(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	token := func(i, hour int) string { return fmt.Sprintf("%03d-%05d-%s", i, hour, strings.Repeat("q8Zr", 20)) }
 	var first uint64
 	most := 0
-	for hour := range 7 * 24 {
-		var all []minted.Value
-		for i := range 50 {
-			all = append(all, minted.Value{Name: fmt.Sprintf("TOKEN_%03d", i), Text: token(i, hour), Until: now.now().Add(2 * time.Hour)})
+	for hour := range hours {
+		current := make([]string, tokens)
+		var wg sync.WaitGroup
+		for i, c := range w.catalog.API("mail").Credentials {
+			wg.Go(func() {
+				v, err := w.Value(t.Context(), c)
+				if current[i] = v; err != nil {
+					t.Error(err)
+				}
+			})
 		}
-		testkit.Must(t, values.Add(all...))
-		most = max(most, values.Len())
-		_, err := fmt.Fprintf(out, "a %s\n", token(hour%50, hour))
+		wg.Wait()
+		most = max(most, w.values.Len())
+		_, err := fmt.Fprintf(out, "a %s\n", current[hour%tokens])
 		testkit.Must(t, err)
-		if line := <-got; line != "a NAME\n" {
-			t.Fatalf("hour %d: the stream shows %q", hour, line)
+		if line, want := <-got, "a "+w.catalog.API("mail").Credentials[hour%tokens].Name+"\n"; line != want {
+			t.Fatalf("hour %d: the stream shows %q, want %q", hour, line, want)
 		}
+		server.mu.Lock()
+		if server.forms = nil; server.n != (hour+1)*tokens {
+			t.Errorf("hour %d: %d tokens were given", hour, server.n)
+		}
+		server.mu.Unlock()
 		if hour == 24 {
 			first = heap()
 		}
-		now.move(time.Hour)
+		w.clock.move(time.Hour + time.Second)
 	}
 	_ = out.Close()
-	<-got
-	if last := heap(); last > first+first/4 || most > 150 {
-		t.Errorf("%d bytes after a day, %d after a week; at most %d values", first, last, most)
+	if _, open := <-got; open {
+		t.Error("the stream goes on")
 	}
-	now.move(4 * time.Hour)
-	values.Sweep()
-	if values.Len() != 0 || set.Contains(token(0, 7*24-1)) {
-		t.Errorf("%d values are left when their time is over", values.Len())
+	files, _ := filepath.Glob(dir + "/*.json")
+	if last := heap(); last > first+first/4 || most > 3*tokens+10 || len(files) != tokens {
+		t.Errorf("%d bytes after a day, %d after a week; at most %d values, %d files", first, last, most, len(files))
+	} else {
+		t.Logf("%d bytes after a day, %d after a week; at most %d values", first, last, most)
+	}
+	w.clock.move(4 * time.Hour)
+	w.values.Sweep()
+	if w.values.Len() != 0 {
+		t.Errorf("%d values are left when their time is over", w.values.Len())
 	}
 }
 
@@ -685,7 +712,7 @@ func TestSupply(t *testing.T) {
 	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeSecretUnavailable {
 		t.Errorf("before: %v", err)
 	}
-	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", 3000)} {
+	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", minted.MaxValue+1)} {
 		if w.Supply(loginName, credentialapi.Supply{Value: bad}) == nil {
 			t.Errorf("%.20q was taken", bad)
 		}
@@ -840,7 +867,7 @@ func TestPlainTexts(t *testing.T) {
 func TestRefreshIsKept(t *testing.T) {
 	for name, answer := range map[string]map[string]any{
 		"an empty lifetime": {"access_token": "minted-canary-0002", "expires_in": -1},
-		"too long":          {"access_token": strings.Repeat("minted-canary-0002", 200), "expires_in": 3600},
+		"too long":          {"access_token": strings.Repeat("minted-canary-0002", 600), "expires_in": 3600},
 		"no token":          {"expires_in": 3600},
 		"a secret":          {"access_token": "x-inner-canary-123456", "expires_in": 3600},
 	} {

@@ -90,7 +90,7 @@ func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string
 	if f == nil {
 		soon := now.Sub(s.refused) < refusedAgain && !now.Before(s.refused)
 		endless := s.kept.Expires == nil // without a refresh token nothing gets another
-		if soon || endless || !s.mayTry(now) || m.conf.Values.Count(s.name) >= refusedMost {
+		if soon || endless || !s.mayTry(now) || m.conf.Values.Crowded(s.name) {
 			s.mu.Unlock()
 			return false
 		}

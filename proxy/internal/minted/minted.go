@@ -23,16 +23,17 @@ import (
 
 const (
 	// MaxValue is the length of the longest value in bytes. What streams hold back depends on it, not on the values.
-	MaxValue = 2048
+	MaxValue = 8192
 	// minValue is that of the shortest: shorter ones appear in responses by chance.
 	minValue = 8
-	// Most is how many values of one credential are held at once.
-	Most = 256
+	// most is how many values of one credential are held at once, and mostBytes how long they are together: each byte
+	// takes some 30 in the patterns.
+	most, mostBytes = 256, 512 << 10
 	// sweep is how often values whose time is over are looked for.
 	sweep = 10 * time.Minute
 )
 
-// ErrFull is for a credential with Most values: none is forgotten early.
+// ErrFull is for a credential with as many values as it may have: none is forgotten early.
 var ErrFull = errors.New("too many values of this credential are in use")
 
 // Values are the values in force. Make them with New. The nil Values are none.
@@ -103,9 +104,11 @@ func (v *Values) Add(values ...Value) error {
 	v.mu.Lock()
 	v.forget()
 	for _, n := range values {
-		if _, known := v.live[key{n.Name, n.Text}]; !known && n.Name != "" && v.count(n.Name) >= Most {
-			v.mu.Unlock()
-			return ErrFull
+		if _, known := v.live[key{n.Name, n.Text}]; !known && n.Name != "" {
+			if number, bytes := v.taken(n.Name); number >= most || bytes+len(n.Text) > mostBytes {
+				v.mu.Unlock()
+				return ErrFull
+			}
 		}
 		v.set(n)
 	}
@@ -129,22 +132,23 @@ func (v *Values) set(n Value) {
 	}
 }
 
-// Count returns how many values of a credential are known.
-func (v *Values) Count(name string) int {
+// Crowded reports whether a credential has a quarter of the values that it may have, or of their bytes.
+func (v *Values) Crowded(name string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.count(name)
+	number, bytes := v.taken(name)
+	return number >= most/4 || bytes >= mostBytes/4
 }
 
-// count is Count for a caller who holds mu.
-func (v *Values) count(name string) int {
-	n := 0
+// taken is how many values of a credential there are, and their length together. The caller holds mu.
+func (v *Values) taken(name string) (number, bytes int) {
 	for k := range v.live {
 		if k.name == name {
-			n++
+			number++
+			bytes += len(k.value)
 		}
 	}
-	return n
+	return number, bytes
 }
 
 // forget removes what is over. The caller holds mu.

@@ -134,7 +134,9 @@ func (r *relay) up(m *message) error {
 
 // down passes on an upstream's message as it arrives, scrubbed.
 func (r *relay) down(m *message) error {
-	body := r.o.Scrub.Reader(m, r.o.Sent, r.o.Report.scrub)
+	scrubbed := r.o.Scrub.Reader(m, r.o.Sent, r.o.Report.scrub)
+	defer scrubbed.Stop()
+	body := r.o.Signature.Reader(scrubbed, nil, r.o.Report.scrub)
 	defer body.Stop()
 	var pieces [2][pieceSize]byte
 	op := m.op

@@ -24,6 +24,8 @@ import (
 // Options hold what is done to messages. A nil field does nothing.
 type Options struct {
 	Scrub *scrub.Scrubber
+	// Signature finds what the handshake was signed with, in what the upstream sends.
+	Signature *scrub.Scrubber
 	// Sent are the token names that this run sent, as in scrub.Options.
 	Sent        []string
 	Swap        *swap.Swapper
@@ -242,7 +244,7 @@ func validClose(code uint16) bool {
 // clean returns the text of a control frame without what must not pass.
 func (r *relay) clean(from *peer, text string) (string, error) {
 	if from == r.upstream {
-		return r.o.Scrub.String(text), nil
+		return r.o.Signature.String(r.o.Scrub.String(text)), nil
 	}
 	text, n := r.o.Redact.Replace(text)
 	clean, report, err := r.o.Swap.Message(text, false, r.o.SwapOptions)
