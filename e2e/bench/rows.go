@@ -19,10 +19,14 @@ var Rows = []Row{
 	{ID: "runs.burst", Table: tableRuns, What: "8 runs at once, throughput against 8 bare Denos at once", Unit: "x", Gate: 1.5, Stretch: 2},
 	{ID: "runs.sustained", Table: tableRuns, What: "8 at once without a pause (each run pays for the next warm slot)", Unit: "x"},
 	{ID: "runs.idle", Table: tableRuns, What: "idle private memory per warm slot", Unit: "MB", Gate: 15, Stretch: 11, Less: true},
+	{ID: "runs.print.16k", Table: tableRuns, What: "embedded, warm slot, printing 16 KiB, p50 against printing 1 KiB", Unit: "x", Gate: 1.15, Stretch: 1.05, Less: true},
+	{ID: "runs.print.1m", Table: tableRuns, What: "embedded, warm slot, printing 1 MiB, the same", Unit: "x", Gate: 2.5, Stretch: 1.5, Less: true},
 	{ID: "runs.noop", Table: tableRuns, What: "mcp-server per call (a tool that does nothing), p50", Unit: "ms", Gate: 0.5, Stretch: 0.3, Less: true},
 
 	{ID: "python.warm", Table: tablePython, What: "embedded, warm slot, p50 against bare `python3 -c`", Unit: "x", Gate: 1.5, Stretch: 2},
 	{ID: "python.call", Table: tablePython, What: "embedded, warm slot, one HTTPS call, p50 against bare Python doing the same", Unit: "x", Gate: 3, Stretch: 4},
+	{ID: "python.print.16k", Table: tablePython, What: "embedded, warm slot, printing 16 KiB, p50 against printing 1 KiB", Unit: "x", Gate: 1.15, Stretch: 1.05, Less: true},
+	{ID: "python.print.1m", Table: tablePython, What: "embedded, warm slot, printing 1 MiB, the same", Unit: "x", Gate: 2.5, Stretch: 1.5, Less: true},
 	{ID: "python.idle", Table: tablePython, What: "idle private memory per warm slot", Unit: "MB", Gate: 20, Stretch: 15, Less: true},
 
 	{ID: "servers.call", Table: tableServers, What: "call of a tool that does nothing, p50 above the SDK on stdio", Unit: "ms", Gate: 3, Stretch: 1.5, Less: true},

@@ -158,6 +158,15 @@ func pythonPart(ctx context.Context, o options) (bench.Report, error) {
 	return report, nil
 }
 
+// printingPart measures runs that print much, in embedded mode, in Python too if there is one.
+func printingPart(ctx context.Context, o options) (bench.Report, error) {
+	cfg := runsConfig(o)
+	if found, err := python.Find(ctx, python.Candidates(os.Getenv("PYTHON_PATH"))); err == nil {
+		cfg.Python = found.Program
+	}
+	return runs.Printing(ctx, cfg)
+}
+
 // serversPart measures calls of MCP servers in embedded mode.
 func serversPart(ctx context.Context, o options) (bench.Report, error) {
 	return runs.Servers(ctx, runsConfig(o))
