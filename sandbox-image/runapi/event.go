@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // frame is a line of a run's answer. After a line with a number of bytes comes that much text, as it is: to write long
@@ -69,6 +70,9 @@ func readText(r io.Reader, inLine string, n int) (string, error) {
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
 		return "", err
+	}
+	if utf8.Valid(text) { // many times faster than ToValidUTF8
+		return string(text), nil
 	}
 	return strings.ToValidUTF8(string(text), "\uFFFD"), nil
 }
