@@ -31,13 +31,14 @@ func newFormWriter(x *rewrite, kind catalog.SurfaceKind) *formWriter {
 }
 
 func (w *formWriter) push(dst, src []byte) []byte {
-	for i, b := range src {
-		if w.bad != nil {
-			return w.lax(dst, src[i:])
+	for len(src) > 0 && w.bad == nil {
+		if n := w.pass(src); n > 0 {
+			dst, src = append(dst, src[:n]...), src[n:]
+			continue
 		}
-		dst = w.byte(dst, b)
+		dst, src = w.byte(dst, src[0]), src[1:]
 	}
-	return dst
+	return w.lax(dst, src)
 }
 
 func (w *formWriter) byte(dst []byte, b byte) []byte {
