@@ -194,7 +194,7 @@ func passScalar(src []byte) int {
 		return 0
 	}
 	for n := 1; n < len(src); n++ {
-		if s.next(src[n]) {
+		if (s.state == numInt || s.state == numFraction) && '0' <= src[n] && src[n] <= '9' || s.next(src[n]) {
 			continue
 		}
 		if classes[src[n]]&classWord != 0 || !s.whole() {
