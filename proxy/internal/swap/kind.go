@@ -206,7 +206,10 @@ func (s *sparing) Read(p []byte) (int, error) {
 			s.r = s.x.rewriter(io.MultiReader(bytes.NewReader(text), s.src), s.kind, s.bad)
 		case s.x.s.parts.Contains(string(text)):
 			w := s.x.outer(s.kind, s.bad)
-			text = w.finish(w.push(make([]byte, 0, len(text)+512), text))
+			text = w.push(make([]byte, 0, len(text)+512), text)
+			if w.fault() == nil {
+				text = w.finish(text)
+			}
 			if err := w.fault(); err != nil {
 				return 0, err
 			}
