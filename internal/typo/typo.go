@@ -1,7 +1,10 @@
 // Package typo finds the name that a misspelt one most likely means.
 package typo
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
 
 // maxLen is the length in bytes of the longest word that is compared. A host name has at most 253.
 const maxLen = 255
@@ -20,6 +23,18 @@ func Distance(a, b string, limit int) int {
 	}
 	return inBand(a, b, min(limit, maxLen+1))
 }
+
+// Letters says which bytes a word contains, as bits that some share. See Apart.
+func Letters(word string) (set uint64) {
+	for i := range len(word) {
+		set |= 1 << (word[i] & 63)
+	}
+	return set
+}
+
+// Apart is a number of slips that two words with these letters have between them at least: a slip adds a letter, or takes
+// one away, or both.
+func Apart(a, b uint64) int { return (bits.OnesCount64(a^b) + 1) / 2 }
 
 // inBand is Distance by its matrix, of which it computes what is less than limit from the diagonal.
 func inBand(a, b string, limit int) int {

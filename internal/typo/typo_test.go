@@ -61,6 +61,9 @@ func FuzzDistance(f *testing.F) {
 		if got := Distance(a, b, limit); got != min(whole, limit) {
 			t.Errorf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
 		}
+		if apart := Apart(Letters(a), Letters(b)); apart > whole {
+			t.Errorf("%q and %q are %d apart, but the distance is %d", a, b, apart, whole)
+		}
 	})
 }
 
@@ -78,6 +81,9 @@ func TestDistances(t *testing.T) {
 				continue
 			}
 			whole := plain(a, b)
+			if apart := Apart(Letters(a), Letters(b)); apart > whole {
+				t.Fatalf("%q and %q are %d apart, but the distance is %d", a, b, apart, whole)
+			}
 			for limit := 1; limit < 7; limit++ {
 				if got := Distance(a, b, limit); got != min(whole, limit) {
 					t.Fatalf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
