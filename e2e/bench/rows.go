@@ -6,6 +6,7 @@ const (
 	tablePython  = "execute_code, Python"
 	tableServers = "MCP servers"
 	tableProxy   = "proxy"
+	tableIron    = "proxy, against iron-proxy"
 	tableEngine  = "scan engine"
 )
 
@@ -51,6 +52,13 @@ var Rows = []Row{
 	{ID: "proxy.stream.binary", Table: tableProxy, What: "64 MiB of random bytes, the same", Unit: "x", Gate: 1.5, Stretch: 2},
 	{ID: "proxy.rss", Table: tableProxy, What: "peak RSS whatever the body size (bodies to 256 MiB)", Unit: "MB", Gate: 32, Stretch: 24, Less: true},
 	{ID: "proxy.sse", Table: tableProxy, What: "SSE event latency above direct, p50", Unit: "us", Gate: 250, Stretch: 150, Less: true},
+
+	{ID: "iron.p50", Table: tableIron, What: "p50 of a small request, keep-alive, against iron-proxy's", Gate: 1, Stretch: 0.9, Less: true},
+	{ID: "iron.rps", Table: tableIron, What: "requests/s at 32 connections against iron-proxy", Unit: "x", Gate: 6, Stretch: 8},
+	{ID: "iron.cpu", Table: tableIron, What: "CPU per request against iron-proxy", Unit: "x less", Gate: 6, Stretch: 8},
+	{ID: "iron.tls", Table: tableIron, What: "new TLS connections/s at 8 clients against iron-proxy", Unit: "x", Gate: 2, Stretch: 2.5},
+	{ID: "iron.json", Table: tableIron, What: "64 MiB of JSON against iron-proxy, which does not scrub", Unit: "x", Gate: 1.2, Stretch: 1.4},
+	{ID: "iron.binary", Table: tableIron, What: "64 MiB of random bytes, the same", Unit: "x", Gate: 1.2, Stretch: 1.4},
 
 	{ID: "engine.8", Table: tableEngine, What: "scan engine, 8 patterns", Unit: "GB/s", Gate: 4, Stretch: 6},
 	{ID: "engine.64", Table: tableEngine, What: "scan engine, 64 patterns", Unit: "GB/s", Gate: 3, Stretch: 5},

@@ -52,6 +52,7 @@ func main() {
 // options are the command line.
 type options struct {
 	out, bin, deno, root string
+	iron                 string // iron-proxy's program
 	only                 map[string]bool
 	quick, profiles      bool
 	redraw               bool
@@ -76,12 +77,15 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if o.deno == "" {
 		o.deno = filepath.Join(o.root, ".tools", "deno")
 	}
+	if o.iron = getenv("IRON_PROXY"); o.iron == "" {
+		o.iron = filepath.Join(o.root, ".tools", "iron-proxy")
+	}
 	o.quick = getenv("BENCH_QUICK") != "" && getenv("BENCH_QUICK") != "0"
 	o.only = map[string]bool{}
 	for part := range strings.SplitSeq(*only, ",") {
 		o.only[part] = true
 	}
-	for _, path := range []*string{&o.root, &o.out, &o.bin, &o.deno} {
+	for _, path := range []*string{&o.root, &o.out, &o.bin, &o.deno, &o.iron} {
 		var err error
 		if *path, err = filepath.Abs(*path); err != nil {
 			return o, err

@@ -28,7 +28,7 @@ func proxyPart(ctx context.Context, o options) (bench.Report, error) {
 			return bench.Report{Notes: []string{"the table of the proxy is left out: " + tool + " is not installed"}}, nil
 		}
 	}
-	cfg := traffic.Config{Binary: filepath.Join(o.bin, "egress-proxy"), Rounds: rounds, Unit: 1500 * time.Millisecond, Growth: true}
+	cfg := traffic.Config{Binary: filepath.Join(o.bin, "egress-proxy"), Iron: o.iron, Rounds: rounds, Unit: 1500 * time.Millisecond, Growth: true}
 	if o.quick {
 		cfg.Unit, cfg.Growth = 300*time.Millisecond, false
 	}
