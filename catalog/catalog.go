@@ -20,6 +20,8 @@ type Catalog struct {
 	// byPattern maps each host pattern, as config.json writes it, to its active APIs. A pattern that only inactive APIs
 	// have maps to an empty list.
 	byPattern map[string][]*API
+	// spelled are the patterns of active APIs, for Nearest.
+	spelled []spelled
 	// closed maps the host patterns of APIs that cannot be loaded to the API's name. "*" is there while the hosts of such
 	// an API are unknown.
 	closed map[string]string

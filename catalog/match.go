@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Match lists the active APIs that hold the host at its port, sorted by name; the list is not to be changed. An exact
@@ -31,6 +32,30 @@ func (c *Catalog) Holds(h Host) bool {
 		return true
 	}
 	return c.named[h.Name()] || c.named["*."+h.Parent()]
+}
+
+// spelled is a pattern of an active API, and which letters its name has.
+type spelled struct {
+	pattern HostPattern
+	letters uint64
+}
+
+// Nearest is the pattern of an active API that a misspelt host most likely means: at most three slips away. Empty if
+// there is none.
+func (c *Catalog) Nearest(h Host) string {
+	if c == nil {
+		return ""
+	}
+	best, distance, letters := "", 4, typo.Letters(h.Name())
+	for _, s := range c.spelled {
+		if typo.Apart(letters, s.letters) >= distance {
+			continue
+		}
+		if d := typo.Distance(h.Name(), s.pattern.Name(), distance); d < distance {
+			best, distance = s.pattern.String(), d
+		}
+	}
+	return best
 }
 
 // Elsewhere lists the patterns by which active APIs hold the host's name at other ports, the usual ones first.
@@ -122,6 +147,9 @@ func (c *Catalog) index() {
 		c.byName[a.Name] = a
 		for _, p := range a.Hosts {
 			c.named[p.Name()] = true
+			if a.Active {
+				c.spelled = append(c.spelled, spelled{p, typo.Letters(p.Name())})
+			}
 			open := a.Active && !a.Internal
 			if port := p.Port(); port != 0 && open {
 				c.ports = append(c.ports, port)

@@ -6,6 +6,7 @@ const (
 	tablePython  = "execute_code, Python"
 	tableServers = "MCP servers"
 	tableProxy   = "proxy"
+	tableIron    = "proxy, against iron-proxy"
 	tableEngine  = "scan engine"
 )
 
@@ -19,10 +20,14 @@ var Rows = []Row{
 	{ID: "runs.burst", Table: tableRuns, What: "8 runs at once, throughput against 8 bare Denos at once", Unit: "x", Gate: 1.5, Stretch: 2},
 	{ID: "runs.sustained", Table: tableRuns, What: "8 at once without a pause (each run pays for the next warm slot)", Unit: "x"},
 	{ID: "runs.idle", Table: tableRuns, What: "idle private memory per warm slot", Unit: "MB", Gate: 15, Stretch: 11, Less: true},
+	{ID: "runs.print.16k", Table: tableRuns, What: "embedded, warm slot, printing 16 KiB, p50 against printing 1 KiB", Unit: "x", Gate: 1.15, Stretch: 1.05, Less: true},
+	{ID: "runs.print.1m", Table: tableRuns, What: "embedded, warm slot, printing 1 MiB, the same", Unit: "x", Gate: 2.5, Stretch: 1.5, Less: true},
 	{ID: "runs.noop", Table: tableRuns, What: "mcp-server per call (a tool that does nothing), p50", Unit: "ms", Gate: 0.5, Stretch: 0.3, Less: true},
 
 	{ID: "python.warm", Table: tablePython, What: "embedded, warm slot, p50 against bare `python3 -c`", Unit: "x", Gate: 1.5, Stretch: 2},
 	{ID: "python.call", Table: tablePython, What: "embedded, warm slot, one HTTPS call, p50 against bare Python doing the same", Unit: "x", Gate: 3, Stretch: 4},
+	{ID: "python.print.16k", Table: tablePython, What: "embedded, warm slot, printing 16 KiB, p50 against printing 1 KiB", Unit: "x", Gate: 1.15, Stretch: 1.05, Less: true},
+	{ID: "python.print.1m", Table: tablePython, What: "embedded, warm slot, printing 1 MiB, the same", Unit: "x", Gate: 2.5, Stretch: 1.5, Less: true},
 	{ID: "python.idle", Table: tablePython, What: "idle private memory per warm slot", Unit: "MB", Gate: 20, Stretch: 15, Less: true},
 
 	{ID: "servers.call", Table: tableServers, What: "call of a tool that does nothing, p50 above the SDK on stdio", Unit: "ms", Gate: 3, Stretch: 1.5, Less: true},
@@ -49,6 +54,13 @@ var Rows = []Row{
 	{ID: "proxy.stream.binary", Table: tableProxy, What: "64 MiB of random bytes, the same", Unit: "x", Gate: 1.5, Stretch: 2},
 	{ID: "proxy.rss", Table: tableProxy, What: "peak RSS whatever the body size (bodies to 256 MiB)", Unit: "MB", Gate: 32, Stretch: 24, Less: true},
 	{ID: "proxy.sse", Table: tableProxy, What: "SSE event latency above direct, p50", Unit: "us", Gate: 250, Stretch: 150, Less: true},
+
+	{ID: "iron.p50", Table: tableIron, What: "p50 of a small request, keep-alive, against iron-proxy's", Gate: 1, Stretch: 0.9, Less: true},
+	{ID: "iron.rps", Table: tableIron, What: "requests/s at 32 connections against iron-proxy", Unit: "x", Gate: 6, Stretch: 8},
+	{ID: "iron.cpu", Table: tableIron, What: "CPU per request against iron-proxy", Unit: "x less", Gate: 6, Stretch: 8},
+	{ID: "iron.tls", Table: tableIron, What: "new TLS connections/s at 8 clients against iron-proxy", Unit: "x", Gate: 2, Stretch: 2.5},
+	{ID: "iron.json", Table: tableIron, What: "64 MiB of JSON against iron-proxy, which does not scrub", Unit: "x", Gate: 1.2, Stretch: 1.4},
+	{ID: "iron.binary", Table: tableIron, What: "64 MiB of random bytes, the same", Unit: "x", Gate: 1.2, Stretch: 1.4},
 
 	{ID: "engine.8", Table: tableEngine, What: "scan engine, 8 patterns", Unit: "GB/s", Gate: 4, Stretch: 6},
 	{ID: "engine.64", Table: tableEngine, What: "scan engine, 64 patterns", Unit: "GB/s", Gate: 3, Stretch: 5},

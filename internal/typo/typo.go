@@ -1,7 +1,10 @@
 // Package typo finds the name that a misspelt one most likely means.
 package typo
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
 
 // maxLen is the length in bytes of the longest word that is compared. A host name has at most 253.
 const maxLen = 255
@@ -12,17 +15,44 @@ func Distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > maxLen || len(b) > maxLen {
 		return limit
 	}
-	var space [3][maxLen + 1]int
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return inBand(a, b, min(limit, maxLen+1))
+}
+
+// Letters says which bytes a word contains, as bits that some share. See Apart.
+func Letters(word string) (set uint64) {
+	for i := range len(word) {
+		set |= 1 << (word[i] & 63)
+	}
+	return set
+}
+
+// Apart is a number of slips that two words with these letters have between them at least: a slip adds a letter, or takes
+// one away, or both.
+func Apart(a, b uint64) int { return (bits.OnesCount64(a^b) + 1) / 2 }
+
+// inBand is Distance by its matrix, of which it computes what is less than limit from the diagonal.
+func inBand(a, b string, limit int) int {
+	var space [3][maxLen + 2]uint16
 	before, last, row := &space[0], &space[1], &space[2]
-	for j := range len(b) + 1 {
-		last[j] = j
+	for j := range min(len(b), limit) + 1 {
+		last[j] = uint16(j)
 	}
 	leastLast := 0
 	for i := range len(a) {
-		row[0] = i + 1
-		least := row[0]
-		for j := range len(b) {
-			cost := 1
+		from, to := max(0, i+1-limit), min(len(b), i+limit)
+		row[from] = uint16(limit)
+		if from == 0 {
+			row[0] = uint16(i + 1)
+		}
+		least := int(row[from])
+		for j := from; j < to; j++ {
+			cost := uint16(1)
 			if a[i] == b[j] {
 				cost = 0
 			}
@@ -31,15 +61,16 @@ func Distance(a, b string, limit int) int {
 				d = min(d, before[j-1]+1)
 			}
 			row[j+1] = d
-			least = min(least, d)
+			least = min(least, int(d))
 		}
+		row[to+1] = uint16(limit)
 		if least >= limit && leastLast+1 >= limit { // a row is made of the two before it: no later one is smaller
 			return limit
 		}
 		leastLast = least
 		before, last, row = last, row, before
 	}
-	return min(last[len(b)], limit)
+	return min(int(last[len(b)]), limit)
 }
 
 // maxWord is the length in bytes of the longest word that Nearest looks for: comparing takes the product of two

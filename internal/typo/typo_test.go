@@ -27,18 +27,70 @@ func TestDistance(t *testing.T) {
 	}
 }
 
+// plain is Distance without a limit, by its whole matrix.
+func plain(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
+			}
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
 // FuzzDistance: a limit changes nothing but that it is the most that is answered.
 func FuzzDistance(f *testing.F) {
 	f.Add("domains", "domians", 3)
 	f.Fuzz(func(t *testing.T, a, b string, limit int) {
-		if limit < 1 || limit > maxLen || len(a) > maxLen || len(b) > maxLen {
+		if limit < 1 || limit > 2*maxLen || len(a) > maxLen || len(b) > maxLen {
 			return // outside what is compared
 		}
-		whole := Distance(a, b, 2*maxLen)
+		whole := plain(a, b)
 		if got := Distance(a, b, limit); got != min(whole, limit) {
 			t.Errorf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
 		}
+		if apart := Apart(Letters(a), Letters(b)); apart > whole {
+			t.Errorf("%q and %q are %d apart, but the distance is %d", a, b, apart, whole)
+		}
 	})
+}
+
+// TestDistances compares all short words of few letters.
+func TestDistances(t *testing.T) {
+	words := []string{""}
+	for i := 0; len(words[i]) < 5; i++ {
+		for _, c := range "abc" {
+			words = append(words, words[i]+string(c))
+		}
+	}
+	for i, a := range words {
+		for _, b := range words[i%7:] {
+			if i%3 != 0 && len(b) > 3 {
+				continue
+			}
+			whole := plain(a, b)
+			if apart := Apart(Letters(a), Letters(b)); apart > whole {
+				t.Fatalf("%q and %q are %d apart, but the distance is %d", a, b, apart, whole)
+			}
+			for limit := 1; limit < 7; limit++ {
+				if got := Distance(a, b, limit); got != min(whole, limit) {
+					t.Fatalf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
+				}
+			}
+		}
+	}
 }
 
 func TestNearest(t *testing.T) {

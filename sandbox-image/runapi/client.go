@@ -1,6 +1,7 @@
 package runapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -228,10 +229,10 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 	if err := statusError(resp); err != nil {
 		return Exit{}, err
 	}
-	dec := json.NewDecoder(resp.Body)
+	events := bufio.NewReaderSize(resp.Body, 4<<10)
 	for {
-		var e Event
-		if err := dec.Decode(&e); err != nil {
+		e, err := readEvent(events)
+		if err != nil {
 			if ctx.Err() != nil {
 				return Exit{}, ctx.Err()
 			}

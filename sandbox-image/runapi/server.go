@@ -249,8 +249,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &req) {
 		return
 	}
-	out := &eventStream{w: w, patience: patience{ctl: http.NewResponseController(w)}, enc: json.NewEncoder(w)}
-	out.enc.SetEscapeHTML(false)
+	out := &eventStream{w: w, patience: patience{ctl: http.NewResponseController(w)}}
 	defer out.close()
 	exit, err := s.cfg.Sandbox.Run(r.Context(), req, out)
 	if err == nil {
@@ -273,7 +272,6 @@ type eventStream struct {
 
 	writing sync.Mutex // guards the fields below; w must not be used once over is set
 	w       http.ResponseWriter
-	enc     *json.Encoder
 	started bool
 	over    bool
 	due     *time.Timer // the pending flush; nil: nothing is buffered
@@ -293,10 +291,10 @@ func (o *eventStream) Send(e Event) error {
 	}
 	if !o.started {
 		o.started = true
-		o.w.Header().Set("Content-Type", "application/x-ndjson")
+		o.w.Header().Set("Content-Type", "application/octet-stream")
 		o.w.WriteHeader(http.StatusOK)
 	}
-	if err := o.enc.Encode(e); err != nil {
+	if err := writeEvent(o.w, e); err != nil {
 		return err
 	}
 	if e.Exit == nil && o.due == nil {

@@ -2,7 +2,7 @@
 // stream.
 //
 //	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
-//	POST   /v1/runs          -> 200 NDJSON of Event, the last one with Exit | 400, 409 other permissions, 410 lease gone
+//	POST   /v1/runs          -> 200 Events, the last one with Exit, see writeEvent | 400, 409 other permissions, 410 lease gone
 //	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; then ExitTrailer |
 //	                          400, 410 lease gone, 424 package not installed
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
@@ -179,7 +179,7 @@ type Mistake struct {
 // MaxFile is the largest file that code can write, in bytes.
 const MaxFile = 128 << 20
 
-// Event is one line of a run's answer. Exactly one field is set.
+// Event is a part of a run's answer. Exactly one field is set.
 type Event struct {
 	// Stdout and Stderr are valid UTF-8, cut between characters. Each invalid byte was replaced by U+FFFD.
 	Stdout string `json:"stdout,omitempty"`

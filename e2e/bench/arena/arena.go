@@ -236,6 +236,7 @@ func routes() error {
 		{"", CodeForge + "/32", "10.77.0.2"},
 		{"", Mitmproxy + "/32", "10.78.0.2"},
 		{AtCodeForge, "0.0.0.0/0", Origin},
+		{AtMitmproxy, Origin + "/32", Mitmproxy}, // iron-proxy dials the name too
 	} {
 		_, dst, err := net.ParseCIDR(r.to)
 		if err != nil {

@@ -1,4 +1,4 @@
-// Package peer starts the peers of the comparison: CodeForge's proxy, mitmproxy, and a direct connection.
+// Package peer starts the peers of the comparison: CodeForge's proxy, mitmproxy, iron-proxy, and a direct connection.
 package peer
 
 import (
@@ -25,6 +25,8 @@ type Peer struct {
 	// Auth is the Authorization header that the client sends.
 	Auth string
 
+	// Echoes is set if the peer leaves credentials in responses.
+	Echoes bool
 	// Control is the socket of the control API, or empty.
 	Control string
 

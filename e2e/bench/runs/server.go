@@ -40,14 +40,14 @@ type language struct {
 	script, call string
 	// bare is the command line that runs code as a user would, trusting an authority if ca names its file.
 	bare func(code, ca string) *exec.Cmd
-	// warm and one are the rows of script and call, memory that of idle memory.
-	warm, one, memory string
+	// warm and one are the rows of script and call, memory that of idle memory. prints begins the rows of printing.
+	warm, one, memory, prints string
 }
 
 // deno is TypeScript.
 func (cfg Config) deno() language {
 	return language{
-		program: "deno", script: Script, warm: "runs.warm", one: "runs.call", memory: "runs.idle",
+		program: "deno", script: Script, warm: "runs.warm", one: "runs.call", memory: "runs.idle", prints: "runs.print",
 		call: "const r = await fetch('https://" + origin.Host + "/small', { headers: { authorization: 'Bearer %s' } });\n" +
 			"if (r.status !== 200) throw r.status;\nconsole.log(r.status, (await r.json()).id);\n",
 		bare: func(code, ca string) *exec.Cmd {
@@ -66,7 +66,7 @@ func (cfg Config) deno() language {
 func (cfg Config) python() language {
 	return language{
 		name: runapi.LanguagePython, program: "python3", script: "print(1 + 1)\n",
-		warm: "python.warm", one: "python.call", memory: "python.idle",
+		warm: "python.warm", one: "python.call", memory: "python.idle", prints: "python.print",
 		call: "import json, urllib.request\n" +
 			"request = urllib.request.Request('https://" + origin.Host + "/small', headers={'Authorization': 'Bearer %s'})\n" +
 			"with urllib.request.urlopen(request) as r:\n    print(r.status, json.load(r)['id'])\n",

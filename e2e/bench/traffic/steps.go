@@ -23,6 +23,7 @@ func (m *measurement) steps() []step {
 		{"new TLS connections", m.handshakes},
 		{"events", m.events},
 		{"64 MiB downloads", m.downloads},
+		{"the same with iron-proxy", m.twin},
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 type Config struct {
 	// Binary is egress-proxy. Self is the benchmark's own executable, which also starts the origin.
 	Binary string
+	// Iron is iron-proxy; a file that does not exist leaves its rows out.
+	Iron   string
 	Rounds int
 	// Unit is how long a load lasts. Heavier loads last twice as long.
 	Unit time.Duration
@@ -37,6 +39,7 @@ type measurement struct {
 	col              *bench.Collector
 	ca               string
 	direct, cf, mitm *peer.Peer // mitm is nil where it is not installed
+	iron             *peer.Peer // nil where it could not be built
 	origin           *arena.Process
 	loaded           float64 // resident memory of cf after all loads, in bytes
 	curves           []bench.Curve
@@ -69,6 +72,7 @@ func Run(ctx context.Context, cfg Config) (bench.Report, error) {
 	m.loaded = float64(loaded)
 	m.cf.Close()
 	m.mitm.Close()
+	m.iron.Close()
 	for range cfg.Rounds {
 		log.Print("proxy: peak memory")
 		if err := m.memory(ctx); err != nil {
@@ -115,6 +119,9 @@ func (m *measurement) startPeers(ctx context.Context) (err error) {
 	}
 	if err := load.Verify(ctx, m.cf); err != nil {
 		return fmt.Errorf("%w\n%s", err, m.cf.Process.Log())
+	}
+	if err := m.startIron(ctx); err != nil {
+		return err
 	}
 	version, err := peer.MitmproxyVersion()
 	if errors.Is(err, peer.ErrMissing) {

@@ -27,7 +27,7 @@ func (b *Buffer) WriteString(s string) {
 	n := utf8.RuneCountInString(s)
 	b.total += n
 	if room := b.limit - b.heads; room > 0 {
-		cut := prefix(s, room)
+		cut := prefix(s, n, room)
 		b.head.WriteString(s[:cut])
 		b.heads += min(n, room)
 		n -= min(n, room)
@@ -39,7 +39,7 @@ func (b *Buffer) WriteString(s string) {
 	b.tail = append(b.tail, s...)
 	b.tails += n
 	if b.tails > 2*b.limit+4096 {
-		drop := prefix(string(b.tail), b.tails-b.limit)
+		drop := prefix(string(b.tail), b.tails, b.tails-b.limit)
 		b.tail = append(b.tail[:0], b.tail[drop:]...)
 		b.tails = b.limit
 	}
@@ -61,22 +61,24 @@ func (b *Buffer) Text(limit int) (string, int) {
 	head := b.head.String()
 	tail := string(b.tail)
 	if b.tails < tails { // the tail begins within head
-		tail = head[prefix(head, b.heads-(tails-b.tails)):] + tail
+		tail = head[prefix(head, b.heads, b.heads-(tails-b.tails)):] + tail
 	} else {
-		tail = tail[prefix(tail, b.tails-tails):]
+		tail = tail[prefix(tail, b.tails, b.tails-tails):]
 	}
-	head = head[:prefix(head, heads)]
+	head = head[:prefix(head, b.heads, heads)]
 	left := b.total - limit
 	return fmt.Sprintf("%s\n[... %d characters left out ...]\n%s", head, left, tail), left
 }
 
-// prefix is the length in bytes of the first n characters of s.
-func prefix(s string, n int) int {
-	if n <= 0 {
+// prefix is the length in bytes of the first n characters of s, which has total of them.
+func prefix(s string, total, n int) int {
+	switch {
+	case n <= 0:
 		return 0
-	}
-	if n >= len(s) {
+	case n >= total:
 		return len(s)
+	case total == len(s): // ASCII
+		return n
 	}
 	for i := range s {
 		if n == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -61,7 +62,7 @@ func (r rendering) hints() []voice.Text {
 
 // What code printed when it read something else as JSON.
 var (
-	notJSON = regexp.MustCompile(`SyntaxError: [^\n]*(?:is not valid JSON|Unexpected end of JSON input|after JSON)|` +
+	notJSON = pattern.MustCompile(`SyntaxError: [^\n]*(?:is not valid JSON|Unexpected end of JSON input|after JSON)|` +
 		`JSONDecodeError: `)
 	plainPath = regexp.MustCompile(`^/[A-Za-z0-9/_.~-]{0,80}$`)
 )
@@ -119,24 +120,24 @@ func method(m string) string {
 
 // What Deno prints when it refuses something itself, or cannot do it in the sandbox.
 var (
-	netRefusal = regexp.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
+	netRefusal = pattern.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
 	// closedPort: a host without a port in domains is allowed at each, and the proxy listens at those of domains only.
-	closedPort = regexp.MustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
+	closedPort = pattern.MustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
 		`tcp connect error: Connection refused`)
-	fileRefusal  = regexp.MustCompile(`Requires (?:read|write) access to `)
-	otherRefusal = regexp.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '`)
-	mcpRefusal   = regexp.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
+	fileRefusal  = pattern.MustCompile(`Requires (?:read|write) access to `)
+	otherRefusal = pattern.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '`)
+	mcpRefusal   = pattern.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
 		`Relative import path "mcp" not prefixed|Import "mcp" not a dependency`)
-	importRefusal = regexp.MustCompile(`(?i)a remote specifier was requested|` +
-		`(?:npm|jsr) specifiers? (?:was|were) requested|` +
+	importRefusal = pattern.MustCompile(`[Aa] remote specifier was requested|` +
+		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
-	requireRefusal = regexp.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
-	moduleRefusal  = regexp.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
-	brokenSkill    = regexp.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at file:///skills/([\w-]{1,64})\.ts:`)
-	sizeRefusal    = regexp.MustCompile(`File too large \(os error 27\)`)
-	spaceRefusal   = regexp.MustCompile(`No space left on device \(os error 28\)`)
-	shortened      = regexp.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
+	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
+	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
+	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at file:///skills/([\w-]{1,64})\.ts:`)
+	sizeRefusal    = pattern.MustCompile(`File too large \(os error 27\)`)
+	spaceRefusal   = pattern.MustCompile(`No space left on device \(os error 28\)`)
+	shortened      = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
 // refusals returns hints for what Deno refused before it reached the proxy, and for what it left out. Code can print
@@ -304,7 +305,7 @@ func noServers(cat controlapi.Catalog) voice.Text {
 }
 
 // serverWants matches what a server from npm says of a host that it may not reach, as its error reaches code.
-var serverWants = regexp.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net access to "([^"\s]{1,300})"`)
+var serverWants = pattern.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net access to "([^"\s]{1,300})"`)
 
 // ofServers takes the words of servers out of what was printed, which would otherwise read as Deno's about the code
 // itself, and returns hints for them.

@@ -8,6 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -57,14 +58,14 @@ func because(problem string) string {
 
 // What Python prints when something is missing or refused.
 var (
-	noModule  = regexp.MustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
-	noName    = regexp.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
-	noProcess = regexp.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|` +
+	noModule  = pattern.MustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
+	noName    = pattern.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
+	noProcess = pattern.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|` +
 		`^BlockingIOError: \[Errno 11\]`)
-	noAddress = regexp.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
+	noAddress = pattern.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
 	urlHost   = regexp.MustCompile(`https?://([A-Za-z0-9.-]{1,253})`)
-	noParse   = regexp.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
-	denoParse = regexp.MustCompile(`could not be parsed|SyntaxError|` +
+	noParse   = pattern.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
+	denoParse = pattern.MustCompile(`could not be parsed|SyntaxError|` +
 		`ReferenceError: (?:print|True|False|None|def) is not defined`)
 )
 

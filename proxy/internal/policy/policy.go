@@ -229,7 +229,7 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 		return Verdict{}, true
 	}
 	v := refuse(CodeHostUnknown, h, "")
-	if near := r.nearest(h); near != "" {
+	if near := r.Catalog.Nearest(h); near != "" {
 		meant := " The nearest host in the catalog is " + near + "."
 		v = v.withHint(voice.Text{Model: v.Refusal.Hint + meant, Person: v.Refusal.Person + meant})
 	}

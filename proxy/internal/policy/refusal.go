@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -180,20 +179,4 @@ func (v Verdict) Hint() controlapi.Hint {
 		h.Person = v.Refusal.Person
 	}
 	return h
-}
-
-// nearest returns the host pattern of an active API that a mistyped host most likely meant, or "".
-func (r Rules) nearest(h catalog.Host) string {
-	best, bestDistance := "", 4 // at most three edits
-	for _, a := range r.Catalog.APIs() {
-		if !a.Active {
-			continue
-		}
-		for _, p := range a.Hosts {
-			if d := typo.Distance(h.Name(), p.Name(), bestDistance); d < bestDistance {
-				best, bestDistance = p.String(), d
-			}
-		}
-	}
-	return best
 }

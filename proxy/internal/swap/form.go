@@ -2,6 +2,7 @@ package swap
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -16,7 +17,8 @@ type formWriter struct {
 	words
 	kind   catalog.SurfaceKind
 	key    []byte
-	fields []string // the declared ones
+	fields []string // the declared ones, each once
+	loose  []string // the same as looseName reads them
 	seen   []bool   // those that have occurred
 	value  bool     // after the equals sign
 	only   bool     // nothing but one run so far
@@ -27,17 +29,22 @@ const maxKey = 3 * 128
 
 func newFormWriter(x *rewrite, kind catalog.SurfaceKind) *formWriter {
 	fields := x.names(kind)
-	return &formWriter{words: words{x: x}, kind: kind, fields: fields, seen: make([]bool, len(fields)), only: true}
+	w := &formWriter{words: words{x: x}, kind: kind, fields: fields, seen: make([]bool, len(fields)), only: true}
+	for _, f := range fields {
+		w.loose = append(w.loose, looseName(url.QueryEscape(f)))
+	}
+	return w
 }
 
 func (w *formWriter) push(dst, src []byte) []byte {
-	for i, b := range src {
-		if w.bad != nil {
-			return w.lax(dst, src[i:])
+	for len(src) > 0 && w.bad == nil {
+		if n := w.pass(src); n > 0 {
+			dst, src = append(dst, src[:n]...), src[n:]
+			continue
 		}
-		dst = w.byte(dst, b)
+		dst, src = w.byte(dst, src[0]), src[1:]
 	}
-	return dst
+	return w.lax(dst, src)
 }
 
 func (w *formWriter) byte(dst []byte, b byte) []byte {
@@ -117,7 +124,7 @@ func (w *formWriter) endOfKey(dst []byte) []byte {
 	case key == "_charset_":
 		return w.spoilt(dst, errFormSet)
 	}
-	for i, f := range w.fields {
+	for i, f := range w.loose {
 		if !alikeName(key, f) {
 			continue
 		}
@@ -178,12 +185,12 @@ func (w *formWriter) finish(dst []byte) []byte {
 // escapeForm writes a value. It writes a space as %20, because not every parser reads a plus sign as a space.
 func escapeForm(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// names lists the fields of a kind of surface that the exchange's credentials declare.
+// names lists the fields of a kind of surface that the exchange's credentials declare, each once.
 func (x *rewrite) names(kind catalog.SurfaceKind) []string {
 	var out []string
 	for _, c := range x.o.Allowed {
 		for _, s := range c.Surfaces {
-			if s.Kind == kind && s.Field != "" {
+			if s.Kind == kind && s.Field != "" && !slices.Contains(out, s.Field) {
 				out = append(out, s.Field)
 			}
 		}
@@ -194,21 +201,26 @@ func (x *rewrite) names(kind catalog.SurfaceKind) []string {
 // looseName returns a field's name as lenient parsers read it: case-insensitive, ended by a NUL, without leading
 // spaces, and with underscores for dots and spaces.
 func looseName(raw string) string {
+	if strings.IndexFunc(raw, func(r rune) bool { return r != '_' && r != '-' && (r < 'a' || r > 'z') }) < 0 {
+		return raw // much cheaper, and most names are like this
+	}
 	s := raw
 	if plain, err := url.QueryUnescape(raw); err == nil {
 		s = plain
 	}
 	s, _, _ = strings.Cut(strings.ToLower(s), "\x00")
-	return strings.NewReplacer(".", "_", " ", "_").Replace(strings.TrimLeft(s, " \t\r\n\v\f"))
+	return underscores.Replace(strings.TrimLeft(s, " \t\r\n\v\f"))
 }
 
-// alikeName reports whether a parser may take a loose name for a declared one. Brackets make it a list or a map.
+var underscores = strings.NewReplacer(".", "_", " ", "_")
+
+// alikeName reports whether a parser may take a loose name for a declared one, which is loose too. Brackets make it a
+// list or a map.
 func alikeName(loose, declared string) bool {
-	name := looseName(url.QueryEscape(declared))
-	if !strings.Contains(name, "[") {
+	if !strings.Contains(declared, "[") {
 		loose, _, _ = strings.Cut(loose, "[")
 	}
-	return loose == name
+	return loose == declared
 }
 
 func isHex(b byte) bool {
@@ -233,7 +245,7 @@ func (x *rewrite) query() error {
 		if key = looseName(key); key == "_charset_" {
 			return errFormSet
 		}
-		for i, f := range w.fields {
+		for i, f := range w.loose {
 			if alikeName(key, f) {
 				times[i]++
 			}

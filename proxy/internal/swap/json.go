@@ -87,49 +87,19 @@ func (x *rewrite) fields() [][]string {
 }
 
 func (w *jsonWriter) push(dst, src []byte) []byte {
-	for i := 0; i < len(src); i++ {
-		switch {
-		case w.bad != nil:
-			return w.lax(dst, src[i:])
-		case !w.in:
-			dst = w.outside(dst, src[i])
-		default:
-			if n := w.plain(src[i:]); n > 0 {
-				dst = append(dst, src[i:i+n]...)
-				i += n - 1
-				continue
-			}
-			dst = w.inString(dst, src[i])
-		}
-	}
-	return dst
-}
-
-// plain returns how many bytes of a value's string pass unchanged: the rest of a run that is not a name, and what is
-// not part of a run.
-func (w *jsonWriter) plain(src []byte) int {
-	if w.key || len(w.word) > 0 || len(w.escape) > 0 || w.rune.open() {
-		return 0
-	}
-	n := 0
-	for ; n < len(src); n++ {
-		b := src[n]
-		if isWord(b) {
-			if !w.long && isUpper(b) {
-				break
-			}
-			w.long = true
+	for len(src) > 0 && w.bad == nil {
+		if n := w.pass(src); n > 0 {
+			dst, src = append(dst, src[:n]...), src[n:]
 			continue
 		}
-		if b < ' ' || b >= utf8.RuneSelf || b == '"' || b == '\\' || separates(b) {
-			break
+		if w.in {
+			dst = w.inString(dst, src[0])
+		} else {
+			dst = w.outside(dst, src[0])
 		}
-		w.long = false
+		src = src[1:]
 	}
-	if n > 0 {
-		w.only = false
-	}
-	return n
+	return w.lax(dst, src)
 }
 
 func (w *jsonWriter) finish(dst []byte) []byte {

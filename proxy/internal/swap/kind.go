@@ -98,13 +98,18 @@ func (x *rewrite) swapped(src io.Reader) io.Reader {
 
 // rewriter reads src through the kind's writer.
 func (x *rewrite) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
-	if bad != nil {
-		return &rewriteReader{src: src, w: &refuser{words{x: x, bad: bad}}}
+	return &rewriteReader{src: src, w: x.outer(k, bad)}
+}
+
+// outer is the writer of a whole body.
+func (x *rewrite) outer(k kind, bad *Ambiguity) writer {
+	switch {
+	case bad != nil:
+		return &refuser{words{x: x, bad: bad}}
+	case k == kindText || k == kindNone:
+		return &sniffer{x: x, kind: k}
 	}
-	if k == kindText || k == kindNone {
-		return &rewriteReader{src: src, w: &sniffer{x: x, kind: k}}
-	}
-	return &rewriteReader{src: src, w: x.writer(k)}
+	return x.writer(k)
 }
 
 // writer rewrites text that arrives in pieces. push and finish append to dst what is decided.
@@ -200,7 +205,15 @@ func (s *sparing) Read(p []byte) (int, error) {
 		case len(text) > coding.ExactUpTo: // it grew by decoding
 			s.r = s.x.rewriter(io.MultiReader(bytes.NewReader(text), s.src), s.kind, s.bad)
 		case s.x.s.parts.Contains(string(text)):
-			s.r = s.x.rewriter(bytes.NewReader(text), s.kind, s.bad)
+			w := s.x.outer(s.kind, s.bad)
+			text = w.push(make([]byte, 0, len(text)+512), text)
+			if w.fault() == nil {
+				text = w.finish(text)
+			}
+			if err := w.fault(); err != nil {
+				return 0, err
+			}
+			s.r = bytes.NewReader(text)
 		default:
 			s.r = bytes.NewReader(text)
 		}

@@ -43,7 +43,7 @@ type fields struct {
 // open begins a field.
 func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 	for _, name := range f.x.names(catalog.SurfaceBody) {
-		if !alikeName(looseName(url.QueryEscape(p.Name)), name) {
+		if !alikeName(looseName(url.QueryEscape(p.Name)), looseName(url.QueryEscape(name))) {
 			continue
 		}
 		if slices.Contains(f.seen, name) && !disarm.Off("multipart") {

@@ -49,12 +49,17 @@ func (w *words) spoils(why *Ambiguity) {
 
 // lax passes text on unchanged, and searches it for names.
 func (w *words) lax(dst, src []byte) []byte {
-	for _, b := range src {
-		if isWord(b) {
-			dst = w.add(dst, b)
+	for len(src) > 0 {
+		if n := w.pass(src, 0); n > 0 {
+			dst, src = append(dst, src[:n]...), src[n:]
 			continue
 		}
-		dst = append(w.endLax(dst), b)
+		if b := src[0]; isWord(b) {
+			dst = w.add(dst, b)
+		} else {
+			dst = append(w.endLax(dst), b)
+		}
+		src = src[1:]
 	}
 	return dst
 }
@@ -153,13 +158,19 @@ type textWriter struct {
 }
 
 func (w *textWriter) push(dst, src []byte) []byte {
-	for _, b := range src {
-		if isWord(b) {
-			dst = w.add(dst, b)
+	for len(src) > 0 {
+		if n := w.pass(src, 0); n > 0 {
+			dst, src = append(dst, src[:n]...), src[n:]
+			w.only = false
 			continue
 		}
-		w.only = false
-		dst = append(w.end(dst, spot{catalog.SurfaceBody, w.field, false}, w.coded), b)
+		if b := src[0]; isWord(b) {
+			dst = w.add(dst, b)
+		} else {
+			w.only = false
+			dst = append(w.end(dst, spot{catalog.SurfaceBody, w.field, false}, w.coded), b)
+		}
+		src = src[1:]
 	}
 	return dst
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,12 +83,18 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	}
 	start := time.Now()
 	r := &run{p: p, task: t}
+	stdout, stderr, err := p.streams()
+	if err != nil {
+		return runapi.Exit{}, errors.Join(err, p.End())
+	}
+	defer stdout.Close()
+	defer stderr.Close()
 	stop := make(chan struct{})
 	var watch, read sync.WaitGroup
 	watch.Go(func() { r.watch(ctx, stop) })
 	var out, errs output.Text
-	read.Go(func() { r.read(p.out, &out, &r.outBytes, r.stdout) })
-	read.Go(func() { r.read(p.err, &errs, &r.errBytes, r.stderr) })
+	read.Go(func() { r.read(stdout, &out, &r.outBytes, r.stdout) })
+	read.Go(func() { r.read(stderr, &errs, &r.errBytes, r.stderr) })
 
 	<-p.process.Done()
 	wall := time.Since(start)
@@ -112,6 +117,18 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 		return exit, fmt.Errorf("ending the run: %w", st.Leftover)
 	}
 	return exit, r.failed
+}
+
+// streams are what the interpreter prints from now on.
+func (p *Interpreter) streams() (stdout, stderr *stream, err error) {
+	if stdout, err = newStream(p.out, p.process.Done()); err != nil {
+		return nil, nil, fmt.Errorf("reading the output: %w", err)
+	}
+	if stderr, err = newStream(p.err, p.process.Done()); err != nil {
+		stdout.Close()
+		return nil, nil, fmt.Errorf("reading the errors: %w", err)
+	}
+	return stdout, stderr, nil
 }
 
 // end kills the run. The first reason given is the one reported.
@@ -198,10 +215,11 @@ const noMemory = "The kernel ended the run: there was no memory left for all the
 const readSize = 32 << 10
 
 // read passes one stream to sink until EOF.
-func (r *run) read(f *os.File, text *output.Text, count *atomic.Int64, sink func([]byte, string) error) {
+func (r *run) read(from *stream, text *output.Text, count *atomic.Int64, sink func([]byte, string) error) {
 	buf := make([]byte, readSize)
 	for {
-		n, err := f.Read(buf)
+		n, err := from.Read(buf)
+		full := n == len(buf)
 		count.Add(int64(n))
 		over := r.outBytes.Load() + r.errBytes.Load() - r.task.Output
 		if over > 0 && !disarm.Off("output-limit") {
@@ -221,6 +239,7 @@ func (r *run) read(f *os.File, text *output.Text, count *atomic.Int64, sink func
 			_ = sink(nil, text.End())
 			return
 		}
+		from.rest(full)
 	}
 }
 

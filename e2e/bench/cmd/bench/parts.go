@@ -28,7 +28,7 @@ func proxyPart(ctx context.Context, o options) (bench.Report, error) {
 			return bench.Report{Notes: []string{"the table of the proxy is left out: " + tool + " is not installed"}}, nil
 		}
 	}
-	cfg := traffic.Config{Binary: filepath.Join(o.bin, "egress-proxy"), Rounds: rounds, Unit: 1500 * time.Millisecond, Growth: true}
+	cfg := traffic.Config{Binary: filepath.Join(o.bin, "egress-proxy"), Iron: o.iron, Rounds: rounds, Unit: 1500 * time.Millisecond, Growth: true}
 	if o.quick {
 		cfg.Unit, cfg.Growth = 300*time.Millisecond, false
 	}
@@ -156,6 +156,15 @@ func pythonPart(ctx context.Context, o options) (bench.Report, error) {
 	}
 	report.Merge(call)
 	return report, nil
+}
+
+// printingPart measures runs that print much, in embedded mode, in Python too if there is one.
+func printingPart(ctx context.Context, o options) (bench.Report, error) {
+	cfg := runsConfig(o)
+	if found, err := python.Find(ctx, python.Candidates(os.Getenv("PYTHON_PATH"))); err == nil {
+		cfg.Python = found.Program
+	}
+	return runs.Printing(ctx, cfg)
 }
 
 // serversPart measures calls of MCP servers in embedded mode.

@@ -1,0 +1,77 @@
+package swap
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// TestPassed: bodies in which much passes at once become what they become byte by byte.
+func TestPassed(t *testing.T) {
+	c := []catalog.Credential{
+		credential("API_KEY", "first&\"value", "body:k"), credential("OTHER_KEY", "other-value", "body:a.b", "body:list[x]"),
+		credential("ANY_KEY", "any-value", "body"),
+	}
+	s := New(c)
+	pieces := []string{
+		"{", "}", "[", "]", ",", ":", `"`, `"k":`, `"K":`, `"a":{"b":`, `"OTHER_KEY"`, `"API_KEY"`, `"ANY_KEY"`, "API_KEY", "Customer",
+		`"rows":[{"id":1,"name":"Ä x"},{"ok":true,"n":null}]`, `"text \"quoted\" \\ \/"`, `\u0041`, `\ud83d`, "\xff", "ä", "&", ";", "=",
+		"k=API_KEY&", "a.b=OTHER_KEY&", "list[x]=", "list[]=1&", "%41", "%2D", "%", "+", " ", "\n", "-1.5e+10", "01", "1E5", "nul", "null",
+		strings.Repeat("x", 70), strings.Repeat("A", 70), "xAPI_KEY", "API_KEYS", `{"k":"API_KEY","rows":[{"id":1}]}`, `"x",`, `"y":1,`,
+	}
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	swapped, refused := 0, 0
+	for range 6000 {
+		var text strings.Builder
+		for range 1 + rng.IntN(14) {
+			text.WriteString(pieces[rng.IntN(len(pieces))])
+		}
+		kind := []string{
+			"application/json", "application/x-ndjson", "application/x-www-form-urlencoded", "text/plain", "", "application/xml",
+			"application/octet-stream", "application/json; charset=utf-16",
+		}[rng.IntN(8)]
+		result := func(size int) string {
+			x := &rewrite{s: s, o: Options{Allowed: c}, report: &Report{}}
+			out, err := rewritten(x, kind, text.String(), size)
+			var ambiguous *Ambiguity
+			if errors.As(err, &ambiguous) {
+				return err.Error() // how much has been read by then depends on the pieces
+			}
+			return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
+		}
+		one := result(1)
+		for _, size := range []int{0, 2, 7, 33} {
+			if got := result(size); got != one {
+				t.Fatalf("%s %q in pieces of %d:\n%s\nbyte by byte:\n%s", kind, text.String(), size, got, one)
+			}
+		}
+		if strings.Contains(one, "-value") {
+			swapped++
+		}
+		if strings.HasPrefix(one, "ambiguous") {
+			refused++
+		}
+	}
+	if swapped < 100 || refused < 100 {
+		t.Errorf("%d bodies swapped, %d refused", swapped, refused)
+	}
+}
+
+// TestSharedField: two credentials that declare the same field do not make it occur twice.
+func TestSharedField(t *testing.T) {
+	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k"), credential("OTHER_KEY", "other-value", "body:k")}
+	for kind, text := range map[string]string{
+		"application/json": `{"k":"OTHER_KEY"}`, "application/x-www-form-urlencoded": "k=OTHER_KEY",
+		"multipart/form-data; boundary=b": "--b\r\nContent-Disposition: form-data; name=\"k\"\r\n\r\nOTHER_KEY\r\n--b--\r\n",
+	} {
+		req := post(t, text, true, "Content-Type", kind)
+		r, err := New(c).Request(req, Options{Allowed: c})
+		if err != nil || len(r.Swapped()) != 1 {
+			t.Errorf("%s: %v, %v", kind, err, r.Swapped())
+		}
+	}
+}
