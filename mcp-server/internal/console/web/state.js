@@ -41,8 +41,9 @@ export async function copy(text, what) {
   try { await navigator.clipboard.writeText(text); say(what + " copied."); } catch { say("The browser does not allow copying here."); }
 }
 
-/** useData asks for a path, and again when the version changes, unless the screen is frozen. An empty path: nothing. */
-export function useData(path, version = 0, least = 0) {
+/** useData asks for a path, and again when the version changes, unless the screen is frozen. An empty path: nothing.
+ * Least is the time between two questions, in milliseconds; more is added to what is asked, and makes no other path. */
+export function useData(path, version = 0, least = 0, more = "") {
   const [state, put] = useState({ path: "", data: undefined, error: "" });
   const last = useRef(0);
   useEffect(() => {
@@ -51,7 +52,7 @@ export function useData(path, version = 0, least = 0) {
     const wait = state.path === path ? Math.max(0, last.current + least - Date.now()) : 0;
     const timer = setTimeout(() => {
       const began = Date.now();
-      api(path, "GET", undefined, stop.signal).then(
+      api(path + more, "GET", undefined, stop.signal).then(
         (data) => { last.current = Date.now() + 4 * (Date.now() - began); put({ path, data, error: "" }); },
         (e) => { if (e.name !== "AbortError") put((s) => ({ path, data: s.path === path ? s.data : undefined, error: e.message })); });
     }, wait);
