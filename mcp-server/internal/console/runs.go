@@ -21,6 +21,7 @@ type History interface {
 	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
 	SkillVersions(ctx context.Context, skill string) ([]historyapi.SkillVersion, error)
 	SkillSource(ctx context.Context, skill string, version int) (string, error)
+	Skill(v historyapi.SkillVersion, source string)
 	SkillUses(ctx context.Context) ([]historyapi.SkillUse, error)
 	Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error)
 	SeeAlerts(ctx context.Context, number int64) error
