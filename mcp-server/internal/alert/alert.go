@@ -226,7 +226,7 @@ func (w *Watcher) look(states []serverstate.Server) {
 			w.store.AddAlert(historyapi.Alert{
 				Kind: historyapi.AlertServer, API: s.Name,
 				Title: fmt.Sprintf("Tools of the MCP server %s are held: %d", s.Name, s.Held),
-				Text:  "They are new, or not as you accepted them. Look with: codeforge mcp diff " + s.Name,
+				Text:  "They are new, or not as you accepted them. See what changed, and accept it, with: codeforge mcp approve " + s.Name,
 			})
 		}
 		w.held[s.Name] = s.Held
