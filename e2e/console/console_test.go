@@ -207,8 +207,12 @@ func TestConsole(t *testing.T) {
 			{"k", "skills", "page-through"}, {"b", "alerts", "What is worth an alert"}, {"e", "settings", "the console never writes configuration"},
 			{"h", "held", "nothing is sent until you say so"}, {"r", "runs", "Runs"},
 		}
-		for _, scheme := range []string{"light", "dark"} {
-			b.prefer(t, "prefers-color-scheme", scheme, "prefers-reduced-motion", "reduce")
+		for _, scheme := range []string{"light", "dark", "forced colours"} {
+			forced := "none"
+			if scheme == "forced colours" {
+				forced = "active"
+			}
+			b.prefer(t, "prefers-color-scheme", scheme, "prefers-reduced-motion", "reduce", "forced-colors", forced)
 			for _, p := range pages {
 				b.turn(t, p.key, p.page)
 				b.see(t, "main", p.see)
@@ -216,6 +220,7 @@ func TestConsole(t *testing.T) {
 				sound(t, b, scheme+" "+p.key)
 			}
 		}
+		b.prefer(t, "prefers-color-scheme", "light", "prefers-reduced-motion", "reduce")
 		if moving := eval[int](t, b, "document.getAnimations().filter((a) => a.playState === 'running').length"); moving != 0 {
 			t.Errorf("%d things move although the user prefers less motion", moving)
 		}
@@ -266,6 +271,8 @@ func TestConsole(t *testing.T) {
 		b.clean(t)
 	})
 
+	t.Run("skills", func(t *testing.T) { skills(t, w, b) })
+
 	t.Run("test an API", func(t *testing.T) {
 		b.turn(t, "a", "apis")
 		b.wait(t, "document.querySelector('#api-httpbin')")
@@ -291,9 +298,15 @@ func TestConsole(t *testing.T) {
 		picture(t, b, "console-phone.png")
 		eval[bool](t, b, "document.querySelector('.actions .btn.no').click() || true")
 		<-waits
-		b.turn(t, "r", "runs")
+		for _, p := range []struct{ key, page string }{{"l", "ledger"}, {"a", "apis"}, {"s", "servers"}, {"k", "skills"}, {"b", "alerts"}, {"e", "settings"}, {"h", "held"}, {"r", "runs"}} {
+			b.turn(t, p.key, p.page)
+			b.wait(t, "document.querySelector('main h1') && !document.querySelector('[aria-busy]')")
+			sound(t, b, "phone "+p.page)
+			if n := eval[int](t, b, "Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth)"); n > 390 {
+				t.Errorf("%s is %d pixels wide on a phone", p.page, n)
+			}
+		}
 		b.wait(t, "document.querySelector('ol.runs a')")
-		sound(t, b, "phone")
 	})
 
 	t.Run("end", func(t *testing.T) {
@@ -333,6 +346,58 @@ func paints(t *testing.T, b *tab, most float64) {
 	}
 	b.wait(t, "document.querySelector('nav.rail')")
 	b.complaints() // a text has no icon
+}
+
+// skills restores, pins and deletes a skill, and looks at what is told of it.
+func skills(t *testing.T, w *world.World, b *tab) {
+	write := func(n int) world.Result {
+		return w.MustExecute(t, fmt.Sprintf("Deno.writeTextFileSync('/skills/mine.ts', '/** @description Mine */\\nexport const n = %d;\\n')", n))
+	}
+	reads := func(n int) {
+		t.Helper()
+		if r := w.MustExecute(t, "console.log(Deno.readTextFileSync('/skills/mine.ts'))"); !strings.Contains(r.Out, fmt.Sprintf("n = %d;", n)) {
+			t.Errorf("code reads %q, want number %d", r.Out, n)
+		}
+	}
+	click := func(script string) {
+		t.Helper()
+		b.wait(t, "("+script+") && !("+script+").disabled")
+		eval[bool](t, b, "("+script+").click() || true")
+	}
+	button := func(text string) string {
+		return fmt.Sprintf("[...document.querySelectorAll('.page button')].find((e) => e.innerText.trim() === %q)", text)
+	}
+	write(1)
+	write(2)
+	b.turn(t, "k", "skills")
+	to(t, b, "#/skills/mine")
+	b.see(t, ".page", "Version 2 against 1")
+	click(`document.querySelector('[aria-label="Restore version 1"]')`)
+	b.see(t, ".page", "Version 3 against 2")
+	b.see(t, ".page", "in the console")
+	reads(1)
+
+	click(button("Pin this version"))
+	b.see(t, ".page .chip", "pinned")
+	if r := write(3); !strings.Contains(r.JSON, "it was put back as it was") {
+		t.Errorf("who changed a pinned skill is told: %s", r.JSON)
+	}
+	reads(1)
+	b.see(t, ".page", "put back: it is pinned")
+	b.turn(t, "b", "alerts")
+	b.see(t, "main", "A pinned skill was changed and put back: mine")
+	b.see(t, "main", "A new skill: mine")
+	sound(t, b, "alerts")
+	to(t, b, "#/skills/mine")
+	click(button("Unpin"))
+	click(button("Delete"))
+	click(button("Yes, delete"))
+	b.see(t, ".page", "It was deleted")
+	b.see(t, ".pane", "deleted")
+	click(`document.querySelector('[aria-label="Restore version 2"]')`)
+	b.see(t, ".page", "a model wrote this")
+	reads(2)
+	b.clean(t)
 }
 
 // later runs code and gives its result when it has ended.

@@ -166,7 +166,12 @@ func TestHostile(t *testing.T) {
 	onlyText(t, "the palette")
 	b.press(t, "escape")
 
-	// A control: the page refuses what it never does, and this test hears of it.
+	// Controls: what onlyText looks for is found; and the page refuses what it never does, and this test hears of it.
+	eval[bool](t, b, `(() => { const e = document.createElement("a"); e.id = "control"; e.href = "javascript:1"; e.title = "\u202e"; e.append("\u001b[31m"); document.querySelector("main").append(e); return true; })()`)
+	if found := eval[[]string](t, b, checkText); len(found) != 3 {
+		t.Errorf("of three wrong things these are found: %q", found)
+	}
+	eval[bool](t, b, `document.getElementById("control").remove() || true`)
 	if !eval[bool](t, b, `(() => { try { document.body.firstElementChild.insertAdjacentHTML("beforeend", "<img src=x onerror=1>"); return false; } catch (e) { return e instanceof TypeError; } })()`) {
 		t.Error("the page makes markup of text")
 	}

@@ -25,8 +25,8 @@ async function change(method, path, said) {
 }
 function Version({ name, version, before }) {
   const path = (n) => n ? `skills/${encodeURIComponent(name)}/versions/${n}` : "";
-  const a = useData(path(before?.version)), b = useData(version.deleted ? "" : path(version.version));
-  const old = before ? a.data?.source : "", now = version.deleted ? "" : b.data?.source;
+  const was = before && !before.deleted, a = useData(path(was ? before.version : 0)), b = useData(version.deleted ? "" : path(version.version));
+  const old = was ? a.data?.source : "", now = version.deleted ? "" : b.data?.source;
   if (old === undefined || now === undefined) return html`<div class="pad"><${Wrong} state=${a.error ? a : b} /></div>`;
   return html`<${Diff} label=${"Changes of version " + version.version} lines=${changes(old, now)} />`;
 }

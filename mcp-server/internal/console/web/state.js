@@ -1,5 +1,5 @@
 // What all pages share: where we are, what is live, and data that is asked for again when it has changed.
-import { useEffect, useReducer, useRef, useState } from "./preact.js";
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "./preact.js";
 import { api, request, signedIn } from "./session.js";
 
 const readers = new Set();
@@ -13,7 +13,7 @@ export function set(change) { Object.assign(app, change); for (const f of reader
 /** useApp draws the component again whenever it changes. */
 export function useApp() {
   const [, again] = useReducer((n) => n + 1, 0);
-  useEffect(() => { readers.add(again); return () => readers.delete(again); }, []);
+  useLayoutEffect(() => { readers.add(again); return () => readers.delete(again); }, []);
   return app;
 }
 
