@@ -141,6 +141,7 @@ func inside() map[string][]string {
 		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 		"./internal/shape":                  {"shape-names"},
+		"./mcp-server/internal/skill":       {"skill-pin"},
 		"./internal/audit":                  {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }

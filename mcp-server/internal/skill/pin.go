@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // ErrPinned refuses to change a skill that a person has pinned.
@@ -56,7 +57,7 @@ func (s *Store) Unpin(name string) error {
 
 // PutBack makes pinned skills what they are pinned to, and returns the names of those that were not.
 func (s *Store) PutBack() ([]string, error) {
-	if s.pins == "" || s.readOnly {
+	if s.pins == "" || s.readOnly || disarm.Off("skill-pin") {
 		return nil, nil
 	}
 	entries, err := os.ReadDir(s.pins)
