@@ -91,7 +91,7 @@ func scrolls(t *testing.T, b *tab, runs int) {
 	    const end = Math.min(box.scrollTop + box.clientHeight, parseInt(ol.style.height));
 	    if (rows[0][0] > box.scrollTop || rows.at(-1)[0] + 58 < end || rows.some((r, i) => i && r[0] !== rows[i - 1][0] + 58)) gaps++;
 	    const was = box.scrollTop;
-	    box.scrollTop = was + 10 * box.clientHeight;
+	    box.scrollTop = was + (frames.length < 20 ? 1 : 25) * box.clientHeight;
 	    if (box.scrollTop !== was) { longest = Math.max(longest, still && at - still); still = 0; }
 	    else if (!still) { still = at; waits++; }
 	  }
@@ -114,10 +114,9 @@ func costsLittle(t *testing.T, w *world.World, b *tab) {
 		t.Fatalf("mcp-server is %v", pids)
 	}
 	const rounds, window = 2, 3 * time.Second
-	done := later(t, w, `// Asks 100 times a second
-const end = Date.now() + 85_000, headers = { Authorization: "Bearer HTTPBIN_TOKEN" };
-const began = Date.now();
-for (let n = 0; Date.now() < end; n++) {
+	done := later(t, w, 290, `// Asks 100 times a second
+const began = Date.now(), headers = { Authorization: "Bearer HTTPBIN_TOKEN" };
+for (let n = 0; ; n++) {
   fetch("https://httpbin.test/anything/" + n % 10, { headers }).then((r) => r.text(), () => {});
   await new Promise((r) => setTimeout(r, began + n * 10 - Date.now()));
 }
@@ -135,9 +134,7 @@ for (let n = 0; Date.now() < end; n++) {
 		count := eval[string](t, b, "document.querySelector('.tiles dd').firstChild.data")
 		time.Sleep(window)
 		open += cpu(t, pids[0]) - first
-		if now := eval[string](t, b, "document.querySelector('.tiles dd').firstChild.data"); now == count {
-			t.Errorf("the open page still says %s requests", count)
-		}
+		b.wait(t, fmt.Sprintf("document.querySelector('.tiles dd').firstChild.data !== %q", count))
 		b.open(t, "about:blank")
 		time.Sleep(time.Second / 2)
 		first = cpu(t, pids[0])

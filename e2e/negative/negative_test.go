@@ -134,7 +134,7 @@ func groups() []group {
 func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by"},
-		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
