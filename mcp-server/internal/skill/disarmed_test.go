@@ -18,7 +18,7 @@ func TestDisarmed(t *testing.T) {
 		testkit.Must(t, s.Pin("a"))
 		put(t, dir, "a.ts", "evil")
 		t.Setenv("CODEFORGE_DISARM", "skill-pin")
-		if _, err := s.PutBack(); err != nil {
+		if _, err := s.PutBack(func(string) {}); err != nil {
 			t.Error(err)
 		}
 		if _, source, _ := s.Read("a"); source != "evil" {

@@ -55,8 +55,9 @@ func (s *Store) Unpin(name string) error {
 	return os.Remove(s.pin(name))
 }
 
-// PutBack makes pinned skills what they are pinned to, and returns the names of those that were not.
-func (s *Store) PutBack() ([]string, error) {
+// PutBack makes pinned skills what they are pinned to, and returns the names of those that were not. It tells of each
+// before, while it is still what was made of it.
+func (s *Store) PutBack(tell func(name string)) ([]string, error) {
 	if s.pins == "" || s.readOnly || disarm.Off("skill-pin") {
 		return nil, nil
 	}
@@ -78,6 +79,7 @@ func (s *Store) PutBack() ([]string, error) {
 			if _, have, err := s.Read(name); err == nil && have == string(want) {
 				continue
 			}
+			tell(name)
 			_, rerr = s.write(name, string(want))
 			back = append(back, name)
 		}

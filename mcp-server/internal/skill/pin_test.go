@@ -47,19 +47,19 @@ func TestPin(t *testing.T) {
 		"too large": func() error { return os.WriteFile(path, make([]byte, skill.MaxSize+1), 0o600) },
 	} {
 		testkit.Must(t, change())
-		back, err := later.PutBack()
+		back, err := later.PutBack(func(string) {})
 		if _, source, rerr := later.Read("a"); err != nil || rerr != nil || source != hello || !slices.Equal(back, []string{"a"}) {
 			t.Errorf("%s: put back %v, %v; now %q, %v", name, back, err, source, rerr)
 		}
 		_ = os.Remove(filepath.Join(dir, "d.ts"))
 	}
 	put(t, dir, "c.ts", "changed")
-	if back, err := s.PutBack(); len(back) != 0 || err != nil {
+	if back, err := s.PutBack(func(string) {}); len(back) != 0 || err != nil {
 		t.Errorf("nothing pinned was changed: %v, %v", back, err)
 	}
 	testkit.Must(t, s.Unpin("a"))
 	put(t, dir, "a.ts", "changed")
-	if back, _ := s.PutBack(); len(back) != 0 {
+	if back, _ := s.PutBack(func(string) {}); len(back) != 0 {
 		t.Error("an unpinned skill was put back")
 	}
 	if err := s.Unpin("a"); !errors.Is(err, skill.ErrNotFound) {

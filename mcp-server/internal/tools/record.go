@@ -96,7 +96,13 @@ func (s *Surface) pinned(changes []skill.Change) []string {
 
 // putBack undoes changes of pinned skills.
 func (s *Surface) putBack() {
-	back, err := s.cfg.Skills.PutBack()
+	back, err := s.cfg.Skills.PutBack(func(name string) {
+		_, _, err := s.cfg.Skills.Read(name)
+		v := historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: errors.Is(err, skill.ErrNotFound)}
+		s.changed(v)
+		v.By = historyapi.ByRun // nothing is stored of what is stored already, nor of others while code runs
+		s.changed(v)
+	})
 	if err != nil {
 		s.cfg.Log.Error("a pinned skill could not be put back", logline.Tag("skill"), slog.String("error", err.Error()))
 	}
