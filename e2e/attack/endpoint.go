@@ -3,9 +3,12 @@ package attack
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,6 +120,8 @@ func endpoint() []Attack {
 		one("console: in a frame of another page", "403", call{method: http.MethodGet, path: "/console", header: map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}}, 403),
 		one("console: under a foreign name", "403", call{method: http.MethodGet, path: "/console", host: "evil.test"}, 403),
 		one("console: a way in over the address", "404", call{path: "/operator/v1/console"}, 404),
+		one("console: a session's bearer in the address", "401", call{method: http.MethodGet, path: "/console/api/settings?access_token=AAAA&code=AAAA"}, 401),
+		{Section: "E", Name: "console: a session that somebody has ended", Expected: "401", Do: endedSession},
 		{Section: "E", Name: "console: a code used twice", Expected: "401", Do: codeTwice},
 		{Section: "E", Name: "console: a page without a policy", Expected: "no script but its own files", Do: noPolicy},
 		{Section: "E", Name: "1,000 sessions", Expected: "bounded, the server stays up", Alone: true, Seconds: 60, Do: manySessions},
@@ -286,32 +291,76 @@ func strangers() []Attack {
 		with("an empty bearer", "401", no, h("Bearer ")),
 		with("the bearer as Basic", "401", no, h("Basic "+Token)),
 		with("the bearer twice", "401", no, h("Bearer "+Token+" "+Token)),
-		// In Docker mode the engine opens the port for every user of the machine.
-		{Section: "E", Name: "another user of the machine", Expected: "not served", Only: world.Embedded, Root: true, Do: func(ctx context.Context, w *world.World) (string, bool) {
-			other := *w
-			other.As = 12345
-			status, _, _, err := call{}.send(ctx, &other)
-			if err == nil {
-				return fmt.Sprint(status), false
-			}
-			ours, _, _, again := call{}.send(ctx, w) // the endpoint is there, for the user whose it is
-			return fmt.Sprintf("%v; to its owner: %d %v", err, ours, again), ours == http.StatusOK
-		}},
+		otherUser("another user of the machine", call{}),
+		otherUser("console: another user of the machine", call{method: http.MethodGet, path: "/console"}),
 	}
 }
 
 // Token is the bearer token of the world in which attacks with Token are mounted.
 const Token = "correct-horse-battery-staple"
 
+// otherUser sends a request as another user of the machine, who is not served. In Docker mode the engine opens the port
+// for every user.
+func otherUser(name string, c call) Attack {
+	return Attack{Section: "E", Name: name, Expected: "not served", Only: world.Embedded, Root: true, Do: func(ctx context.Context, w *world.World) (string, bool) {
+		other := *w
+		other.As = 12345
+		status, _, _, err := c.send(ctx, &other)
+		if err == nil {
+			return fmt.Sprint(status), false
+		}
+		ours, _, _, again := c.send(ctx, w) // the endpoint is there, for the user whose it is
+		return fmt.Sprintf("%v; to its owner: %d %v", err, ours, again), ours == http.StatusOK
+	}}
+}
+
+// consoleCode is a code of codeforge console.
+func consoleCode(ctx context.Context, w *world.World) (string, error) {
+	out, err := w.Pipe(ctx, "", "console", "--json")
+	_, rest, found := strings.Cut(out, "#code=")
+	code, _, ended := strings.Cut(rest, `"`)
+	if err == nil && (!found || !ended) {
+		err = fmt.Errorf("codeforge console printed %.80q", out)
+	}
+	return code, err
+}
+
+// endedSession signs in to the console, signs out, and asks for something.
+func endedSession(ctx context.Context, w *world.World) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	code, err := consoleCode(ctx, w)
+	if err != nil {
+		return clip(err.Error(), 80), false
+	}
+	_, body, _, err := call{path: "/console/api/session", body: `{"secret": "` + code + `"}`}.send(ctx, w)
+	var in struct{ Bearer string }
+	if err = errors.Join(err, json.Unmarshal([]byte(body), &in)); err != nil {
+		return clip(err.Error(), 80), false
+	}
+	header := map[string]string{"Authorization": "Bearer " + in.Bearer}
+	var seen []int
+	for _, c := range []call{
+		{method: http.MethodGet, path: "/console/api/settings"}, {method: http.MethodDelete, path: "/console/api/sessions/this"},
+		{method: http.MethodGet, path: "/console/api/settings"},
+	} {
+		c.header = header
+		status, _, _, err := c.send(ctx, w)
+		if err != nil {
+			return clip(err.Error(), 80), false
+		}
+		seen = append(seen, status)
+	}
+	return fmt.Sprint(seen), slices.Equal(seen, []int{http.StatusOK, http.StatusOK, http.StatusUnauthorized})
+}
+
 // codeTwice signs in to the console twice with one code of codeforge console.
 func codeTwice(ctx context.Context, w *world.World) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	out, err := w.Pipe(ctx, "", "console", "--json")
-	_, rest, found := strings.Cut(out, "#code=")
-	code, _, ended := strings.Cut(rest, `"`)
-	if err != nil || !found || !ended {
-		return clip(fmt.Sprint(out, err), 80), false
+	code, err := consoleCode(ctx, w)
+	if err != nil {
+		return clip(err.Error(), 80), false
 	}
 	var seen []int
 	for range 2 {

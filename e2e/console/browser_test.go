@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,6 +98,13 @@ func (b *tab) complaints() []string {
 	out := b.wrong
 	b.wrong = nil
 	return out
+}
+
+// heard is complaints, without forgetting them.
+func (b *tab) heard() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.wrong)
 }
 
 // clean fails if the page has complained about anything.

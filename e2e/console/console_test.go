@@ -106,25 +106,7 @@ func TestConsole(t *testing.T) {
 		again.complaints() // of the 401
 	})
 
-	t.Run("first paint", func(t *testing.T) {
-		const painted = "performance.getEntriesByName('first-contentful-paint')[0]"
-		quickest := map[string]float64{}
-		for range 3 {
-			for _, path := range []string{"/console/LICENSES.txt", "/console"} { // what this machine needs for a text, and for the console
-				b.open(t, eval[string](t, b, "location.origin")+path)
-				b.wait(t, painted)
-				took := eval[float64](t, b, painted+".startTime")
-				if was, ok := quickest[path]; !ok || took < was {
-					quickest[path] = took
-				}
-			}
-		}
-		t.Logf("first contentful paint in ms: %v", quickest)
-		if more := quickest["/console"] - quickest["/console/LICENSES.txt"]; more > 300 {
-			t.Errorf("the console's first paint took %.0f ms longer than that of a text", more)
-		}
-		b.complaints() // a text has no icon
-	})
+	t.Run("first paint", func(t *testing.T) { paints(t, b, 300) })
 
 	t.Run("a run", func(t *testing.T) {
 		b.see(t, "ol.runs", "Close the <img src=x")
@@ -154,7 +136,7 @@ func TestConsole(t *testing.T) {
 	})
 
 	t.Run("live", func(t *testing.T) {
-		done := later(t, w, "// Waits for a while\nconsole.log('begun');\nawait new Promise((r) => setTimeout(r, 60000));\n")
+		done := later(t, w, 90, "// Waits for a while\nconsole.log('begun');\nawait new Promise((r) => setTimeout(r, 60000));\n")
 		b.see(t, "ol.runs", "Waits for a while")
 		b.press(t, "k")
 		b.see(t, ".page .title", "Waits for a while")
@@ -176,7 +158,7 @@ func TestConsole(t *testing.T) {
 			return "// Refund what was paid twice\nconst r = await fetch('https://" + asked + path + "', { method: 'POST', headers: { Authorization: 'Bearer RULED_TOKEN', 'Content-Type': 'application/json' }, " +
 				"body: JSON.stringify({ amount: 48000, note: 'by \u202eevorppa\u202c' }) });\nconsole.log(r.status, await r.text());\n"
 		}
-		yes := later(t, w, send("/anything/refunds"))
+		yes := later(t, w, 90, send("/anything/refunds"))
 		b.see(t, ".rail .badge.hot", "1")
 		b.press(t, "n")
 		b.see(t, ".verb", "POST https://"+asked+"/anything/refunds")
@@ -190,7 +172,7 @@ func TestConsole(t *testing.T) {
 		b.see(t, ".pane", "Nothing waits for you")
 		b.see(t, ".pane", "Decided here")
 
-		no := later(t, w, send("/anything/refunds"))
+		no := later(t, w, 90, send("/anything/refunds"))
 		b.see(t, ".page", "Against the last one that you approved")
 		b.press(t, "d")
 		if r := <-no; !strings.HasPrefix(r.Out, "403 ") || !strings.Contains(r.Out, "approval_denied") {
@@ -198,7 +180,7 @@ func TestConsole(t *testing.T) {
 		}
 
 		// What is the operator's alone is shown, and not decided here.
-		operator := later(t, w, send("/anything/payouts"))
+		operator := later(t, w, 90, send("/anything/payouts"))
 		b.see(t, ".verb", "/anything/payouts")
 		b.see(t, ".actions", "codeforge approve")
 		b.press(t, "a")
@@ -225,8 +207,12 @@ func TestConsole(t *testing.T) {
 			{"k", "skills", "page-through"}, {"b", "alerts", "What is worth an alert"}, {"e", "settings", "the console never writes configuration"},
 			{"h", "held", "nothing is sent until you say so"}, {"r", "runs", "Runs"},
 		}
-		for _, scheme := range []string{"light", "dark"} {
-			b.prefer(t, "prefers-color-scheme", scheme, "prefers-reduced-motion", "reduce")
+		for _, scheme := range []string{"light", "dark", "forced colours"} {
+			forced := "none"
+			if scheme == "forced colours" {
+				forced = "active"
+			}
+			b.prefer(t, "prefers-color-scheme", scheme, "prefers-reduced-motion", "reduce", "forced-colors", forced)
 			for _, p := range pages {
 				b.turn(t, p.key, p.page)
 				b.see(t, "main", p.see)
@@ -234,6 +220,7 @@ func TestConsole(t *testing.T) {
 				sound(t, b, scheme+" "+p.key)
 			}
 		}
+		b.prefer(t, "prefers-color-scheme", "light", "prefers-reduced-motion", "reduce")
 		if moving := eval[int](t, b, "document.getAnimations().filter((a) => a.playState === 'running').length"); moving != 0 {
 			t.Errorf("%d things move although the user prefers less motion", moving)
 		}
@@ -284,6 +271,8 @@ func TestConsole(t *testing.T) {
 		b.clean(t)
 	})
 
+	t.Run("skills", func(t *testing.T) { skills(t, w, b) })
+
 	t.Run("test an API", func(t *testing.T) {
 		b.turn(t, "a", "apis")
 		b.wait(t, "document.querySelector('#api-httpbin')")
@@ -295,7 +284,7 @@ func TestConsole(t *testing.T) {
 	t.Run("phone", func(t *testing.T) {
 		b.screen(t, 390, 844)
 		defer b.screen(t, 1440, 900)
-		waits := later(t, w, "await fetch('https://"+asked+"/anything/refunds', { method: 'POST', body: 'x' }).catch(() => {})")
+		waits := later(t, w, 90, "await fetch('https://"+asked+"/anything/refunds', { method: 'POST', body: 'x' }).catch(() => {})")
 		b.wait(t, "document.querySelector('.rail .badge.hot')?.innerText === '1'")
 		b.press(t, "n")
 		b.see(t, ".verb", "/anything/refunds")
@@ -309,9 +298,15 @@ func TestConsole(t *testing.T) {
 		picture(t, b, "console-phone.png")
 		eval[bool](t, b, "document.querySelector('.actions .btn.no').click() || true")
 		<-waits
-		b.turn(t, "r", "runs")
+		for _, p := range []struct{ key, page string }{{"l", "ledger"}, {"a", "apis"}, {"s", "servers"}, {"k", "skills"}, {"b", "alerts"}, {"e", "settings"}, {"h", "held"}, {"r", "runs"}} {
+			b.turn(t, p.key, p.page)
+			b.wait(t, "document.querySelector('main h1') && !document.querySelector('[aria-busy]')")
+			sound(t, b, "phone "+p.page)
+			if n := eval[int](t, b, "Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth)"); n > 390 {
+				t.Errorf("%s is %d pixels wide on a phone", p.page, n)
+			}
+		}
 		b.wait(t, "document.querySelector('ol.runs a')")
-		sound(t, b, "phone")
 	})
 
 	t.Run("end", func(t *testing.T) {
@@ -330,15 +325,90 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// later runs code and gives its result when it has ended.
-func later(t *testing.T, w *world.World, code string) <-chan world.Result {
+// paints measures the first paint, against what this machine needs for a text, in milliseconds.
+func paints(t *testing.T, b *tab, most float64) {
+	t.Helper()
+	const painted = "performance.getEntriesByName('first-contentful-paint')[0]"
+	quickest := map[string]float64{}
+	for range 3 {
+		for _, path := range []string{"/console/LICENSES.txt", "/console"} {
+			b.open(t, eval[string](t, b, "location.origin")+path)
+			b.wait(t, painted)
+			took := eval[float64](t, b, painted+".startTime")
+			if was, ok := quickest[path]; !ok || took < was {
+				quickest[path] = took
+			}
+		}
+	}
+	t.Logf("first contentful paint in ms: %v", quickest)
+	if more := quickest["/console"] - quickest["/console/LICENSES.txt"]; more > most {
+		t.Errorf("the console's first paint took %.0f ms longer than that of a text", more)
+	}
+	b.wait(t, "document.querySelector('nav.rail')")
+	b.complaints() // a text has no icon
+}
+
+// skills restores, pins and deletes a skill, and looks at what is told of it.
+func skills(t *testing.T, w *world.World, b *tab) {
+	write := func(n int) world.Result {
+		return w.MustExecute(t, fmt.Sprintf("Deno.writeTextFileSync('/skills/mine.ts', '/** @description Mine */\\nexport const n = %d;\\n')", n))
+	}
+	reads := func(n int) {
+		t.Helper()
+		if r := w.MustExecute(t, "console.log(Deno.readTextFileSync('/skills/mine.ts'))"); !strings.Contains(r.Out, fmt.Sprintf("n = %d;", n)) {
+			t.Errorf("code reads %q, want number %d", r.Out, n)
+		}
+	}
+	click := func(script string) {
+		t.Helper()
+		b.wait(t, "("+script+") && !("+script+").disabled")
+		eval[bool](t, b, "("+script+").click() || true")
+	}
+	button := func(text string) string {
+		return fmt.Sprintf("[...document.querySelectorAll('.page button')].find((e) => e.innerText.trim() === %q)", text)
+	}
+	write(1)
+	write(2)
+	b.turn(t, "k", "skills")
+	to(t, b, "#/skills/mine")
+	b.see(t, ".page", "Version 2 against 1")
+	click(`document.querySelector('[aria-label="Restore version 1"]')`)
+	b.see(t, ".page", "Version 3 against 2")
+	b.see(t, ".page", "in the console")
+	reads(1)
+
+	click(button("Pin this version"))
+	b.see(t, ".page .chip", "pinned")
+	if r := write(3); !strings.Contains(r.JSON, "it was put back as it was") {
+		t.Errorf("who changed a pinned skill is told: %s", r.JSON)
+	}
+	reads(1)
+	b.see(t, ".page", "put back: it is pinned")
+	b.turn(t, "b", "alerts")
+	b.see(t, "main", "A pinned skill was changed and put back: mine")
+	b.see(t, "main", "A new skill: mine")
+	sound(t, b, "alerts")
+	to(t, b, "#/skills/mine")
+	click(button("Unpin"))
+	click(button("Delete"))
+	click(button("Yes, delete"))
+	b.see(t, ".page", "It was deleted")
+	b.see(t, ".pane", "deleted")
+	click(`document.querySelector('[aria-label="Restore version 2"]')`)
+	b.see(t, ".page", "a model wrote this")
+	reads(2)
+	b.clean(t)
+}
+
+// later runs code, for so long at most, and gives its result when it has ended.
+func later(t *testing.T, w *world.World, seconds int, code string) <-chan world.Result {
 	t.Helper()
 	done := make(chan world.Result, 1)
 	session, err := w.Connect(context.Background())
 	testkit.Must(t, err)
 	go func() {
 		defer session.Close()
-		r, err := w.Do(context.Background(), session, world.Run{Code: code, Timeout: 90})
+		r, err := w.Do(context.Background(), session, world.Run{Code: code, Timeout: seconds})
 		if err != nil {
 			r.JSON = err.Error()
 		}

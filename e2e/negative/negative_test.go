@@ -70,11 +70,12 @@ func groups() []group {
 			{defence: "last-body", attacks: []string{"DELETE with a body that a server takes for the next request", "the credential in the body of a request inside a DELETE"}},
 			{defence: "run-connections", attacks: []string{"the answer to another run's request"}},
 			{defence: "final-headers", attacks: []string{"Connection: close, Content-Type, on a form that overrides the method"}},
-			{defence: "mcp-host", attacks: []string{"foreign Host", "Host of the machine's address"}},
-			{defence: "mcp-origin", attacks: []string{"foreign Origin", "Origin null"}},
-			{defence: "mcp-owner", attacks: []string{"another user of the machine"}},
+			{defence: "mcp-host", attacks: []string{"foreign Host", "Host of the machine's address", "console: under a foreign name"}},
+			{defence: "mcp-origin", attacks: []string{"foreign Origin", "Origin null", "console: in a frame of another page"}},
+			{defence: "mcp-owner", attacks: []string{"another user of the machine", "console: another user of the machine"}},
 			{defence: "console-bearer", attacks: []string{"console: its API without a session", "console: its API with a session of somebody"}},
 			{defence: "console-code", attacks: []string{"console: a code used twice"}},
+			{defence: "console-end", attacks: []string{"console: a session that somebody has ended"}},
 			{defence: "console-policy", attacks: []string{"console: a page without a policy"}},
 			{defence: "terminal", attacks: []string{"on a terminal: what a run prints", "on a terminal: a skill's source"}},
 			{defence: "message-bounds", attacks: []string{"a client with a name of 8 MiB", "an id of 8 MiB"}},
@@ -133,13 +134,15 @@ func groups() []group {
 func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by"},
-		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
 		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 		"./internal/shape":                  {"shape-names"},
+		"./mcp-server/internal/skill":       {"skill-pin"},
+		"./internal/audit":                  {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
 

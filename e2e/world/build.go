@@ -16,6 +16,7 @@ var packages = []string{
 	"./mcp-server/cmd/mcp-bridge",
 	"./e2e/cmd/intruder",                            // for tests only: see attack
 	"./mcp-server/internal/bridge/testdata/hostile", // for tests only: see servers
+	"./mcp-server/internal/history/testdata/fill",   // for tests only: see console
 }
 
 // build builds the binaries from the working tree into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). A lock

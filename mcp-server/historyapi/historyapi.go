@@ -243,6 +243,8 @@ const (
 	ByRun    = "run"     // code wrote the file
 	ByTool   = "tool"    // update_skill or delete_skill
 	ByPerson = "outside" // in no run and by no tool
+	ByPin    = "pin"     // put back, because it is pinned
+	ByHand   = "console" // in the console
 )
 
 // SkillVersion is a version of a skill, or its deletion.
@@ -275,6 +277,10 @@ const (
 	AlertNewPair = "new_pair" // data went from one API to another for the first time
 	AlertSkill   = "skill"    // a skill changed
 	AlertHistory = "history"  // something was not stored
+	AlertPinned  = "pinned"   // a pinned skill was changed, and put back
+	AlertAPI     = "api"      // an API fails
+	AlertServer  = "server"   // an MCP server does not start, or is not what was accepted
+	AlertValue   = "value"    // code sent the value of a credential
 )
 
 // Alert is something that a person may want to know.
@@ -286,6 +292,7 @@ type Alert struct {
 	Text   string    `json:"text,omitempty"`
 	Run    string    `json:"run,omitempty"`
 	API    string    `json:"api,omitempty"`
+	Skill  string    `json:"skill,omitempty"`
 	Seen   bool      `json:"seen"`
 }
 

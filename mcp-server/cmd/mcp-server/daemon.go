@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
@@ -75,6 +77,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
 	if d.skills, err = skill.Open(f.skills, s.SkillsReadonly); err != nil {
 		return nil, err
+	}
+	if f.history != "" {
+		d.skills.PinIn(filepath.Join(f.history, "skills"))
 	}
 	if n, err := d.skills.Seed(skills.Files); err != nil {
 		d.log.Warn("shipped skills could not be written", logline.Tag("skill"), slog.String("error", err.Error()))
@@ -203,6 +208,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.serveProxy(background) })
 	if d.history.Mode() != history.Off {
 		parts.Go(func() { d.record(background) })
+		parts.Go(func() { alert.New(d.history, d.broker.States).Run(background) })
 	}
 
 	ended := make(chan error, 1)

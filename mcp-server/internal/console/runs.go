@@ -15,11 +15,13 @@ import (
 type History interface {
 	Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
 	Run(ctx context.Context, id string) (historyapi.Detail, error)
+	RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error)
 	Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
 	Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
 	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
 	SkillVersions(ctx context.Context, skill string) ([]historyapi.SkillVersion, error)
 	SkillSource(ctx context.Context, skill string, version int) (string, error)
+	Skill(v historyapi.SkillVersion, source string)
 	SkillUses(ctx context.Context) ([]historyapi.SkillUse, error)
 	Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error)
 	SeeAlerts(ctx context.Context, number int64) error
@@ -50,7 +52,8 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		}, q.Get("cursor")))
 	})
 	handle("GET runs/{id}", func(r *http.Request) (any, error) {
-		return kept(c.cfg.History.Run(r.Context(), r.PathValue("id")))
+		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // none: all
+		return kept(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after))
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {

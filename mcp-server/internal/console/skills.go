@@ -1,11 +1,16 @@
 package console
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
@@ -16,6 +21,8 @@ type listed struct {
 	Description string    `json:"description"`
 	Size        int64     `json:"size"`
 	Modified    time.Time `json:"modified"`
+	Pinned      bool      `json:"pinned,omitempty"`
+	Deleted     bool      `json:"deleted,omitempty"`
 	// Use is how often runs imported it, nil where that is not known.
 	Use *historyapi.SkillUse `json:"use,omitempty"`
 }
@@ -33,13 +40,34 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	}
 	out := []listed{}
 	for _, k := range l.Skills {
-		one := listed{Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name]}
+		one := listed{Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name], Pinned: c.cfg.Skills.Pinned(k.Name)}
 		if err == nil && one.Use == nil {
 			one.Use = &historyapi.SkillUse{Skill: k.Name}
 		}
 		out = append(out, one)
 	}
-	return map[string]any{"skills": out, "most": skill.MaxCount, "read_only": c.cfg.Skills.ReadOnly()}, nil
+	out = append(out, c.deletedSkills(r, l.Skills)...)
+	return map[string]any{"skills": out, "count": len(l.Skills), "most": skill.MaxCount, "read_only": c.cfg.Skills.ReadOnly()}, nil
+}
+
+// deletedSkills are those that are gone, and of which versions are kept.
+func (c *Console) deletedSkills(r *http.Request, have []skill.Skill) []listed {
+	versions, err := c.cfg.History.SkillVersions(r.Context(), "")
+	if err != nil {
+		return nil // without a store there are none
+	}
+	var out []listed
+	known := map[string]bool{}
+	for _, k := range have {
+		known[k.Name] = true
+	}
+	for _, v := range versions { // the latest first
+		if !known[v.Skill] && v.Deleted {
+			out = append(out, listed{Name: v.Skill, Modified: v.At, Deleted: true})
+		}
+		known[v.Skill] = true
+	}
+	return out
 }
 
 // readSkill is one skill with its source, its versions, and the source of the version before.
@@ -62,7 +90,7 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	}
 	return map[string]any{
 		"name": name, "description": k.Description, "size": k.Size, "modified": k.Modified, "source": source,
-		"deleted": gone, "versions": versions,
+		"deleted": gone, "versions": versions, "pinned": c.cfg.Skills.Pinned(name), "read_only": c.cfg.Skills.ReadOnly(),
 	}, nil
 }
 
@@ -74,4 +102,86 @@ func (c *Console) skillVersion(r *http.Request) (any, error) {
 	}
 	source, err := c.cfg.History.SkillSource(r.Context(), r.PathValue("name"), n)
 	return kept(map[string]string{"source": source}, err)
+}
+
+// restoreSkill makes a skill what it was in a version.
+func (c *Console) restoreSkill(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	n, err := strconv.Atoi(r.PathValue("version"))
+	if err != nil {
+		return nil, errNotFound
+	}
+	source, err := c.cfg.History.SkillSource(r.Context(), name, n)
+	if err != nil {
+		return kept(source, err)
+	}
+	versions, err := c.cfg.History.SkillVersions(r.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(source))
+	i := slices.IndexFunc(versions, func(v historyapi.SkillVersion) bool { return v.Version == n })
+	if i < 0 || versions[i].SHA != hex.EncodeToString(sum[:]) {
+		return nil, &told{http.StatusConflict, "This version is not kept as it was: REDACTING_STRINGS were taken out."}
+	}
+	if _, err = c.cfg.Skills.Restore(name, source); err == nil {
+		c.skillDone(r, "restored", historyapi.SkillVersion{Skill: name}, source)
+	}
+	return struct{}{}, skillError(err)
+}
+
+// pinSkill pins a skill to what it is, or ends that.
+func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		name, do, done := r.PathValue("name"), c.cfg.Skills.Unpin, "unpinned"
+		if pin {
+			do, done = c.cfg.Skills.Pin, "pinned"
+		}
+		err := do(name)
+		if err == nil {
+			c.tell(r, done, name)
+		}
+		return struct{}{}, skillError(err)
+	}
+}
+
+// deleteSkill deletes a skill. Its versions stay.
+func (c *Console) deleteSkill(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	err := c.cfg.Skills.Delete(name)
+	if err == nil {
+		c.skillDone(r, "deleted", historyapi.SkillVersion{Skill: name, Deleted: true}, "")
+	}
+	return struct{}{}, skillError(err)
+}
+
+// skillDone stores what was done to a skill here.
+func (c *Console) skillDone(r *http.Request, what string, v historyapi.SkillVersion, source string) {
+	v.By = historyapi.ByHand
+	c.cfg.History.Skill(v, source)
+	c.tell(r, what, v.Skill)
+}
+
+// tell logs what somebody did to a skill here, and tells open pages.
+func (c *Console) tell(r *http.Request, what, name string) {
+	c.cfg.Log.Info("somebody in the console changed a skill", logline.Tag("console"),
+		slog.String("session", of(r).ID), slog.String("skill", name), slog.String("what", what))
+	c.SkillsChanged()
+}
+
+// skillError turns the errors of skills into those that a page shows.
+func skillError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, skill.ErrNotFound), errors.Is(err, skill.ErrName):
+		return errNotFound
+	case errors.Is(err, skill.ErrReadOnly):
+		return &told{http.StatusConflict, "Skills are read-only here: SKILLS_READONLY is set."}
+	case errors.Is(err, skill.ErrPinned):
+		return &told{http.StatusConflict, "This skill is pinned. Unpin it first."}
+	case errors.Is(err, skill.ErrChanged):
+		return &told{http.StatusConflict, "The skill is being changed by a run. Try again."}
+	}
+	return err
 }

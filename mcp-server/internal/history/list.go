@@ -193,6 +193,12 @@ func (s *Store) spans(ctx context.Context, db *sql.DB, run *historyapi.Run) erro
 
 // Run is all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrUnknown: there is none.
 func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
+	return s.RunAfter(ctx, id, 0)
+}
+
+// RunAfter is Run for who has it already up to an exchange, by its number: while the run is under way, only those
+// stored later are among its exchanges.
+func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error) {
 	var out historyapi.Detail
 	db, err := s.db(ctx)
 	if err != nil {
@@ -220,10 +226,11 @@ func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
 		}
 		out.Kept, out.Code, out.Output, out.Answer, out.Exit = true, c.Code, c.Output, c.Answer, c.Exit
 	}
-	if !out.Kept {
-		s.underWay(&out)
+	if !s.underWay(&out) {
+		after = 0
 	}
-	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? ORDER BY number", out.ID)
+	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? AND number > ? ORDER BY number",
+		out.ID, after)
 	if err != nil {
 		return out, s.checked(err)
 	}
@@ -231,7 +238,7 @@ func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
 		return out, s.checked(err)
 	}
 	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
-	if out.Ended.IsZero() { // nobody has counted yet
+	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // nobody has counted: mcp-server ended before the run
 		for _, x := range out.Exchanges {
 			out.Count.Add(x.Exchange)
 		}
@@ -239,19 +246,23 @@ func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
 	return out, nil
 }
 
-// underWay adds the code and output of a run that is not over.
-func (s *Store) underWay(out *historyapi.Detail) {
+// underWay adds the code, the output and the counts of a run that is not over. It reports whether that is one.
+func (s *Store) underWay(out *historyapi.Detail) bool {
 	s.mu.Lock()
 	r := s.live[out.ID]
 	s.mu.Unlock()
-	if r == nil || s.cfg.Mode != Full {
-		return
+	if r == nil {
+		return false
 	}
 	r.mu.Lock()
+	out.Count, out.Omitted = r.count, max(0, r.kept-maxOfRun)
 	c := content{Code: halves(r.code), Output: r.output.output()}
 	r.mu.Unlock()
-	c = c.clean(s.cfg.Clean)
-	out.Kept, out.Code, out.Output = true, c.Code, c.Output
+	if s.cfg.Mode == Full {
+		c = c.clean(s.cfg.Clean)
+		out.Kept, out.Code, out.Output = true, c.Code, c.Output
+	}
+	return true
 }
 
 // Exchanges lists exchanges, with those of MCP servers and installations: latest first, or oldest first.

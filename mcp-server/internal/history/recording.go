@@ -36,6 +36,7 @@ type Recording struct {
 	run    historyapi.Run
 	output capture
 	kept   int // exchanges
+	count  controlapi.Count
 
 	// stored are the ids of exchanges that the writer has stored, texts what the run is searched by of them. Only the
 	// writer uses them, and only if no transaction has failed since failed was read: it may have taken some back.
@@ -195,6 +196,7 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	if r != nil {
 		r.mu.Lock()
 		r.kept++
+		r.count.Add(x)
 		full := r.kept > maxOfRun
 		r.mu.Unlock()
 		if full {

@@ -71,6 +71,7 @@ type Store struct {
 	root     *os.Root
 	dir      string
 	readOnly bool
+	pins     string // the folder of PinIn
 }
 
 // Open opens the directory. With readOnly every change is refused with ErrReadOnly.

@@ -26,6 +26,8 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	switch {
 	case s.readOnly:
 		return Skill{}, ErrReadOnly
+	case s.Pinned(name):
+		return Skill{}, ErrPinned
 	case len(text) > MaxPatch:
 		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the patch has %d bytes, %d are allowed. "+
 			"Send it in parts, or rewrite the skill in execute_code.", len(text), MaxPatch)}
@@ -106,6 +108,9 @@ func (s *Store) Delete(name string) error {
 	}
 	if !ValidName(name) {
 		return notAName(name)
+	}
+	if s.Pinned(name) {
+		return ErrPinned
 	}
 	info, err := s.root.Lstat(File(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {

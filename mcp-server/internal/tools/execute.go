@@ -131,9 +131,10 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
 		code: r.Code, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o),
-		remarks:  slices.Concat(strays(after, before), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		remarks:  slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.end(recording, req, o, err, changes, res)
+	s.putBack()
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
@@ -79,6 +81,41 @@ func (s *Surface) end(
 		})
 	}
 	recording.End(e)
+}
+
+// pinned tells of changes that are undone.
+func (s *Surface) pinned(changes []skill.Change) []string {
+	var out []string
+	for _, c := range changes {
+		if s.cfg.Skills.Pinned(c.Name) {
+			out = append(out, "The user has pinned skill "+c.Name+": it was put back as it was.")
+		}
+	}
+	return out
+}
+
+// putBack undoes changes of pinned skills.
+func (s *Surface) putBack() {
+	back, err := s.cfg.Skills.PutBack(func(name string) {
+		_, _, err := s.cfg.Skills.Read(name)
+		v := historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: errors.Is(err, skill.ErrNotFound)}
+		s.changed(v)
+		v.By = historyapi.ByRun // nothing is stored of what is stored already, nor of others while code runs
+		s.changed(v)
+	})
+	if err != nil {
+		s.cfg.Log.Error("a pinned skill could not be put back", logline.Tag("skill"), slog.String("error", err.Error()))
+	}
+	for _, name := range back {
+		s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByPin})
+		s.cfg.History.AddAlert(historyapi.Alert{
+			Kind: historyapi.AlertPinned, Title: "A pinned skill was changed and put back: " + name,
+			Text: "Its versions tell what was tried.",
+		})
+	}
+	if len(back) > 0 {
+		s.shelf.refresh()
+	}
 }
 
 // noExit is historyapi.Run.Reason for a run without an exit.

@@ -110,6 +110,8 @@ func (s *Surface) explainSkill(name string, err error) string {
 		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64, and .py for Python.", name)
 	case errors.Is(err, skill.ErrReadOnly):
 		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
+	case errors.Is(err, skill.ErrPinned):
+		return "The user has pinned skill " + name + ": nothing was changed. To build on it, write another one."
 	case errors.Is(err, skill.ErrChanged):
 		return "The skill was changed concurrently. This call changed nothing; read the skill again."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -159,7 +161,10 @@ func (h *shelf) add() {
 }
 
 // Watch keeps the list of resources up to date until ctx ends.
-func (s *Surface) Watch(ctx context.Context) { s.cfg.Skills.Watch(ctx, s.cfg.Log, s.shelf.refresh) }
+func (s *Surface) Watch(ctx context.Context) {
+	s.putBack() // while nobody watched
+	s.cfg.Skills.Watch(ctx, s.cfg.Log, func() { s.shelf.refresh(); s.putBack() })
+}
 
 // refresh makes the registered resources those of the directory. Clients are notified of changes.
 func (h *shelf) refresh() {

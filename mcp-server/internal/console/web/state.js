@@ -1,5 +1,5 @@
 // What all pages share: where we are, what is live, and data that is asked for again when it has changed.
-import { useEffect, useReducer, useRef, useState } from "./preact.js";
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "./preact.js";
 import { api, request, signedIn } from "./session.js";
 
 const readers = new Set();
@@ -13,7 +13,7 @@ export function set(change) { Object.assign(app, change); for (const f of reader
 /** useApp draws the component again whenever it changes. */
 export function useApp() {
   const [, again] = useReducer((n) => n + 1, 0);
-  useEffect(() => { readers.add(again); return () => readers.delete(again); }, []);
+  useLayoutEffect(() => { readers.add(again); return () => readers.delete(again); }, []);
   return app;
 }
 
@@ -41,22 +41,35 @@ export async function copy(text, what) {
   try { await navigator.clipboard.writeText(text); say(what + " copied."); } catch { say("The browser does not allow copying here."); }
 }
 
-/** useData asks for a path, and again when the version changes, unless the screen is frozen. An empty path: nothing. */
-export function useData(path, version = 0, least = 0) {
+/** useData asks for a path, and again when the version changes, unless the screen is frozen. An empty path: nothing.
+ * Least is the time between two questions, in milliseconds; more is added to what is asked, and makes no other path. */
+export function useData(path, version = 0, least = 0, more = "") {
   const [state, put] = useState({ path: "", data: undefined, error: "" });
-  const last = useRef(0);
+  const at = useRef({ path: "", stop: null, timer: 0, next: 0, wanted: false }).current;
+  at.more = more;
+  const ask = () => { // one question at a time: what is under way is not given up because there is more to ask
+    if (at.stop || at.timer || !at.wanted || (app.frozen && at.has === at.path)) return;
+    if (at.next > Date.now()) { at.timer = setTimeout(() => { at.timer = 0; ask(); }, at.next - Date.now()); return; }
+    const stop = at.stop = new AbortController(), began = Date.now();
+    const ended = (to) => {
+      if (at.stop !== stop) return;
+      at.stop = null;
+      at.next = Date.now() + least + 4 * (Date.now() - began);
+      put(to);
+      ask();
+    };
+    at.wanted = false;
+    api(path + at.more, "GET", undefined, stop.signal).then(
+      (data) => { at.has = path; ended({ path, data, error: "" }); },
+      (e) => ended((s) => ({ path, data: s.path === path ? s.data : undefined, error: e.message })));
+  };
+  const leave = () => { at.stop?.abort(); clearTimeout(at.timer); Object.assign(at, { stop: null, timer: 0, next: 0, has: "" }); };
   useEffect(() => {
-    if (!path || (app.frozen && state.path === path)) return;
-    const stop = new AbortController();
-    const wait = state.path === path ? Math.max(0, last.current + least - Date.now()) : 0;
-    const timer = setTimeout(() => {
-      const began = Date.now();
-      api(path, "GET", undefined, stop.signal).then(
-        (data) => { last.current = Date.now() + 4 * (Date.now() - began); put({ path, data, error: "" }); },
-        (e) => { if (e.name !== "AbortError") put((s) => ({ path, data: s.path === path ? s.data : undefined, error: e.message })); });
-    }, wait);
-    return () => { clearTimeout(timer); if (wait === 0) stop.abort(); };
+    if (at.path !== path) { leave(); at.path = path; }
+    at.wanted = !!path;
+    ask();
   }, [path, version, app.frozen]);
+  useEffect(() => leave, []);
   return state.path === path ? state : { path, data: undefined, error: "" };
 }
 

@@ -1,0 +1,173 @@
+package console
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// The store of TestBusy: what a busy week leaves.
+const (
+	busyRuns      = 10_000
+	busyExchanges = 65_000
+)
+
+// TestBusy: with 10,000 runs in the store and 100 requests a second coming in, the console is painted at once, its list
+// has no gap from its first run to its last, and an open page costs mcp-server next to nothing.
+func TestBusy(t *testing.T) {
+	if world.CurrentMode() != world.Embedded {
+		t.Skip("embedded mode only: the store of Docker mode is in a volume, and is the same")
+	}
+	w := world.Start(t, world.Config{Slots: 4})
+	filled(t, w)
+	b := newTab(t, nil)
+	b.open(t, address(t, w))
+	b.see(t, "ol.runs", "Report 9999 of the customers")
+
+	t.Run("first paint", func(t *testing.T) { paints(t, b, 300) })
+	t.Run("scroll", func(t *testing.T) {
+		b.see(t, "ol.runs", "Report 9999 of the customers")
+		scrolls(t, b, busyRuns)
+	})
+	t.Run("search", func(t *testing.T) {
+		eval[bool](t, b, "(location.hash = '#/runs?' + encodeURIComponent('report 4711')) !== ''")
+		b.wait(t, "document.querySelectorAll('ol.runs li').length === 1")
+		b.see(t, "ol.runs", "Report 4711 of the customers")
+		eval[bool](t, b, "(location.hash = '#/ledger') !== ''")
+		b.see(t, ".tiles", "in 10\u202f000 runs")
+		b.see(t, ".matrix", "STRIPE_TOKEN")
+		eval[bool](t, b, "(location.hash = '#/runs') !== ''")
+	})
+	t.Run("live", func(t *testing.T) { costsLittle(t, w, b) })
+	b.clean(t)
+}
+
+// filled fills the store of a world, which is stopped and started again for that.
+func filled(t *testing.T, w *world.World) {
+	t.Helper()
+	testkit.Must(t, w.Process.Stop())
+	began := time.Now()
+	cmd := exec.CommandContext(t.Context(), world.Binary("fill"), filepath.Join(w.Process.State, "history"),
+		strconv.Itoa(busyRuns), strconv.Itoa(busyExchanges))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("filling the store: %v\n%s", err, out)
+	}
+	t.Logf("the store was filled in %v", time.Since(began))
+	p, err := world.StartUp(w.User, w.Dir, 4)
+	testkit.Must(t, err)
+	w.Process = p
+	t.Cleanup(func() { _ = p.Stop() })
+	ready, err := p.Ready(testkit.Patience)
+	testkit.Must(t, err)
+	w.URL = ready.URL + "/mcp"
+}
+
+// scrolls goes through a list of so many runs, faster than a hand does.
+func scrolls(t *testing.T, b *tab, runs int) {
+	type result struct {
+		Seen, Most, Gaps, Waits int
+		Longest, P50            float64
+		Heap                    float64
+	}
+	got := eval[result](t, b, `(async () => {
+	  const box = document.querySelector(".scroll:has(ol.runs)"), ol = box.querySelector("ol"), frames = [];
+	  let most = 0, gaps = 0, waits = 0, longest = 0, still = 0, last = 0;
+	  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+	  for (let began = performance.now(); last < `+strconv.Itoa(runs)+` && performance.now() - began < 120000; ) {
+	    const at = performance.now();
+	    await frame();
+	    frames.push(performance.now() - at);
+	    const rows = [...box.querySelectorAll("a.run")].map((a) => [parseInt(a.style.top), a.getAttribute("href")]).sort((x, y) => x[0] - y[0]);
+	    last = rows.at(-1)[0] / 58 + 1;
+	    most = Math.max(most, rows.length);
+	    const end = Math.min(box.scrollTop + box.clientHeight, parseInt(ol.style.height));
+	    if (rows[0][0] > box.scrollTop || rows.at(-1)[0] + 58 < end || rows.some((r, i) => i && r[0] !== rows[i - 1][0] + 58)) gaps++;
+	    const was = box.scrollTop;
+	    box.scrollTop = was + (frames.length < 20 ? 1 : 25) * box.clientHeight;
+	    if (box.scrollTop !== was) { longest = Math.max(longest, still && at - still); still = 0; }
+	    else if (!still) { still = at; waits++; }
+	  }
+	  frames.sort((a, b) => a - b);
+	  return { Seen: last, Most: most, Gaps: gaps, Waits: waits, Longest: longest, P50: frames[frames.length >> 1], Heap: performance.memory.usedJSHeapSize / 1e6 };
+	})()`)
+	t.Logf("%+v", got)
+	if got.Seen < runs || got.Gaps > 0 {
+		t.Errorf("%d of %d runs were seen, with %d gaps", got.Seen, runs, got.Gaps)
+	}
+	if got.Most > 60 {
+		t.Errorf("%d rows are in the document at once", got.Most)
+	}
+}
+
+// costsLittle measures what an open page of a run with 100 requests a second costs mcp-server.
+func costsLittle(t *testing.T, w *world.World, b *tab) {
+	pids := world.Below(w.Process.Cmd.Process.Pid, "mcp-server")
+	if len(pids) != 1 {
+		t.Fatalf("mcp-server is %v", pids)
+	}
+	const rounds, window = 2, 3 * time.Second
+	done := later(t, w, 290, `// Asks 100 times a second
+const began = Date.now(), headers = { Authorization: "Bearer HTTPBIN_TOKEN" };
+for (let n = 0; ; n++) {
+  fetch("https://httpbin.test/anything/" + n % 10, { headers }).then((r) => r.text(), () => {});
+  await new Promise((r) => setTimeout(r, began + n * 10 - Date.now()));
+}
+`)
+	origin := eval[string](t, b, "location.origin")
+	b.see(t, "ol.runs", "Asks 100 times a second")
+	id := eval[string](t, b, "document.querySelector('ol.runs a.run').getAttribute('href').split('/').pop()")
+	var open, shut time.Duration
+	for range rounds {
+		b.open(t, origin+"/console#/runs/"+id)
+		b.see(t, ".page .title", "Asks 100 times a second")
+		b.see(t, ".page .status", "Running")
+		time.Sleep(time.Second) // what it loads once
+		first := cpu(t, pids[0])
+		count := eval[string](t, b, "document.querySelector('.tiles dd').firstChild.data")
+		time.Sleep(window)
+		open += cpu(t, pids[0]) - first
+		b.wait(t, fmt.Sprintf("document.querySelector('.tiles dd').firstChild.data !== %q", count))
+		b.open(t, "about:blank")
+		time.Sleep(time.Second / 2)
+		first = cpu(t, pids[0])
+		time.Sleep(window)
+		shut += cpu(t, pids[0]) - first
+	}
+	b.open(t, origin+"/console#/runs/"+id)
+	b.see(t, ".page .status", "Running")
+	b.press(t, "x")
+	r := <-done
+	share := func(d time.Duration) float64 { return 100 * d.Seconds() / (rounds * window.Seconds()) }
+	t.Logf("mcp-server used %.1f %% of a core with the page open, %.1f %% without it; load %s", share(open), share(shut), load())
+	if more := share(open - shut); more > 2 {
+		t.Errorf("an open page costs mcp-server %.1f %% of a core: %s", more, r.JSON)
+	}
+}
+
+// cpu is the time a process has used.
+func cpu(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	testkit.Must(t, err)
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	testkit.Must(t, err)
+	system, err := strconv.Atoi(fields[12])
+	testkit.Must(t, err)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// load is how busy this machine is.
+func load() string {
+	data, _ := os.ReadFile("/proc/loadavg") // empty where there is none
+	one, _, _ := strings.Cut(string(data), " ")
+	return one
+}

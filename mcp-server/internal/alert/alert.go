@@ -1,0 +1,234 @@
+// Package alert notices what a person may want to know, and has the store keep it: APIs and MCP servers that fail, tools
+// that are not as they were accepted, code that sends the value of a credential, and skills that change.
+package alert
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+const (
+	// window is how many of an API's latest requests are looked at. It fails if more than half of them fail, and has
+	// recovered when at most a quarter do.
+	window = 20
+	// serverTime is the time between two looks at the MCP servers.
+	serverTime = 5 * time.Second
+	// skillTime is how long a skill that goes on changing is told once.
+	skillTime = time.Hour
+	// maxKnown bounds the APIs and skills that are remembered.
+	maxKnown = 1000
+)
+
+// Store keeps alerts, and tells what happens.
+type Store interface {
+	AddAlert(a historyapi.Alert)
+	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
+}
+
+// Watcher notices. Make it with New.
+type Watcher struct {
+	store   Store
+	servers func() []serverstate.Server
+	now     func() time.Time
+
+	apis    map[string]*latest
+	skills  map[string]time.Time // when a change was told last
+	failing map[string]bool
+	held    map[string]int
+}
+
+// New makes a watcher over a store and the states of MCP servers.
+func New(store Store, servers func() []serverstate.Server) *Watcher {
+	return &Watcher{
+		store: store, servers: servers, now: time.Now,
+		apis: map[string]*latest{}, skills: map[string]time.Time{}, failing: map[string]bool{}, held: map[string]int{},
+	}
+}
+
+// Run watches until ctx ends or the store does.
+func (w *Watcher) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	events := make(chan []historyapi.Event)
+	ended := make(chan struct{})
+	defer func() { cancel(); <-ended }()
+	go func() {
+		defer close(ended)
+		w.follow(ctx, events)
+	}()
+	look := time.NewTicker(serverTime)
+	defer look.Stop()
+	for {
+		select {
+		case list := <-events:
+			for _, e := range list {
+				w.event(e)
+			}
+		case <-look.C:
+			w.look(w.servers())
+		case <-ended:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow sends events until ctx ends.
+func (w *Watcher) follow(ctx context.Context, to chan<- []historyapi.Event) {
+	for after := ""; ; {
+		list, err := w.store.Follow(ctx, after)
+		if err != nil || len(list) == 0 {
+			return
+		}
+		after = list[len(list)-1].Cursor
+		select {
+		case to <- list:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// event looks at one event.
+func (w *Watcher) event(e historyapi.Event) {
+	switch {
+	case e.Exchange != nil:
+		w.exchange(*e.Exchange)
+	case e.Skill != nil:
+		w.skill(*e.Skill)
+	}
+}
+
+// credentialCode is the proxy's for a request with the value of a credential in it.
+const credentialCode = "credential_in_request"
+
+func (w *Watcher) exchange(x historyapi.Exchange) {
+	if x.Code == credentialCode {
+		w.store.AddAlert(historyapi.Alert{
+			Kind: historyapi.AlertValue, Run: run(x.Run), Title: "Code sent the value of a key, to " + x.Host,
+			Text: "The request was refused. Code should only ever see names: look in the run at how it got hold of the value.",
+		})
+	}
+	if len(x.APIs) == 0 || x.Outcome == controlapi.OutcomeDenied { // what is refused here says nothing of the API
+		return
+	}
+	name := x.APIs[0]
+	l := w.apis[name]
+	if l == nil {
+		if len(w.apis) >= maxKnown {
+			return
+		}
+		l = &latest{}
+		w.apis[name] = l
+	}
+	if l.add(failed(x.Exchange)) {
+		w.store.AddAlert(historyapi.Alert{
+			Kind: historyapi.AlertAPI, Run: run(x.Run), API: name,
+			Title: name + " fails", Text: fmt.Sprintf("%d of its last %d requests failed, the latest with %s.", l.failed, l.n, how(x)),
+		})
+	}
+}
+
+// run is the run of an exchange, empty for those of servers and installations.
+func run(of string) string {
+	if strings.HasPrefix(of, "r") {
+		return of
+	}
+	return ""
+}
+
+// failed reports whether an API did not do what it was asked for a reason of its own: an answer to a mistake of the
+// code's is none.
+func failed(x controlapi.Exchange) bool {
+	return x.Outcome != controlapi.OutcomeServed || x.Status >= 500 || x.Status == 401 || x.Status == 403 || x.Status == 429
+}
+
+func how(x historyapi.Exchange) string {
+	if x.Outcome == controlapi.OutcomeServed {
+		return fmt.Sprint("status ", x.Status)
+	}
+	return strings.TrimSpace("no answer " + x.Code)
+}
+
+// latest are an API's latest requests.
+type latest struct {
+	ring      [window]bool
+	n, failed int
+	next      int
+	told      bool
+}
+
+// add adds a request. It reports whether the API has begun to fail.
+func (l *latest) add(failed bool) bool {
+	if l.n < window {
+		l.n++
+	} else if l.ring[l.next] {
+		l.failed--
+	}
+	l.ring[l.next] = failed
+	l.next = (l.next + 1) % window
+	if failed {
+		l.failed++
+	}
+	switch {
+	case l.n < window:
+	case l.failed > window/2 && !l.told:
+		l.told = true
+		return true
+	case l.failed <= window/4:
+		l.told = false
+	}
+	return false
+}
+
+// skill tells of a change that nobody made by hand. What is there when CodeForge first sees it is no change.
+func (w *Watcher) skill(v historyapi.SkillVersion) {
+	if v.By == historyapi.ByHand || v.By == historyapi.ByPin || v.By == historyapi.ByPerson && v.Version == 1 {
+		return
+	}
+	if now := w.now(); now.Sub(w.skills[v.Skill]) >= skillTime {
+		if len(w.skills) >= maxKnown {
+			clear(w.skills)
+		}
+		w.skills[v.Skill] = now
+		what := fmt.Sprintf("%d lines were added and %d removed", v.Added, v.Removed)
+		title := "The skill " + v.Skill + " changed"
+		switch {
+		case v.Deleted:
+			title, what = "The skill "+v.Skill+" was deleted", "Its versions stay, and each can be restored"
+		case v.Version == 1:
+			title = "A new skill: " + v.Skill
+		}
+		w.store.AddAlert(historyapi.Alert{
+			Kind: historyapi.AlertSkill, Run: v.Run, Skill: v.Skill, Title: title,
+			Text: what + ". It is told once an hour.",
+		})
+	}
+}
+
+// look tells of servers that fail or have tools that are held, when that begins.
+func (w *Watcher) look(states []serverstate.Server) {
+	for _, s := range states {
+		if fails := s.State == serverstate.Failing; fails != w.failing[s.Name] {
+			if w.failing[s.Name] = fails; fails {
+				w.store.AddAlert(historyapi.Alert{
+					Kind: historyapi.AlertServer, API: s.Name, Title: "The MCP server " + s.Name + " does not start", Text: s.Problem,
+				})
+			}
+		}
+		if s.Held > w.held[s.Name] {
+			w.store.AddAlert(historyapi.Alert{
+				Kind: historyapi.AlertServer, API: s.Name,
+				Title: fmt.Sprintf("Tools of the MCP server %s are held: %d", s.Name, s.Held),
+				Text:  "They are new, or not as you accepted them. See what changed, and accept it, with: codeforge mcp approve " + s.Name,
+			})
+		}
+		w.held[s.Name] = s.Held
+	}
+}

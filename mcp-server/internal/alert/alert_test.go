@@ -1,0 +1,152 @@
+package alert
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// told is a Store that remembers titles.
+type told struct {
+	titles []string
+	events chan []historyapi.Event
+}
+
+func (s *told) AddAlert(a historyapi.Alert) { s.titles = append(s.titles, a.Title) }
+
+func (s *told) Follow(ctx context.Context, _ string) ([]historyapi.Event, error) {
+	select {
+	case list := <-s.events:
+		return list, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *told) take() string {
+	all := strings.Join(s.titles, "; ")
+	s.titles = nil
+	return all
+}
+
+func exchange(api, outcome string, status int) historyapi.Event {
+	return historyapi.Event{Exchange: &historyapi.Exchange{Exchange: controlapi.Exchange{
+		Run: "r1", APIs: []string{api}, Host: api + ".test", Outcome: outcome, Status: status,
+	}}}
+}
+
+// TestAPI: an API that fails more than half of 20 requests is told once, and again only after it has recovered. What the
+// proxy refuses, and what code asks wrongly, is not its failure.
+func TestAPI(t *testing.T) {
+	s := &told{}
+	w := New(s, nil)
+	send := func(n int, outcome string, status int) string {
+		for range n {
+			w.event(exchange("a", outcome, status))
+		}
+		return s.take()
+	}
+	for i, step := range []struct {
+		n       int
+		outcome string
+		status  int
+		want    string
+	}{
+		{20, controlapi.OutcomeServed, 200, ""},
+		{50, controlapi.OutcomeDenied, 403, ""},
+		{50, controlapi.OutcomeServed, 404, ""},
+		{10, controlapi.OutcomeServed, 500, ""},
+		{1, controlapi.OutcomeFailed, 0, "a fails"},
+		{50, controlapi.OutcomeServed, 401, ""},
+		{14, controlapi.OutcomeServed, 200, ""},
+		{20, controlapi.OutcomeFailed, 0, ""}, // it had not recovered
+		{15, controlapi.OutcomeServed, 200, ""},
+		{20, controlapi.OutcomeServed, 429, "a fails"},
+	} {
+		if got := send(step.n, step.outcome, step.status); got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// TestValue: code that sends the value of a credential is told each time.
+func TestValue(t *testing.T) {
+	s := &told{}
+	w := New(s, nil)
+	e := exchange("a", controlapi.OutcomeDenied, 403)
+	e.Exchange.Code = "credential_in_request"
+	w.event(e)
+	if got := s.take(); got != "Code sent the value of a key, to a.test" {
+		t.Error(got)
+	}
+}
+
+// TestSkill: changes that nobody made by hand are told, once an hour for each skill.
+func TestSkill(t *testing.T) {
+	s := &told{}
+	w := New(s, nil)
+	now := time.Now()
+	w.now = func() time.Time { return now }
+	change := func(v historyapi.SkillVersion) string {
+		w.event(historyapi.Event{Skill: &v})
+		return s.take()
+	}
+	run, shipped := historyapi.SkillVersion{Skill: "a", By: historyapi.ByRun, Version: 2}, historyapi.SkillVersion{Skill: "b", By: historyapi.ByPerson, Version: 1}
+	if got := change(shipped); got != "" {
+		t.Error(got)
+	}
+	if got := change(historyapi.SkillVersion{Skill: "a", By: historyapi.ByHand, Version: 2}); got != "" {
+		t.Error(got)
+	}
+	if got := change(run); got != "The skill a changed" {
+		t.Error(got)
+	}
+	if got := change(run); got != "" {
+		t.Error(got)
+	}
+	now = now.Add(skillTime)
+	if got := change(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Deleted: true}); got != "The skill a was deleted" {
+		t.Error(got)
+	}
+}
+
+// TestServers: a server that does not start, and one whose tools are held, are told when that begins.
+func TestServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &told{events: make(chan []historyapi.Event)}
+		states := []serverstate.Server{{Name: "a", State: serverstate.Running}}
+		w := New(s, func() []serverstate.Server { return states })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.Run(ctx) }()
+		for i, step := range []struct {
+			state serverstate.State
+			held  int
+			want  string
+		}{
+			{serverstate.Running, 0, ""}, {serverstate.Failing, 0, "The MCP server a does not start"}, {serverstate.Failing, 0, ""},
+			{serverstate.Running, 2, "Tools of the MCP server a are held: 2"}, {serverstate.Running, 2, ""}, {serverstate.Running, 0, ""},
+			{serverstate.Failing, 0, "The MCP server a does not start"},
+		} {
+			states[0].State, states[0].Held = step.state, step.held
+			time.Sleep(serverTime)
+			synctest.Wait()
+			if got := s.take(); got != step.want {
+				t.Errorf("step %d: %q, want %q", i, got, step.want)
+			}
+		}
+		s.events <- []historyapi.Event{{Skill: &historyapi.SkillVersion{Skill: "x", By: historyapi.ByRun, Version: 1}}}
+		synctest.Wait()
+		if got := s.take(); got != "A new skill: x" {
+			t.Error(got)
+		}
+		cancel()
+		<-done
+	})
+}

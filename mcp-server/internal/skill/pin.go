@@ -1,0 +1,118 @@
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+)
+
+// ErrPinned refuses to change a skill that a person has pinned.
+var ErrPinned = errors.New("the skill is pinned")
+
+// PinIn lets skills be pinned. Their sources are kept in a folder that no code reaches; it is made with the first pin.
+func (s *Store) PinIn(dir string) { s.pins = dir }
+
+// pin is the path of the source that a skill is pinned to.
+func (s *Store) pin(name string) string { return filepath.Join(s.pins, File(name)) }
+
+// Pinned reports whether a skill is pinned.
+func (s *Store) Pinned(name string) bool {
+	if s.pins == "" || !ValidName(name) {
+		return false
+	}
+	_, err := os.Lstat(s.pin(name))
+	return err == nil
+}
+
+// Pin pins a skill to the source that it has now: tools refuse to change it, and PutBack undoes what code does to it.
+func (s *Store) Pin(name string) error {
+	if s.pins == "" {
+		return errors.New("skills cannot be pinned: there is no folder for it")
+	}
+	_, source, err := s.Read(name)
+	if err == nil {
+		err = os.MkdirAll(s.pins, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(s.pin(name), []byte(source), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("pinning the skill: %w", err)
+	}
+	return nil
+}
+
+// Unpin ends a Pin.
+func (s *Store) Unpin(name string) error {
+	if !s.Pinned(name) {
+		return fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	return os.Remove(s.pin(name))
+}
+
+// PutBack makes pinned skills what they are pinned to, and returns the names of those that were not. It tells of each
+// before, while it is still what was made of it.
+func (s *Store) PutBack(tell func(name string)) ([]string, error) {
+	if s.pins == "" || s.readOnly || disarm.Off("skill-pin") {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(s.pins)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var back []string
+	for _, e := range entries {
+		name := e.Name()
+		if !IsPython(name) {
+			name = name[:len(name)-min(len(name), len(extension))]
+		}
+		if !ValidName(name) || File(name) != e.Name() {
+			continue // not ours
+		}
+		want, rerr := os.ReadFile(s.pin(name))
+		if rerr == nil {
+			if _, have, err := s.Read(name); err == nil && have == string(want) {
+				continue
+			}
+			tell(name)
+			_, rerr = s.write(name, string(want))
+			back = append(back, name)
+		}
+		err = errors.Join(err, rerr)
+	}
+	return back, err
+}
+
+// Restore makes a skill what it was, whether or not it is there.
+func (s *Store) Restore(name, source string) (Skill, error) {
+	switch {
+	case s.readOnly:
+		return Skill{}, ErrReadOnly
+	case !ValidName(name):
+		return Skill{}, notAName(name)
+	case len(source) > MaxSize:
+		return Skill{}, fmt.Errorf("restoring the skill: %d bytes are more than %d", len(source), MaxSize)
+	case s.Pinned(name):
+		return Skill{}, ErrPinned
+	}
+	return s.write(name, source)
+}
+
+// write writes a skill over whatever has its name, except a directory.
+func (s *Store) write(name, source string) (Skill, error) {
+	for try := 1; ; try++ {
+		before, _, err := s.Read(name)
+		if errors.Is(err, ErrNotFound) { // nothing, or something that is no skill
+			_ = s.root.Remove(File(name))
+		}
+		k, err := s.replace(name, source, before, errors.Is(err, ErrNotFound))
+		if !errors.Is(err, ErrChanged) || try == readTries {
+			return k, err
+		}
+	}
+}

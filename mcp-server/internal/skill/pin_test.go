@@ -1,0 +1,89 @@
+package skill_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+)
+
+// TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that is
+// opened later. An unpinned skill changes again.
+func TestPin(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": hello, "b.py": "x = 1\n", "c.ts": hello})
+	pins := filepath.Join(t.TempDir(), "pins")
+	if s.Pin("a") == nil {
+		t.Error("it was pinned nowhere")
+	}
+	s.PinIn(pins)
+	testkit.Must(t, s.Pin("a"))
+	testkit.Must(t, s.Pin("b.py"))
+	if !s.Pinned("a") || !s.Pinned("b.py") || s.Pinned("c") || s.Pinned("../a") {
+		t.Error("not these are pinned")
+	}
+	if _, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nhello\n=======\nworld\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrPinned) {
+		t.Errorf("a patch: %v", err)
+	}
+	if err := s.Delete("a"); !errors.Is(err, skill.ErrPinned) {
+		t.Errorf("a deletion: %v", err)
+	}
+	if _, err := s.Restore("a", "x"); !errors.Is(err, skill.ErrPinned) {
+		t.Errorf("a restoration: %v", err)
+	}
+	later, err := skill.Open(dir, false)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = later.Close() })
+	later.PinIn(pins)
+	path := filepath.Join(dir, "a.ts")
+	for name, change := range map[string]func() error{
+		"written":   func() error { return os.WriteFile(path, []byte("evil"), 0o600) },
+		"deleted":   func() error { return os.Remove(path) },
+		"a link":    func() error { return errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)) },
+		"two names": func() error { return os.Link(path, filepath.Join(dir, "d.ts")) },
+		"too large": func() error { return os.WriteFile(path, make([]byte, skill.MaxSize+1), 0o600) },
+	} {
+		testkit.Must(t, change())
+		back, err := later.PutBack(func(string) {})
+		if _, source, rerr := later.Read("a"); err != nil || rerr != nil || source != hello || !slices.Equal(back, []string{"a"}) {
+			t.Errorf("%s: put back %v, %v; now %q, %v", name, back, err, source, rerr)
+		}
+		_ = os.Remove(filepath.Join(dir, "d.ts"))
+	}
+	put(t, dir, "c.ts", "changed")
+	if back, err := s.PutBack(func(string) {}); len(back) != 0 || err != nil {
+		t.Errorf("nothing pinned was changed: %v, %v", back, err)
+	}
+	testkit.Must(t, s.Unpin("a"))
+	put(t, dir, "a.ts", "changed")
+	if back, _ := s.PutBack(func(string) {}); len(back) != 0 {
+		t.Error("an unpinned skill was put back")
+	}
+	if err := s.Unpin("a"); !errors.Is(err, skill.ErrNotFound) {
+		t.Errorf("unpinned twice: %v", err)
+	}
+}
+
+// TestRestore: a skill is what it was, whether it is there, is gone, or is no skill any more.
+func TestRestore(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": "now"})
+	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link.ts")))
+	for _, name := range []string{"a", "gone", "link"} {
+		_, err := s.Restore(name, hello)
+		if _, source, rerr := s.Read(name); err != nil || rerr != nil || source != hello {
+			t.Errorf("%s: %v, %v, %q", name, err, rerr, source)
+		}
+	}
+	if _, err := s.Restore("../a", hello); !errors.Is(err, skill.ErrName) {
+		t.Errorf("a name that is none: %v", err)
+	}
+	r, err := skill.Open(dir, true)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	if _, err := r.Restore("a", "x"); !errors.Is(err, skill.ErrReadOnly) {
+		t.Errorf("read-only: %v", err)
+	}
+}
