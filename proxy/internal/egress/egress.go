@@ -335,6 +335,9 @@ func (x *exchange) finish(p any) {
 	n := &x.note
 	if unsent(n.Exchange) {
 		n.Swapped, n.HeadUp = nil, 0
+		if n.Outcome == controlapi.OutcomePlanned {
+			n.BytesUp = 0
+		}
 		if x.giveBack != nil {
 			x.giveBack()
 		}
