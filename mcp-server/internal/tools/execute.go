@@ -78,11 +78,11 @@ func (s *Surface) addExecute() {
 "language":{"enum":["typescript","python"]},`
 	}
 	schema := fmt.Sprintf(`{"type":"object","required":["code"],"properties":{
-"code":{"type":"string","description":"One module"},%s
+"code":{"type":"string"},%s
 "apis":{"type":"array","items":{"type":"string"},
-"description":"Narrows the run to these"},
-"dry_run":{"type":"boolean","description":"Plan writes, send reads only"},
-"timeout":{"type":"number","description":"Seconds, default %d, at most %d"}}}`,
+"description":"Only these"},
+"dry_run":{"type":"boolean","description":"Plan writes"},
+"timeout":{"type":"number","description":"Seconds, default %d, most %d"}}}`,
 		language, int(s.cfg.TimeoutDefault.Seconds()), int(s.cfg.TimeoutMax.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",

@@ -35,7 +35,7 @@ const (
 		"types. operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
 		"Alone: all APIs with hosts and token names."
 
-	instructionsDescription = "How to write code: credentials, limits, saved skills, an example. Read it once, first."
+	instructionsDescription = "How to write code: credentials, limits, an example. Read it first."
 
 	updateDescription = "Edit a skill, all blocks or none:\n" +
 		"<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
