@@ -61,7 +61,7 @@ func render(r rendering) *mcp.CallToolResult {
 	} else {
 		shown, cut = r.stdout.Text(r.limit)
 	}
-	if shown == "" && len(notes) == 0 && (failed || len(r.changes)+len(r.remarks) == 0) {
+	if shown == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
 		notes = append(notes, voice.Say(silent(r, failed)))
 	}
 	if cut > 0 {

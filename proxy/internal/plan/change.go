@@ -26,15 +26,18 @@ func readObject(body []byte) object {
 	}
 	out := object{}
 	for name, v := range raw {
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if enc.Encode(v) != nil {
-			return nil
-		}
-		out[name] = strings.TrimSpace(b.String())
+		out[name] = compact(v)
 	}
 	return out
+}
+
+// compact is a value as JSON that a person reads: without escapes for HTML.
+func compact(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // it was read as JSON, or is text
+	return strings.TrimSpace(b.String())
 }
 
 // changes are the fields that a step changes of what there was, by name, and the fields that it is about: those are

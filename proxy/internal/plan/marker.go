@@ -44,11 +44,13 @@ func depends(s Step) (on int, is bool) {
 		texts = append(texts, list...)
 	}
 	for _, text := range texts {
-		if m := planned.FindStringSubmatch(text); m != nil {
-			on, _ = strconv.Atoi(m[1]) // four digits
-			return on, true
+		if strings.Contains(text, "planned") {
+			if m := planned.FindStringSubmatch(text); m != nil {
+				on, _ = strconv.Atoi(m[1]) // four digits
+				return on, true
+			}
 		}
-		if hollow.MatchString(text) {
+		if isHollow(text) {
 			return 0, true
 		}
 	}
@@ -62,5 +64,15 @@ func escapedMarker(body []byte) bool {
 		return false
 	}
 	plain, err := json.Marshal(v)
-	return err == nil && hollow.Match(plain)
+	return err == nil && isHollow(string(plain))
+}
+
+// isHollow reports whether a text has one of these words. Most have not: that is found out faster.
+func isHollow(text string) bool {
+	for _, word := range []string{"undefined", "NaN", "[object Object]"} {
+		if strings.Contains(text, word) {
+			return hollow.MatchString(text)
+		}
+	}
+	return false
 }

@@ -226,8 +226,7 @@ func summary(s planapi.Step) string {
 			name, _, _ := strings.Cut(pair, "=")
 			if plain, err := url.QueryUnescape(name); err == nil && !slices.Contains(names, plain) {
 				names = append(names, plain)
-				text, _ := json.Marshal(strings.Join(form[plain], ", "))
-				fields[plain] = string(text)
+				fields[plain] = compact(strings.Join(form[plain], ", "))
 			}
 		}
 	}
