@@ -10,8 +10,8 @@ import (
 // lendTime is how long a run that is over keeps its session after a call that is sent for its plan.
 const lendTime = time.Minute
 
-// lent is the session of a run that is over, for the calls of its plan.
-type lent struct {
+// sessionLent is the session of a run that is over, for the calls of its plan.
+type sessionLent struct {
 	session string
 	until   time.Time
 }
@@ -21,9 +21,9 @@ func (b *Broker) lend(run, session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lent == nil {
-		b.lent = map[string]lent{}
+		b.lent = map[string]sessionLent{}
 	}
-	b.lent[run] = lent{session, time.Now().Add(lendTime)}
+	b.lent[run] = sessionLent{session, time.Now().Add(lendTime)}
 }
 
 // session is the MCP session of a run.
