@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
@@ -255,5 +257,70 @@ func TestPlanDepends(t *testing.T) {
 		if p := end().Plan; c.ends && (later != 409 || p.Writes != 1 || p.Ended != sentence || !strings.Contains(strings.Join(p.Picture, "\n"), sentence)) || !c.ends && p.Writes != 3 {
 			t.Errorf("%s %s: later %d, %+v", c.path, c.body, later, p)
 		}
+	}
+}
+
+// TestPlanQueries: a query of GraphQL is no write where a rule allows it as such, and a mutation is one.
+func TestPlanQueries(t *testing.T) {
+	const query, mutation, both = `{"query": "{ me { id } }"}`, `{"query": "mutation { close }"}`, `[{"query": "{ me }"}, {"query": "mutation { close }"}]`
+	for rules, sent := range map[string]int{
+		`, "rules": [{"graphql": "query", "path": "/graphql", "then": "allow"}, {"then": "allow"}]`: 1,
+		`, "rules": [{"then": "allow"}]`: 0,
+		``:                               0,
+		`, "rules": [{"graphql": "query", "path": "/graphql", "then": "approve"}, {"then": "allow"}]`: 0,
+	} {
+		r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(rules)}})
+		up := &tracker{}
+		r.upstreams.https(up)
+		end := r.beginDry(1)
+		for _, body := range []string{query, mutation, both} {
+			r.ask(http.MethodPost, "/graphql", body)
+		}
+		r.ask(http.MethodPost, "/graphql", query, "X-HTTP-Method-Override: DELETE")
+		if p := end().Plan; len(up.writes()) != sent || p == nil || p.Writes != 4-sent {
+			t.Errorf("%s: %q were sent, %+v", rules, up.writes(), p)
+		}
+	}
+}
+
+// TestPlanStale: a plan ends with the catalog under which it was recorded, also while it is sent; each step is judged
+// anew; what a rule asks about is approved with the plan, and what is beyond a limit is not.
+func TestPlanStale(t *testing.T) {
+	rules := `, "rules": [{"methods": ["POST"], "then": "approve"}, {"then": "allow"}], "limits": {"writes": "2/h", "over": "approve"}`
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(rules)}})
+	up := &tracker{}
+	r.upstreams.https(up)
+	dry := func(generation uint64) *planapi.Plan {
+		end := r.beginDry(generation)
+		for range 3 {
+			if status, _, text := r.ask(http.MethodPost, "/x", `{}`); status != 202 {
+				t.Fatalf("%d %s", status, text)
+			}
+		}
+		return end().Plan
+	}
+	p := dry(1)
+	done := r.approve(p.ID)
+	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != planapi.Stopped || a == nil || a.Code != "approval_needed" {
+		t.Errorf("beyond a limit: %q, %+v", up.writes(), a)
+	}
+	if len(r.room.List()) != 0 {
+		t.Error("a step of a plan waits")
+	}
+	p = dry(2)
+	r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
+	r.reloader.Load()
+	if _, err := r.plans.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+		t.Errorf("after a change: %v", err)
+	}
+	l := r.handler.Open(t.Context(), p.ID, p.Run, nil)
+	defer l.Close()
+	address, err := url.Parse("https://" + demoHost + "/x")
+	check(t, err)
+	host, err := catalog.ParseHost(demoHost)
+	check(t, err)
+	reply, _ := l.Send(t.Context(), plan.Step{Host: host, TLS: true, Method: "POST", URL: address, Header: http.Header{}}, "another version", 10)
+	if reply.Code != "plan_stale" || len(up.writes()) != 2 {
+		t.Errorf("while it is sent: %+v", reply)
 	}
 }
