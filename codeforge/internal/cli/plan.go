@@ -243,10 +243,9 @@ func printSent(e *Env, p planapi.Plan) {
 			sent++
 		}
 	}
-	switch {
-	case p.State == planapi.Done:
+	if p.State == planapi.Done {
 		fmt.Fprintf(e.Stdout, "Sent: %s.\n", count(sent, "step"))
-	default:
+	} else {
 		fmt.Fprintf(e.Stdout, "Stopped: %s had success. Nothing after the last one above was sent.\n", count(sent, "step"))
 	}
 	if p.Audit != "" {

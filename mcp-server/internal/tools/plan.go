@@ -40,8 +40,8 @@ func (s *Surface) planned(ctx context.Context, r execution.Request, p *planapi.P
 		return voice.Say("%PICTURE\n{The user|You} refused it: nothing was sent, and {ask what to do|nothing will be}.",
 			"%PICTURE", picture)
 	}
-	return voice.Say("%PICTURE\nNothing of it was sent. {The user can approve|Approve} all or some of it within 15 minutes: "+
-		"codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
+	return voice.Say("%PICTURE\nNothing of it was sent. {The user can approve|Approve} all or some of it within "+
+		"15 minutes: codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
 }
 
 // askPlan asks the client's user about a plan, where the rules of all its steps permit that, and passes the answer on.

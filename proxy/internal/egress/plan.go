@@ -117,8 +117,8 @@ func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
 
 // remember tells the plan what was read.
 func (x *exchange) remember() {
-	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed {
-		return
+	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
+		return // it was not sent, or is about the stash
 	}
 	if x.read == nil {
 		x.read = &plan.Step{Method: "CALL"}

@@ -119,7 +119,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		q.Content = content
 		v = x.snap.Rules.Decide(x.lease, q)
 	}
-	if dry && !(v.Allow && policy.Queries(q, holders)) {
+	if dry && (!v.Allow || !policy.Queries(q, holders)) {
 		return x.record(v, q, out)
 	}
 	if v.Hold != nil {

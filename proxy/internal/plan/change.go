@@ -41,8 +41,8 @@ func compact(v any) string {
 }
 
 // changes are the fields that a step changes of what there was, by name, and the fields that it is about: those are
-// compared again before it is sent. PATCH changes the fields that it names, PUT and DELETE all of them, and POST those that
-// it names if there is one of them.
+// compared again before it is sent. PATCH changes the fields that it names, PUT and DELETE all of them, and POST those
+// that it names if there is one of them.
 func changes(method string, before object, body []byte) (list []planapi.Change, about []string) {
 	after := readObject(body)
 	whole := method == http.MethodPut || method == http.MethodDelete

@@ -229,8 +229,10 @@ func (e *entry) draw() []string {
 			apis[a] = true
 		}
 	}
-	head := []string{"Plan " + e.id, count(len(steps), "write") + ", " + count(len(apis), "API"), count(e.reads, "read") + " done",
-		"until " + e.until.UTC().Format("15:04 UTC")}
+	head := []string{
+		"Plan " + e.id, count(len(steps), "write") + ", " + count(len(apis), "API"), count(e.reads, "read") + " done",
+		"until " + e.until.UTC().Format("15:04 UTC"),
+	}
 	out := append([]string{strings.Join(head, " · ")}, picture(steps)...)
 	if e.ended != "" {
 		out = append(out, " "+e.ended)
