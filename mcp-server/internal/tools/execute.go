@@ -121,7 +121,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		report.Printed(e.Stdout)
 		recording.Print(e.Stdout, e.Stderr)
 	})
-	plan := s.planned(ctx, r, o.Receipt.Plan, ask)
+	plan := s.planned(ctx, r, o, ask)
 	report.Stop()
 	after := s.cfg.Skills.Snapshot()
 	changes := after.Since(before)

@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 const (
@@ -25,9 +26,12 @@ const (
 )
 
 // planned tells what a dry run would have sent, and what came of it if the client's user could decide at once.
-func (s *Surface) planned(ctx context.Context, r execution.Request, p *planapi.Plan, ask question.Asker) voice.Text {
+func (s *Surface) planned(
+	ctx context.Context, r execution.Request, o execution.Outcome, ask question.Asker,
+) voice.Text {
+	p := o.Receipt.Plan
 	switch {
-	case !r.DryRun:
+	case !r.DryRun, p == nil && (o.Exit.Reason != runapi.Exited || o.Exit.Code != 0):
 		return voice.Text{}
 	case p == nil:
 		return voice.Say("This was a dry run. Nothing in it would have changed anything, so there is no plan.")
