@@ -104,7 +104,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), costs(),
+		terminals(), approvals(), plans(), costs(),
 	} {
 		all = append(all, section...)
 	}

@@ -103,6 +103,10 @@ func groups() []group {
 		}},
 		{controls: []control{
 			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},
+			{defence: "dry-run", attacks: []string{
+				"a dry run that sends: POST", "a dry run that sends: DELETE", "a dry run that sends: an override in a header", "a dry run that sends: GET with a body",
+				"a dry run that sends: a WebSocket", "a dry run that sends: after the end of the plan", "a dry run that sends: a body that is too large",
+			}},
 			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test"}},
 			{defence: "time-limit", attacks: []string{"endless loop", "Python: endless loop"}, patience: 12 * time.Second},
 			{defence: "output-limit", attacks: []string{"output flood", "Python: output flood"}, patience: 12 * time.Second},
@@ -133,9 +137,10 @@ func groups() []group {
 // the suite has: the slot of an MCP server, or the credentials of the proxy.
 func inside() map[string][]string {
 	return map[string][]string{
-		"./proxy/internal/control":     {"held-by"},
+		"./proxy/internal/control":     {"held-by", "plan-by"},
+		"./proxy/internal/plan":        {"plan-once", "plan-digest"},
 		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required"},
-		"./mcp-server/internal/broker": {"question-secret", "question-session"},
+		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
 		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},

@@ -246,6 +246,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/ws", socket)
 	mux.HandleFunc("/x/sink", sink)
 	mux.HandleFunc("/x/deaf", s.deaf)
+	mux.Handle("/x/item/", &items{})
 	mux.HandleFunc("/x/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	serveVendors(mux)
 	for name, handler := range s.cfg.Hosts {

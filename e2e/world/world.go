@@ -269,6 +269,8 @@ type Run struct {
 	Timeout int
 	// Language is that of the code; empty: TypeScript.
 	Language string
+	// DryRun sends what reads only.
+	DryRun bool
 }
 
 // Execute runs code through the world's session.
@@ -287,6 +289,9 @@ func (w *World) Do(ctx context.Context, session *mcp.ClientSession, r Run) (Resu
 	}
 	if r.Language != "" {
 		args["language"] = r.Language
+	}
+	if r.DryRun {
+		args["dry_run"] = true
 	}
 	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "execute_code", Arguments: args})
 	if err != nil {

@@ -168,7 +168,7 @@ func requestSpan(trace, parent string, r Record) span {
 	if len(names) > 0 {
 		s.Attributes = append(s.Attributes, text("codeforge.names", strings.Join(names, ",")))
 	}
-	if x.Outcome != controlapi.OutcomeServed {
+	if x.Outcome != controlapi.OutcomeServed && x.Outcome != controlapi.OutcomePlanned {
 		s.Status.Code = statusError
 	}
 	return s

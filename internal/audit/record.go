@@ -58,13 +58,16 @@ type Run struct {
 	Count controlapi.Count `json:"count"`
 }
 
-// Decision is a person's answer.
+// Decision is a person's answer about a request that was held, or about the plan of a dry run.
 type Decision struct {
 	Run      string `json:"run"`
 	API      string `json:"api"`
 	Method   string `json:"method"`
 	URL      string `json:"url"`
 	Approved bool   `json:"approved"`
+	// Plan is set in the place of API, Method and URL for a decision about a plan, with its steps.
+	Plan  string `json:"plan,omitempty"`
+	Steps []int  `json:"steps,omitempty"`
 }
 
 // Login names the credential that a person logged in for, or out of.

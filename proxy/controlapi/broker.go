@@ -24,8 +24,24 @@ const (
 	HeaderGeneration = "Codeforge-Generation"
 	// HeaderTimeout is how long code waits for a call at most, in milliseconds.
 	HeaderTimeout = "Codeforge-Timeout-Ms"
+	// HeaderPlan says that the call belongs to a plan: PlanRecord or PlanSend.
+	HeaderPlan = "Codeforge-Plan"
+	// HeaderSession is the session of the run whose call is recorded, in the broker's answer, and then of the call that is
+	// sent, when the run is over.
+	HeaderSession = "Codeforge-Session"
 	// HeaderCode is a header of the broker's answer: the error's code, for the receipt. Code does not see it.
 	HeaderCode = "Codeforge-Code"
+)
+
+// The values of HeaderPlan.
+const (
+	// PlanRecord asks the broker to call the tool only if it says that it changes nothing. Else the broker checks the
+	// arguments and answers with CodePlanned.
+	PlanRecord = "record"
+	// PlanSend is for a call that was recorded: it is made now.
+	PlanSend = "send"
+	// CodePlanned is the HeaderCode of an answer to PlanRecord for a call that was not made.
+	CodePlanned = "planned"
 )
 
 // MaxArguments bounds the body of a request to the broker, in bytes.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // ErrFenced is the answer to a registration or its end whose generation is not the one that the slot expects.
@@ -88,6 +89,24 @@ func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 func (c *Client) DecideAny(ctx context.Context, id string, approve bool) (approvalapi.Held, error) {
 	var out approvalapi.Held
 	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), approvalapi.Answer{Approve: approve}, &out)
+}
+
+// Plans lists the plans of dry runs, the oldest first, without their steps.
+func (c *Client) Plans(ctx context.Context) ([]planapi.Plan, error) {
+	var out []planapi.Plan
+	return out, c.call(ctx, http.MethodGet, "/v1/plans", nil, &out)
+}
+
+// Plan is a plan with its steps. ErrNotFound when there is none, or no longer.
+func (c *Client) Plan(ctx context.Context, id string) (planapi.Plan, error) {
+	var out planapi.Plan
+	return out, c.call(ctx, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil, &out)
+}
+
+// DecidePlan passes on a decision about a plan. A *NotDecidedError if the plan is the operator's, or was decided.
+func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
+	var out planapi.Plan
+	return out, c.call(ctx, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a, &out)
 }
 
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.

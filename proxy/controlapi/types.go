@@ -14,6 +14,9 @@
 //	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.Held, a line for each change, until the run ends
 //	GET    /v1/held                        -> []approvalapi.Held
 //	POST   /v1/held/{id}                   <- approvalapi.Answer -> approvalapi.Held | 403 it is the operator's, or gone
+//	GET    /v1/plans                       -> []planapi.Plan
+//	GET    /v1/plans/{id}                  -> planapi.Plan | 404
+//	POST   /v1/plans/{id}                  <- planapi.Answer -> planapi.Plan | 403 it is the operator's, or decided
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
 //	GET    /metrics                        -> Prometheus text
 //
@@ -28,6 +31,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // Catalog is the public catalog: what a model and mcp-server may know. It holds no credential.
@@ -150,6 +154,8 @@ type Registration struct {
 	Install bool `json:"install,omitempty"`
 	// Shapes are the APIs of whose answers the receipt tells the shapes.
 	Shapes []string `json:"shapes,omitempty"`
+	// DryRun records what would change something in a plan, in place of sending it.
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // Receipt is what the proxy did for one run.
@@ -169,6 +175,8 @@ type Receipt struct {
 	// Answers are what answers of the APIs looked like that Registration.Shapes names. They are for mcp-server alone:
 	// the names in a shape may be data.
 	Answers []Answer `json:"answers,omitempty"`
+	// Plan is what a dry run would have sent, without its steps. Nil: nothing, or it was no dry run.
+	Plan *planapi.Plan `json:"plan,omitempty"`
 }
 
 // Answer is what the answer to a request looked like: a JSON body with a status of success.
@@ -234,6 +242,7 @@ const (
 	OutcomeDenied  = "denied"  // policy refused, nothing was sent
 	OutcomeFailed  = "failed"  // the upstream could not be reached, or its response broke off
 	OutcomeAborted = "aborted" // the client, the end of the run or a reload cut it off
+	OutcomePlanned = "planned" // a dry run recorded it, nothing was sent
 )
 
 // Exchange is one HTTP request and response through the proxy, with the decisions made on it.
@@ -268,6 +277,9 @@ type Exchange struct {
 	// Caused are the requests that an MCP server sent because of a call, or because of one of Among calls.
 	Caused []Exchange `json:"caused,omitempty"`
 	Among  int        `json:"among,omitempty"`
+	// Plan is the plan that it was recorded in, or sent for, and Step its number there; 0: it was read again before one.
+	Plan string `json:"plan,omitempty"`
+	Step int    `json:"step,omitempty"`
 	// Milliseconds is the time from the request's head to the last byte of the answer.
 	Milliseconds float64 `json:"ms"`
 	// HeldMS of these it waited for a person, and after FirstMS came the head of the answer.

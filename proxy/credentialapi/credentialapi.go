@@ -182,6 +182,9 @@ func (c Client) call(ctx context.Context, method, path string, in, out any) erro
 	return Call(ctx, c.HTTP, method, Prefix+path, in, out)
 }
 
+// maxAnswer bounds an answer: that of a plan has all its bodies, escaped.
+const maxAnswer = 64 << 20
+
 // Call sends a request to the socket. An answer other than 200 is a *Refused if it has one.
 func Call(ctx context.Context, c *http.Client, method, path string, in, out any) error {
 	var body io.Reader
@@ -201,7 +204,7 @@ func Call(ctx context.Context, c *http.Client, method, path string, in, out any)
 		return err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return err
 	}

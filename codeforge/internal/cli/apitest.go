@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/probe"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
@@ -35,7 +36,7 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := execute(ctx, e, c, "", p.Script(), []string{name}, 0)
+	r, err := execute(ctx, e, c, server.Run{Code: p.Script(), APIs: []string{name}})
 	if err != nil {
 		return err
 	}

@@ -209,18 +209,23 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
 	for _, header := range h.Headers {
 		fmt.Fprint(w, shownLines("    ", header, width))
 	}
-	if h.Body == "" {
+	printBody(w, h.ID, h.Body, width)
+}
+
+// printBody shows the whole body of a request.
+func printBody(w *terminal.Stream, of, body string, width int) {
+	if body == "" {
 		return
 	}
-	shown, how := h.Body, ""
+	shown, how := body, ""
 	var indented bytes.Buffer
-	if json.Indent(&indented, []byte(h.Body), "", "  ") == nil { // which changes spaces only
+	if json.Indent(&indented, []byte(body), "", "  ") == nil { // which changes spaces only
 		shown, how = indented.String(), ", its lines broken anew"
 	}
 	for line := range strings.Lines(shown) {
 		fmt.Fprint(w, shownLines("    | ", strings.TrimRight(line, "\n"), width))
 	}
-	fmt.Fprintf(w, "    (the whole body of %s, %d bytes%s)\n", h.ID, len(h.Body), how)
+	fmt.Fprintf(w, "    (the whole body of %s, %d bytes%s)\n", of, len(body), how)
 }
 
 // shownLines is a line of a request, each of its lines on a terminal of this width behind a prefix: else what does not

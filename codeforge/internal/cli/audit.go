@@ -207,6 +207,18 @@ func printReport(e *Env, r audit.Report) {
 	fmt.Fprintf(e.Stdout, "    it fits %s from elsewhere\n", count(r.Compared, "checkpoint"))
 }
 
+// decisionLine is what a person decided.
+func decisionLine(d audit.Decision) string {
+	what := visible.Line(d.Method) + " " + visible.Line(d.URL)
+	if d.Plan != "" {
+		what = "plan " + visible.Line(d.Plan) + ", " + count(len(d.Steps), "step")
+	}
+	if d.Approved {
+		return "approved " + what
+	}
+	return "refused " + what
+}
+
 // printRecord prints one line.
 func printRecord(w io.Writer, p painter, r audit.Record) error {
 	var text string
@@ -218,10 +230,8 @@ func printRecord(w io.Writer, p painter, r audit.Record) error {
 	case r.Run != nil:
 		text = fmt.Sprintf("run     %s, exit code %d, %s; code %.12s, %d bytes", visible.Line(r.Run.Outcome), r.Run.ExitCode,
 			count(r.Run.Count.Exchanges, "exchange"), visible.Line(r.Run.CodeSHA256), r.Run.CodeBytes)
-	case r.Decision != nil && r.Decision.Approved:
-		text = "approved " + visible.Line(r.Decision.Method) + " " + visible.Line(r.Decision.URL)
 	case r.Decision != nil:
-		text = "refused " + visible.Line(r.Decision.Method) + " " + visible.Line(r.Decision.URL)
+		text = decisionLine(*r.Decision)
 	case r.Login != nil && r.Login.Out:
 		text = "logout  " + visible.Line(r.Login.Name)
 	case r.Login != nil:

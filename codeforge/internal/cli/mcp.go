@@ -290,7 +290,7 @@ func (o *mcpOptions) evaluate(
 	if err != nil {
 		return out, server.Result{}, err
 	}
-	r, err := execute(ctx, e, c, "", script(expression, values), []string{name}, 0)
+	r, err := execute(ctx, e, c, server.Run{Code: script(expression, values), APIs: []string{name}})
 	if err != nil {
 		return out, r, err
 	}

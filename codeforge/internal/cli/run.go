@@ -36,6 +36,7 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 			var timeout seconds
 			code := fs.String("e", "", "run `CODE` instead of a file")
 			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
+			dryRun := fs.Bool("dry-run", false, "send what reads only, and make a plan of the rest: see codeforge plan")
 			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
 			language := fs.String("language", "",
 				"language `L` of the script, typescript or python (default: what its name says)")
@@ -63,7 +64,10 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 				if err != nil {
 					return &exitError{ExitNotRun, err}
 				}
-				r, err := execute(ctx, e, c, *language, withArguments(script.Code, args), list(*apis), time.Duration(timeout))
+				r, err := execute(ctx, e, c, server.Run{
+					Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
+					Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
+				})
 				if ctx.Err() != nil {
 					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 				}
@@ -139,9 +143,7 @@ func list(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func execute(
-	ctx context.Context, e *Env, c server.Config, language, code string, apis []string, timeout time.Duration,
-) (server.Result, error) {
+func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (server.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
 	s, err := server.Connect(ctx, c, server.Options{Progress: p.say})
@@ -152,8 +154,7 @@ func execute(
 	if s.Place.State == nil {
 		p.say("running at " + s.Place.Name())
 	}
-	r, err := s.ExecuteIn(ctx, language, code, apis, timeout.Seconds())
-	return r, err
+	return s.Run(ctx, run)
 }
 
 // showResult prints a result and returns the script's exit code as an error.

@@ -273,23 +273,20 @@ const (
 
 // Execute runs code. Timeout is in seconds, 0 the server's default.
 func (s *Session) Execute(ctx context.Context, code string, apis []string, timeout float64) (Result, error) {
-	return s.ExecuteIn(ctx, "", code, apis, timeout)
+	return s.Run(ctx, Run{Code: code, APIs: apis, Timeout: timeout})
 }
 
-// ExecuteIn is Execute for code in a language; empty: TypeScript.
-func (s *Session) ExecuteIn(
-	ctx context.Context, language, code string, apis []string, timeout float64,
-) (Result, error) {
-	args := map[string]any{"code": code}
-	if language != "" {
-		args["language"] = language
-	}
-	if len(apis) > 0 {
-		args["apis"] = apis
-	}
-	if timeout > 0 {
-		args["timeout"] = timeout
-	}
+// Run is what to run. The fields are the arguments of execute_code; empty ones are left out.
+type Run struct {
+	Code     string   `json:"code"`
+	Language string   `json:"language,omitempty"`
+	APIs     []string `json:"apis,omitempty"`
+	Timeout  float64  `json:"timeout,omitempty"` // in seconds
+	DryRun   bool     `json:"dry_run,omitempty"`
+}
+
+// Run runs code.
+func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
 	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args}
 	p.SetProgressToken("run")
 	res, err := s.mcp.CallTool(ctx, p)

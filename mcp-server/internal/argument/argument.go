@@ -193,6 +193,21 @@ func (r *Reader) Number(name, want string, most, otherwise float64) float64 {
 	return n
 }
 
+// Flag reads true or false, perhaps as a string. Absent is false. After a mistake it is not to be used.
+func (r *Reader) Flag(name string) bool {
+	raw, ok := r.value(name)
+	switch strings.ToLower(strings.Trim(string(raw), `"`)) {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	if ok {
+		r.Mistake(name + ": found " + found(raw) + ", want true or false")
+	}
+	return false
+}
+
 // value is an argument that is present and not null.
 func (r *Reader) value(name string) (json.RawMessage, bool) {
 	raw, ok := r.values[name]

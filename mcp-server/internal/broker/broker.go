@@ -96,6 +96,7 @@ type Broker struct {
 	version  string // of the catalog that servers are of
 	servers  map[string]*server
 	runs     map[string]map[string]bool // the servers that each run has used
+	lent     map[string]sessionLent     // by run
 	caused   map[string]*causes         // by run
 	running  int                        // instances that are not yet over
 	free     chan struct{}              // closed and made anew when a slot may be free

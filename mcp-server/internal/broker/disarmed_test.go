@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // TestDisarmed: without its defence each of these succeeds. e2e/negative runs it, under the tag disarm.
@@ -43,6 +44,10 @@ func TestDisarmed(t *testing.T) {
 			m.end()
 			<-busy
 			return others.Load() > 0
+		},
+		"dry-run-tools": func(t *testing.T) bool {
+			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, controlapi.PlanRecord, "")
+			return text == "made"
 		},
 	} {
 		t.Run(defence, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -31,10 +32,13 @@ const maxBody = 16 << 20
 //	POST /{server}/$prompt          {"name", "arguments"} -> the GetPromptResult
 //	POST /$stash/{get,set,delete,keys}
 //
-// The end of a request cancels what it asked for.
+// The end of a request cancels what it asked for. A call that a dry run records is checked, and not made: see plan.go.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	c := call{broker: b, run: r.Header.Get(controlapi.HeaderRun)}
+	c := call{broker: b, run: r.Header.Get(controlapi.HeaderRun), plan: r.Header.Get(controlapi.HeaderPlan)}
+	if c.plan == controlapi.PlanSend {
+		b.lend(c.run, r.Header.Get(controlapi.HeaderSession))
+	}
 	c.share = share{room: &b.room, run: c.run}
 	defer c.share.free()
 	result, f := c.serve(r)
@@ -53,6 +57,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		told.write(w)
 		return
 	}
+	c.tellPlan(w.Header(), result)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(result)))
 	_, _ = w.Write(result) // who does not read it has gone
@@ -81,6 +86,9 @@ type call struct {
 	server *server
 	limit  time.Duration // how long code wants to wait, or 0
 	share  share         // of the memory for arguments and answers
+
+	plan    string // HeaderPlan
+	planned bool   // it was checked, and not made
 
 	unasked atomic.Pointer[string] // why a question of the server was not put to the user
 }
@@ -177,7 +185,7 @@ func (c *call) key() (string, *failure) {
 	case "run":
 		return c.run, nil
 	case "session":
-		session, ok := c.broker.cfg.Session(c.run)
+		session, ok := c.broker.session(c.run)
 		if !ok {
 			return "", &failure{code: cancelled, message: "the run is over"}
 		}
@@ -271,6 +279,10 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	}
 	if f := checked(t, body); f != nil {
 		return nil, f
+	}
+	if c.plan == controlapi.PlanRecord && !t.reads && !disarm.Off("dry-run-tools") {
+		c.planned = true
+		return []byte("{}"), nil
 	}
 	if c.limit > 0 {
 		if c.limit -= time.Since(began); c.limit <= 0 {

@@ -115,13 +115,18 @@ func (b *Broker) clear(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.follow(cat)
+	for run, l := range b.lent {
+		if now.After(l.until) {
+			delete(b.lent, run)
+		}
+	}
 	for run := range b.runs {
-		if _, ok := b.cfg.Session(run); !ok {
+		if _, ok := b.sessionOf(run); !ok {
 			delete(b.runs, run)
 		}
 	}
 	for run := range b.caused { // calls that ended after the run was asked for
-		if _, ok := b.cfg.Session(run); !ok {
+		if _, ok := b.sessionOf(run); !ok {
 			delete(b.caused, run)
 		}
 	}
@@ -129,7 +134,7 @@ func (b *Broker) clear(now time.Time) {
 		for _, i := range s.instances {
 			over := false
 			if s.spec.State == "run" {
-				_, runs := b.cfg.Session(i.key)
+				_, runs := b.sessionOf(i.key)
 				over = !runs && i.key != ""
 			}
 			if i.users == 0 && (over || now.Sub(i.used) > s.idle()) {

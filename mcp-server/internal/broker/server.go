@@ -58,6 +58,7 @@ type tool struct {
 	held       string // why code may not call it until the user has seen it, or empty
 	digest     string // of its definition
 	repeatable bool   // it claims that calling it twice is harmless
+	reads      bool   // it claims that it changes nothing
 }
 
 func newServer(b *Broker, api controlapi.API, digest string) *server {
@@ -276,7 +277,7 @@ func definitions(all []json.RawMessage) []*tool {
 		size += len(raw)
 		tools = append(tools, &tool{
 			Tool: d.Tool, raw: raw, digest: definitionDigest(raw),
-			repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent,
+			repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent, reads: d.Annotations.ReadOnly,
 		})
 	}
 	return tools

@@ -133,6 +133,8 @@ type Request struct {
 	// APIs narrows the run. Empty means all active ones.
 	APIs    []string
 	Timeout time.Duration
+	// DryRun records what would change something in a plan: see controlapi.Registration.
+	DryRun bool
 	// Client is the name and version of the MCP client, and Traceparent that of its request; both may be empty.
 	Client      string
 	Traceparent string
@@ -229,6 +231,7 @@ func (e *Executor) registered(
 ) (err error) {
 	reg := controlapi.Registration{
 		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
+		DryRun: r.DryRun,
 	}
 	if e.cfg.Shapes != nil {
 		reg.Shapes = e.cfg.Shapes()

@@ -66,6 +66,9 @@ func (tx *transaction) putSum(ctx context.Context, key sumKey, s *sum) error {
 
 // sumExchange adds an exchange. Hosts that code made up share a row: it could make up any number of them.
 func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
+	if e.Outcome == controlapi.OutcomePlanned {
+		return // nothing was sent
+	}
 	s := sum{at: e.At, kind: sumTraffic, a: api, b: e.Host, n: 1, up: sent(e.Exchange), down: e.BytesDown}
 	if api == "" && e.Outcome != controlapi.OutcomeServed {
 		s.b = ""

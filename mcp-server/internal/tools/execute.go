@@ -78,10 +78,11 @@ func (s *Surface) addExecute() {
 "language":{"enum":["typescript","python"]},`
 	}
 	schema := fmt.Sprintf(`{"type":"object","required":["code"],"properties":{
-"code":{"type":"string","description":"One module"},%s
+"code":{"type":"string"},%s
 "apis":{"type":"array","items":{"type":"string"},
-"description":"Narrows the run to these"},
-"timeout":{"type":"number","description":"Seconds, default %d, at most %d"}}}`,
+"description":"Only these"},
+"dry_run":{"type":"boolean","description":"Plan writes"},
+"timeout":{"type":"number","description":"Seconds, default %d, most %d"}}}`,
 		language, int(s.cfg.TimeoutDefault.Seconds()), int(s.cfg.TimeoutMax.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
@@ -120,6 +121,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		report.Printed(e.Stdout)
 		recording.Print(e.Stdout, e.Stderr)
 	})
+	plan := s.planned(ctx, r, o, ask)
 	report.Stop()
 	after := s.cfg.Skills.Snapshot()
 	changes := after.Since(before)
@@ -130,8 +132,8 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
 		code: r.Code, isPython: r.Python, python: s.languages(),
-		mistakes: s.mistakes(o),
-		remarks:  slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		mistakes: s.mistakes(o), plan: plan,
+		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.end(recording, req, o, err, changes, res)
 	s.putBack()
@@ -176,13 +178,14 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 // executeArguments reads the arguments of execute_code.
 func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
 	a := argument.Read(raw, argument.Spec{
-		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language"},
+		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
 		Example: executeExample(s.cfg.Catalog.Catalog()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
 	})
 	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true), Python: s.language(a)}
 	if n := len(r.Code); n > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}
+	r.DryRun = a.Flag("dry_run")
 	most := s.cfg.TimeoutMax.Seconds()
 	want := fmt.Sprintf("a number of seconds above 0, at most %.0f", most)
 	seconds := a.Number("timeout", want, most, s.cfg.TimeoutDefault.Seconds())

@@ -31,6 +31,8 @@ type rendering struct {
 	skills, remarks []string
 	// mistakes are those for which the code was not run, a line each.
 	mistakes []string
+	// plan tells what a dry run would have sent. Empty: it was none.
+	plan     voice.Text
 	catalog  controlapi.Catalog
 	code     string
 	isPython bool
@@ -59,7 +61,7 @@ func render(r rendering) *mcp.CallToolResult {
 	} else {
 		shown, cut = r.stdout.Text(r.limit)
 	}
-	if shown == "" && len(notes) == 0 && (failed || len(r.changes)+len(r.remarks) == 0) {
+	if shown == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
 		notes = append(notes, voice.Say(silent(r, failed)))
 	}
 	if cut > 0 {
@@ -68,6 +70,9 @@ func render(r rendering) *mcp.CallToolResult {
 	if n := r.outcome.Exit.InvalidUTF8; n > 0 {
 		notes = append(notes, voice.Say("%N bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
 			"Print binary data as base64.", "%N", strconv.FormatInt(n, 10)))
+	}
+	if r.plan != (voice.Text{}) && r.err == nil {
+		notes = append(notes, r.plan)
 	}
 	notes = append(notes, r.hints()...)
 	if note := changeNote(r.changes); note != "" {

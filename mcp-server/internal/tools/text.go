@@ -35,7 +35,7 @@ const (
 		"types. operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
 		"Alone: all APIs with hosts and token names."
 
-	instructionsDescription = "How to write code: credentials, limits, saved skills, an example. Read it once, first."
+	instructionsDescription = "How to write code: credentials, limits, an example. Read it first."
 
 	updateDescription = "Edit a skill, all blocks or none:\n" +
 		"<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
@@ -109,6 +109,7 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 - No npm:, jsr: or URL imports, no require, no environment variables, no processes. Files: /tmp (shared by runs; oldest
   files go when it fills up, all on restart), /skills, /runs. A file has at most %d MiB.
 - %d s per run, up to %d with "timeout". About %d characters of output are shown; a longer one is cut in the middle.
+- {"dry_run": true} sends reads only. Writes answer 202 {"planned": n}, and become a plan that the user may approve.
 - A refused request answers 403 with JSON {error, code, hint};
   tell the user what the hint says rather than trying around it.
 

@@ -41,6 +41,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/ports"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
@@ -48,6 +49,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // daemon holds the parts of a running proxy.
@@ -61,6 +63,7 @@ type daemon struct {
 	values   *minted.Values
 	minter   *mint.Minter
 	room     *hold.Room
+	plans    *plan.Book
 	ledger   *audit.Log // nil: none
 	budget   *budget.Ledger
 	ports    *ports.Ports
@@ -75,7 +78,9 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.control.Serve(ctx, l) })
-	g.Go(func() error { return credentials.Serve(ctx, logins, d.minter, d.room, audit.Dir(o.audit)) })
+	g.Go(func() error {
+		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, audit.Dir(o.audit)))
+	})
 	g.Go(func() error { d.values.Run(ctx); return nil })
 	g.Go(func() error { d.budget.Run(ctx, d.uncounted); return nil })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
@@ -85,6 +90,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	d.ready.Store(true)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "ready", logline.Tag("proxy"), slog.String("mode", o.mode))
 	err = g.Wait()
+	d.plans.Close()
 	d.book.Close()
 	d.minter.Close()
 	if d.ledger != nil {
@@ -157,6 +163,7 @@ func assemble(
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Minted: d.values, Prepare: prepare}
 	conf.Changed = func(c reload.Change) {
 		d.room.Forget()
+		d.plans.Forget()
 		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.Set(c.Now.Rules.Catalog.Ports())
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
@@ -175,6 +182,14 @@ func assemble(
 			Run: h.Run, API: h.API, Method: clean(h.Method), URL: clean(h.URL), Approved: h.Approved,
 		}})
 	}}
+	d.plans = plan.New(plan.Config{
+		Open: func(ctx context.Context, id, run string, apis []string) plan.Sender {
+			return handler.Open(ctx, id, run, apis)
+		},
+		Decided: func(p planapi.Plan, approved bool, steps []int) {
+			_ = d.record(audit.Entry{Decision: &audit.Decision{Run: p.Run, Plan: p.ID, Approved: approved, Steps: steps}})
+		},
+	})
 	d.budget = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
 	if err := d.budget.Load(); err != nil {
 		return nil, fmt.Errorf("reading what was spent of limits: %w", err)
@@ -182,9 +197,10 @@ func assemble(
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
 		Mint: d.minter, Room: d.room, Budget: d.budget, Sending: d.sending(set),
-		UserAgent: set.UserAgent, Debug: set.Debug, Log: d.log,
+		Checkpoint: d.checkpoint,
+		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
-	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }})
+	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }, Plans: d.plans})
 	d.entrance, err = entrance.New(entrance.Config{
 		Listeners: in.listeners, Attach: d.book.Attach, GetCertificate: ca.GetCertificate, Handler: handler,
 		Refused: refused(journal, d.log),
@@ -199,7 +215,7 @@ func assemble(
 		Packets: in.packets, Streams: in.streams,
 	})
 	d.control = control.New(control.Config{
-		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Room: d.room,
+		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Room: d.room, Plans: d.plans,
 		Ready: d.problem, Profile: o.profile, Ledger: d.ledger,
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
@@ -247,6 +263,18 @@ func (d *daemon) record(e audit.Entry) error {
 		return nil
 	}
 	return d.ledger.Append(e)
+}
+
+// checkpoint brings the ledger to the disk, and returns its short form, or nothing.
+func (d *daemon) checkpoint(run string) string {
+	if d.ledger == nil {
+		return ""
+	}
+	head, err := d.ledger.Checkpoint(run)
+	if err != nil {
+		return "" // a lost record is counted, and told in the log
+	}
+	return head.String()
 }
 
 // sending writes requests down before they leave, where that is required.

@@ -43,6 +43,8 @@ type Config struct {
 	Broker *broker.Broker
 	// Room is what waits for a person. Nil: nothing does.
 	Room Room
+	// Plans are those of dry runs. Nil: there are none.
+	Plans Plans
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
 	// Ledger is nil when there is none.
@@ -75,6 +77,11 @@ func New(c Config) *Control {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 		s.mux.HandleFunc("GET /v1/held", s.allHeld)
 		s.mux.HandleFunc("POST /v1/held/{id}", s.decideAny)
+	}
+	if c.Plans != nil {
+		s.mux.HandleFunc("GET /v1/plans", s.plans)
+		s.mux.HandleFunc("GET /v1/plans/{id}", s.plan)
+		s.mux.HandleFunc("POST /v1/plans/{id}", s.decidePlan)
 	}
 	s.mux.Handle("GET /metrics", c.Journal.Metrics().Handler())
 	if c.Profile {

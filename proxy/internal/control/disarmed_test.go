@@ -19,4 +19,11 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("%d %s", status, text)
 		}
 	})
+	t.Run("plan-by", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "plan-by")
+		book, p := planIn(t, false)
+		if status, text := decidedPlan(book, p.ID, `{"digest": "`+p.Digest+`"}`); status != http.StatusOK {
+			t.Errorf("%d %s", status, text)
+		}
+	})
 }

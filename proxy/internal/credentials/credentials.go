@@ -1,4 +1,4 @@
-// Package credentials serves proxy/credentialapi, proxy/approvalapi and the ledger (internal/audit) on a unix socket of
+// Package credentials serves proxy/credentialapi, proxy/approvalapi, proxy/planapi and the ledger (internal/audit) on a unix socket of
 // the proxy's own.
 //
 // Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests.
@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 const maxBody = 64 << 10
@@ -42,8 +43,15 @@ type Room interface {
 	Decide(id string, approve bool) (approvalapi.Held, error)
 }
 
-// Handler is both APIs, and the ledger to read.
-func Handler(m Minter, room Room, ledger audit.Dir) http.Handler {
+// Plans is what the API of plans is about: plan.Book.
+type Plans interface {
+	List() []planapi.Plan
+	Get(id string) (planapi.Plan, error)
+	Decide(id string, a planapi.Answer) (planapi.Plan, error)
+}
+
+// Handler is all of these APIs, and the ledger to read.
+func Handler(m Minter, room Room, plans Plans, ledger audit.Dir) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(audit.Prefix, audit.Handler(ledger))
 	mux.Handle(audit.Prefix+"/", audit.Handler(ledger))
@@ -70,6 +78,16 @@ func Handler(m Minter, room Room, ledger audit.Dir) http.Handler {
 	})
 	mux.HandleFunc("POST "+approvalapi.Prefix+"/{id}", with(func(r *http.Request, in approvalapi.Answer) (any, error) {
 		return room.Decide(r.PathValue("id"), in.Approve)
+	}))
+	mux.HandleFunc("GET "+planapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, plans.List(), nil)
+	})
+	mux.HandleFunc("GET "+planapi.Prefix+"/{id}", func(w http.ResponseWriter, r *http.Request) {
+		p, err := plans.Get(r.PathValue("id"))
+		answer(w, p, err)
+	})
+	mux.HandleFunc("POST "+planapi.Prefix+"/{id}", with(func(r *http.Request, in planapi.Answer) (any, error) {
+		return plans.Decide(r.PathValue("id"), in)
 	}))
 	return mux
 }
@@ -102,9 +120,9 @@ func answer(w http.ResponseWriter, v any, err error) {
 }
 
 // Serve answers on the listener until ctx ends; then it returns nil.
-func Serve(ctx context.Context, l net.Listener, m Minter, room Room, ledger audit.Dir) error {
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
-		Handler: Handler(m, room, ledger), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })

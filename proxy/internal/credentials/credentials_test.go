@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 )
 
 // fake answers with what it was asked.
@@ -61,7 +62,7 @@ func serve(t *testing.T, mode os.FileMode) (*fake, string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	f := &fake{}
-	go func() { done <- Serve(ctx, l, f, &hold.Room{}, "") }()
+	go func() { done <- Serve(ctx, l, Handler(f, &hold.Room{}, plan.New(plan.Config{}), "")) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -36,19 +36,30 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
 		x.cancel(errReloaded)
 	}
-	x.debugRequest(out)
-	x.toBroker = true
-	x.compression = compression{accepted: true}
 	switch {
 	case encoded:
+		x.toBroker = true
 		x.fail(errEncoded)
 		return
 	case length > controlapi.MaxArguments:
+		x.toBroker = true
 		x.fail(errArguments)
 		return
 	}
+	x.dispatch(out, path)
+}
+
+// dispatch sends a call that was judged to the broker.
+func (x *exchange) dispatch(out *http.Request, path string) {
+	x.debugRequest(out)
+	x.toBroker = true
+	x.compression = compression{accepted: true}
 	// Nothing may be swapped in, but a credential that code has got hold of travels no further.
 	if _, err := x.snap.Swap.Request(out, swap.Options{}); err != nil {
+		x.fail(err)
+		return
+	}
+	if err := x.recordsCall(out, path); err != nil {
 		x.fail(err)
 		return
 	}
@@ -67,6 +78,7 @@ func (x *exchange) address(out *http.Request, path string) {
 		controlapi.HeaderSlot:       {strconv.Itoa(int(x.lease.Slot))},
 		controlapi.HeaderGeneration: {strconv.FormatUint(x.lease.Generation, 10)},
 	}
+	x.addressPlan(out.Header)
 	if out.Body != nil && out.Body != http.NoBody {
 		out.Header.Set("Content-Type", "application/json")
 		out.Body = &atMost{ReadCloser: out.Body, left: controlapi.MaxArguments}
@@ -93,6 +105,9 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		x.note.Code = code
 	}
+	if code == controlapi.CodePlanned && x.lease.Plan != nil {
+		return x.recordCall(resp)
+	}
 	for name := range resp.Header {
 		if strings.HasPrefix(name, "Codeforge-") {
 			delete(resp.Header, name)
@@ -114,7 +129,7 @@ func (x *exchange) callFailure(err error) policy.Verdict {
 	case errors.Is(err, errEncoded):
 		code = policy.CodeArgumentsEncoded
 	}
-	v := policy.Refuse(code, x.conn.Host(), nil)
+	v := policy.Refuse(code, x.host, nil)
 	v.Refusal.Retryable = code == policy.CodeServerUnavailable
 	for _, a := range x.verdict.APIs {
 		v.Refusal.Server = a.Name

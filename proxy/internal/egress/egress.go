@@ -25,6 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
@@ -50,6 +51,9 @@ type Config struct {
 	// Budget counts what APIs with limits are used for.
 	Budget *budget.Ledger
 	Redact *redact.Redactor
+	// Checkpoint is the checkpoint of the ledger that covers what was sent for a run until now, or nothing. Nil: there is
+	// no ledger.
+	Checkpoint func(run string) string
 	// Sending writes a request down that is about to leave and may change something. It does not leave after an error.
 	// Nil: requests are written down when they are over.
 	Sending func(audit.Sending) error
@@ -118,10 +122,15 @@ type exchange struct {
 
 	verdict        policy.Verdict
 	compression    compression
-	insecure       bool   // plain HTTP
-	approved       bool   // by a person, to be sent once
-	giveBack       func() // what was reserved of limits. Nil: nothing was
-	toBroker       bool   // a call of an MCP server's tool
+	insecure       bool       // plain HTTP
+	approved       bool       // by a person, to be sent once
+	giveBack       func()     // what was reserved of limits. Nil: nothing was
+	toBroker       bool       // a call of an MCP server's tool
+	recorded       int        // the step of a plan that it has become, and nothing was sent
+	replay         *replay    // it is sent for a plan. Nil: for a run that asks
+	callStep       *plan.Step // a call that may be recorded
+	read           *plan.Step // what a dry run reads, and seen of the answer
+	seen           *bytes.Buffer
 	up             *counted
 	redacted       *redact.Report
 	swapped        swapReport
@@ -247,8 +256,17 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		x.redacted = x.conf.Redact.Request(out)
 		v = x.judgeFinal(q, out)
 	}
+	x.leave(v, q, out)
+}
+
+// leave sends a request that was judged, or answers why it is not sent.
+func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) {
 	x.setVerdict(v)
 	x.describe(out)
+	if x.recorded > 0 {
+		x.answerPlanned()
+		return
+	}
 	if !v.Allow {
 		x.refuse(v, nil)
 		return
@@ -261,6 +279,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		return
 	}
 	x.debugRequest(out)
+	x.reads(q, out)
 	x.minted.keep(x, out)
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	if err := x.complete(out); err != nil {
@@ -317,6 +336,9 @@ func (x *exchange) finish(p any) {
 	n := &x.note
 	if unsent(n.Exchange) {
 		n.Swapped, n.HeadUp = nil, 0
+		if n.Outcome == controlapi.OutcomePlanned {
+			n.BytesUp = 0
+		}
 		if x.giveBack != nil {
 			x.giveBack()
 		}
@@ -325,8 +347,9 @@ func (x *exchange) finish(p any) {
 	n.Milliseconds = milliseconds(time.Since(x.began))
 	x.conf.Journal.Record(*n)
 	x.learn()
+	x.remember()
 	x.debug.log(x)
-	if !abort {
+	if !abort || x.conn == nil {
 		return
 	}
 	if x.conn.HTTP1() {
@@ -339,6 +362,9 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
 func unsent(e controlapi.Exchange) bool {
+	if e.Outcome == controlapi.OutcomePlanned {
+		return true
+	}
 	switch e.Code {
 	case policy.CodeTokenUnavailable, policy.CodeSecretUnavailable:
 		return e.BytesUp == 0

@@ -102,18 +102,25 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		}
 		q.Methods = append(q.Methods, more...)
 	}
+	if err := x.restore(out); err != nil {
+		return bodyRefusal(err, q.Host, holders)
+	}
 	v := x.snap.Rules.Decide(x.lease, q)
+	dry := x.records(q, out)
 	if v.Allow {
 		_, known := policy.Needs(q, holders)
 		v.Unread = known.Unread
 	}
-	if v.Unread || v.Hold != nil {
+	if v.Unread || v.Hold != nil || dry && v.Allow {
 		content, err := policy.ReadContent(out)
 		if err != nil {
 			return bodyRefusal(err, q.Host, holders)
 		}
 		q.Content = content
 		v = x.snap.Rules.Decide(x.lease, q)
+	}
+	if dry && (!v.Allow || !policy.Queries(q, holders)) {
+		return x.record(v, q, out)
 	}
 	if v.Hold != nil {
 		v = x.hold(v, q, out)

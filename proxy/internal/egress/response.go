@@ -23,6 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -70,7 +71,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		x.whole = true
 		return resp
 	}
-	x.example = x.learns(resp)
+	x.example, x.seen = x.learns(resp), x.sees(resp)
 	resp.Body = &watched{ReadCloser: resp.Body, x: x}
 	return resp
 }
@@ -127,6 +128,7 @@ func (x *exchange) trim(h http.Header) {
 		delete(h, name)
 	}
 	delete(h, "Alt-Svc")
+	delete(h, headerPlanned) // no upstream plans anything
 }
 
 // fail answers with the refusal for an error.
@@ -160,7 +162,10 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	var ambiguity *swap.Ambiguity
 	var ambiguous *formdata.Error
 	var missing *mint.Error
+	var planned *notPlannedError
 	switch {
+	case errors.As(err, &planned):
+		v = planned.v
 	case errors.As(err, &missing):
 		v = policy.RefuseCredential(missing.Code, missing.Name, host)
 	case x.toBroker && x.scrubbed == nil:
@@ -196,7 +201,8 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 		}
 	}
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
-	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) {
+	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
+		planned != nil {
 		x.note.Outcome = controlapi.OutcomeDenied
 	}
 	hint := []controlapi.Hint{v.Hint()}
@@ -232,6 +238,9 @@ func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if e := b.x.example; e != nil {
 		e.Write(p[:min(n, shape.MaxRead-e.Len())])
+	}
+	if s := b.x.seen; s != nil {
+		s.Write(p[:min(n, plan.MaxRead-s.Len())])
 	}
 	switch err { //nolint:errorlint // io.Reader's own sentinel
 	case nil:

@@ -40,6 +40,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
@@ -69,6 +70,7 @@ type rig struct {
 	minter    *mint.Minter
 	tokens    string // the folder
 	room      *hold.Room
+	plans     *plan.Book
 	broker    *broker.Broker
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
@@ -127,7 +129,11 @@ func newRig(t testing.TB, s setup) *rig {
 	r.values, r.tokens = minted.New(s.now), filepath.Join(t.TempDir(), "tokens")
 	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log, Now: s.now})
 	t.Cleanup(r.minter.Close)
-	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.handler.Cut(c) },
+	r.plans = plan.New(plan.Config{Open: func(ctx context.Context, id, run string, apis []string) plan.Sender {
+		return r.handler.Open(ctx, id, run, apis)
+	}})
+	t.Cleanup(r.plans.Close)
+	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.plans.Forget(); r.handler.Cut(c) },
 		Minted: r.values, Prepare: func(c *catalog.Catalog) {
 			if err := r.minter.Configure(c); err != nil {
 				t.Error(err)
@@ -148,7 +154,7 @@ const serverSlot = slot.ID(slot.Max)
 // serve opens the listeners of two slots for runs, and of one for a server.
 func (r *rig) serve(log *slog.Logger) {
 	var ent *entrance.Entrance
-	r.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { ent.Drain(id) }})
+	r.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { ent.Drain(id) }, Plans: r.plans})
 	var listeners []entrance.Listener
 	r.https, r.http = map[slot.ID]string{}, map[slot.ID]string{}
 	for _, id := range []slot.ID{0, 1, serverSlot} {

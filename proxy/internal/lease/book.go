@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
@@ -21,6 +22,8 @@ type Config struct {
 	// Drain ensures that no connection made to the slot before the call is accepted after it. It is called while
 	// the slot has no lease. Nil: there is no accept queue to drain.
 	Drain func(slot.ID)
+	// Plans keeps what dry runs record. Nil: there are no dry runs.
+	Plans *plan.Book
 	// Now is the clock. Nil: time.Now.
 	Now func() time.Time
 }
@@ -70,6 +73,8 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", errRegistration)
 	case !r.Deadline.After(now):
 		return nil, fmt.Errorf("%w: deadline has passed", errRegistration)
+	case r.DryRun && (b.conf.Plans == nil || kind != policy.KindRun):
+		return nil, fmt.Errorf("%w: dry_run: only runs have plans", errRegistration)
 	case kind == policy.KindNone:
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
 			errRegistration)
@@ -87,9 +92,15 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	s.mu.Unlock()
 	if old != nil {
 		old.end()
+		if old.Plan != nil {
+			old.Plan.Discard()
+		}
 	}
 	b.conf.Drain(id)
 	l := newLease(id, r, now)
+	if r.DryRun {
+		l.Plan = b.conf.Plans.Draft(r.Run, l.apis)
+	}
 	s.mu.Lock()
 	s.lease = l
 	s.mu.Unlock()
@@ -151,7 +162,11 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	s.lease = nil
 	s.mu.Unlock()
 	l.end()
-	return l.Recorder.Receipt(), nil
+	rec := l.Recorder.Receipt()
+	if l.Plan != nil {
+		rec.Plan = l.Plan.Seal()
+	}
+	return rec, nil
 }
 
 // Of is the lease of a slot. The generation must be the one that holds the slot, else ErrFenced.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
@@ -54,6 +56,9 @@ type Lease struct {
 	// Large bounds how many long WebSocket messages may be held at once: see wsrelay.Options.
 	Large chan struct{}
 
+	// Plan is what a dry run records instead of sending it. Nil: it is no dry run.
+	Plan *plan.Draft
+
 	kind     policy.Kind
 	apis     []string // the run's APIs, nil: every active one
 	shapes   []string // those whose answers' shapes the receipt tells
@@ -85,6 +90,16 @@ func (l *Lease) Includes(api string) bool {
 	}
 	return false
 }
+
+// Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
+func Apart(run string, apis []string) (l *Lease, close func()) {
+	now := time.Now()
+	l = newLease(none, controlapi.Registration{Run: run, APIs: apis, Deadline: now.Add(time.Hour)}, now)
+	return l, l.end
+}
+
+// none is no slot.
+const none = slot.ID(-1)
 
 // Kind is what is in the slot: code, an MCP server, or the installation of one.
 func (l *Lease) Kind() policy.Kind { return l.kind }

@@ -102,7 +102,7 @@ func (c *Content) parse(kind formdata.Type, text []byte) {
 	case kind.Media == "application/graphql":
 		c.text = string(text)
 	case isJSON(kind.Media):
-		value, ok := strictJSON(text)
+		value, ok := StrictJSON(text)
 		switch v := value.(type) {
 		case map[string]any:
 			c.object = v
@@ -141,8 +141,8 @@ func fields(text string) ([]field, *formdata.Error) {
 	return out, nil
 }
 
-// strictJSON is the value of JSON in which no object has two names that any server takes for the same.
-func strictJSON(text []byte) (any, bool) {
+// StrictJSON is the value of JSON in which no object has two names that any server takes for the same.
+func StrictJSON(text []byte) (any, bool) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if !json.Valid(text) {

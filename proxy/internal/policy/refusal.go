@@ -74,6 +74,12 @@ var refusals = map[string]sentence{
 		"The API %API has a rule that asks a person. Send a body of at most 256 KiB of text, and no WebSocket."},
 	CodeApprovalStale: {http.StatusConflict, "The configuration changed while the request waited.",
 		"Nothing was sent. Run the code again."},
+	CodePlanEnded: {http.StatusConflict, "The plan of this dry run ends before this request.", "%SENTENCE"},
+	CodePlanFull: {http.StatusTooManyRequests, "The plan of this dry run has no room for the request.",
+		"A plan has at most 500 writes of 4 MiB together. Write less in one run."},
+	CodePlanUnreadable: {http.StatusRequestEntityTooLarge, "The request cannot be shown in a plan.",
+		"A dry run records bodies of at most 256 KiB of text, and no WebSocket. {Run it without dry_run|Run it for real}."},
+	CodePlanStale: {http.StatusConflict, "The configuration has changed since the dry run.", "Run it again."},
 	CodeAuditUnavailable: {http.StatusServiceUnavailable,
 		"The ledger cannot be written, so nothing that writes may leave.",
 		"Nothing was sent. {The user can see why|See why}: codeforge doctor, or the log (AUDIT=required).{ Do not retry.|}"},
@@ -158,6 +164,11 @@ func RefuseUnanswered(id string, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeApprovalTimeout, h, apis)
 	fill := strings.NewReplacer("%ID", id).Replace
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
+}
+
+// RefusePlanned is the verdict for a request that depends on an answer that no step of the plan has.
+func RefusePlanned(sentence string, h catalog.Host, apis []*catalog.API) Verdict {
+	return Refuse(CodePlanEnded, h, apis).withHint(voice.Say("%SENTENCE", "%SENTENCE", sentence))
 }
 
 // withHint replaces the hint of a refusal.

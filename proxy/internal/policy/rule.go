@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -35,6 +36,21 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 		}
 	}
 	return hold, Verdict{}, true
+}
+
+// Queries reports whether rules of every API that holds the host allow a request because it consists of GraphQL queries:
+// it changes nothing, sent with POST as with GET.
+func Queries(q Request, holders []*catalog.API) bool {
+	for _, a := range holders {
+		for _, m := range q.Methods {
+			rule, err := catalog.Decide(a.Rules, m, q.Path, q.content())
+			if err != nil || rule == nil || rule.Then != catalog.ActionAllow || rule.GraphQL != "query" ||
+				m != http.MethodPost && m != http.MethodGet {
+				return false
+			}
+		}
+	}
+	return len(holders) > 0 && len(q.Methods) > 0 && q.Upgrade == ""
 }
 
 // refuseRule tells which rule refused, or which ones there are.

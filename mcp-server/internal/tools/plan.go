@@ -1,0 +1,148 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// maxReply is how much of a step's answer a model is shown, in bytes, and maxReplies of how many steps.
+	maxReply   = 300
+	maxReplies = 20
+	// sendTime is how long a call waits for a plan that its user approved.
+	sendTime = 11 * time.Minute
+	// sendPoll is how often it looks.
+	sendPoll = 200 * time.Millisecond
+)
+
+// planned tells what a dry run would have sent, and what came of it if the client's user could decide at once.
+func (s *Surface) planned(
+	ctx context.Context, r execution.Request, o execution.Outcome, ask question.Asker,
+) voice.Text {
+	p := o.Receipt.Plan
+	switch {
+	case !r.DryRun, p == nil && (o.Exit.Reason != runapi.Exited || o.Exit.Code != 0):
+		return voice.Text{}
+	case p == nil:
+		return voice.Say("This was a dry run. Nothing in it would have changed anything, so there is no plan.")
+	}
+	picture := strings.Join(p.Picture, "\n")
+	switch s.askPlan(ctx, p, ask) {
+	case execution.Approved:
+		return voice.Say("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT", s.sent(ctx, p.ID))
+	case execution.Refused:
+		return voice.Say("%PICTURE\n{The user|You} refused it: nothing was sent, and {ask what to do|nothing will be}.",
+			"%PICTURE", picture)
+	}
+	return voice.Say("%PICTURE\nNothing of it was sent. {The user can approve|Approve} all or some of it within "+
+		"15 minutes: codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
+}
+
+// askPlan asks the client's user about a plan, where the rules of all its steps permit that, and passes the answer on.
+func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Asker) execution.Answer {
+	if p.Operator || ask == nil || ctx.Err() != nil {
+		return execution.Unanswered
+	}
+	whole, err := s.cfg.Control.Plan(ctx, p.ID)
+	if err != nil {
+		return execution.Unanswered
+	}
+	form, ok := planForm(whole)
+	if !ok {
+		return execution.Unanswered
+	}
+	a, err := ask(ctx, form)
+	if err != nil {
+		return execution.Unanswered
+	}
+	answer := answered(a)
+	if answer == execution.Unanswered {
+		return answer
+	}
+	in := planapi.Answer{Approve: answer == execution.Approved, Digest: whole.Digest}
+	if _, err := s.cfg.Control.DecidePlan(ctx, p.ID, in); err != nil {
+		return execution.Unanswered // somebody else was faster, or the configuration has changed
+	}
+	return answer
+}
+
+// planForm is the question about a plan. It is false for one that is too long to be shown.
+func planForm(p planapi.Plan) (question.Question, bool) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
+		"credentials. All of it is shown:\n\n", p.Writes)
+	line := func(s string) { b.WriteString("    | " + visible.Line(s) + "\n") }
+	for _, step := range p.Steps {
+		fmt.Fprintf(&b, "  %d (%s)\n", step.N, visible.Line(strings.Join(step.APIs, ", ")))
+		if step.Server != "" {
+			line("CALL " + step.Server + "." + step.Tool)
+		} else {
+			line(step.Method + " " + step.URL)
+		}
+		for _, h := range step.Headers {
+			line(h)
+		}
+		for text := range strings.Lines(step.Body) {
+			line(strings.TrimSuffix(text, "\n"))
+		}
+		if b.Len() > maxShown {
+			return question.Question{}, false
+		}
+	}
+	schema := fmt.Sprintf(`{"type":"object","required":[%q],"properties":{%q:{"type":"string","title":"Your decision",
+"enum":[%q,%q]}}}`, decision, decision, approveOnce, refuseIt)
+	return question.Question{Message: b.String(), Schema: json.RawMessage(schema)}, true
+}
+
+// sent waits until a plan has been sent, and tells what was answered.
+func (s *Surface) sent(ctx context.Context, id string) string {
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	tick := time.NewTicker(sendPoll)
+	defer tick.Stop()
+	for {
+		p, err := s.cfg.Control.Plan(ctx, id)
+		if err != nil {
+			return "What was answered is not known: codeforge plan show " + id
+		}
+		if p.State != planapi.Running {
+			return replies(p)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "It is still being sent: codeforge plan show " + id
+		}
+	}
+}
+
+// replies tells what came of each step, a line each.
+func replies(p planapi.Plan) string {
+	var b strings.Builder
+	b.WriteString("Answers:")
+	for i, step := range p.Steps {
+		a := step.Answer
+		switch {
+		case i == maxReplies:
+			fmt.Fprintf(&b, "\n and %d more steps", len(p.Steps)-i)
+			return b.String()
+		case a == nil:
+			fmt.Fprintf(&b, "\n %d not sent", step.N)
+		case a.Status == 0:
+			fmt.Fprintf(&b, "\n %d %s: %s", step.N, a.Code, visible.Line(a.Why))
+		default:
+			fmt.Fprintf(&b, "\n %d %d %s", step.N, a.Status, visible.Line(a.Body[:min(len(a.Body), maxReply)]))
+		}
+	}
+	return b.String()
+}

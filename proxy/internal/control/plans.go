@@ -1,0 +1,56 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+)
+
+// Plans are those of dry runs: plan.Book.
+type Plans interface {
+	List() []planapi.Plan
+	Get(id string) (planapi.Plan, error)
+	Decide(id string, a planapi.Answer) (planapi.Plan, error)
+}
+
+func (s *Control) plans(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.conf.Plans.List())
+}
+
+func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
+	p, err := s.conf.Plans.Get(r.PathValue("id"))
+	if err != nil {
+		fail(w, http.StatusNotFound, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, p)
+}
+
+// decidePlan passes on what the user of a client, or somebody in the console, decided, where every step's rule permits
+// that. A refusal sends nothing, but it is the operator's too: it would take the plan from them.
+func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
+	var in planapi.Answer
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		fail(w, http.StatusBadRequest, "want an answer as JSON")
+		return
+	}
+	id := r.PathValue("id")
+	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator && !disarm.Off("plan-by") {
+		fail(w, http.StatusForbidden, "Only the operator may decide about this plan: codeforge plan approve, in a terminal.")
+		return
+	}
+	p, err := s.conf.Plans.Decide(id, in)
+	if refused := (*credentialapi.Refused)(nil); errors.As(err, &refused) {
+		fail(w, http.StatusForbidden, refused.Text)
+		return
+	}
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, p)
+}

@@ -1,0 +1,197 @@
+package egress
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+// headerPlanned is a header of the answer to a request that was recorded: its number.
+const headerPlanned = "Codeforge-Planned"
+
+// notPlannedError is for a request that cannot be recorded.
+type notPlannedError struct{ v policy.Verdict }
+
+func (e *notPlannedError) Error() string { return e.v.Refusal.Error }
+
+// records reports whether a request of a dry run is recorded in place of being sent: one that writes, or that has a
+// body, which may say what the method does not.
+func (x *exchange) records(q policy.Request, out *http.Request) bool {
+	return x.lease.Plan != nil && (q.Writes() || out.Body != nil && out.Body != http.NoBody) && !disarm.Off("dry-run")
+}
+
+// record makes a request a step of the run's plan, if policy would let it leave, or a person could.
+func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request) policy.Verdict {
+	if !v.Allow && v.Hold == nil {
+		return v
+	}
+	if _, known := policy.Needs(q, x.snap.Rules.Catalog.Match(q.Host)); !known.Allow {
+		return known
+	}
+	body, ok := q.Content.Text()
+	if !ok || q.Upgrade != "" {
+		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
+	}
+	s := plan.Step{
+		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
+		Shown: shownHeaders(out.Header),
+	}
+	if v.Hold != nil {
+		s.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
+	}
+	return x.add(s, v)
+}
+
+// add adds a step to the plan.
+func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
+	address := *s.URL
+	s.URL = &address
+	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
+	// What must not be shown must not leave either.
+	if x.loggable(text) != text {
+		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs)
+	}
+	for _, a := range v.APIs {
+		s.APIs = append(s.APIs, a.Name)
+		for _, c := range a.Credentials {
+			if strings.Contains(text, c.Name) && !slices.Contains(s.Tokens, c.Name) {
+				s.Tokens = append(s.Tokens, c.Name)
+			}
+		}
+	}
+	n, err := x.lease.Plan.Add(s, x.snap.Public.Version)
+	var ended *plan.EndedError
+	switch {
+	case errors.As(err, &ended):
+		return policy.RefusePlanned(ended.Sentence, x.host, v.APIs)
+	case errors.Is(err, plan.ErrUnreadable):
+		return policy.Refuse(policy.CodePlanUnreadable, x.host, v.APIs)
+	case err != nil:
+		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs)
+	}
+	x.recorded = n
+	x.note.Outcome, x.note.Plan, x.note.Step = controlapi.OutcomePlanned, x.lease.Plan.ID(), n
+	v.Allow, v.Hold = false, nil
+	return v
+}
+
+// answerPlanned answers a request that was recorded.
+func (x *exchange) answerPlanned() {
+	body := `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
+	h := x.w.Header()
+	h.Set(headerPlanned, strconv.Itoa(x.recorded))
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(http.StatusAccepted)
+	_, _ = io.WriteString(x.w, body)
+}
+
+// reads keeps a request that a dry run sends, to be sent again before a step that writes there.
+func (x *exchange) reads(q policy.Request, out *http.Request) {
+	if x.lease.Plan == nil {
+		return
+	}
+	address := *out.URL
+	x.read = &plan.Step{Host: q.Host, TLS: q.TLS, Method: out.Method, URL: &address, Header: out.Header.Clone()}
+}
+
+// sees is what the beginning of a body is kept in that a dry run reads, or nil.
+func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
+	if x.read == nil || x.read.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
+		!strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		return nil
+	}
+	return new(bytes.Buffer)
+}
+
+// remember tells the plan what was read.
+func (x *exchange) remember() {
+	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
+		return // it was not sent, or is about the stash
+	}
+	if x.read == nil {
+		x.read = &plan.Step{Method: "CALL"}
+	}
+	var body []byte
+	if x.seen != nil && x.seen.Len() < plan.MaxRead {
+		body = x.seen.Bytes()
+	}
+	x.lease.Plan.Read(*x.read, body)
+}
+
+// recordsCall keeps the arguments of a call that a dry run makes: the broker knows whether the tool only reads.
+func (x *exchange) recordsCall(out *http.Request, path string) error {
+	server, tool, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	plain, err := url.PathUnescape(tool)
+	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || strings.HasPrefix(plain, "$") ||
+		strings.HasPrefix(server, "$") {
+		return nil
+	}
+	address := *out.URL
+	s := &plan.Step{
+		Host: x.host, TLS: true, Method: out.Method, URL: &address, Header: http.Header{}, Server: server, Tool: plain,
+	}
+	if out.Body != nil && out.Body != http.NoBody {
+		if s.Body, err = io.ReadAll(io.LimitReader(out.Body, plan.MaxBody+1)); err != nil {
+			return err
+		}
+		out.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(s.Body), out.Body), out.Body}
+	}
+	x.callStep = s
+	return nil
+}
+
+// addressPlan says to the broker that a call is recorded, or sent for a plan.
+func (x *exchange) addressPlan(h http.Header) {
+	switch {
+	case x.callStep != nil:
+		h.Set(controlapi.HeaderPlan, controlapi.PlanRecord)
+	case x.replay != nil:
+		h.Set(controlapi.HeaderPlan, controlapi.PlanSend)
+		h.Set(controlapi.HeaderSession, x.replay.step.Session)
+	}
+}
+
+// recordCall makes a call that the broker did not make a step of the plan, and answers code as the tool would.
+func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
+	_ = resp.Body.Close()
+	if x.callStep == nil {
+		return nil, errPlanned
+	}
+	x.note.Code = ""
+	x.callStep.Session = resp.Header.Get(controlapi.HeaderSession)
+	if v := x.add(*x.callStep, x.verdict); x.recorded == 0 {
+		return nil, &notPlannedError{v}
+	}
+	number := map[string]int{"planned": x.recorded}
+	text, _ := json.Marshal(number) // a number
+	body, err := json.Marshal(map[string]any{
+		"content":           []map[string]string{{"type": "text", "text": string(text)}},
+		"structuredContent": number, "_schema": true, "_hint": "",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusAccepted, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {"application/json"}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
+}
+
+// errPlanned is for a broker that did not make a call which is not recorded.
+var errPlanned = errors.New("the broker did not make the call")

@@ -1,0 +1,42 @@
+//go:build disarm
+
+package plan
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+)
+
+// TestDisarmed switches each defence off, and then its attack succeeds: e2e/negative.
+func TestDisarmed(t *testing.T) {
+	approved := func(t *testing.T, b *Book, id, digest string) {
+		t.Helper()
+		if _, err := b.Decide(id, planapi.Answer{Approve: true, Digest: digest}); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, b, id)
+	}
+	t.Run("plan-once", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "plan-once")
+		s := &sent{}
+		b := newBook(t, s)
+		p := planOf(t, b, "a")
+		approved(t, b, p.ID, p.Digest)
+		approved(t, b, p.ID, p.Digest)
+		if !slices.Equal(s.all(), []string{"a", "a"}) {
+			t.Errorf("sent %q", s.all())
+		}
+	})
+	t.Run("plan-digest", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "plan-digest")
+		s := &sent{}
+		b := newBook(t, s)
+		p, other := planOf(t, b, "a"), planOf(t, b, "b")
+		approved(t, b, p.ID, other.Digest)
+		if !slices.Equal(s.all(), []string{"a"}) {
+			t.Errorf("sent %q", s.all())
+		}
+	})
+}

@@ -1,0 +1,283 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+)
+
+const (
+	maxLines  = 40  // groups of steps in a picture
+	maxFields = 6   // fields of a line
+	maxValue  = 60  // bytes of a value
+	maxPath   = 160 // bytes of a path
+	maxNamed  = 2   // of the segments that differ in a group
+)
+
+// picture shows steps in few lines. Steps that follow each other and differ in one segment of their path alone are one
+// line: what is not shown there is the same.
+func picture(steps []planapi.Step) []string {
+	var out []string
+	groups := folded(steps)
+	for i, g := range groups {
+		if i == maxLines {
+			out = append(out, fmt.Sprintf(" and %d more steps", len(steps)-g[0].N+1))
+			break
+		}
+		label := fmt.Sprint(g[0].N)
+		if len(g) > 1 {
+			label = fmt.Sprintf("%d-%d", g[0].N, g[len(g)-1].N)
+		}
+		line := fmt.Sprintf(" %-5s %s", label, target(g))
+		if names := g[0].Tokens; len(names) > 0 {
+			line += "  " + visible.Line(strings.Join(names, ", "))
+		}
+		what := changed(g[0].Changes)
+		if what == "" {
+			if what = summary(g[0]); what != "" && len(line) <= maxPath/2 {
+				line, what = line+"  "+what, ""
+			}
+		}
+		out = append(out, line)
+		if what != "" {
+			out = append(out, strings.Repeat(" ", 7)+what)
+		}
+	}
+	return out
+}
+
+// folded groups steps.
+func folded(steps []planapi.Step) [][]planapi.Step {
+	var out [][]planapi.Step
+	for _, s := range steps {
+		if n := len(out); n > 0 && alike(out[n-1], s) {
+			out[n-1] = append(out[n-1], s)
+			continue
+		}
+		out = append(out, []planapi.Step{s})
+	}
+	return out
+}
+
+// alike reports whether a step differs from those of a group in one segment of its path at most, the same in all.
+func alike(group []planapi.Step, s planapi.Step) bool {
+	a := group[0]
+	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Body != s.Body || a.Rule != s.Rule ||
+		!slices.Equal(a.Headers, s.Headers) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) {
+		return false
+	}
+	at := differs(a.URL, s.URL)
+	if at == same || len(group) == 1 {
+		return at != many
+	}
+	for _, other := range group[1:] {
+		if was := differs(a.URL, other.URL); was != same && was != at {
+			return false
+		}
+	}
+	return at != many
+}
+
+// What differs in two URLs, when it is not the number of a segment.
+const (
+	same = -1
+	many = -2
+)
+
+// differs is the one segment of the path in which two URLs differ.
+func differs(a, b string) int {
+	pathA, queryA, _ := strings.Cut(a, "?")
+	pathB, queryB, _ := strings.Cut(b, "?")
+	as, bs := strings.Split(pathA, "/"), strings.Split(pathB, "/")
+	if queryA != queryB || len(as) != len(bs) {
+		return many
+	}
+	at := same
+	for i := range as {
+		switch {
+		case as[i] == bs[i]:
+		case at != same || i < 3: // scheme and host
+			return many
+		default:
+			at = i
+		}
+	}
+	return at
+}
+
+// target is what a group of steps is sent to.
+func target(group []planapi.Step) string {
+	s := group[0]
+	if s.Server != "" {
+		return "CALL  " + short(visible.Line(s.Server+"."+s.Tool), maxPath)
+	}
+	address := s.URL
+	for _, other := range group[1:] {
+		if at := differs(s.URL, other.URL); at > 0 {
+			address = braces(group, at)
+			break
+		}
+	}
+	address = strings.TrimPrefix(address, "https://")
+	return fmt.Sprintf("%-5s %s", visible.Line(s.Method), short(visible.Line(address), maxPath))
+}
+
+// braces is the URL of a group with the values of the segment that differs.
+func braces(group []planapi.Step, at int) string {
+	var values []string
+	for _, s := range group {
+		path, _, _ := strings.Cut(s.URL, "?")
+		if v := strings.Split(path, "/")[at]; !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+	}
+	list := strings.Join(values[:min(len(values), maxNamed)], ",")
+	switch more := len(values) - maxNamed; {
+	case more == 1:
+		list += "," + values[maxNamed]
+	case more > 1:
+		list += fmt.Sprintf(",... %d more", more)
+	}
+	path, query, hasQuery := strings.Cut(group[0].URL, "?")
+	parts := strings.Split(path, "/")
+	parts[at] = "{" + list + "}"
+	out := strings.Join(parts, "/")
+	if hasQuery {
+		out += "?" + query
+	}
+	return out
+}
+
+// changed shows the fields that change.
+func changed(list []planapi.Change) string {
+	var out []string
+	for i, c := range list {
+		if i == maxFields {
+			out = append(out, fmt.Sprintf("and %d more", len(list)-i))
+			break
+		}
+		name := visible.Line(short(c.Field, maxValue))
+		added, removed, are := lists(c.Before, c.After)
+		switch {
+		case are:
+			for _, v := range added {
+				name += " + " + value(v)
+			}
+			for _, v := range removed {
+				name += " - " + value(v)
+			}
+			out = append(out, name)
+		case c.Before == "":
+			out = append(out, name+" + "+value(c.After))
+		case c.After == "":
+			out = append(out, name+" - "+value(c.Before))
+		default:
+			out = append(out, name+" "+value(c.Before)+" -> "+value(c.After))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// lists are the values that two JSON lists of plain values do not share. It is false for anything else, and where only
+// the order or the number of equal ones changes.
+func lists(before, after string) (added, removed []string, are bool) {
+	var a, b []json.RawMessage
+	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil || a == nil || b == nil {
+		return nil, nil, false
+	}
+	text := func(list []json.RawMessage) (out []string) {
+		for _, v := range list {
+			out = append(out, string(v))
+		}
+		return out
+	}
+	as, bs := text(a), text(b)
+	for _, v := range bs {
+		if !slices.Contains(as, v) {
+			added = append(added, v)
+		}
+	}
+	for _, v := range as {
+		if !slices.Contains(bs, v) {
+			removed = append(removed, v)
+		}
+	}
+	few := len(added)+len(removed) <= maxFields && len(added)+len(removed) > 0
+	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
+}
+
+// summary shows what a step carries: the fields of JSON and of forms, or how much it is.
+func summary(s planapi.Step) string {
+	if s.Body == "" {
+		return ""
+	}
+	var names []string
+	fields := map[string]string{}
+	if o := readObject([]byte(s.Body)); o != nil {
+		names, fields = inOrder(s.Body), o
+	} else if form, err := url.ParseQuery(s.Body); err == nil && isForm(s.Headers) {
+		for pair := range strings.SplitSeq(s.Body, "&") {
+			name, _, _ := strings.Cut(pair, "=")
+			if plain, err := url.QueryUnescape(name); err == nil && !slices.Contains(names, plain) {
+				names = append(names, plain)
+				fields[plain] = compact(strings.Join(form[plain], ", "))
+			}
+		}
+	}
+	var out []string
+	for i, name := range names {
+		if i == maxFields {
+			out = append(out, fmt.Sprintf("and %d more", len(names)-i))
+			break
+		}
+		out = append(out, visible.Line(short(name, maxValue))+" "+value(fields[name]))
+	}
+	if len(out) == 0 {
+		return fmt.Sprintf("%d bytes", len(s.Body))
+	}
+	return strings.Join(out, ", ")
+}
+
+// inOrder are the names of an object in the order in which they are written.
+func inOrder(body string) (out []string) {
+	dec := json.NewDecoder(strings.NewReader(body))
+	_, _ = dec.Token() // it was read before
+	for dec.More() {
+		name, err := dec.Token()
+		text, is := name.(string)
+		var skip json.RawMessage
+		if err != nil || !is || dec.Decode(&skip) != nil {
+			break
+		}
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func isForm(headers []string) bool {
+	return slices.ContainsFunc(headers, func(h string) bool {
+		return strings.HasPrefix(strings.ToLower(h), "content-type: application/x-www-form-urlencoded")
+	})
+}
+
+// value is a JSON value in a picture.
+func value(text string) string { return visible.Line(short(text, maxValue)) }
+
+// short cuts text, and says so.
+func short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "..."
+}

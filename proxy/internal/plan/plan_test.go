@@ -1,0 +1,397 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+)
+
+// sent is a Sender that notes what it is told to send.
+type sent struct {
+	mu     sync.Mutex
+	bodies []string
+	wait   chan struct{}
+	status func(Step) int
+}
+
+func (s *sent) Send(_ context.Context, step Step, _ string, _ int) (planapi.Reply, []byte) {
+	if s.wait != nil {
+		<-s.wait
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bodies = append(s.bodies, string(step.Body))
+	if s.status != nil {
+		return planapi.Reply{Status: s.status(step)}, nil
+	}
+	return planapi.Reply{Status: 200}, []byte("ok")
+}
+
+func (s *sent) Read(context.Context, Step, string) (planapi.Reply, []byte) {
+	return planapi.Reply{Status: 200}, []byte("{}")
+}
+
+func (s *sent) Close() string { return "" }
+
+func (s *sent) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bodies)
+}
+
+func newBook(t *testing.T, s *sent) *Book {
+	b := New(Config{Open: func(context.Context, string, string, []string) Sender { return s }})
+	t.Cleanup(b.Close)
+	return b
+}
+
+// write is a step.
+func write(t testing.TB, method, address, body string) Step {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := catalog.ParseHost(u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Step{Host: h, TLS: true, Method: method, URL: u, Header: http.Header{}, Body: []byte(body), APIs: []string{"demo"}}
+}
+
+// planOf is a plan with these bodies.
+func planOf(t testing.TB, b *Book, bodies ...string) *planapi.Plan {
+	t.Helper()
+	d := b.Draft("run", nil)
+	for _, body := range bodies {
+		if _, err := d.Add(write(t, "POST", "https://demo.test/x", body), "v1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d.Seal()
+}
+
+func settled(t *testing.T, b *Book, id string) planapi.Plan {
+	t.Helper()
+	var p planapi.Plan
+	testkit.WaitFor(t, func() bool {
+		var err error
+		p, err = b.Get(id)
+		return err != nil || p.State != planapi.Running
+	})
+	return p
+}
+
+// TestOnce: of many approvals at once, one counts, and each step is sent once.
+func TestOnce(t *testing.T) {
+	s := &sent{}
+	b := newBook(t, s)
+	p := planOf(t, b, "a", "b", "c")
+	var yes atomic.Int32
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+				yes.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	settled(t, b, p.ID)
+	if yes.Load() != 1 || !slices.Equal(s.all(), []string{"a", "b", "c"}) {
+		t.Errorf("%d approvals, sent %q", yes.Load(), s.all())
+	}
+	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+		t.Error("after it was sent")
+	}
+}
+
+// TestBinding: an approval is for one plan as it was shown, under its catalog, for its time.
+func TestBinding(t *testing.T) {
+	now := time.Now()
+	s := &sent{}
+	b := newBook(t, s)
+	b.conf.Now = func() time.Time { return now }
+	p, other := planOf(t, b, "a", "b"), planOf(t, b, "a", "b")
+	if p.Digest == other.Digest {
+		t.Error("two plans have one digest")
+	}
+	for name, a := range map[string]planapi.Answer{
+		"of another plan": {Approve: true, Digest: other.Digest},
+		"of none":         {Approve: true},
+		"a step too many": {Approve: true, Digest: p.Digest, Steps: []int{3}},
+		"no step":         {Approve: true, Digest: p.Digest, Steps: []int{0}},
+	} {
+		if _, err := b.Decide(p.ID, a); err == nil {
+			t.Errorf("%s: approved", name)
+		}
+	}
+	b.find(p.ID).steps[1].Body = []byte("c") // nobody can, and it would be found
+	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+		t.Error("changed steps are approved")
+	}
+	b.Forget()
+	if _, err := b.Decide(other.ID, planapi.Answer{Approve: true, Digest: other.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+		t.Errorf("under another catalog: %v", err)
+	}
+	late := planOf(t, b, "a")
+	now = now.Add(16 * time.Minute)
+	if _, err := b.Decide(late.ID, planapi.Answer{Approve: true, Digest: late.Digest}); err == nil || len(b.List()) != 0 {
+		t.Errorf("too late: %v", err)
+	}
+	if got := s.all(); len(got) != 0 {
+		t.Errorf("sent %q", got)
+	}
+}
+
+// TestDigest: everything that decides what is sent is in the digest.
+func TestDigest(t *testing.T) {
+	base := func() Step { return write(t, "POST", "https://demo.test/x?a=1", "b") }
+	seen := map[string]string{}
+	for name, change := range map[string]func(*Step){
+		"nothing": func(*Step) {}, "method": func(s *Step) { s.Method = "PUT" }, "query": func(s *Step) { s.URL.RawQuery = "a=2" },
+		"path": func(s *Step) { s.URL.Path = "/y" }, "header": func(s *Step) { s.Header.Set("A", "b") }, "body": func(s *Step) { s.Body = []byte("c") },
+		"host": func(s *Step) { s.Host, _ = catalog.ParseHost("other.test") }, "tls": func(s *Step) { s.TLS = false },
+		"server": func(s *Step) { s.Server = "x" }, "tool": func(s *Step) { s.Tool = "x" }, "session": func(s *Step) { s.Session = "x" },
+		"two headers": func(s *Step) { s.Header["A"] = []string{"b", "c"} },
+	} {
+		s := base()
+		change(&s)
+		sum := digest("id", "run", "v", []step{{Step: s}})
+		if old, has := seen[sum]; has {
+			t.Errorf("%s and %s have one digest", name, old)
+		}
+		seen[sum] = name
+	}
+	two := []step{{Step: base()}, {Step: base()}}
+	for name, sum := range map[string]string{"id": digest("x", "run", "v", two[:1]), "run": digest("id", "x", "v", two[:1]), "version": digest("id", "run", "x", two[:1]), "two": digest("id", "run", "v", two)} {
+		if old, has := seen[sum]; has {
+			t.Errorf("%s and %s have one digest", name, old)
+		}
+	}
+}
+
+// TestStops: steps are sent in order until one has no success, and those that were chosen.
+func TestStops(t *testing.T) {
+	for _, c := range []struct {
+		steps []int
+		fails string
+		want  string
+		state planapi.State
+	}{
+		{nil, "", "abcd", planapi.Done},
+		{nil, "c", "abc", planapi.Stopped},
+		{[]int{4, 2, 2}, "", "bd", planapi.Done},
+		{[]int{2, 4}, "a", "bd", planapi.Done},
+		{[]int{1, 4}, "a", "a", planapi.Stopped},
+	} {
+		for _, status := range []int{301, 404, 500} {
+			s := &sent{status: func(s Step) int {
+				if string(s.Body) == c.fails {
+					return status
+				}
+				return 204
+			}}
+			b := newBook(t, s)
+			p := planOf(t, b, "a", "b", "c", "d")
+			if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest, Steps: c.steps}); err != nil {
+				t.Fatal(err)
+			}
+			if got := settled(t, b, p.ID); got.State != c.state || strings.Join(s.all(), "") != c.want {
+				t.Errorf("%v, %q fails with %d: %s, sent %q", c.steps, c.fails, status, got.State, s.all())
+			}
+		}
+	}
+}
+
+// TestBounds: a plan, and all of them, have bounds; what is over gives way, and what waits for a person does not.
+func TestBounds(t *testing.T) {
+	s := &sent{}
+	b := newBook(t, s)
+	if _, err := b.Draft("r", nil).Add(write(t, "POST", "https://demo.test/", strings.Repeat("a", MaxBody+1)), "v1"); !errors.Is(err, ErrUnreadable) {
+		t.Errorf("a long body: %v", err)
+	}
+	if _, err := b.Draft("r", nil).Add(write(t, "POST", "https://demo.test/", "\xff"), "v1"); !errors.Is(err, ErrUnreadable) {
+		t.Errorf("no text: %v", err)
+	}
+	d := b.Draft("r", nil)
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		_, err = d.Add(write(t, "POST", "https://demo.test/", "x"), "v1")
+	}
+	if n != MaxSteps+1 || !errors.Is(err, ErrFull) {
+		t.Errorf("%d steps: %v", n, err)
+	}
+	if p := d.Seal(); p.Writes != MaxSteps || p.Ended == "" || len(p.Picture) > maxLines+3 {
+		t.Errorf("%+v", p)
+	}
+	drafts, large := 0, strings.Repeat("a", MaxBody)
+	for full := false; !full && drafts < 1000; drafts++ {
+		d := b.Draft("r", nil)
+		for err = nil; err == nil; {
+			_, err = d.Add(write(t, "POST", "https://demo.test/", large), "v1")
+		}
+		p := d.Seal()
+		full = p == nil
+		if !full && drafts == 0 && p.Writes > maxBytes/MaxBody {
+			t.Errorf("a plan of %d large steps", p.Writes)
+		}
+	}
+	if b.used > maxAll || drafts > maxAll/maxBytes+3 {
+		t.Errorf("%d plans, %d bytes", drafts, b.used)
+	}
+	for _, p := range b.List() { // those that are over give way
+		if _, err := b.Decide(p.ID, planapi.Answer{Digest: p.Digest}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Draft("r", nil).Add(write(t, "POST", "https://demo.test/", large), "v1"); err != nil {
+		t.Errorf("after all were refused: %v", err)
+	}
+	for range 2 * maxPlans {
+		planOf(t, b, "x")
+	}
+	if n := len(b.List()); n > maxPlans {
+		t.Errorf("%d plans", n)
+	}
+}
+
+// TestMemory: what is reserved is given back, however a run ends.
+func TestMemory(t *testing.T) {
+	now := time.Now()
+	b := newBook(t, &sent{})
+	b.conf.Now = func() time.Time { return now }
+	d := b.Draft("r", nil)
+	read := write(t, "GET", "https://demo.test/x", "")
+	d.Read(read, []byte(`{"a": 1}`))
+	if _, err := d.Add(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.used == 0 {
+		t.Fatal(err)
+	}
+	d.Discard()
+	d.Discard()
+	if b.used != 0 || d.Seal() != nil {
+		t.Errorf("%d bytes after a run without an end", b.used)
+	}
+	d = b.Draft("r", nil)
+	d.Read(read, []byte(`{"a": 1}`))
+	if d.Seal() != nil || b.used != 0 {
+		t.Errorf("%d bytes after a run that only read", b.used)
+	}
+	planOf(t, b, "x")
+	now = now.Add(time.Hour)
+	if len(b.List()) != 0 || b.used != 0 {
+		t.Errorf("%d bytes after the end", b.used)
+	}
+	if _, err := d.Add(read, "v1"); err == nil {
+		t.Error("a step after the end of the run")
+	}
+}
+
+// TestEnding: a proxy that ends stops a plan at the step that it sends.
+func TestEnding(t *testing.T) {
+	s := &sent{wait: make(chan struct{})}
+	b := New(Config{Open: func(context.Context, string, string, []string) Sender { return s }})
+	p := planOf(t, b, "a", "b")
+	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { b.Close(); close(done) }()
+	testkit.WaitFor(t, func() bool { return b.ctx.Err() != nil })
+	close(s.wait)
+	<-done
+	if got, _ := b.Get(p.ID); got.State != planapi.Stopped || len(s.all()) > 1 {
+		t.Errorf("%s, sent %q", got.State, s.all())
+	}
+	if _, err := b.Decide(planOf(t, b, "a").ID, planapi.Answer{Approve: true}); err == nil {
+		t.Error("approved after the end")
+	}
+}
+
+// TestPicture: what is folded is the same in all that is not shown, and nothing of it reaches a terminal as it is.
+func TestPicture(t *testing.T) {
+	show := func(steps ...planapi.Step) string {
+		for i := range steps {
+			steps[i].N = i + 1
+		}
+		return strings.Join(picture(steps), "\n")
+	}
+	at := func(url, body string) planapi.Step { return planapi.Step{Method: "PATCH", URL: url, Body: body} }
+	for _, c := range []struct{ got, want string }{
+		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":1}`)), " 1-2   PATCH a.test/i/{1,2}  s 1"},
+		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":2}`)), " 1     PATCH a.test/i/1  s 1\n 2     PATCH a.test/i/2  s 2"},
+		{show(at("https://a.test/i/1", ``), at("https://b.test/i/1", ``)), " 1     PATCH a.test/i/1\n 2     PATCH b.test/i/1"},
+		{show(at("https://a.test/i/1?x=1", ``), at("https://a.test/i/2?x=2", ``)), " 1     PATCH a.test/i/1?x=1\n 2     PATCH a.test/i/2?x=2"},
+		{show(at("https://a.test/1/2", ``), at("https://a.test/3/2", ``), at("https://a.test/1/4", ``)), " 1-2   PATCH a.test/{1,3}/2\n 3     PATCH a.test/1/4"},
+		{show(at("https://a.test/1", ``), at("https://a.test/2", ``), at("https://a.test/3", ``), at("https://a.test/4", ``)), " 1-4   PATCH a.test/{1,2,... 2 more}"},
+		{show(at("https://a.test/x", `{"amount": 1, "amount": 1000}`)), " 1     PATCH a.test/x  29 bytes"},
+		{show(at("https://a.test/x", "{\"a\": \"\u202e\u001b[2J\"}")), " 1     PATCH a.test/x  16 bytes"},
+		{show(at("https://a.test/x", `{"a": "\u202e"}`)), ` 1     PATCH a.test/x  a "\"\u202e\""`},
+		{show(at("http://a.test/x", "plain")), " 1     PATCH http://a.test/x  5 bytes"},
+		{show(planapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
+		{changed([]planapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
+			`n 1 -> 2; l + "c" - "a"; new + true; old - 1; o ["a","b"] -> ["b","a"]`},
+	} {
+		if c.got != c.want {
+			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
+		}
+	}
+}
+
+// TestOperator: a plan is the operator's, unless each step waits by a rule that leaves it to anyone.
+func TestOperator(t *testing.T) {
+	b := newBook(t, &sent{})
+	for _, c := range []struct {
+		rules []string
+		any   []bool
+		want  bool
+	}{{[]string{""}, []bool{false}, true}, {[]string{"r"}, []bool{true}, false}, {[]string{"r", ""}, []bool{true, true}, true}, {[]string{"r", "r"}, []bool{true, false}, true}} {
+		d := b.Draft("r", nil)
+		for i, rule := range c.rules {
+			s := write(t, "POST", "https://demo.test/", fmt.Sprint(i))
+			s.Rule, s.ByAny = rule, c.any[i]
+			if _, err := d.Add(s, "v1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p := d.Seal(); p.Operator != c.want {
+			t.Errorf("%v %v: %v", c.rules, c.any, p.Operator)
+		}
+	}
+}
+
+// FuzzChanges: bodies of others never break the comparison, and equal objects have no change.
+func FuzzChanges(f *testing.F) {
+	f.Add([]byte(`{"a":[1,{"b":null}]}`), []byte(`{"a":[1]}`))
+	f.Add([]byte(`{"a":1,"a":2}`), []byte(`[]`))
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		a := readObject(before)
+		if a == nil {
+			return
+		}
+		list, _ := changes(http.MethodPut, a, after)
+		for _, c := range list {
+			if c.Before == c.After || c.Before != "" && !json.Valid([]byte(c.Before)) || c.After != "" && !json.Valid([]byte(c.After)) {
+				t.Errorf("%+v", c)
+			}
+		}
+		if same, about := changes(http.MethodPut, a, before); len(same) != 0 || drift(a, readObject(before), about) != "" {
+			t.Errorf("%s differs from itself: %+v", before, same)
+		}
+		_ = changed(list)
+	})
+}

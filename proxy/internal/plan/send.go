@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+)
+
+// stepTime bounds one step, planTime all of a plan.
+const (
+	stepTime = 2 * time.Minute
+	planTime = 10 * time.Minute
+)
+
+// send sends steps of a plan in order, until one has no success.
+func (b *Book) send(e *entry, steps []int) {
+	ctx, cancel := context.WithTimeout(b.ctx, planTime)
+	defer cancel()
+	to := b.conf.Open(ctx, e.id, e.run, e.apis)
+	wrote := map[string]bool{}
+	state := planapi.Done
+	for _, n := range steps {
+		s := e.steps[n-1]
+		r := b.one(ctx, to, e, s, wrote[s.URL.String()])
+		wrote[s.URL.String()] = true
+		b.mu.Lock()
+		e.replies[n-1] = &r
+		b.mu.Unlock()
+		if !r.OK() {
+			state = planapi.Stopped
+			break
+		}
+	}
+	audit := to.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.state, e.audit, e.until = state, audit, b.conf.Now().Add(lifeTime)
+}
+
+// one sends a step, if what it changes is as the run saw it. An earlier step may have changed that on purpose.
+func (b *Book) one(ctx context.Context, to Sender, e *entry, s step, wrote bool) planapi.Reply {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	if ctx.Err() != nil {
+		return planapi.Reply{Code: CodeEnding, Why: "The time for the plan was over, or the proxy ended."}
+	}
+	if s.guard != nil && !wrote {
+		r, body := to.Read(ctx, s.guard.read, e.version)
+		var now object
+		if r.OK() && len(body) < MaxRead {
+			now = readObject(body)
+		}
+		if what := drift(s.guard.before, now, s.guard.about); what != "" {
+			return planapi.Reply{Code: CodeDrift, Why: fmt.Sprintf(
+				"What the step changes is not as the run saw it: %s. It was not sent, and nothing after it.", what)}
+		}
+	}
+	r, body := to.Send(ctx, s.Step, e.version, MaxReply)
+	r.Body = string(body)
+	return r
+}

@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+)
+
+// Step is a request as it would have left, before names are replaced by credentials.
+type Step struct {
+	// N is its number, from 1 on. The plan gives it.
+	N      int
+	Host   catalog.Host
+	TLS    bool
+	Method string
+	URL    *url.URL // absolute
+	Header http.Header
+	Body   []byte
+	// Server and Tool are set for a call of an MCP server's tool, and Session is what the broker wants to be told again.
+	Server, Tool, Session string
+
+	// APIs are those that hold the host, Tokens the names of their credentials in the request.
+	APIs, Tokens []string
+	// Rule is the rule that holds the request, or empty, and ByAny that not only the operator may decide.
+	Rule  string
+	ByAny bool
+	// Shown are the headers that a person sees.
+	Shown []string
+}
+
+// size is about how many bytes it takes to keep.
+func (s Step) size() int {
+	n := len(s.URL.String()) + len(s.Body) + overhead
+	for name, list := range s.Header {
+		for _, v := range list {
+			n += len(name) + len(v)
+		}
+	}
+	return n
+}
+
+// overhead is what a step takes besides its text.
+const overhead = 1 << 10
+
+// write writes all of it that decides what is sent, each part with its length.
+func (s Step) write(w io.Writer) {
+	part := func(text string) { _, _ = io.WriteString(w, strconv.Itoa(len(text))+":"+text) } // a hash takes all
+	part(s.Host.String())
+	part(strconv.FormatBool(s.TLS))
+	part(s.Method)
+	part(s.URL.String())
+	for _, name := range slices.Sorted(maps.Keys(s.Header)) {
+		for _, v := range s.Header[name] {
+			part(name)
+			part(v)
+		}
+	}
+	part("")
+	part(string(s.Body))
+	part(s.Server)
+	part(s.Tool)
+	part(s.Session)
+}
+
+// text is the body, if a person can read it.
+func (s Step) text() (string, bool) { return string(s.Body), utf8.Valid(s.Body) }
+
+// shown is the step for a person.
+func (s Step) shown(n int, changes []planapi.Change) planapi.Step {
+	out := planapi.Step{
+		N: n, APIs: s.APIs, Rule: s.Rule, Method: s.Method, URL: s.URL.String(), Headers: s.Shown, Body: string(s.Body),
+		Tokens: s.Tokens, Changes: changes, Server: s.Server, Tool: s.Tool,
+	}
+	if s.Server != "" {
+		out.Method, out.URL, out.Headers = "", "", nil
+	}
+	return out
+}
+
+// digest is over everything that an approval is for.
+func digest(id, run, version string, steps []step) string {
+	h := sha256.New()
+	for _, s := range []string{id, run, version} {
+		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
+	}
+	for _, s := range steps {
+		s.write(h)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
