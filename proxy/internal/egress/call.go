@@ -48,7 +48,7 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 		return
 	}
 	// Nothing may be swapped in, but a credential that code has got hold of travels no further.
-	if _, err := x.snap.Swap.Request(out, swap.Options{}); err != nil {
+	if _, err := x.guard.Request(out, swap.Options{Found: x.raise}); err != nil {
 		x.fail(err)
 		return
 	}

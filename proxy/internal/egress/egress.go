@@ -29,6 +29,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 )
@@ -115,6 +116,9 @@ type exchange struct {
 	note   receipt.Note
 	host   catalog.Host // the zero Host until parse knows it
 
+	guard          *swap.Swapper // the snapshot's, with the run's canaries
+	out            *http.Request // as it leaves, once there is such
+	alarm          sync.Once
 	verdict        policy.Verdict
 	compression    compression
 	insecure       bool   // plain HTTP
@@ -167,10 +171,12 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	defer func() { x.releaseDecoder() }()
 	x.snap = e.conf.Current()
+	x.guard = Guarded(x.snap, x.lease)
 	x.track()
 	defer x.untrack()
 	defer func() { x.finish(recover()) }()
 	x.serve(r, bad)
+	x.searchRefused(r)
 }
 
 type exchangeKey struct{}

@@ -28,7 +28,12 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 		Method: strings.Join(q.Methods, ", "), URL: out.URL.String(), Headers: shownHeaders(out.Header), Body: body,
 	}
 	// What must not be shown must not leave either: nobody is asked about it.
-	if text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body; x.loggable(text) != text {
+	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
+	if c, ok := x.guard.Carries(text, "body"); ok {
+		x.raise(c)
+		return refuse(policy.CodeCredentialSent)
+	}
+	if x.loggable(text) != text {
 		return refuse(policy.CodeCredentialSent)
 	}
 	began, resume := time.Now(), x.lease.Pause()
