@@ -275,6 +275,7 @@ const (
 	AlertNewPair = "new_pair" // data went from one API to another for the first time
 	AlertSkill   = "skill"    // a skill changed
 	AlertHistory = "history"  // something was not stored
+	AlertAlarm   = "alarm"    // a request carried a canary, or the value of a credential
 )
 
 // Alert is something that a person may want to know.

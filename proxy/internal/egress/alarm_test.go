@@ -199,8 +199,8 @@ func TestCanary(t *testing.T) {
 					t.Fatalf("%d ways, want 30", len(all))
 				}
 				for name, s := range all {
-					if host != demoHost && name == "behind a megabyte" {
-						continue // of what goes nowhere only the beginning is searched
+					if host != demoHost && name == "behind a megabyte" || name == "method" && !h2 {
+						continue // of what goes nowhere only the beginning is searched, and HTTP/1 has no such methods
 					}
 					t.Run(name, func(t *testing.T) {
 						end := r.beginWith(uint64(generation.Add(1)), canary)
