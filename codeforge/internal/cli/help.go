@@ -23,6 +23,7 @@ func groups() []group {
 		{"APIs", []string{"api", "mcp", "check"}},
 		{"Credentials that change", []string{"login", "logout", "credentials", "secrets"}},
 		{"Requests that wait for you", []string{"held", "approve", "refuse"}},
+		{"Requests that were stopped", []string{"alarms", "unfreeze"}},
 		{"Clients and models", []string{"connect", "stdio", "manifest", "skills"}},
 		{"Run and look", []string{"console", "run", "runs", "logs", "receipt", "audit"}},
 		{"The command line itself", []string{"version", "completion", "man"}},
@@ -80,6 +81,8 @@ func examples() map[string][]string {
 		"console":      {"codeforge console", "codeforge console --print"},
 		"held":         {"codeforge held", "codeforge held --json id,method,url"},
 		"approve":      {"codeforge approve --watch", "codeforge approve mzxw6ytb"},
+		"alarms":       {"codeforge alarms", "codeforge alarms --watch --notify notify-send"},
+		"unfreeze":     {"codeforge unfreeze", "codeforge unfreeze 3f9a1c0b7d2e"},
 		"refuse":       {"codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"},
 		"mcp":          {"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server", "codeforge mcp list"},
 		"mcp add": {

@@ -56,7 +56,7 @@ func (x *exchange) raise(c swap.Carried) {
 }
 
 // searchRefused searches a request that was refused for another reason: one that carries a canary is an alarm wherever
-// it was to go. Its client has the answer already.
+// it was to go. The answer leaves afterwards: a client that has it sends no more of the body.
 func (x *exchange) searchRefused(r *http.Request) {
 	if x.note.Outcome != controlapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
 		return
@@ -74,7 +74,6 @@ func (x *exchange) searchRefused(r *http.Request) {
 	}
 	hasBody := req.Body != nil && req.Body != http.NoBody
 	if hasBody {
-		x.w.Flush()
 		rc := http.NewResponseController(x.w.ResponseWriter)
 		_ = rc.SetReadDeadline(time.Now().Add(searchTime))
 		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()

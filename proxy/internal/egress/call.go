@@ -80,6 +80,9 @@ func (x *exchange) address(out *http.Request, path string) {
 func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if !x.toBroker {
 		resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
+		if err == nil {
+			x.answered = resp.StatusCode
+		}
 		if err != nil || resp.StatusCode != http.StatusUnauthorized {
 			return resp, err
 		}

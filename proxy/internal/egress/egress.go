@@ -18,6 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -49,6 +50,8 @@ type Config struct {
 	Room *hold.Room
 	// Budget counts what APIs with limits are used for.
 	Budget *budget.Ledger
+	// Keys are the idempotency keys of requests. Nil: none gets one.
+	Keys   *attempt.Keys
 	Redact *redact.Redactor
 	// Sending writes a request down that is about to leave and may change something. It does not leave after an error.
 	// Nil: requests are written down when they are over.
@@ -121,10 +124,12 @@ type exchange struct {
 	alarm          sync.Once
 	verdict        policy.Verdict
 	compression    compression
-	insecure       bool   // plain HTTP
-	approved       bool   // by a person, to be sent once
-	giveBack       func() // what was reserved of limits. Nil: nothing was
-	toBroker       bool   // a call of an MCP server's tool
+	insecure       bool             // plain HTTP
+	approved       bool             // by a person, to be sent once
+	attempted      func(known bool) // ends the attempt of its idempotency key. Nil: it has none
+	answered       int              // the status of the upstream's answer, or 0
+	giveBack       func()           // what was reserved of limits. Nil: nothing was
+	toBroker       bool             // a call of an MCP server's tool
 	up             *counted
 	redacted       *redact.Report
 	swapped        swapReport
@@ -266,6 +271,10 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		return
 	}
 	x.debugRequest(out)
+	if err := x.attempt(q, out); err != nil {
+		x.fail(err)
+		return
+	}
 	x.minted.keep(x, out)
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	if err := x.complete(out); err != nil {
@@ -326,6 +335,7 @@ func (x *exchange) finish(p any) {
 			x.giveBack()
 		}
 	}
+	x.endAttempt()
 	n.Status = x.w.status
 	n.Milliseconds = milliseconds(time.Since(x.began))
 	x.conf.Journal.Record(*n)
