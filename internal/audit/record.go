@@ -67,6 +67,8 @@ type Decision struct {
 	Method   string `json:"method"`
 	URL      string `json:"url"`
 	Approved bool   `json:"approved"`
+	// Scope is what was approved with the request: once, path or rule of approvalapi.
+	Scope string `json:"scope,omitempty"`
 }
 
 // Login names the credential that a person logged in for, or out of.

@@ -85,9 +85,9 @@ func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 
 // DecideAny passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no
 // more.
-func (c *Client) DecideAny(ctx context.Context, id string, approve bool) (approvalapi.Held, error) {
+func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	var out approvalapi.Held
-	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), approvalapi.Answer{Approve: approve}, &out)
+	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), a, &out)
 }
 
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.

@@ -220,8 +220,14 @@ func printRecord(w io.Writer, p painter, r audit.Record) error {
 			count(r.Run.Count.Exchanges, "exchange"), visible.Line(r.Run.CodeSHA256), r.Run.CodeBytes)
 	case r.Decision != nil && r.Decision.Approved:
 		text = "approved " + visible.Line(r.Decision.Method) + " " + visible.Line(r.Decision.URL)
+		if s := r.Decision.Scope; s != "" && s != "once" {
+			text += ", with all of its " + visible.Line(s) + " in the run"
+		}
 	case r.Decision != nil:
 		text = "refused " + visible.Line(r.Decision.Method) + " " + visible.Line(r.Decision.URL)
+	case r.Alarm != nil:
+		text = p(terminal.Red, "alarm   ") + visible.Line(strings.TrimSpace(r.Alarm.Method+" "+r.Alarm.Host)) + ": " +
+			visible.Line(r.Alarm.What()+" in the "+r.Alarm.In)
 	case r.Login != nil && r.Login.Out:
 		text = "logout  " + visible.Line(r.Login.Name)
 	case r.Login != nil:

@@ -39,7 +39,7 @@ type Minter interface {
 // Room is what the API of approvals is about: hold.Room.
 type Room interface {
 	List() []approvalapi.Held
-	Decide(id string, approve bool) (approvalapi.Held, error)
+	Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
 // Handler is both APIs, and the ledger to read.
@@ -69,7 +69,7 @@ func Handler(m Minter, room Room, ledger audit.Dir) http.Handler {
 		answer(w, room.List(), nil)
 	})
 	mux.HandleFunc("POST "+approvalapi.Prefix+"/{id}", with(func(r *http.Request, in approvalapi.Answer) (any, error) {
-		return room.Decide(r.PathValue("id"), in.Approve)
+		return room.Decide(r.PathValue("id"), in)
 	}))
 	return mux
 }

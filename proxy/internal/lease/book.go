@@ -186,6 +186,17 @@ func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 	return s.lease, nil
 }
 
+// Holder is the lease of a slot, or nil.
+func (b *Book) Holder(id slot.ID) *Lease {
+	if !id.Valid() {
+		return nil
+	}
+	s := &b.seats[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease
+}
+
 // Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds
 // the slot, else ErrFenced.
 func (b *Book) Drain(id slot.ID, generation uint64) (controlapi.Receipt, error) {
