@@ -104,7 +104,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), costs(),
+		terminals(), approvals(), canaries(), costs(),
 	} {
 		all = append(all, section...)
 	}
@@ -143,7 +143,12 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 	if a.Weighed {
 		g = startGauge()
 	}
-	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: code, APIs: a.APIs, Timeout: seconds, Language: a.Language})
+	session, err := w.ConnectAs(ctx, nil, "2025-11-25") // of its own: an alarm freezes it
+	if err != nil {
+		return Outcome{Attack: a, Seen: err.Error()}
+	}
+	defer session.Close()
+	e.Result, e.Failed = w.Do(ctx, session, world.Run{Code: code, APIs: a.APIs, Timeout: seconds, Language: a.Language})
 	if g != nil {
 		e.Weight = g.end()
 	}

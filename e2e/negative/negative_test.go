@@ -101,6 +101,9 @@ func groups() []group {
 			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{controls: []control{
+			{defence: "canaries", attacks: []string{"a canary in a request: base64 in a body", "a canary in a request: a query"}},
+			{defence: "alarm-ends-run", attacks: []string{"after a canary: the run goes on sending"}},
+			{defence: "freeze", attacks: []string{"after a canary: the session runs code again"}},
 			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},
 			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test"}},
 			{defence: "time-limit", attacks: []string{"endless loop", "Python: endless loop"}, patience: 12 * time.Second},
@@ -133,7 +136,7 @@ func groups() []group {
 func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by"},
-		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "idempotency"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
