@@ -26,6 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // Attack is one attempt.
@@ -178,6 +179,14 @@ func judge(a Attack, e *Evidence) (string, bool) {
 	}
 	if where := misplaced(e.World, e.Arrived); where != "" {
 		return "SENT: " + where, false
+	}
+	if alarm := e.Result.Receipt.Alarm; alarm != nil && alarm.Kind == controlapi.AlarmCredential && strings.Contains(a.Code, "REVERSED_") {
+		for _, s := range e.Arrived {
+			if where := e.World.Leak(s.Target + fmt.Sprint(s.Header) + string(s.Body)); where != "" {
+				return "SENT: " + where, false
+			}
+		}
+		return fmt.Sprintf("the alarm ended the run; %d arrived, without it", len(e.Arrived)), true
 	}
 	if why := e.misfired(); why != "" && !a.Escaped {
 		return "MISFIRED: " + why, false
