@@ -31,7 +31,7 @@ const (
 	lifeTime = 15 * time.Minute
 	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
 	maxOfRun = 8
-	maxAll   = 200
+	maxAll   = 500
 	// maxBytes bounds what all of them hold.
 	maxBytes = 16 << 20
 )
