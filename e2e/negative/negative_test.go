@@ -83,6 +83,7 @@ func groups() []group {
 			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
 		}},
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
+			{defence: "canaries", attacks: []string{"a canary in a request: base64 in a body", "a canary in a request: a query"}},
 			{defence: "limits", attacks: []string{"what is more than a limit: in one request", "what is more than a limit: no amount"}},
 			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
 			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
@@ -101,7 +102,6 @@ func groups() []group {
 			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{controls: []control{
-			{defence: "canaries", attacks: []string{"a canary in a request: base64 in a body", "a canary in a request: a query"}},
 			{defence: "alarm-ends-run", attacks: []string{"after a canary: the run goes on sending"}},
 			{defence: "freeze", attacks: []string{"after a canary: the session runs code again"}},
 			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},

@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -116,7 +117,7 @@ func (b *Book) store() {
 
 // Frozen returns the alarm that froze a session.
 func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
-	if b == nil {
+	if b == nil || disarm.Off("freeze") {
 		return operatorapi.Alarm{}, false
 	}
 	b.mu.Lock()

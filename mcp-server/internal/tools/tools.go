@@ -16,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
@@ -176,7 +175,7 @@ func hints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnotatio
 
 // unlessFrozen refuses what may change something in a session that an alarm has frozen.
 func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
-	if t.Annotations != nil && t.Annotations.ReadOnlyHint || disarm.Off("freeze") {
+	if t.Annotations != nil && t.Annotations.ReadOnlyHint {
 		return h
 	}
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
