@@ -214,6 +214,6 @@ func printProposal(e *Env, p proposal) {
 	for _, u := range p.Unused {
 		fmt.Fprintf(e.Stdout, "  not used: %s\n", visible.Line(u))
 	}
-	fmt.Fprintln(e.Stdout, "The ledger has no bodies: add conditions on fields, and \"graphql\", by hand; \"then\": \"approve\" "+
-		"asks you first.")
+	fmt.Fprintln(e.Stdout, "The ledger has no bodies: add conditions on fields, and \"graphql\", by hand. "+
+		"\"then\": \"approve\" asks you first.")
 }

@@ -64,8 +64,8 @@ Approves exactly the request that codeforge held shows: its method, URL, headers
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t := targetFlags(fs)
-			scope := fs.String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this method "+
-				"and path that the rule holds in this run; or rule: all that the rule holds in this run")
+			scope := fs.String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
+				"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
 			watch := fs.Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
 			return func(ctx context.Context, e *Env, args []string) error {
 				c, err := approvals(ctx, e, t)

@@ -79,7 +79,8 @@ func commands() []command {
 	return []command{
 		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(),
 		connectCommand(), loginCommand(), logoutCommand(), credentialsCommand(), secretsCommand(),
-		consoleCommand(), heldCommand(), approveCommand(), refuseCommand(), alarmsCommand(), unfreezeCommand(), runCommand(), stdioCommand(), runsCommand(),
+		consoleCommand(), heldCommand(), approveCommand(), refuseCommand(), alarmsCommand(),
+		unfreezeCommand(), runCommand(), stdioCommand(), runsCommand(),
 		logsCommand(), receiptCommand(), auditCommand(),
 		skillsCommand(), manifestCommand(), doctorCommand(), versionCommand(), completionCommand(), manCommand(),
 		completeCommand(),

@@ -26,6 +26,6 @@ func alarms(ctx context.Context, c Config) []Finding {
 	if len(frozen) == 0 {
 		return nil
 	}
-	return []Finding{warn("alarms", fmt.Sprintf("%d sessions are frozen, because their code was about to send a canary or a "+
-		"credential", len(frozen)), "codeforge alarms lists them, codeforge unfreeze lets them go on")}
+	return []Finding{warn("alarms", fmt.Sprintf("%d sessions are frozen, because their code was about to send a "+
+		"canary or a credential", len(frozen)), "codeforge alarms lists them, codeforge unfreeze lets them go on")}
 }

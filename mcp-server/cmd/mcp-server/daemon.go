@@ -120,7 +120,8 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	d.surface = tools.New(tools.Config{
 		Executor: d.executor, Servers: d.broker, Library: d.library,
-		Catalog: d.catalog, Control: d.control, Skills: d.skills, History: d.history, Alarms: d.alarms, Log: d.log, Called: m.Called,
+		Catalog: d.catalog, Control: d.control, Skills: d.skills, History: d.history, Alarms: d.alarms,
+		Log: d.log, Called: m.Called,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
 	})

@@ -66,7 +66,7 @@ func (r *Room) grant(e *entry, kind approvalapi.Scope) {
 // checkScope refuses an answer that cannot be given.
 func checkScope(e *entry, a approvalapi.Answer) error {
 	switch {
-	case !slices.Contains([]approvalapi.Scope{"", approvalapi.ScopeOnce, approvalapi.ScopePath, approvalapi.ScopeRule}, a.Scope):
+	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.Wide():
 		return &credentialapi.Refused{Code: "bad_scope", Text: "The scope is once, path or rule."}
 	case a.Approve && a.Scope.Wide() && !e.Waiting:
 		return &credentialapi.Refused{Code: "run_ended",

@@ -223,8 +223,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	defer meter.Close()
 	p := pool.New(pool.Config{
-		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Canaries: f.canaries, Jail: j, Generations: generations,
-		Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
+		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Canaries: f.canaries, Jail: j,
+		Generations: generations, Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, TypeScript: typescript, Version: version.Version,
 		Log: log,
 	})
