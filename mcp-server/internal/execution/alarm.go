@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -23,7 +24,7 @@ func (e *Executor) Alarm(a controlapi.Alarm) {
 	run := r.(active)
 	e.cfg.Alarms.Add(a, &run.Session, run.Client)
 	e.runs.Range(func(_, other any) bool {
-		if o := other.(active); o.Session == run.Session {
+		if o := other.(active); o.Session == run.Session && !disarm.Off("alarm-ends-run") {
 			o.stop()
 		}
 		return true
