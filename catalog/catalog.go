@@ -43,6 +43,8 @@ type API struct {
 	Rules []Rule
 	// Limits bound what all runs together may do with the API. Nil: nothing does.
 	Limits *Limits
+	// Idempotency is the header by which the API knows a repeated request. Empty: none.
+	Idempotency string
 	// Active is false for an API that is configured but inactive: its hosts are closed, its credentials scrubbed.
 	Active bool
 	// AllowHTTP lets credentials go over plain HTTP to this API's hosts.

@@ -22,6 +22,7 @@ type config struct {
 	operations                     *Operations    // nil: absent
 	rules                          []Rule         // nil: absent
 	limits                         *Limits        // nil: absent
+	idempotency                    string
 }
 
 // source is where a secret stands. Exactly one of value, file and env is set.

@@ -38,6 +38,9 @@ func topFields() []fieldSpec {
 			func(d *decoder, c *config, n *node) { c.rules = d.rules(n) }},
 		{"limits", "How much all runs together may do with the API.", limitsShape(),
 			func(d *decoder, c *config, n *node) { c.limits = d.limits(n) }},
+		{"idempotency", "The header by which the API knows a repeated request: a write whose outcome nobody knows is " +
+			"repeated with the same key.", schema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
+			func(d *decoder, c *config, n *node) { d.idempotency(c, n) }},
 		{"allow_private",
 			"The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
 			rangesShape(),

@@ -60,6 +60,7 @@ func (a *API) sum() digest {
 		field(h, m)
 	}
 	field(h, a.Limits.String())
+	field(h, a.Idempotency)
 	for _, r := range a.Rules {
 		field(h, fmt.Sprintf("%d %d %t %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.GraphQL,
 			len(r.Body)))

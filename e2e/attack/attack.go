@@ -26,6 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // Attack is one attempt.
@@ -104,7 +105,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), plans(), costs(),
+		terminals(), approvals(), plans(), canaries(), costs(),
 	} {
 		all = append(all, section...)
 	}
@@ -143,7 +144,12 @@ func Run(ctx context.Context, w *world.World, a Attack) Outcome {
 	if a.Weighed {
 		g = startGauge()
 	}
-	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: code, APIs: a.APIs, Timeout: seconds, Language: a.Language})
+	session, err := w.ConnectAs(ctx, nil, "2025-11-25") // of its own: an alarm freezes it
+	if err != nil {
+		return Outcome{Attack: a, Seen: err.Error()}
+	}
+	defer session.Close()
+	e.Result, e.Failed = w.Do(ctx, session, world.Run{Code: code, APIs: a.APIs, Timeout: seconds, Language: a.Language})
 	if g != nil {
 		e.Weight = g.end()
 	}
@@ -173,6 +179,14 @@ func judge(a Attack, e *Evidence) (string, bool) {
 	}
 	if where := misplaced(e.World, e.Arrived); where != "" {
 		return "SENT: " + where, false
+	}
+	if alarm := e.Result.Receipt.Alarm; alarm != nil && alarm.Kind == controlapi.AlarmCredential && strings.Contains(a.Code, "REVERSED_") {
+		for _, s := range e.Arrived {
+			if where := e.World.Leak(s.Target + fmt.Sprint(s.Header) + string(s.Body)); where != "" {
+				return "SENT: " + where, false
+			}
+		}
+		return fmt.Sprintf("the alarm ended the run; %d arrived, without it", len(e.Arrived)), true
 	}
 	if why := e.misfired(); why != "" && !a.Escaped {
 		return "MISFIRED: " + why, false

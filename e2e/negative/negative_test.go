@@ -84,6 +84,7 @@ func groups() []group {
 			{defence: "last-scrub", attacks: []string{"a value that got out, in a path", "an upstream's words in the log"}},
 		}},
 		{config: world.Config{Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token}}, controls: []control{
+			{defence: "canaries", attacks: []string{"a canary in a request: base64 in a body", "a canary in a request: a query"}},
 			{defence: "limits", attacks: []string{"what is more than a limit: in one request", "what is more than a limit: no amount"}},
 			{defence: "approval", attacks: []string{"a request that waits for a person: as it is", "a request that waits for a person: a body that cannot be shown"}},
 			{defence: "strict", attacks: []string{"smuggling: bare line feeds", "smuggling: folded header", "smuggling: Content-Length and chunked"}},
@@ -102,6 +103,8 @@ func groups() []group {
 			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{controls: []control{
+			{defence: "alarm-ends-run", attacks: []string{"after a canary: the run goes on sending"}},
+			{defence: "freeze", attacks: []string{"after a canary: the session runs code again"}},
 			{defence: "explicit-approval", attacks: []string{"a client that accepts each form by itself", "a client that accepts each form by itself, without a session"}},
 			{defence: "dry-run", attacks: []string{
 				"a dry run that sends: POST", "a dry run that sends: DELETE", "a dry run that sends: an override in a header", "a dry run that sends: GET with a body",
@@ -139,7 +142,7 @@ func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by", "plan-by"},
 		"./proxy/internal/plan":        {"plan-once", "plan-digest"},
-		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "idempotency"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},

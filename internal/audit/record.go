@@ -34,6 +34,8 @@ type Entry struct {
 	Run *Run `json:"run,omitempty"`
 	// Decision is what a person decided about a held request.
 	Decision *Decision `json:"decision,omitempty"`
+	// Alarm is a request that carried a canary or a credential's value.
+	Alarm *controlapi.Alarm `json:"alarm,omitempty"`
 	// Login is a login, or its end.
 	Login *Login `json:"login,omitempty"`
 	// Start is the proxy's start.
@@ -65,6 +67,8 @@ type Decision struct {
 	Method   string `json:"method"`
 	URL      string `json:"url"`
 	Approved bool   `json:"approved"`
+	// Scope is what was approved with the request: once, path or rule of approvalapi.
+	Scope string `json:"scope,omitempty"`
 	// Plan is set in the place of API, Method and URL for a decision about a plan, with its steps.
 	Plan  string `json:"plan,omitempty"`
 	Steps []int  `json:"steps,omitempty"`
@@ -114,6 +118,8 @@ func (e Entry) Kind() string {
 		return "run"
 	case e.Decision != nil:
 		return "decision"
+	case e.Alarm != nil:
+		return "alarm"
 	case e.Login != nil:
 		return "login"
 	case e.Start != nil:
@@ -135,6 +141,8 @@ func (e Entry) OfRun() string {
 		return e.Run.Run
 	case e.Decision != nil:
 		return e.Decision.Run
+	case e.Alarm != nil:
+		return e.Alarm.Run
 	}
 	return ""
 }

@@ -19,6 +19,7 @@
 //	SANDBOX_PROGRAMS=          folder of programs that MCP servers may be
 //	PACKAGE_REGISTRY=          https URL of the registry that packages of MCP servers come from
 //	PACKAGE_REGISTRY_PRIVATE=  address ranges that the registry's name may lead to
+//	CANARIES=on                put values into the sandbox that no request may carry: on or off
 //	SKILLS_READONLY=false      code cannot write /skills
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
 //	TIMEOUT_DEFAULT=60         seconds a run may take
@@ -71,7 +72,9 @@ type Settings struct {
 	// of addresses, besides public ones, that its name may lead to.
 	Registry        *url.URL
 	RegistryPrivate []netip.Prefix
-	SkillsReadonly  bool
+	// Canaries puts a canary into each slot.
+	Canaries       bool
+	SkillsReadonly bool
 	// OutputLimit is in characters.
 	OutputLimit    int
 	TimeoutDefault time.Duration
@@ -151,6 +154,12 @@ func variables() []variable {
 		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string { return path(t, "the path of a folder", &s.Programs) }},
 		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return registryURL(t, &s.Registry) }},
 		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return ranges(t, &s.RegistryPrivate) }},
+		{"CANARIES", "on", func(s *Settings, t string) string {
+			text := ""
+			want := oneOf(t, &text, "on", "off")
+			s.Canaries = text == "on"
+			return want
+		}},
 		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return boolean(t, &s.SkillsReadonly) }},
 		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string { return integer(t, 1000, 10_000_000, &s.OutputLimit) }},
 		{"TIMEOUT_DEFAULT", "60", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},

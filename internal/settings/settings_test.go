@@ -45,7 +45,7 @@ func fields(s Settings) any {
 // TestNames holds the list of architecture and .env.example: 27 variables, each with its default.
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_ALLOWED_HOSTS= " +
-		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full"
 	var got []string
 	for _, name := range Names() {
@@ -121,6 +121,7 @@ func TestRefused(t *testing.T) {
 	rows := []struct{ name, text, want string }{
 		{"YOLO_MODE", "maybe", `YOLO_MODE: "maybe"; want true or false`},
 		{"DEBUG_MODE", "2", `DEBUG_MODE: "2"; want true or false`},
+		{"CANARIES", "some", `CANARIES: "some"; want on or off`},
 		{"SKILLS_READONLY", "tru", `SKILLS_READONLY: "tru"; want true or false`},
 		{"USER_AGENT", "a\r\nX-Evil: 1", `USER_AGENT: "a\r\nX-Evil: 1"; want printable ASCII, as a header's value`},
 		{"USER_AGENT", "größe", `USER_AGENT: "größe"; want printable ASCII, as a header's value`},

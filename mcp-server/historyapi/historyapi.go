@@ -280,7 +280,7 @@ const (
 	AlertPinned  = "pinned"   // a pinned skill was changed, and put back
 	AlertAPI     = "api"      // an API fails
 	AlertServer  = "server"   // an MCP server does not start, or is not what was accepted
-	AlertValue   = "value"    // code sent the value of a credential
+	AlertAlarm   = "alarm"    // a request carried a canary, or the value of a credential
 )
 
 // Alert is something that a person may want to know.

@@ -1,7 +1,7 @@
 // Package operatorapi is what whoever runs CodeForge may ask it, over HTTP on mcp-server's unix socket. The same socket
 // serves the MCP endpoint without a token; no TCP port serves the paths below. No answer contains
-// a credential. Requests with POST change something: what mcp-server does with an MCP server, what is kept of runs, and
-// who is let in to the web console.
+// a credential. Requests with POST change something: what mcp-server does with an MCP server, what is kept of runs,
+// which sessions are frozen, and who is let in to the web console.
 //
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
@@ -16,6 +16,8 @@
 //	POST /operator/v1/server/approve?server=&digest=           -> {} | 404 | 409
 //	POST /operator/v1/server/restart?server=                   -> {} | 404
 //	POST /operator/v1/runs/remove?filter=                      -> Removed
+//	GET /operator/v1/alarms                                    -> []Alarm, latest first
+//	POST /operator/v1/unfreeze?session=                        -> {} | 409
 //	POST /operator/v1/console                                  -> ConsoleLogin
 //
 // A filter is one of historyapi as JSON. Other answers have the body {"error": "..."}.

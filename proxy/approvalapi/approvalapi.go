@@ -42,11 +42,28 @@ type Held struct {
 	Waiting bool `json:"waiting"`
 	// Approved means that it may pass once until Until.
 	Approved bool `json:"approved,omitempty"`
+	// Scope is what was approved with it, in the answer to a decision.
+	Scope Scope `json:"scope,omitempty"`
 }
 
-// Answer is a person's decision.
+// Scope is what an approval is for.
+type Scope string
+
+// The scopes. The wider ones are for the rest of the run, under the configuration that held the request. There is none
+// for longer: that is what rules are for.
+const (
+	ScopeOnce Scope = "once" // this request
+	ScopePath Scope = "path" // what the same rule holds with this method and path, whatever its query, headers and body
+	ScopeRule Scope = "rule" // everything that the same rule holds
+)
+
+// Wide reports whether the scope is more than one request.
+func (s Scope) Wide() bool { return s == ScopePath || s == ScopeRule }
+
+// Answer is a person's decision. An empty Scope is ScopeOnce.
 type Answer struct {
-	Approve bool `json:"approve"`
+	Approve bool  `json:"approve"`
+	Scope   Scope `json:"scope,omitempty"`
 }
 
 // Client asks over an HTTP client that connects to the socket.
@@ -59,7 +76,7 @@ func (c Client) List(ctx context.Context) ([]Held, error) {
 }
 
 // Decide approves or refuses a request. It fails if nothing waits under this id any more.
-func (c Client) Decide(ctx context.Context, id string, approve bool) (Held, error) {
+func (c Client) Decide(ctx context.Context, id string, a Answer) (Held, error) {
 	var out Held
-	return out, credentialapi.Call(ctx, c.HTTP, http.MethodPost, Prefix+"/"+id, Answer{approve}, &out)
+	return out, credentialapi.Call(ctx, c.HTTP, http.MethodPost, Prefix+"/"+id, a, &out)
 }

@@ -86,9 +86,9 @@ func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 
 // DecideAny passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no
 // more.
-func (c *Client) DecideAny(ctx context.Context, id string, approve bool) (approvalapi.Held, error) {
+func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	var out approvalapi.Held
-	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), approvalapi.Answer{Approve: approve}, &out)
+	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), a, &out)
 }
 
 // Plans lists the plans of dry runs, the oldest first, without their steps.

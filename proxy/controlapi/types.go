@@ -10,7 +10,7 @@
 //	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one;
 //	       with &run=R&call=SERVER.TOOL&among=N it is also the event Caused
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
-//	GET    /v1/events?of=CATALOG|REQUESTS  -> NDJSON of Event, until closed
+//	GET    /v1/events?of=catalog|requests|alarms  -> NDJSON of Event, until closed
 //	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.Held, a line for each change, until the run ends
 //	GET    /v1/held                        -> []approvalapi.Held
 //	POST   /v1/held/{id}                   <- approvalapi.Answer -> approvalapi.Held | 403 it is the operator's, or gone
@@ -156,7 +156,17 @@ type Registration struct {
 	Shapes []string `json:"shapes,omitempty"`
 	// DryRun records what would change something in a plan, in place of sending it.
 	DryRun bool `json:"dry_run,omitempty"`
+	// Canaries are values that the run finds where a thief looks, and that no request may carry: at most MaxCanaries, of
+	// MinCanary to MaxCanary letters and digits.
+	Canaries []string `json:"canaries,omitempty"`
 }
+
+// The bounds of Registration.Canaries.
+const (
+	MaxCanaries = 8
+	MinCanary   = 24
+	MaxCanary   = 64
+)
 
 // Receipt is what the proxy did for one run.
 type Receipt struct {
@@ -172,11 +182,45 @@ type Receipt struct {
 	// Audit is the checkpoint of the ledger that covers the run, in its short form: see internal/audit. Empty: the run
 	// sent nothing, or there is no ledger.
 	Audit string `json:"audit,omitempty"`
+	// Alarm is what ended the run, if something did.
+	Alarm *Alarm `json:"alarm,omitempty"`
 	// Answers are what answers of the APIs looked like that Registration.Shapes names. They are for mcp-server alone:
 	// the names in a shape may be data.
 	Answers []Answer `json:"answers,omitempty"`
 	// Plan is what a dry run would have sent, without its steps. Nil: nothing, or it was no dry run.
 	Plan *planapi.Plan `json:"plan,omitempty"`
+}
+
+// The kinds of alarms.
+const (
+	AlarmCanary     = "canary"     // a value that only code finds that searches for credentials
+	AlarmCredential = "credential" // the value of a credential, for which code has a name only
+)
+
+// Alarm is a request, or a name that was asked for, that carried what no honest code sends. It did not leave, or not
+// whole, and its run has ended.
+type Alarm struct {
+	At  time.Time `json:"at"`
+	Run string    `json:"run,omitempty"`
+	// Kind is one of the constants above, Name the credential's token name, if it has one.
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"`
+	// In is the part of the request, as swap.Carried has it; Method is empty for a name that was asked for.
+	In     string `json:"in"`
+	Method string `json:"method,omitempty"`
+	// Host is where it was to go.
+	Host string `json:"host,omitempty"`
+}
+
+// What is what was carried, in words.
+func (a Alarm) What() string {
+	switch {
+	case a.Kind == AlarmCanary:
+		return "a canary"
+	case a.Name != "":
+		return "the value of " + a.Name
+	}
+	return "a secret"
 }
 
 // Answer is what the answer to a request looked like: a JSON body with a status of success.
@@ -408,11 +452,20 @@ type Events string
 // The kinds of events.
 const (
 	CatalogEvents Events = "catalog"  // those with Catalog
+	AlarmEvents   Events = "alarms"   // those with Alarm
 	RequestEvents Events = "requests" // the others
 )
 
 // Has reports whether an event is one of them.
-func (of Events) Has(e Event) bool { return (e.Catalog != "") == (of == CatalogEvents) }
+func (of Events) Has(e Event) bool {
+	switch {
+	case e.Catalog != "":
+		return of == CatalogEvents
+	case e.Alarm != nil:
+		return of == AlarmEvents
+	}
+	return of == RequestEvents
+}
 
 // Event is one line of GET /v1/events. Exactly one field is set, besides Lost.
 type Event struct {
@@ -425,6 +478,8 @@ type Event struct {
 	Receipt *Receipt `json:"receipt,omitempty"`
 	// Caused is what a call made an MCP server send, perhaps after the run's receipt.
 	Caused *Caused `json:"caused,omitempty"`
+	// Alarm is sent before the receipt that has it too.
+	Alarm *Alarm `json:"alarm,omitempty"`
 }
 
 // Health is the answer of GET /v1/health.

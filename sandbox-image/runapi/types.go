@@ -93,6 +93,8 @@ type Lease struct {
 	Generation uint64  `json:"generation"`
 	// Warm says that an interpreter with the current permission set is waiting in the slot.
 	Warm bool `json:"warm"`
+	// Canary is a value that code finds in the slot where a thief looks for credentials. Empty: none.
+	Canary string `json:"canary,omitempty"`
 }
 
 // The languages of code.

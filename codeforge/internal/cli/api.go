@@ -30,6 +30,7 @@ func apiCommand() command {
                     name for every active API
   api search WORDS  asks the running CodeForge which operations, tools and skills fit, as a model does
   api explain NAME METHOD PATH  says which of the API's methods, operations and rules decide on a request
+  api propose NAME  shows rules that permit what runs did, as the ledger has it, beside those in force; changes nothing
   api edit NAME     opens config.json in $VISUAL or $EDITOR, and checks it afterwards
   api enable NAME   switches an API on
   api disable NAME  switches an API off: its hosts are closed, its credentials still scrubbed
@@ -58,6 +59,8 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 			fs.BoolVar(&o.readOnly, "read-only", false, "add: allow GET and HEAD only")
 			fs.BoolVar(&o.only, "only-operations", false, "add: refuse requests that are no operation of the document")
 			fs.StringVar(&o.path, "path", "/", "test: the `PATH` to request")
+			fs.StringVar(&o.since, "since", "7d", "propose: what runs did since this `TIME`: 7d, 2h ago, or 2026-11-22")
+			fs.StringVar(&o.ofRun, "run", "", "propose: what the run with this `ID` did, or with this prefix of it")
 			fs.StringVar(&o.api, "api", "", "search: in the API of this `NAME` only")
 			fs.BoolVar(&o.yes, "yes", false, "rm: remove without confirmation")
 			fs.BoolVar(&o.json, "json", false, "print JSON")
@@ -71,7 +74,7 @@ type apiOptions struct {
 	target                              target
 	apis, reference, description, path  string
 	openapi, graphql, google            string
-	server, scheme, api                 string
+	server, scheme, api, since, ofRun   string
 	vars                                map[string]string
 	domains, tokens, surfaces, restrict words
 	json, readOnly, only, yes           bool
@@ -115,6 +118,7 @@ func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
 		{"test", 0, 1, func(name string) error { return o.testAll(ctx, e, name) }},
 		{"search", 1, maxWords, func(words string) error { return o.search(ctx, e, words) }},
 		{"explain", 3, 3, func(words string) error { return o.explain(e, strings.Fields(words)) }},
+		{"propose", 1, 1, func(name string) error { return o.propose(ctx, e, name) }},
 		{"edit", 1, 1, func(name string) error { return o.edit(ctx, e, name) }},
 		{"enable", 1, 1, func(name string) error { return o.activate(ctx, e, name, true) }},
 		{"disable", 1, 1, func(name string) error { return o.activate(ctx, e, name, false) }},

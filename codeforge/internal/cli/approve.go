@@ -64,6 +64,8 @@ Approves exactly the request that codeforge held shows: its method, URL, headers
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
 		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
 			t := targetFlags(fs)
+			scope := fs.String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
+				"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
 			watch := fs.Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
 			return func(ctx context.Context, e *Env, args []string) error {
 				c, err := approvals(ctx, e, t)
@@ -71,7 +73,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
 					return err
 				}
 				if len(args) > 0 {
-					return decide(ctx, e, c, args, true)
+					return decide(ctx, e, c, args, approvalapi.Answer{Approve: true, Scope: approvalapi.Scope(*scope)})
 				}
 				return askEach(ctx, e, c, *watch)
 			}
@@ -97,7 +99,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
 				if err != nil {
 					return err
 				}
-				return decide(ctx, e, c, args, false)
+				return decide(ctx, e, c, args, approvalapi.Answer{})
 			}
 		},
 	}
@@ -113,15 +115,15 @@ func approvals(ctx context.Context, e *Env, t target) (approvalapi.Client, error
 	return approvalapi.Client{HTTP: c.HTTP}, err
 }
 
-func decide(ctx context.Context, e *Env, c approvalapi.Client, ids []string, approve bool) error {
+func decide(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a approvalapi.Answer) error {
 	var failed error
 	for _, id := range ids {
-		h, err := c.Decide(ctx, id, approve)
+		h, err := c.Decide(ctx, id, a)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", visible.Line(id), err))
 			continue
 		}
-		fmt.Fprintln(e.Stdout, decided(h, approve))
+		fmt.Fprintln(e.Stdout, decided(h, a.Approve))
 	}
 	return failed
 }
@@ -132,6 +134,10 @@ func decided(h approvalapi.Held, approve bool) string {
 	switch {
 	case !approve:
 		return "Refused: " + what
+	case h.Waiting && h.Scope == approvalapi.ScopePath:
+		return "Approved with all of this method and path in its run: " + what
+	case h.Waiting && h.Scope == approvalapi.ScopeRule:
+		return "Approved with all that this rule holds in its run: " + what
 	case h.Waiting:
 		return "Approved, and sent: " + what
 	}
@@ -157,12 +163,13 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			}
 			asked[h.ID] = true
 			printHeld(e, e.Stderr, h)
-			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, [n]o, [l]ater: ", "ID", anyAnswer)
+			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, once; in this run [p]ath: all of this "+
+				"method and path, [r]ule: all of this rule; [n]o, [l]ater: ", "ID", anyAnswer)
 			if err != nil {
 				return err
 			}
-			if yes := strings.EqualFold(answer, "y"); yes || strings.EqualFold(answer, "n") {
-				if err := decide(ctx, e, c, []string{h.ID}, yes); err != nil {
+			if a, ok := answers[answer]; ok {
+				if err := decide(ctx, e, c, []string{h.ID}, a); err != nil {
 					fmt.Fprintln(e.Stderr, err) // it may have ended meanwhile
 				}
 			}
@@ -181,14 +188,20 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 	}
 }
 
-// anyAnswer accepts y, n, l and their words.
+// answers are those that decide.
+var answers = map[string]approvalapi.Answer{
+	"y": {Approve: true}, "p": {Approve: true, Scope: approvalapi.ScopePath},
+	"r": {Approve: true, Scope: approvalapi.ScopeRule}, "n": {},
+}
+
+// anyAnswer accepts y, p, r, n, l and their words.
 func anyAnswer(s string) (string, error) {
-	for _, word := range []string{"yes", "no", "later"} {
+	for _, word := range []string{"yes", "path", "rule", "no", "later"} {
 		if strings.EqualFold(s, word) || strings.EqualFold(s, word[:1]) {
 			return word[:1], nil
 		}
 	}
-	return "", errors.New("want y, n or l")
+	return "", errors.New("want y, p, r, n or l")
 }
 
 // printHeld shows a request: what decides about it first, what the code wrote last. Nothing of the code's reaches the

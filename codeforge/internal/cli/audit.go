@@ -232,6 +232,9 @@ func printRecord(w io.Writer, p painter, r audit.Record) error {
 			count(r.Run.Count.Exchanges, "exchange"), visible.Line(r.Run.CodeSHA256), r.Run.CodeBytes)
 	case r.Decision != nil:
 		text = decisionLine(*r.Decision)
+	case r.Alarm != nil:
+		text = p(terminal.Red, "alarm   ") + visible.Line(strings.TrimSpace(r.Alarm.Method+" "+r.Alarm.Host)) + ": " +
+			visible.Line(r.Alarm.What()+" in the "+r.Alarm.In)
 	case r.Login != nil && r.Login.Out:
 		text = "logout  " + visible.Line(r.Login.Name)
 	case r.Login != nil:

@@ -80,7 +80,7 @@ func commands() []command {
 		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(),
 		connectCommand(), loginCommand(), logoutCommand(), credentialsCommand(), secretsCommand(),
 		consoleCommand(), heldCommand(), approveCommand(), refuseCommand(), plansCommand(), planCommand(),
-		runCommand(), stdioCommand(), runsCommand(),
+		alarmsCommand(), unfreezeCommand(), runCommand(), stdioCommand(), runsCommand(),
 		logsCommand(), receiptCommand(), auditCommand(),
 		skillsCommand(), manifestCommand(), doctorCommand(), versionCommand(), completionCommand(), manCommand(),
 		completeCommand(),

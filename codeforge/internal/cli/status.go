@@ -27,6 +27,8 @@ type state struct {
 	About     *operatorapi.About  `json:"about,omitempty"`
 	Up        *statedir.Up        `json:"up,omitempty"`
 	Catalog   *controlapi.Catalog `json:"catalog,omitempty"`
+	// Frozen are the sessions that an alarm has frozen.
+	Frozen []string `json:"frozen,omitempty"`
 	// Servers are the MCP servers among the APIs.
 	Servers []serverstate.Server `json:"servers,omitempty"`
 	Problem string               `json:"problem,omitempty"`
@@ -119,6 +121,9 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 		s.Problem = err.Error()
 		return
 	}
+	if alarms, err := op.Alarms(ctx); err == nil { // one that is older has none
+		s.Frozen = frozenSessions(alarms)
+	}
 	s.Catalog = &cat
 }
 
@@ -149,6 +154,7 @@ func printState(e *Env, s state) {
 			printCatalog(e.Stdout, *s.Catalog, "apis")
 		}
 		printServers(e.Stdout, s.Servers)
+		printFrozen(e.Stdout, s.Frozen)
 		if s.Problem != "" {
 			fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
 		}
@@ -165,8 +171,16 @@ func printState(e *Env, s state) {
 		printCatalog(e.Stdout, *s.Catalog, s.Up.APIs)
 	}
 	printServers(e.Stdout, s.Servers)
+	printFrozen(e.Stdout, s.Frozen)
 	if s.Problem != "" {
 		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
+	}
+}
+
+// printFrozen prints the sessions that an alarm has frozen.
+func printFrozen(w io.Writer, sessions []string) {
+	if len(sessions) > 0 {
+		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", visible.Line(strings.Join(sessions, ", ")))
 	}
 }
 

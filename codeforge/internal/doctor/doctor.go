@@ -90,6 +90,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 			skip("machine", "not visible from inside the container: run codeforge doctor on the host"),
 		})
 		report(bounded(ctx, c, running))
+		report(bounded(ctx, c, alarms))
 		report(bounded(ctx, c, mcpServers))
 		return
 	}
@@ -100,7 +101,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(trial(ctx, c))
 	}
 	report(anyMode(all))
-	for _, g := range []group{running, mcpServers, port, configuration, files, authority, hosts} {
+	for _, g := range []group{running, alarms, mcpServers, port, configuration, files, authority, hosts} {
 		report(bounded(ctx, c, g))
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
@@ -61,6 +63,7 @@ type daemon struct {
 	executor *execution.Executor
 	skills   *skill.Store
 	history  *history.Store
+	alarms   *alarm.Book
 	surface  *tools.Surface
 	mcp      *transport.Handler
 	guard    *guard.Guard
@@ -85,6 +88,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		d.log.Warn("shipped skills could not be written", logline.Tag("skill"), slog.String("error", err.Error()))
 	} else if n > 0 {
 		d.log.Info("shipped skills written", logline.Tag("skill"), slog.Int("count", n))
+	}
+	if d.alarms, err = alarm.Open(f.pins, d.alert, d.log); err != nil {
+		return nil, err
 	}
 	d.history = history.Open(history.Config{
 		Dir: f.history, Mode: s.History, Clean: redacted(s.RedactingStrings), Log: d.log,
@@ -115,11 +121,12 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	d.executor = execution.New(execution.Config{
 		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
-		Modules: d.modules, Shapes: d.library.Silent, Learn: d.library.Learn,
+		Modules: d.modules, Shapes: d.library.Silent, Learn: d.library.Learn, Alarms: d.alarms,
 	})
 	d.surface = tools.New(tools.Config{
 		Executor: d.executor, Servers: d.broker, Library: d.library,
-		Catalog: d.catalog, Control: d.control, Skills: d.skills, History: d.history, Log: d.log, Called: m.Called,
+		Catalog: d.catalog, Control: d.control, Skills: d.skills, History: d.history, Alarms: d.alarms,
+		Log: d.log, Called: m.Called,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
 	})
@@ -166,7 +173,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 		Servers:   d.broker.States,
 		Console:   d.console,
 		Operator: operator.Handler(operator.Config{
-			About: about, Control: d.control, History: d.history, Servers: d.broker, Stop: ctx.Done(),
+			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
 			Console: d.consoleLogin,
 		}),
 		Metrics:     m.Registry,
@@ -206,6 +213,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.surface.Watch(background) })
 	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
 	parts.Go(func() { d.serveProxy(background) })
+	parts.Go(func() { d.watchAlarms(background) })
 	if d.history.Mode() != history.Off {
 		parts.Go(func() { d.record(background) })
 		parts.Go(func() { alert.New(d.history, d.broker.States).Run(background) })
@@ -285,6 +293,32 @@ func (d *daemon) record(ctx context.Context) {
 		case <-time.After(firstPause):
 		}
 	}
+}
+
+// watchAlarms ends runs and freezes sessions as the proxy tells, until ctx ends. What it misses is on the runs'
+// receipts.
+func (d *daemon) watchAlarms(ctx context.Context) {
+	for ctx.Err() == nil {
+		if events, err := d.control.Subscribe(ctx, controlapi.AlarmEvents); err == nil {
+			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
+				if e.Alarm != nil {
+					d.executor.Alarm(*e.Alarm)
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(firstPause):
+		}
+	}
+}
+
+// alert shows an alarm in the console.
+func (d *daemon) alert(a operatorapi.Alarm) {
+	d.history.AddAlert(historyapi.Alert{
+		Kind: historyapi.AlertAlarm, Run: a.Run, Title: "Code was about to send " + a.What(),
+		Text: strings.TrimSpace(a.Method+" "+a.Host) + ", in the " + a.In,
+	})
 }
 
 // registry is the address of the package registry, or empty.

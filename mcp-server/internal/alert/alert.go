@@ -105,16 +105,7 @@ func (w *Watcher) event(e historyapi.Event) {
 	}
 }
 
-// credentialCode is the proxy's for a request with the value of a credential in it.
-const credentialCode = "credential_in_request"
-
 func (w *Watcher) exchange(x historyapi.Exchange) {
-	if x.Code == credentialCode {
-		w.store.AddAlert(historyapi.Alert{
-			Kind: historyapi.AlertValue, Run: run(x.Run), Title: "Code sent the value of a key, to " + x.Host,
-			Text: "The request was refused. Code should only ever see names: look in the run at how it got hold of the value.",
-		})
-	}
 	if len(x.APIs) == 0 || x.Outcome == controlapi.OutcomeDenied { // what is refused here says nothing of the API
 		return
 	}

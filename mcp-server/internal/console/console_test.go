@@ -34,7 +34,7 @@ func (quiet) States() []serverstate.Server                        { return nil }
 func (quiet) Log(string) ([]operatorapi.Line, error)              { return nil, operatorapi.ErrNoServer }
 func (quiet) Restart(string) error                                { return operatorapi.ErrNoServer }
 func (quiet) AllHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
-func (quiet) DecideAny(context.Context, string, bool) (approvalapi.Held, error) {
+func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.Held, error) {
 	return approvalapi.Held{}, &controlapi.NotDecidedError{Text: "No request waits under this id."}
 }
 

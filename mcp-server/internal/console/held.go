@@ -18,7 +18,7 @@ import (
 // Approvals are the requests that wait for a person. The proxy lets those be decided here whose rule permits it.
 type Approvals interface {
 	AllHeld(ctx context.Context) ([]approvalapi.Held, error)
-	DecideAny(ctx context.Context, id string, approve bool) (approvalapi.Held, error)
+	DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
 // maxDecided bounds the decisions that are remembered, to show the next request beside the last one.
@@ -74,7 +74,7 @@ func (c *Console) decide(r *http.Request) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	h, err := c.cfg.Approvals.DecideAny(ctx, r.PathValue("id"), in.Approve)
+	h, err := c.cfg.Approvals.DecideAny(ctx, r.PathValue("id"), in)
 	if no := (*controlapi.NotDecidedError)(nil); errors.As(err, &no) {
 		return nil, &told{http.StatusConflict, no.Text}
 	}

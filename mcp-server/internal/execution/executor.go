@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
@@ -70,6 +71,8 @@ type Config struct {
 	// Shapes, if not nil, are the APIs whose answers Learn is told of.
 	Shapes func() []string
 	Learn  func([]controlapi.Answer)
+	// Alarms are what freezes sessions. Nil: nothing does.
+	Alarms *alarm.Book
 	Log    *slog.Logger
 }
 
@@ -191,6 +194,9 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	defer stop()
 	e.runs.Store(o.Run, active{r, stop})
 	defer e.runs.Delete(o.Run)
+	if err := e.frozen(r.Session); err != nil {
+		return o, err
+	}
 	starting, cancel := context.WithTimeout(ctx, readyTime)
 	_, err := e.cfg.Catalog.Permissions(starting)
 	cancel()
@@ -208,6 +214,9 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 		}
 	}
 	e.log(o, err)
+	if frozen := e.frozen(r.Session); frozen != nil {
+		return o, frozen
+	}
 	return o, err
 }
 
@@ -233,6 +242,9 @@ func (e *Executor) registered(
 		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
 		DryRun: r.DryRun,
 	}
+	if l.Canary != "" {
+		reg.Canaries = []string{l.Canary}
+	}
 	if e.cfg.Shapes != nil {
 		reg.Shapes = e.cfg.Shapes()
 	}
@@ -252,6 +264,9 @@ func (e *Executor) registered(
 			e.cfg.Learn(receipt.Answers)
 		}
 		receipt.Answers = nil // for nobody else
+		if receipt.Alarm != nil {
+			e.Alarm(*receipt.Alarm)
+		}
 		if uerr == nil {
 			o.Receipt = receipt
 			return

@@ -20,6 +20,9 @@ const (
 	Unanswered Answer = iota
 	Approved
 	Refused
+	// ApprovedPath and ApprovedRule approve more of the run: see approvalapi.Scope.
+	ApprovedPath
+	ApprovedRule
 )
 
 // holds reports whether a rule of the run's APIs may make a request wait for a person.
@@ -76,7 +79,14 @@ func (e *Executor) ask(ctx context.Context, r Request, h approvalapi.Held) {
 	if answer == Unanswered {
 		return
 	}
-	_, err := e.cfg.Control.DecideAny(ctx, h.ID, answer == Approved)
+	a := approvalapi.Answer{Approve: answer != Refused}
+	switch answer {
+	case ApprovedPath:
+		a.Scope = approvalapi.ScopePath
+	case ApprovedRule:
+		a.Scope = approvalapi.ScopeRule
+	}
+	_, err := e.cfg.Control.DecideAny(ctx, h.ID, a)
 	if err != nil && ctx.Err() == nil {
 		e.cfg.Log.Warn("an answer came too late", logline.Tag("sandbox"), slog.String("held", h.ID),
 			slog.String("error", err.Error()))

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -22,6 +23,8 @@ type Config struct {
 	History *history.Store
 	// Servers are the MCP servers. Nil: nobody asks about them here.
 	Servers Servers
+	// Alarms are those of the proxy. Nil: there are none.
+	Alarms *alarm.Book
 	// Console makes a way in to the console. Nil: there is none.
 	Console func() operatorapi.ConsoleLogin
 	// Stop, when closed, ends the streams.
@@ -46,6 +49,12 @@ func Handler(c Config) http.Handler {
 			answer(w, http.StatusOK, c.Console())
 		})
 	}
+	mux.HandleFunc("GET "+operatorapi.Prefix+"alarms", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, c.Alarms.List())
+	})
+	mux.HandleFunc("POST "+operatorapi.Prefix+"unfreeze", func(w http.ResponseWriter, r *http.Request) {
+		told(w, struct{}{}, c.Alarms.Unfreeze(r.URL.Query().Get("session")))
+	})
 	if c.Servers != nil {
 		serverRoutes(mux, c.Servers)
 	}

@@ -21,6 +21,8 @@ const maxShown = 6000
 const (
 	decision    = "decision"
 	approveOnce = "approve once"
+	approvePath = "approve all of this method and path in this run"
+	approveRule = "approve all that this rule asks about in this run"
 	refuseIt    = "refuse"
 )
 
@@ -46,7 +48,7 @@ func approvalForm(h approvalapi.Held) (question.Question, bool) {
 		return question.Question{}, false
 	}
 	schema := fmt.Sprintf(`{"type":"object","required":[%q],"properties":{%q:{"type":"string","title":"Your decision",
-"enum":[%q,%q]}}}`, decision, decision, approveOnce, refuseIt)
+"enum":[%q,%q,%q,%q]}}}`, decision, decision, approveOnce, approvePath, approveRule, refuseIt)
 	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
 }
 
@@ -83,6 +85,10 @@ func answered(a question.Answer) execution.Answer {
 		return execution.Refused
 	case a.Action == question.Accept && (content[decision] == approveOnce || disarm.Off("explicit-approval")):
 		return execution.Approved
+	case a.Action == question.Accept && content[decision] == approvePath:
+		return execution.ApprovedPath
+	case a.Action == question.Accept && content[decision] == approveRule:
+		return execution.ApprovedRule
 	case a.Action == question.Accept && content[decision] == refuseIt:
 		return execution.Refused
 	}

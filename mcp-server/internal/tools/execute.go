@@ -287,7 +287,10 @@ func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progres
 // explain is the only function that tells a model why a run has no exit. The cause is logged.
 func explain(err error, o execution.Outcome) voice.Text {
 	var busy *queue.BusyError
+	var frozen *execution.FrozenError
 	switch {
+	case errors.As(err, &frozen):
+		return frozenNote(frozen.Alarm)
 	case errors.As(err, &busy) && busy.Waited == 0:
 		return voice.Say("Busy: all slots are taken and %N runs are already waiting. Nothing was run. "+
 			"Try again in a moment, with fewer calls at once.", "%N", strconv.Itoa(busy.Waiting))

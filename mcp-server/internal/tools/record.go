@@ -121,7 +121,10 @@ func (s *Surface) putBack() {
 // noExit is historyapi.Run.Reason for a run without an exit.
 func noExit(err error) string {
 	var busy *queue.BusyError
+	var frozen *execution.FrozenError
 	switch {
+	case errors.As(err, &frozen):
+		return "alarm"
 	case errors.As(err, &busy):
 		return "busy"
 	case errors.Is(err, context.Canceled):

@@ -17,12 +17,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -40,6 +44,8 @@ type Config struct {
 	Library *apidoc.Library
 	// History may be nil: nothing is kept of runs.
 	History *history.Store
+	// Alarms may be nil: no session is frozen.
+	Alarms  *alarm.Book
 	Log     *slog.Logger
 	Version string
 	// Debug logs code and output.
@@ -167,11 +173,33 @@ func hints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnotatio
 	}
 }
 
+// unlessFrozen refuses what may change something in a session that an alarm has frozen.
+func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
+	if t.Annotations != nil && t.Annotations.ReadOnlyHint {
+		return h
+	}
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if a, ok := s.cfg.Alarms.Frozen(caller(req)); ok {
+			note := frozenNote(a)
+			return contents("", []voice.Text{note, voice.Say("Nothing was done.")}, true), nil
+		}
+		return h(ctx, req)
+	}
+}
+
+// frozenNote says why a session is frozen. The host is a text of code's.
+func frozenNote(a operatorapi.Alarm) voice.Text {
+	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
+		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the user, "+
+		"who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: codeforge "+
+		"unfreeze %SESSION}.", "%WHAT", a.What(), "%HOST", visible.Line(a.Host), "%SESSION", a.Session)
+}
+
 // addTool adds a tool that is counted.
 func (s *Surface) addTool(t *mcp.Tool, h mcp.ToolHandler) {
 	s.server.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		start := time.Now()
-		res, err := h(ctx, req)
+		res, err := s.unlessFrozen(t, h)(ctx, req)
 		if s.cfg.Called != nil {
 			s.cfg.Called(t.Name, err != nil || res.IsError, time.Since(start))
 		}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
@@ -180,6 +182,7 @@ func assemble(
 	}, Decided: func(h approvalapi.Held) {
 		_ = d.record(audit.Entry{Decision: &audit.Decision{
 			Run: h.Run, API: h.API, Method: clean(h.Method), URL: clean(h.URL), Approved: h.Approved,
+			Scope: string(h.Scope),
 		}})
 	}}
 	d.plans = plan.New(plan.Config{
@@ -196,7 +199,7 @@ func assemble(
 	}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Room: d.room, Budget: d.budget, Sending: d.sending(set),
+		Mint: d.minter, Room: d.room, Budget: d.budget, Keys: &attempt.Keys{}, Sending: d.sending(set),
 		Checkpoint: d.checkpoint,
 		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
@@ -212,7 +215,8 @@ func assemble(
 	d.resolver = resolver.New(resolver.Config{
 		Known:   func(h catalog.Host) bool { return d.reloader.Current().Rules.Known(h) },
 		Allow:   in.asker,
-		Packets: in.packets, Streams: in.streams,
+		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
+		Asked: d.asked(set.Network, journal),
 	})
 	d.control = control.New(control.Config{
 		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Room: d.room, Plans: d.plans,
@@ -342,6 +346,31 @@ func hangups() <-chan struct{} {
 		}
 	}()
 	return out
+}
+
+// asked raises the alarm for a name that carries what no request may. No name leaves the machine, so this tells of the
+// attempt.
+func (d *daemon) asked(n slot.Network, j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
+	return func(seat *slot.ID, from netip.Addr, name string) {
+		if seat == nil {
+			id, ok := n.Slot(from)
+			if !ok {
+				return
+			}
+			seat = &id
+		}
+		l := d.book.Holder(*seat)
+		if l == nil || l.Canaries == nil {
+			return
+		}
+		snap := d.reloader.Current()
+		if host, err := catalog.ParseHost(name); err == nil && len(snap.Rules.Catalog.Match(host)) > 0 {
+			return // the configuration's own text, or judged with the request
+		}
+		if c, ok := egress.Guarded(snap, l).NameCarries(name, "name"); ok {
+			egress.Alarm(j, l, c, "", strings.TrimSuffix(name, "."))
+		}
+	}
 }
 
 // asker limits who may ask the resolver, in gateway mode.

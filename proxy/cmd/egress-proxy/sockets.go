@@ -17,9 +17,11 @@ type inputs struct {
 	listeners []entrance.Listener
 	packets   []net.PacketConn
 	streams   []net.Listener
-	asker     func(netip.Addr) bool // who may ask the resolver; nil: everyone who reaches it
-	seats     []*slot.ID            // where further ports are opened, see ports.Config
-	open      func(*slot.ID, uint16) (entrance.Listener, error)
+	// packetSlots and streamSlots are the slots of packets and streams.
+	packetSlots, streamSlots []*slot.ID
+	asker                    func(netip.Addr) bool // who may ask the resolver; nil: everyone who reaches it
+	seats                    []*slot.ID            // where further ports are opened, see ports.Config
+	open                     func(*slot.ID, uint16) (entrance.Listener, error)
 }
 
 // sockets opens or inherits the sockets, and returns the mode of the control socket.
@@ -89,13 +91,13 @@ func (in *inputs) add(f slot.File) error {
 		if err != nil {
 			return err
 		}
-		in.streams = append(in.streams, l)
+		in.streams, in.streamSlots = append(in.streams, l), append(in.streamSlots, &f.Slot)
 	case slot.DNSUDP:
 		p, err := net.FilePacketConn(f.File)
 		if err != nil {
 			return err
 		}
-		in.packets = append(in.packets, p)
+		in.packets, in.packetSlots = append(in.packets, p), append(in.packetSlots, &f.Slot)
 	case slot.NetNS:
 		return errors.New("network namespaces are for sandboxd, not the proxy")
 	}

@@ -300,8 +300,10 @@ func slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 // events streams the events, with an empty line from time to time so that a dead reader is noticed.
 func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	of := controlapi.Events(r.URL.Query().Get("of"))
-	if of != controlapi.CatalogEvents && of != controlapi.RequestEvents {
-		fail(w, http.StatusBadRequest, "of: want catalog or requests")
+	switch of {
+	case controlapi.CatalogEvents, controlapi.RequestEvents, controlapi.AlarmEvents:
+	default:
+		fail(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
 		return
 	}
 	ch, cancel := s.conf.Journal.Subscribe(of)

@@ -15,7 +15,7 @@ import (
 type Room interface {
 	List() []approvalapi.Held
 	Waiting(run string) (list []approvalapi.Held, changed <-chan struct{})
-	Decide(id string, approve bool) (approvalapi.Held, error)
+	Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
 func (s *Control) allHeld(w http.ResponseWriter, _ *http.Request) {
@@ -37,7 +37,7 @@ func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "Only the operator may decide about this request: codeforge approve, in a terminal.")
 		return
 	}
-	h, err := s.conf.Room.Decide(id, in.Approve)
+	h, err := s.conf.Room.Decide(id, in)
 	if refused := (*credentialapi.Refused)(nil); errors.As(err, &refused) {
 		fail(w, http.StatusForbidden, refused.Text)
 		return

@@ -40,7 +40,7 @@ type Minter interface {
 // Room is what the API of approvals is about: hold.Room.
 type Room interface {
 	List() []approvalapi.Held
-	Decide(id string, approve bool) (approvalapi.Held, error)
+	Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
 // Plans is what the API of plans is about: plan.Book.
@@ -77,7 +77,7 @@ func Handler(m Minter, room Room, plans Plans, ledger audit.Dir) http.Handler {
 		answer(w, room.List(), nil)
 	})
 	mux.HandleFunc("POST "+approvalapi.Prefix+"/{id}", with(func(r *http.Request, in approvalapi.Answer) (any, error) {
-		return room.Decide(r.PathValue("id"), in.Approve)
+		return room.Decide(r.PathValue("id"), in)
 	}))
 	mux.HandleFunc("GET "+planapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, plans.List(), nil)

@@ -55,7 +55,7 @@ func (x *exchange) dispatch(out *http.Request, path string) {
 	x.toBroker = true
 	x.compression = compression{accepted: true}
 	// Nothing may be swapped in, but a credential that code has got hold of travels no further.
-	if _, err := x.snap.Swap.Request(out, swap.Options{}); err != nil {
+	if _, err := x.guard.Request(out, swap.Options{Found: x.raise}); err != nil {
 		x.fail(err)
 		return
 	}
@@ -92,6 +92,9 @@ func (x *exchange) address(out *http.Request, path string) {
 func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if !x.toBroker {
 		resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
+		if err == nil {
+			x.answered = resp.StatusCode
+		}
 		if err != nil || resp.StatusCode != http.StatusUnauthorized {
 			return resp, err
 		}

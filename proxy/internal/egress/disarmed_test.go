@@ -48,6 +48,18 @@ func TestDisarmed(t *testing.T) {
 			_ = body(t, resp)
 			return upstreams.last(t).Header.Get("Authorization") == "Bearer "+secretValue+"REGISTRY_AUTH_TOKEN"
 		},
+		"idempotency": func(t *testing.T, r *rig, _, _ *seen) bool {
+			defer r.begin("keyed")()
+			var keys []string
+			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				keys = append(keys, req.Header.Get("Idempotency-Key"))
+				w.WriteHeader(http.StatusGatewayTimeout)
+			}))
+			for range 2 {
+				_ = body(t, post(t, r.client(true), "https://keyed.demo.test/pay", "{}"))
+			}
+			return len(keys) == 2 && keys[0] != keys[1]
+		},
 		"signature": func(t *testing.T, r *rig, _, _ *seen) bool {
 			defer r.begin("signing")()
 			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { _, _ = io.WriteString(w, req.Header.Get("X-Hex")) }))
@@ -65,6 +77,8 @@ func TestDisarmed(t *testing.T) {
 			apis["private"] = serverAPI("registry.demo.test", "REGISTRY_AUTH_TOKEN", "")
 			apis["remote"] = `{"description": "d", "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"],
 				"mcp": {"url": "https://remote.demo.test/mcp"}}`
+			apis["keyed"] = strings.ReplaceAll(strings.ReplaceAll(demoAPI(`, "idempotency": "Idempotency-Key"`), demoHost, "keyed.demo.test"),
+				tokenName, "KEYED_AUTH_TOKEN")
 			apis["signing"] = strings.ReplaceAll(signingAPI, demoHost, "sign.demo.test")
 			r := newRig(t, setup{apis: apis, yolo: true, registry: "registry.demo.test"})
 			var calls, upstreams seen

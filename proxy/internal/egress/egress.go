@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -31,6 +32,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 )
@@ -50,6 +52,8 @@ type Config struct {
 	Room *hold.Room
 	// Budget counts what APIs with limits are used for.
 	Budget *budget.Ledger
+	// Keys are the idempotency keys of requests. Nil: none gets one.
+	Keys   *attempt.Keys
 	Redact *redact.Redactor
 	// Checkpoint is the checkpoint of the ledger that covers what was sent for a run until now, or nothing. Nil: there is
 	// no ledger.
@@ -120,16 +124,21 @@ type exchange struct {
 	note   receipt.Note
 	host   catalog.Host // the zero Host until parse knows it
 
+	guard          *swap.Swapper // the snapshot's, with the run's canaries
+	out            *http.Request // as it leaves, once there is such
+	alarm          sync.Once
 	verdict        policy.Verdict
 	compression    compression
-	insecure       bool       // plain HTTP
-	approved       bool       // by a person, to be sent once
-	giveBack       func()     // what was reserved of limits. Nil: nothing was
-	toBroker       bool       // a call of an MCP server's tool
-	recorded       int        // the step of a plan that it has become, and nothing was sent
-	replay         *replay    // it is sent for a plan. Nil: for a run that asks
-	callStep       *plan.Step // a call that may be recorded
-	read           *plan.Step // what a dry run reads, and seen of the answer
+	insecure       bool             // plain HTTP
+	approved       bool             // by a person, to be sent once
+	attempted      func(known bool) // ends the attempt of its idempotency key. Nil: it has none
+	answered       int              // the status of the upstream's answer, or 0
+	giveBack       func()           // what was reserved of limits. Nil: nothing was
+	toBroker       bool             // a call of an MCP server's tool
+	recorded       int              // the step of a plan that it has become, and nothing was sent
+	replay         *replay          // it is sent for a plan. Nil: for a run that asks
+	callStep       *plan.Step       // a call that may be recorded
+	read           *plan.Step       // what a dry run reads, and seen of the answer
 	seen           *bytes.Buffer
 	up             *counted
 	redacted       *redact.Report
@@ -177,10 +186,12 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	defer func() { x.releaseDecoder() }()
 	x.snap = e.conf.Current()
+	x.guard = Guarded(x.snap, x.lease)
 	x.track()
 	defer x.untrack()
 	defer func() { x.finish(recover()) }()
 	x.serve(r, bad)
+	x.searchRefused(r)
 }
 
 type exchangeKey struct{}
@@ -280,6 +291,10 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 	}
 	x.debugRequest(out)
 	x.reads(q, out)
+	if err := x.attempt(q, out); err != nil {
+		x.fail(err)
+		return
+	}
 	x.minted.keep(x, out)
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	if err := x.complete(out); err != nil {
@@ -343,6 +358,7 @@ func (x *exchange) finish(p any) {
 			x.giveBack()
 		}
 	}
+	x.endAttempt()
 	n.Status = x.w.status
 	n.Milliseconds = milliseconds(time.Since(x.began))
 	x.conf.Journal.Record(*n)

@@ -31,7 +31,8 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 		Method: strings.Join(q.Methods, ", "), URL: out.URL.String(), Headers: shownHeaders(out.Header), Body: body,
 	}
 	// What must not be shown must not leave either: nobody is asked about it.
-	if text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body; x.loggable(text) != text {
+	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
+	if x.unfit(text) {
 		return refuse(policy.CodeCredentialSent)
 	}
 	began, resume := time.Now(), x.lease.Pause()
@@ -54,6 +55,16 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	}
 	v.Allow, v.Hold, x.approved = true, nil, true
 	return v
+}
+
+// unfit reports whether a text must not be shown to a person, and so must not leave either. One that carries a canary or
+// a credential's value is an alarm.
+func (x *exchange) unfit(text string) bool {
+	c, carries := x.guard.Carries(text, "body")
+	if carries {
+		x.raise(c)
+	}
+	return carries || x.loggable(text) != text
 }
 
 // usual are headers that a person need not see: with the values that every client sends, or with any where the proxy

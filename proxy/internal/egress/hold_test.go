@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // TestApproval: a request that a rule holds reaches the upstream after a person's yes, as it was shown and with its
@@ -61,7 +63,7 @@ func TestApproval(t *testing.T) {
 					r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 					r.reloader.Load()
 				}
-				_, err := r.room.Decide(h.ID, c.approve)
+				_, err := r.room.Decide(h.ID, approvalapi.Answer{Approve: c.approve})
 				check(t, err)
 			} else if got = <-answers; len(r.room.List()) != 0 {
 				t.Errorf("a person was asked: %+v", r.room.List())
@@ -108,7 +110,7 @@ func TestApprovalLater(t *testing.T) {
 	if held.Waiting {
 		t.Errorf("%+v", held)
 	}
-	_, err := r.room.Decide(held.ID, true)
+	_, err := r.room.Decide(held.ID, approvalapi.Answer{Approve: true})
 	check(t, err)
 	for i, want := range []struct {
 		body, code string
@@ -140,7 +142,7 @@ func TestApprovalOnce(t *testing.T) {
 		}()
 		if extra != "" {
 			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
-			_, err := r.room.Decide(r.room.List()[0].ID, true)
+			_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: true})
 			check(t, err)
 		}
 		<-done
@@ -179,7 +181,7 @@ func TestApprovalShows(t *testing.T) {
 		if got := strings.Join(list[len(list)-1].Headers, "|"); got != want {
 			t.Errorf("%s: shown %q", head, got)
 		}
-		_, err = r.room.Decide(list[len(list)-1].ID, false)
+		_, err = r.room.Decide(list[len(list)-1].ID, approvalapi.Answer{Approve: false})
 		check(t, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // TestLimits: what is beyond a limit of an API is refused with the time to wait, and not sent; what cannot be added up is
@@ -105,7 +107,7 @@ func TestLimitApproved(t *testing.T) {
 			if h.Rule != "approve beyond writes 1/h" || h.Body != "x" {
 				t.Errorf("%+v", h)
 			}
-			_, err := r.room.Decide(h.ID, approve)
+			_, err := r.room.Decide(h.ID, approvalapi.Answer{Approve: approve})
 			check(t, err)
 		}
 		if status := <-done; (status == 200) != approve {

@@ -58,8 +58,7 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 	address := *s.URL
 	s.URL = &address
 	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
-	// What must not be shown must not leave either.
-	if x.loggable(text) != text {
+	if x.unfit(text) {
 		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs)
 	}
 	for _, a := range v.APIs {

@@ -85,6 +85,7 @@ func (x *exchange) resend(version string) {
 	defer leave()
 	defer func() { x.releaseDecoder() }()
 	x.snap = x.conf.Current()
+	x.guard = Guarded(x.snap, x.lease)
 	x.track()
 	defer x.untrack()
 	defer func() { x.finish(recover()) }()

@@ -147,6 +147,7 @@ func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdi
 // connection, no trailers.
 func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	out := r.WithContext(x.ctx)
+	x.out = out
 	scheme := "https"
 	if x.insecure {
 		scheme = "http"
@@ -212,7 +213,7 @@ func (x *exchange) complete(out *http.Request) error {
 	if !o.Insecure && x.conf.Mint != nil {
 		signs = mint.Claim(out, o.Allowed)
 	}
-	report, err := x.snap.Swap.Request(out, o)
+	report, err := x.guard.Request(out, o)
 	x.swapped.Report = report
 	if err != nil {
 		return err
@@ -242,7 +243,7 @@ func headSize(r *http.Request) int64 {
 
 // allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
 func (x *exchange) allowed() swap.Options {
-	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs), Obtain: x.obtain}
+	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs), Obtain: x.obtain, Found: x.raise}
 	for _, a := range x.verdict.APIs {
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
 		if o.Allowed == nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
@@ -141,7 +142,7 @@ func newRig(t testing.TB, s setup) *rig {
 		}})
 	r.handler = egress.New(egress.Config{
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		Room: r.room, Budget: &budget.Ledger{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Room: r.room, Budget: &budget.Ledger{}, Keys: &attempt.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.Start(log)
 	r.serve(log)

@@ -12,6 +12,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -52,7 +53,9 @@ type Set struct {
 	hold   int
 	least  int  // the length of the shortest pattern
 	lines  bool // no pattern contains a line feed
-	pool   sync.Pool
+	pool   *sync.Pool
+	// beside is searched too, see Beside.
+	beside *Set
 	// top returns the newest set above this one, whose matches take at most room bytes. Nil: there is none. See
 	// Layered.
 	top  func() *Set
@@ -129,7 +132,21 @@ func holdOf(patterns []Pattern) int {
 // buffers makes the pool of a Reader's buffers.
 func (s *Set) buffers() {
 	size := bufferSize + 2*s.Hold()
-	s.pool.New = func() any { b := make([]byte, size); return &b }
+	s.pool = &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
+}
+
+// Beside returns a set that finds what s finds and what other finds, whose patterns have no line feed. It costs nothing
+// to make unless other has a longer pattern than all of s: both stay as they are compiled.
+func (s *Set) Beside(other *Set) *Set {
+	if s == nil || other == nil {
+		return cmp.Or(s, other)
+	}
+	b := *s
+	b.beside = other
+	if b.Hold() > s.Hold() {
+		b.buffers()
+	}
+	return &b
 }
 
 // Layered returns a set that finds what s finds and, above it, what the newest set finds that top returns, which may be
@@ -160,7 +177,7 @@ func (s *Set) Hold() int {
 	if s == nil {
 		return 0
 	}
-	return max(s.hold, s.room)
+	return max(s.hold, s.room, s.beside.Hold())
 }
 
 // Len returns the number of different patterns.
@@ -252,44 +269,67 @@ func (s *Set) first(buf []byte, from, cut int) (match, bool) {
 	return m, ok
 }
 
-// next is first in s and in top, the set above it. It returns the set of the match too.
+// next is first in s, in the set beside it and in top, the set above it. It returns the set of the match too.
 func (s *Set) next(top *Set, buf []byte, from, cut int) (match, *Set, bool) {
 	m, ok := s.first(buf, from, cut)
-	if top == nil {
-		return m, s, ok
+	of := s
+	for _, t := range [...]*Set{s.beside, top} {
+		if t == nil {
+			continue
+		}
+		if ok {
+			cut = m.core + 1
+		}
+		n, found := t.first(buf, from, cut)
+		if found && (!ok || n.core < m.core || n.core == m.core && n.end > m.end) {
+			m, of, ok = n, t, true
+		}
 	}
-	if ok {
-		cut = m.core + 1
-	}
-	t, found := top.first(buf, from, cut)
-	if found && (!ok || t.core < m.core || t.core == m.core && t.end > m.end) {
-		return t, top, true
-	}
-	return m, s, ok
+	return m, of, ok
 }
 
 // tooShort reports whether a text of n bytes is shorter than every pattern.
-func (s *Set) tooShort(top *Set, n int) bool { return n < s.least && (top == nil || n < top.least) }
+func (s *Set) tooShort(top *Set, n int) bool {
+	return n < s.least && (top == nil || n < top.least) && (s.beside == nil || n < s.beside.least)
+}
 
 // Contains reports whether text contains any of the patterns.
 func (s *Set) Contains(text string) bool {
+	_, ok := s.Find(text)
+	return ok
+}
+
+// Find returns the ID of the first pattern that text contains.
+func (s *Set) Find(text string) (id int, ok bool) {
 	if s == nil {
-		return false
+		return 0, false
 	}
 	top := s.newest()
 	if s.tooShort(top, len(text)) {
-		return false
+		return 0, false
 	}
 	var space [shortText]byte
-	_, _, ok := s.next(top, append(space[:0], text...), 0, len(text))
-	return ok
+	m, of, ok := s.next(top, append(space[:0], text...), 0, len(text))
+	if !ok {
+		return 0, false
+	}
+	return of.pats[m.pat].ID, true
 }
 
 // ContainsFold reports whether text in lower case contains any of the patterns.
 func (s *Set) ContainsFold(text string) bool {
+	_, ok := s.FindFold(text)
+	return ok
+}
+
+// FindFold is Find in text in lower case.
+func (s *Set) FindFold(text string) (id int, ok bool) {
 	// Lower case takes at most three times the bytes (for one that is not UTF-8). Most header names are far too
 	// short.
-	return s != nil && !s.tooShort(s.newest(), 3*len(text)) && s.Contains(strings.ToLower(text))
+	if s == nil || s.tooShort(s.newest(), 3*len(text)) {
+		return 0, false
+	}
+	return s.Find(strings.ToLower(text))
 }
 
 // Replace replaces every match by what with returns, and counts them.

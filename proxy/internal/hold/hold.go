@@ -6,6 +6,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -30,7 +31,7 @@ const (
 	lifeTime = 15 * time.Minute
 	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
 	maxOfRun = 8
-	maxAll   = 200
+	maxAll   = 500
 	// maxBytes bounds what all of them hold.
 	maxBytes = 16 << 20
 )
@@ -87,14 +88,16 @@ type Room struct {
 
 	mu      sync.Mutex
 	held    []*entry      // the oldest first
+	grants  []grant       // the oldest first
 	changed chan struct{} // closed at the next change of held. Nil: nobody waits for that
 }
 
 type entry struct {
 	approvalapi.Held
-	sum    [sha256.Size]byte
-	size   int
-	answer chan error // what Pass returns. It has room for the one answer
+	request Request
+	sum     [sha256.Size]byte
+	size    int
+	answer  chan error // what Pass returns. It has room for the one answer
 }
 
 // Pass waits until a person approves a request, and returns nil once for each approval. The id is that of a request
@@ -146,6 +149,9 @@ func (r *Room) enter(q Request) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(now)
+	if r.granted(q, now) {
+		return nil, nil //nolint:nilnil // it passes
+	}
 	ofRun := 0
 	for i, e := range r.held {
 		if e.sum == sum && e.Approved {
@@ -161,7 +167,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 	if ofRun >= maxOfRun || !r.room(q.size()) {
 		return nil, ErrFull
 	}
-	e := &entry{sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
+	e := &entry{request: q, sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
 		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Operator: !q.ByAny, Method: q.Method, URL: q.URL,
 		Headers: q.Headers, Body: q.Body,
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
@@ -239,8 +245,8 @@ func (r *Room) tell() {
 	}
 }
 
-// Decide approves or refuses a request, once.
-func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
+// Decide approves or refuses a request, once, and with a wider scope what else of its run is alike.
+func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(time.Now())
@@ -248,8 +254,11 @@ func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 	if i < 0 {
 		return approvalapi.Held{}, &credentialapi.Refused{Code: "not_held", Text: "No request waits under this id."}
 	}
+	e, approve := r.held[i], a.Approve
+	if err := checkScope(e, a); err != nil {
+		return approvalapi.Held{}, err
+	}
 	defer r.tell()
-	e := r.held[i]
 	if e.Waiting || !approve {
 		r.held = slices.Delete(r.held, i, i+1)
 	}
@@ -263,6 +272,12 @@ func (r *Room) Decide(id string, approve bool) (approvalapi.Held, error) {
 	}
 	out := e.Held
 	out.Approved = approve
+	if approve {
+		out.Scope = cmp.Or(a.Scope, approvalapi.ScopeOnce)
+	}
+	if approve && a.Scope.Wide() {
+		r.grant(e, a.Scope)
+	}
 	if r.Decided != nil {
 		r.Decided(out)
 	}
@@ -279,5 +294,5 @@ func (r *Room) Forget() {
 			e.answer <- ErrStale
 		}
 	}
-	r.held = nil
+	r.held, r.grants = nil, nil
 }

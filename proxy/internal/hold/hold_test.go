@@ -37,13 +37,13 @@ func TestPass(t *testing.T) {
 		if !h.Waiting || h.Body != `{"amount":5}` || h.Rule != "approve POST" {
 			t.Errorf("held: %+v", h)
 		}
-		if _, err := r.Decide(h.ID, approve); err != nil {
+		if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: approve}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; (err == nil) != approve || !approve && !errors.Is(err, ErrDenied) {
 			t.Errorf("approve %v: %v", approve, err)
 		}
-		if _, err := r.Decide(h.ID, true); err == nil || len(r.List()) != 0 {
+		if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err == nil || len(r.List()) != 0 {
 			t.Errorf("decided twice: %+v", r.List())
 		}
 	}
@@ -60,7 +60,7 @@ func TestLate(t *testing.T) {
 	if h.Waiting {
 		t.Errorf("it waits: %+v", h)
 	}
-	if _, err := r.Decide(h.ID, true); err != nil {
+	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Request){
@@ -86,7 +86,7 @@ func TestLate(t *testing.T) {
 func TestOnce(t *testing.T) {
 	r := &Room{Wait: time.Millisecond}
 	_, _ = r.Pass(t.Context(), refund("r"))
-	if _, err := r.Decide(r.List()[0].ID, true); err != nil {
+	if _, err := r.Decide(r.List()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -119,7 +119,7 @@ func TestEnded(t *testing.T) {
 	if list := r.List(); len(list) != 1 || list[0].Waiting {
 		t.Fatalf("%+v", list)
 	}
-	if _, err := r.Decide(h.ID, true); err != nil {
+	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	r.Forget() // the catalog changed
@@ -137,7 +137,7 @@ func TestStale(t *testing.T) {
 	if err := <-done; !errors.Is(err, ErrStale) || len(r.List()) != 0 {
 		t.Errorf("%v, %+v", err, r.List())
 	}
-	if _, err := r.Decide(h.ID, true); err == nil {
+	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err == nil {
 		t.Error("it was approved")
 	}
 }
@@ -150,7 +150,7 @@ func TestTwoApprovers(t *testing.T) {
 		var wg sync.WaitGroup
 		var decided [2]bool
 		for i, approve := range []bool{true, false} {
-			wg.Go(func() { _, err := r.Decide(h.ID, approve); decided[i] = err == nil })
+			wg.Go(func() { _, err := r.Decide(h.ID, approvalapi.Answer{Approve: approve}); decided[i] = err == nil })
 		}
 		wg.Wait()
 		if err := <-done; decided[0] == decided[1] || (err == nil) != decided[0] {
@@ -166,7 +166,7 @@ func TestFlood(t *testing.T) {
 		r := &Room{Wait: time.Millisecond}
 		kept := refund("kept")
 		_, _ = r.Pass(t.Context(), kept)
-		if _, err := r.Decide(r.List()[0].ID, true); err != nil {
+		if _, err := r.Decide(r.List()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range maxAll + 50 {
@@ -185,7 +185,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 		last := r.List()[len(r.List())-1]
-		if _, err := r.Pass(t.Context(), kept); err != nil || !strings.HasPrefix(last.Run, "r2") {
+		if _, err := r.Pass(t.Context(), kept); err != nil || last.Run != "r"+strconv.Itoa((maxAll+49)/(maxOfRun+1)) {
 			t.Errorf("%s: the last one is %s", name, last.Run)
 		}
 	}
@@ -217,11 +217,11 @@ func TestWaiting(t *testing.T) {
 		t.Error("it says that something changed")
 	default:
 	}
-	if _, err := r.Decide(h.ID, true); err != nil || <-mine != nil {
+	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err != nil || <-mine != nil {
 		t.Error(err)
 	}
 	<-changed
-	if _, err := r.Decide(op.ID, true); err != nil || <-theirs != nil {
+	if _, err := r.Decide(op.ID, approvalapi.Answer{Approve: true}); err != nil || <-theirs != nil {
 		t.Error(err)
 	}
 	if list, _ := r.Waiting("r1"); len(list) != 0 {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
@@ -15,6 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
 // Config holds what a Book needs.
@@ -75,6 +79,9 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 		return nil, fmt.Errorf("%w: deadline has passed", errRegistration)
 	case r.DryRun && (b.conf.Plans == nil || kind != policy.KindRun):
 		return nil, fmt.Errorf("%w: dry_run: only runs have plans", errRegistration)
+	case !validCanaries(r.Canaries):
+		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits", errRegistration,
+			controlapi.MaxCanaries, controlapi.MinCanary, controlapi.MaxCanary)
 	case kind == policy.KindNone:
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
 			errRegistration)
@@ -105,6 +112,14 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	s.lease = l
 	s.mu.Unlock()
 	return l, nil
+}
+
+// validCanaries reports whether canaries are within their bounds. A short one would be found where nobody put it.
+func validCanaries(list []string) bool {
+	return len(list) <= controlapi.MaxCanaries && !slices.ContainsFunc(list, func(c string) bool {
+		odd := strings.ContainsFunc(c, func(r rune) bool { return r > 'z' || !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+		return odd || len(c) < controlapi.MinCanary || len(c) > controlapi.MaxCanary
+	})
 }
 
 // kindOf is what a registration is for. A server slot is for exactly one server, or for an installation without any
@@ -138,6 +153,9 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 		l.apis = append([]string(nil), r.APIs...)
 	}
 	l.shapes = append([]string(nil), r.Shapes...)
+	if len(r.Canaries) > 0 {
+		l.Canaries = sync.OnceValue(func() *swap.Canaries { return swap.NewCanaries(r.Canaries) })
+	}
 	l.mu.Lock()
 	l.expiry = countdown.New(r.Deadline.Add(Grace).Sub(now), countdown.MostPaused, l.end)
 	l.mu.Unlock()
@@ -181,6 +199,17 @@ func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 		return nil, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
 	}
 	return s.lease, nil
+}
+
+// Holder is the lease of a slot, or nil.
+func (b *Book) Holder(id slot.ID) *Lease {
+	if !id.Valid() {
+		return nil
+	}
+	s := &b.seats[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease
 }
 
 // Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds

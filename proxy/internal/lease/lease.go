@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
 // The bounds of one lease.
@@ -33,6 +34,8 @@ const (
 	Grace = 5 * time.Second
 	// settle is how long an ending lease waits for its aborted exchanges to finish.
 	settle = 5 * time.Second
+	// farewell is how long a revoked lease may still answer the request that it was revoked for.
+	farewell = 100 * time.Millisecond
 )
 
 var (
@@ -58,6 +61,8 @@ type Lease struct {
 
 	// Plan is what a dry run records instead of sending it. Nil: it is no dry run.
 	Plan *plan.Draft
+	// Canaries are those of the run, compiled when its first connection comes. Nil: there are none.
+	Canaries func() *swap.Canaries
 
 	kind     policy.Kind
 	apis     []string // the run's APIs, nil: every active one
@@ -68,11 +73,13 @@ type Lease struct {
 	inFlight chan struct{} // one token per exchange
 	decoders chan struct{} // one token per exchange that decodes with a large window
 
-	mu      sync.Mutex
-	ended   bool
-	conns   map[io.Closer]struct{}
-	waiting int
-	active  sync.WaitGroup // exchanges; Add only under mu and before ended
+	mu        sync.Mutex
+	ended     bool
+	revoked   bool // nothing new may begin
+	conns     map[io.Closer]struct{}
+	compiling bool
+	waiting   int
+	active    sync.WaitGroup // exchanges; Add only under mu and before ended
 }
 
 // Learns reports whether the receipt tells the shapes of an API's answers.
@@ -112,12 +119,15 @@ func (l *Lease) attach(c io.Closer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.ended:
+	case l.ended || l.revoked:
 		return ErrNone
 	case len(l.conns) >= MaxConnections:
 		return ErrFull
 	}
-	l.conns[c] = struct{}{}
+	if l.conns[c] = struct{}{}; l.Canaries != nil && !l.compiling {
+		l.compiling = true
+		go l.Canaries() // while the client and the proxy greet each other
+	}
 	return nil
 }
 
@@ -132,7 +142,7 @@ func (l *Lease) Detach(c io.Closer) {
 // exchange is over and recorded.
 func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
 	l.mu.Lock()
-	if l.ended {
+	if l.ended || l.revoked {
 		l.mu.Unlock()
 		return nil, ErrEnded
 	}
@@ -177,8 +187,33 @@ func (l *Lease) Decode() (done func(), err error) {
 	}
 }
 
+// Revoke takes the right to use the slot from a run: nothing new begins, and soon everything is aborted. The receipt
+// stays.
+func (l *Lease) Revoke() {
+	l.mu.Lock()
+	first := !l.revoked
+	l.revoked = true
+	l.mu.Unlock()
+	if first {
+		time.AfterFunc(farewell, l.abort)
+	}
+}
+
 // end aborts everything of the lease and waits until it has stopped, at most settle.
 func (l *Lease) end() {
+	l.abort()
+	done := make(chan struct{})
+	go func() { l.active.Wait(); close(done) }()
+	t := time.NewTimer(settle)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
+
+// abort ends the lease's context and its connections.
+func (l *Lease) abort() {
 	l.mu.Lock()
 	first := !l.ended
 	l.ended = true
@@ -191,13 +226,5 @@ func (l *Lease) end() {
 		for c := range conns {
 			_ = c.Close()
 		}
-	}
-	done := make(chan struct{})
-	go func() { l.active.Wait(); close(done) }()
-	t := time.NewTimer(settle)
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-t.C:
 	}
 }

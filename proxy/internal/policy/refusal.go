@@ -88,7 +88,7 @@ var refusals = map[string]sentence{
 	CodeOverrideUnseen: {http.StatusForbidden,
 		"The body overrides the method, or is too large to be checked for an override.",
 		"The API %API restricts methods. Send no _method field, and forms of at most 1 MiB."},
-	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself.",
+	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself, which ends the run.",
 		"Write the token name in place of the credential: " + shows + " the names."},
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
 		"A string that {the user keeps|you keep} out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +

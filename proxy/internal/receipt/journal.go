@@ -96,6 +96,23 @@ func (j *Journal) Record(n Note) {
 	j.Publish(controlapi.Event{Exchange: &e})
 }
 
+// Alarm records an alarm: one log line, one count, one event, one record of the ledger, and on the receipt if it is the
+// first. rec may be nil.
+func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
+	a.At, a.Method, a.Host = time.Now().UTC(), j.conf.Clean(a.Method), j.conf.Clean(a.Host)
+	if rec != nil {
+		rec.Alarm(a)
+	}
+	j.metrics.alarms.WithLabelValues(a.Kind).Inc()
+	if j.conf.Ledger != nil {
+		_ = j.conf.Ledger(audit.Entry{Alarm: &a}) // the ledger counts what it has lost
+	}
+	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.What()+" was to be sent", logline.Tag("alarm"),
+		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("method", a.Method), slog.String("host", a.Host),
+		slog.String("in", a.In))
+	j.Publish(controlapi.Event{Alarm: &a})
+}
+
 // Clean is the last scrub and redaction of a string from outside.
 func (j *Journal) Clean(s string) string { return j.conf.Clean(s) }
 

@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	registry  *prometheus.Registry
 	exchanges *prometheus.CounterVec
+	alarms    *prometheus.CounterVec
 	seconds   prometheus.Histogram
 
 	swapped, sanitized, redacted prometheus.Counter
@@ -31,6 +32,12 @@ func newMetrics() *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
 		}),
 	}
+	m.alarms = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "codeforge_proxy_alarms_total", Help: "Requests that carried a canary or a credential, by kind.",
+	}, []string{"kind"})
+	for _, kind := range [...]string{controlapi.AlarmCanary, controlapi.AlarmCredential} {
+		m.alarms.WithLabelValues(kind) // so that it is there before the first one
+	}
 	done := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "codeforge_proxy_replacements_total", Help: "Credentials swapped in, credentials scrubbed, strings redacted.",
 	}, []string{"kind"})
@@ -40,7 +47,7 @@ func newMetrics() *Metrics {
 		Name: "codeforge_proxy_body_bytes_total", Help: "Bytes of bodies, up and down.",
 	}, []string{"direction"})
 	m.up, m.down = bytes.WithLabelValues("up"), bytes.WithLabelValues("down")
-	m.registry.MustRegister(m.exchanges, m.seconds, done, bytes)
+	m.registry.MustRegister(m.exchanges, m.alarms, m.seconds, done, bytes)
 	return m
 }
 

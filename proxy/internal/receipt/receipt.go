@@ -68,6 +68,15 @@ func (r *Recorder) Learn(a controlapi.Answer) {
 	}
 }
 
+// Alarm keeps the first alarm.
+func (r *Recorder) Alarm(a controlapi.Alarm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.r.Alarm == nil {
+		r.r.Alarm = &a
+	}
+}
+
 // hint keeps a hint, if it is new. The caller holds the lock.
 func (r *Recorder) hint(h controlapi.Hint) {
 	if len(r.r.Hints) >= MaxHints {

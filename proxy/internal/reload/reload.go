@@ -277,6 +277,9 @@ func publicAPI(a *catalog.API) controlapi.API {
 		p.Rules = append(p.Rules, a.Limits.String())
 		p.Approves = p.Approves || a.Limits.OverApprove
 	}
+	if a.Idempotency != "" {
+		p.Rules = append(p.Rules, "writes get an "+a.Idempotency)
+	}
 	p.Server = publicServer(a.Server)
 	return p
 }

@@ -39,6 +39,10 @@ type Config struct {
 	// Packets and Streams are the sockets to serve. Serve closes them.
 	Packets []net.PacketConn
 	Streams []net.Listener
+	// PacketSlots and StreamSlots are the slots of these sockets, where each has one.
+	PacketSlots, StreamSlots []*slot.ID
+	// Asked is told each name that is asked for. The slot is nil where the address says who asks. Nil: nobody is told.
+	Asked func(seat *slot.ID, from netip.Addr, name string)
 }
 
 // Resolver serves DNS. Make one with New.
@@ -51,12 +55,14 @@ type Resolver struct {
 func New(c Config) *Resolver {
 	c.Patience = cmp.Or(c.Patience, tcpTimeout)
 	r := &Resolver{conf: c}
-	for _, p := range c.Packets {
-		r.servers = append(r.servers, &dns.Server{PacketConn: p, Handler: r, UDPSize: udpSize})
-	}
-	for _, l := range c.Streams {
+	for i, p := range c.Packets {
 		r.servers = append(r.servers, &dns.Server{
-			Listener: newBounded(l, c.Allow), Handler: r, MaxTCPQueries: maxTCP,
+			PacketConn: p, Handler: handler{r, at(c.PacketSlots, i)}, UDPSize: udpSize,
+		})
+	}
+	for i, l := range c.Streams {
+		r.servers = append(r.servers, &dns.Server{
+			Listener: newBounded(l, c.Allow), Handler: handler{r, at(c.StreamSlots, i)}, MaxTCPQueries: maxTCP,
 			ReadTimeout: c.Patience, WriteTimeout: c.Patience,
 			IdleTimeout: func() time.Duration { return c.Patience },
 		})
@@ -101,12 +107,30 @@ func orClosed(err error) error {
 	return err
 }
 
+// at is the slot of a socket, or nil.
+func at(slots []*slot.ID, i int) *slot.ID {
+	if i >= len(slots) {
+		return nil
+	}
+	return slots[i]
+}
+
+// handler serves one socket.
+type handler struct {
+	*Resolver
+	seat *slot.ID
+}
+
 // ServeDNS answers one query.
-func (r *Resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	if r.conf.Allow != nil {
-		ap, err := netip.ParseAddrPort(w.RemoteAddr().String())
-		if err != nil || !r.conf.Allow(ap.Addr().Unmap()) {
-			return
+func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	ap, err := netip.ParseAddrPort(w.RemoteAddr().String())
+	from := ap.Addr().Unmap()
+	if r.conf.Allow != nil && (err != nil || !r.conf.Allow(from)) {
+		return
+	}
+	if r.conf.Asked != nil {
+		for _, question := range q.Question {
+			r.conf.Asked(r.seat, from, question.Name)
 		}
 	}
 	if a := r.answer(q); a != nil {

@@ -72,9 +72,7 @@ func dropRange(req *http.Request) {
 func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Decode(encodings)
 	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
-	b.Through(func(r io.Reader) io.Reader {
-		return x.s.values.NewReader(r, func(int) (string, error) { return "", ErrCarriesValue })
-	})
+	b.Through(func(r io.Reader) io.Reader { return x.s.searched(r, x.o.Found) })
 	if swaps {
 		b.Through(x.swapped)
 		return

@@ -37,6 +37,9 @@ type Swapper struct {
 	parts  *engine.Set // names inside longer words too, where an escape may precede them
 	values *engine.Set
 	lower  *engine.Set // values in lower case, for what is case-insensitive
+
+	minted *minted.Values
+	guards bool // values holds canaries too
 }
 
 // Options hold what an exchange may swap.
@@ -50,6 +53,9 @@ type Options struct {
 	// Obtain returns the value of a credential that has a Mint, at the moment at which it is swapped in. Its error ends
 	// the request, as it is. Nil: such credentials have none.
 	Obtain func(catalog.Credential) (string, error)
+	// Found is told what the request carries when it is refused for that, perhaps in a goroutine of its own. Nil: nobody
+	// is told.
+	Found func(Carried)
 }
 
 // The codes of Seen: why a token name was not swapped.
@@ -172,6 +178,7 @@ func New(all []catalog.Credential) *Swapper {
 // ever minted.
 func (s *Swapper) With(values *minted.Values) *Swapper {
 	w := *s
+	w.minted = values
 	w.values, w.lower = values.Above(s.values), values.AboveLower(s.lower)
 	return &w
 }
@@ -184,11 +191,11 @@ func (s *Swapper) mentions(text string) bool {
 // Request rewrites a request in place: URL, headers and body.
 func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	x := &rewrite{s: s, o: o, req: req, report: &Report{}}
-	if s == nil || s.names == nil {
+	if s.idle() {
 		return x.report, nil
 	}
-	if x.carriesValue() {
-		return x.report, ErrCarriesValue
+	if c, ok := s.head(req, o.Host); ok {
+		return x.report, x.refused(c)
 	}
 	req.Header.Del("Grpc-Accept-Encoding") // messages compressed inside a body cannot be scrubbed
 	req.Header.Del("Connect-Accept-Encoding")
@@ -219,11 +226,11 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 // the message must not be sent.
 func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, error) {
 	x := &rewrite{s: s, o: o, report: &Report{}}
-	if s == nil || s.names == nil {
+	if s.idle() {
 		return data, x.report, nil
 	}
-	if s.values.Contains(data) {
-		return "", x.report, ErrCarriesValue
+	if c, ok := s.Carries(data, "message"); ok {
+		return "", x.report, x.refused(c)
 	}
 	if !text || !s.parts.Contains(data) {
 		return data, x.report, nil
@@ -248,21 +255,12 @@ type rewrite struct {
 	failed error
 }
 
-// carriesValue checks everything but the body. Names of hosts and headers are case-insensitive.
-func (x *rewrite) carriesValue() bool {
-	u := x.req.URL
-	if x.s.lower.ContainsFold(x.o.Host) {
-		return true
+// refused tells what the request carries, and is why it must not be sent.
+func (x *rewrite) refused(c Carried) error {
+	if x.o.Found != nil {
+		x.o.Found(c)
 	}
-	if x.s.values.Contains(u.EscapedPath()) || x.s.values.Contains(u.RawQuery) || x.s.values.Contains(x.req.Method) {
-		return true
-	}
-	for name, values := range x.req.Header {
-		if x.s.lower.ContainsFold(name) || slices.ContainsFunc(values, x.s.values.Contains) {
-			return true
-		}
-	}
-	return false
+	return ErrCarriesValue
 }
 
 // spot is a place where a token name was found.

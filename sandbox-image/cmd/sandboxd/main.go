@@ -10,7 +10,7 @@
 //	sandboxd hold --check [--linger TIME]             exits 0 when that namespace is set up
 //
 // Options that serve is not given come from SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY, SANDBOX_SERVERS,
-// SANDBOX_SERVER_MEMORY and SKILLS_READONLY. TZ and LOG_FORMAT are read too.
+// SANDBOX_SERVER_MEMORY, CANARIES and SKILLS_READONLY. TZ and LOG_FORMAT are read too.
 //
 // Directories of serve:
 //

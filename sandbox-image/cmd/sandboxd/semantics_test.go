@@ -46,7 +46,7 @@ var programs = []struct{ name, code string }{
 	{"write", "const e = new TextEncoder();\nDeno.stdout.writeSync(e.encode('no newline'));\nDeno.stderr.writeSync(e.encode('err'));\n"},
 	{"utf-8", "console.log('grüezi 漢字 😀 '.repeat(1000));\n"},
 	{"read denied", "try { Deno.readTextFileSync('/etc/passwd'); } catch (e) { console.log(e.name, e.message); }\n"},
-	{"env denied", "try { Deno.env.get('HOME'); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"env denied", "try { Deno.env.get('PATH'); } catch (e) { console.log(e.name, e.message); }\n"},
 	{"run denied", "try { new Deno.Command('ls').outputSync(); } catch (e) { console.log(e.name, e.message); }\n"},
 	{"ffi denied", "try { Deno.dlopen('/lib/libc.so.6', {}); } catch (e) { console.log(e.name, e.message); }\n"},
 	{"net denied", "try { await fetch('https://example.org/'); } catch (e) { console.log(e.name, e.message); }\n"},

@@ -50,7 +50,7 @@ type serveFlags struct {
 	typescript, owner              string
 	slots, warm, servers           int
 	memory, serverMemory           int64
-	skillsReadonly                 bool
+	skillsReadonly, canaries       bool
 	pythons                        []string // to try, in this order
 	warmPython                     int
 }
@@ -99,6 +99,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.programs, "programs", "", "")
 	fs.IntVar(&f.servers, "servers", s.Servers, "")
 	fs.Int64Var(&f.serverMemory, "server-memory", s.ServerMemory, "")
+	fs.BoolVar(&f.canaries, "canaries", s.Canaries, "")
 	fs.BoolVar(&f.skillsReadonly, "skills-readonly", s.SkillsReadonly, "")
 	err := fs.Parse(args)
 	if err != nil {
@@ -222,8 +223,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	defer meter.Close()
 	p := pool.New(pool.Config{
-		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Jail: j, Generations: generations,
-		Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
+		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Canaries: f.canaries, Jail: j,
+		Generations: generations, Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, TypeScript: typescript, Version: version.Version,
 		Log: log,
 	})

@@ -66,6 +66,7 @@ func bind(how, name, to string) []string { return []string{how, path.Join(enter.
 type bwrapPlan struct {
 	box
 	net            []string
+	bait           bait
 	tz             string
 	memory         int64
 	skillsReadonly bool
@@ -80,13 +81,13 @@ type library struct{ path, name string }
 // argv is the command line of bubblewrap. Of the host, the sandbox sees only what is bound here: the interpreter, its
 // shared libraries, the CA, a resolv.conf, and the run's directories.
 func (p bwrapPlan) argv() []string {
-	a := p.box.argv(environ(denoDir, p.tz))
+	a := p.box.argv(p.bait.environ(environ(denoDir, p.tz), CodeDir))
 	a = append(a, runtimeFiles(p.libraries, p.ca)...)
 	a = append(a, p.runFiles()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, kernelFiles(denoPath)...)
 	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory)...)
+	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory, p.bait)...)
 }
 
 // runFiles are the run's directories.

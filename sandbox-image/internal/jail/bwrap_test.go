@@ -46,7 +46,7 @@ func TestArgv(t *testing.T) {
 		libraries: []library{{"/lib64/ld-linux-x86-64.so.2", "lib0"}, {"/lib/x86_64-linux-gnu/libc.so.6", "lib1"}},
 	}
 	golden(t, "bwrap", p.argv())
-	p.net, p.skillsReadonly = nil, true
+	p.net, p.skillsReadonly, p.bait = nil, true, "Canary"
 	golden(t, "bwrap-closed", p.argv())
 }
 
@@ -112,7 +112,7 @@ func TestServerPlans(t *testing.T) {
 
 // Without hosts there must be no --allow-net at all: without a value it would allow everything.
 func TestNoHostsMeansNoPermission(t *testing.T) {
-	for _, a := range denoArgs("/code", nil, "/ca.pem", 1<<30) {
+	for _, a := range denoArgs("/code", nil, "/ca.pem", 1<<30, "") {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}

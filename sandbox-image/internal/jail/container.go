@@ -143,6 +143,17 @@ func (c *Container) prepare(seat Seat) error {
 			return err
 		}
 	}
+	b := bait(seat.Canary)
+	for _, name := range b.folders() {
+		if err := groupDir(filepath.Join(dir, name), group, 0o750); err != nil {
+			return err
+		}
+	}
+	for name, text := range b.files() {
+		if err := c.write(id, name, []byte(text)); err != nil {
+			return err
+		}
+	}
 	return c.write(id, first, source)
 }
 
@@ -169,18 +180,18 @@ func (c *Container) write(id slot.ID, name string, data []byte) error {
 
 // plan is the identity, limits and command line of one interpreter.
 func (c *Container) plan(seat Seat) enter.Plan {
-	dir := c.dir(seat.Slot)
+	dir, b := c.dir(seat.Slot), bait(seat.Canary)
 	l := c.cfg.Limits
 	p := enter.Plan{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir), Gate: containerGateFD, Dir: TmpDir,
-		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory)...),
-		Env:  environ(filepath.Join(dir, "deno"), seat.TZ),
+		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory, b)...),
+		Env:  b.environ(environ(filepath.Join(dir, "deno"), seat.TZ), dir),
 	}
 	if py := c.cfg.Python; seat.Python {
 		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)
-		p.Env = pythonEnviron(dir, c.cfg.CA, "", seat.TZ)
+		p.Env = b.environ(pythonEnviron(dir, c.cfg.CA, "", seat.TZ), dir)
 		p.Read = append(p.Read, py.Program, py.Library, zoneDir)
 		if py.System != "" {
 			p.Read = append(p.Read, py.System)

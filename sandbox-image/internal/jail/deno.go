@@ -4,13 +4,17 @@ import "strconv"
 
 // denoArgs is the interpreter's command line after the program's name. dir is the code directory, as the interpreter
 // sees it.
-func denoArgs(dir string, net []string, ca string, memory int64) []string {
+func denoArgs(dir string, net []string, ca string, memory int64, b bait) []string {
+	read, env := b.permissions(dir)
 	args := []string{
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
 		"--import-map=" + imports(dir), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir + "," + dir + "/" + ClientDir,
+		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir + "," + dir + "/" + ClientDir + read,
 		"--allow-write=" + TmpDir + "," + SkillsDir,
+	}
+	if env != "" {
+		args = append(args, "--allow-env="+env)
 	}
 	switch {
 	case len(net) == 1 && net[0] == "*":

@@ -219,6 +219,17 @@ func (e *Embedded) codeDir(seat Seat) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
+	b := bait(seat.Canary)
+	for _, name := range b.folders() {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			return "", err
+		}
+	}
+	for name, text := range b.files() {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return "", err
+		}
+	}
 	_, first, source := seat.files()
 	return dir, os.WriteFile(filepath.Join(dir, first), source, 0o644)
 }
@@ -228,6 +239,7 @@ func (e *Embedded) plan(seat Seat, dir string, files *pythonFiles) enter.Plan {
 	b := bwrapPlan{
 		box: e.box(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
 		skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
+		bait: bait(seat.Canary),
 	}
 	p := enter.Plan{
 		NetNS:     netnsFD,

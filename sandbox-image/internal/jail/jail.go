@@ -53,6 +53,8 @@ type Seat struct {
 	TZ  string
 	// Python starts Python instead of Deno.
 	Python bool
+	// Canary is a value of letters and digits that is put where a thief looks for credentials. Empty: none is.
+	Canary string
 }
 
 // files are the names of the code and of what runs before it, and the latter's source.

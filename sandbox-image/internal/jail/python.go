@@ -151,7 +151,7 @@ func (l *loader) modules(dir string) error {
 
 // pythonArgv is the command line of bubblewrap for Python, as bwrapPlan.argv is for Deno.
 func (p bwrapPlan) pythonArgv(f *pythonFiles) []string {
-	a := p.box.argv(pythonEnviron(CodeDir, caPath, f.inside, p.tz))
+	a := p.box.argv(p.bait.environ(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
 	a = append(a, f.argv...)
 	a = append(a, p.authority(caPath)...)
 	a = append(a, p.authority(systemCA)...)

@@ -45,7 +45,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	s.ahead, s.python = r.Ahead, python
 	p.grant(s, g, owner)
 	p.watchIdle(s)
-	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm}, nil
+	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Canary: s.canary}, nil
 }
 
 // grant gives a seat to a lease, which ends with its owner. p.mu is held.
@@ -126,6 +126,9 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 		return
 	}
 	delete(p.leases, s.lease)
+	if s.used && !s.id.Server() { // code has seen it
+		s.canary = p.newCanary()
+	}
 	s.lease, s.ahead, s.python = 0, false, false
 	if s.idle != nil {
 		s.idle.Stop()

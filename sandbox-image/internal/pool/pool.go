@@ -49,7 +49,9 @@ type Config struct {
 	TypeScript string
 	// Python says whether code can be Python.
 	Python runapi.Python
-	Log    *slog.Logger
+	// Canaries puts a canary into each slot.
+	Canaries bool
+	Log      *slog.Logger
 }
 
 const (
@@ -91,6 +93,7 @@ type seat struct {
 	quarantine bool
 	broken     error              // a process of the slot could not be killed: the slot is never used again
 	used       bool               // the lease has had its run
+	canary     string             // of the run to come, or under way; empty: none
 	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil: neither
 	cancel     context.CancelFunc // of the run
 	pauses     chan bool          // to the run
@@ -115,7 +118,7 @@ func New(cfg Config) *Pool {
 		p.problem = errFirst
 	}
 	for n := range cfg.Slots {
-		p.seats = append(p.seats, &seat{id: slot.ID(n)})
+		p.seats = append(p.seats, &seat{id: slot.ID(n), canary: p.newCanary()})
 	}
 	for n := range cfg.Servers.Slots {
 		p.servers = append(p.servers, &seat{id: slot.ID(slot.Max + n)})

@@ -143,7 +143,7 @@ func (p *Pool) start(s *seat, python bool) bool {
 // prepare prepares an interpreter of a language for a seat that has none. p.mu is held.
 func (p *Pool) prepare(s *seat, python bool) bool {
 	i, err := interp.Prepare(
-		p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ, Python: python}, p.idle)
+		p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary}, p.idle)
 	if err != nil {
 		p.failed(python, err)
 		return false

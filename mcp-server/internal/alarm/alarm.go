@@ -1,0 +1,166 @@
+// Package alarm keeps the proxy's alarms, and which sessions they have frozen.
+//
+// Threat: a client whose model was told by a hostile text to steal, and which goes on trying. What froze its session
+// holds across restarts, until the operator ends it. A client without sessions is frozen by its name and machine: who
+// calls itself otherwise is another client, so this stops what a model does, not a program that is hostile itself.
+package alarm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// most is how many alarms are kept, those of frozen sessions aside.
+const most = 100
+
+// file is the book's file.
+const file = "alarms.json"
+
+// Book holds alarms. The nil Book is empty, and takes none.
+type Book struct {
+	path  string
+	added func(operatorapi.Alarm)
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	last int64
+	list []operatorapi.Alarm // the oldest first
+}
+
+// Open reads the book of a folder. An empty folder's name: alarms are forgotten with the process. added is told each
+// new alarm; nil: nobody is.
+func Open(dir string, added func(operatorapi.Alarm), log *slog.Logger) (*Book, error) {
+	b := &Book{added: added, log: log}
+	if dir == "" {
+		return b, nil
+	}
+	b.path = filepath.Join(dir, file)
+	text, err := os.ReadFile(b.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &b.list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
+	}
+	for _, a := range b.list {
+		b.last = max(b.last, a.Number)
+	}
+	return b, nil
+}
+
+// Name tells sessions apart without their ids, which clients use like passwords.
+func Name(session string) string {
+	sum := sha256.Sum256([]byte(session))
+	return hex.EncodeToString(sum[:6])
+}
+
+// Add records an alarm, once, and freezes the session of its run, if it has one.
+func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.ContainsFunc(b.list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) }) {
+		return
+	}
+	b.last++
+	n := operatorapi.Alarm{Number: b.last, Alarm: a, Client: client}
+	if session != nil {
+		n.Session, n.Frozen = Name(*session), true
+	}
+	b.list = append(b.list, n)
+	for i := 0; len(b.list) > most && i < len(b.list); {
+		if b.list[i].Frozen {
+			i++
+			continue
+		}
+		b.list = slices.Delete(b.list, i, i+1)
+	}
+	b.store()
+	if b.added != nil {
+		b.added(n)
+	}
+}
+
+// store writes the book. The caller holds the lock.
+func (b *Book) store() {
+	if b.path == "" {
+		return
+	}
+	text, err := json.Marshal(b.list)
+	if err == nil {
+		err = atomicfile.Write(b.path, text, 0o600)
+	}
+	if err != nil {
+		b.log.Error("a restart forgets which sessions are frozen", logline.Tag("alarm"), slog.String("error", err.Error()))
+	}
+}
+
+// Frozen returns the alarm that froze a session.
+func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
+	if b == nil || disarm.Off("freeze") {
+		return operatorapi.Alarm{}, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.list) == 0 {
+		return operatorapi.Alarm{}, false
+	}
+	name := Name(session)
+	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool { return a.Frozen && a.Session == name })
+	if i < 0 {
+		return operatorapi.Alarm{}, false
+	}
+	return b.list[i], true
+}
+
+// List lists the alarms, latest first.
+func (b *Book) List() []operatorapi.Alarm {
+	if b == nil {
+		return []operatorapi.Alarm{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := append([]operatorapi.Alarm{}, b.list...)
+	slices.Reverse(out)
+	return out
+}
+
+// Unfreeze frees a session by its name. The alarms stay.
+func (b *Book) Unfreeze(name string) error {
+	if b == nil {
+		return operatorapi.ErrNotFrozen
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := false
+	for i := range b.list {
+		if a := &b.list[i]; a.Frozen && a.Session == name {
+			a.Frozen, found = false, true
+		}
+	}
+	if !found {
+		return operatorapi.ErrNotFrozen
+	}
+	b.store()
+	return nil
+}

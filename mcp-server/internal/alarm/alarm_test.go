@@ -1,0 +1,88 @@
+package alarm_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestBook: an alarm freezes its session until it is freed, also across a restart, and is told once.
+func TestBook(t *testing.T) {
+	dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
+	var told []operatorapi.Alarm
+	open := func() *alarm.Book {
+		b, err := alarm.Open(dir, func(a operatorapi.Alarm) { told = append(told, a) }, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	b := open()
+	mine, other := "session 1", "session 2"
+	a := controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary, In: "body", Host: "thief.test"}
+	for range 2 { // by the event, and by the receipt
+		b.Add(a, &mine, "client 1")
+	}
+	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "server-x", Kind: controlapi.AlarmCredential, In: "query"}, nil, "")
+	if len(told) != 2 || len(b.List()) != 2 || b.List()[1].Client != "client 1" {
+		t.Errorf("told %+v, kept %+v", told, b.List())
+	}
+	for _, b := range []*alarm.Book{b, open()} {
+		if _, ok := b.Frozen(mine); !ok {
+			t.Error("the session is not frozen")
+		}
+		for _, free := range []string{other, "", "server-x"} {
+			if _, ok := b.Frozen(free); ok {
+				t.Errorf("%q is frozen", free)
+			}
+		}
+		if err := b.Unfreeze(mine); !errors.Is(err, operatorapi.ErrNotFrozen) {
+			t.Errorf("freed by its id: %v", err)
+		}
+	}
+	if err := b.Unfreeze(alarm.Name(mine)); err != nil {
+		t.Error(err)
+	}
+	if _, ok := open().Frozen(mine); ok || len(open().List()) != 2 {
+		t.Error("after it was freed")
+	}
+	info, err := os.Stat(filepath.Join(dir, "alarms.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+// TestMany: alarms are bounded, and none of a frozen session is dropped.
+func TestMany(t *testing.T) {
+	b, err := alarm.Open("", nil, logline.New(t.Output(), "text", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := "frozen"
+	b.Add(controlapi.Alarm{Run: "first"}, &mine, "")
+	for i := range 500 {
+		b.Add(controlapi.Alarm{Run: fmt.Sprint("r", i)}, nil, "")
+	}
+	if _, ok := b.Frozen(mine); !ok || len(b.List()) != 100 || b.List()[0].Run != "r499" {
+		t.Errorf("%d kept, frozen: %t", len(b.List()), ok)
+	}
+}
+
+// TestDamaged: a book that cannot be read frees nobody: nothing starts, and it is said what to do.
+func TestDamaged(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "alarms.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := alarm.Open(dir, nil, logline.New(t.Output(), "text", nil)); err == nil {
+		t.Error("it is opened")
+	}
+}

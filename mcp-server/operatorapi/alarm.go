@@ -1,0 +1,34 @@
+package operatorapi
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// ErrNotFrozen is the answer for a session that is not frozen.
+var ErrNotFrozen = errors.New("no such session is frozen")
+
+// Alarm is an alarm of the proxy's, and the session of its run. Numbers only grow.
+type Alarm struct {
+	Number int64 `json:"number"`
+	controlapi.Alarm
+	// Session is a name for the MCP session, or for the client where it has no sessions. Empty: an MCP server sent it.
+	Session string `json:"session,omitempty"`
+	Client  string `json:"client,omitempty"`
+	// Frozen means that the session runs nothing until it is unfrozen.
+	Frozen bool `json:"frozen,omitempty"`
+}
+
+// Alarms lists the latest alarms, latest first.
+func (c Client) Alarms(ctx context.Context) ([]Alarm, error) {
+	var out []Alarm
+	return out, c.call(ctx, "alarms", nil, &out)
+}
+
+// Unfreeze lets a session run code again.
+func (c Client) Unfreeze(ctx context.Context, session string) error {
+	return c.post(ctx, "unfreeze", url.Values{"session": {session}})
+}

@@ -1,0 +1,89 @@
+// Package attempt gives requests that write the keys by which their servers know a repetition.
+//
+// A server with idempotency keys carries out a request once for each key, and answers its repetition with what it
+// answered before. A request gets the key of an earlier one only if that was the same and nobody knows how it ended:
+// its answer may have got lost on the way. After every answer, and beside one that is still under way, the same request
+// is a new one: two charges of one amount can both be meant.
+package attempt
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"sync"
+	"time"
+)
+
+const (
+	// keep is how long an attempt without a known end can be repeated: for as long as servers commonly remember keys.
+	keep = 24 * time.Hour
+	// most bounds the attempts that are kept. The oldest go first.
+	most = 10_000
+)
+
+// Group identifies requests that are the same.
+type Group [sha256.Size]byte
+
+// Keys are the keys of attempts without a known end. The zero Keys is empty and ready. They end with the process.
+type Keys struct {
+	// Now is the clock. Nil: time.Now.
+	Now func() time.Time
+
+	mu   sync.Mutex
+	open []attempt // the oldest first
+}
+
+type attempt struct {
+	group Group
+	key   string
+	until time.Time
+}
+
+// Begin returns the key for a request. ended must be called once, when the request is over: known says that its server
+// has answered, or that nothing of it was sent.
+func (k *Keys) Begin(g Group) (key string, ended func(known bool)) {
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := attempt{group: g, key: rand.Text(), until: now.Add(keep)}
+	for i, o := range k.open {
+		if o.group == g && now.Before(o.until) {
+			a = o
+			k.open = append(k.open[:i], k.open[i+1:]...)
+			break
+		}
+	}
+	var once sync.Once
+	return a.key, func(known bool) {
+		once.Do(func() {
+			if !known {
+				k.keep(a)
+			}
+		})
+	}
+}
+
+// keep keeps an attempt without a known end, where the oldest are.
+func (k *Keys) keep(a attempt) {
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := 0
+	for first < len(k.open) && (!now.Before(k.open[first].until) || len(k.open)-first >= most) {
+		first++
+	}
+	k.open = append(k.open[:0], k.open[first:]...)
+	at := len(k.open)
+	for at > 0 && k.open[at-1].until.After(a.until) {
+		at--
+	}
+	k.open = append(k.open, attempt{})
+	copy(k.open[at+1:], k.open[at:])
+	k.open[at] = a
+}
+
+func (k *Keys) now() time.Time {
+	if k.Now != nil {
+		return k.Now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,68 @@
+package attempt_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
+)
+
+// TestBegin: a key comes back after an end that nobody knows, once at a time, and for a day.
+func TestBegin(t *testing.T) {
+	now := time.Now()
+	k := &attempt.Keys{Now: func() time.Time { return now }}
+	a, b := attempt.Group{1}, attempt.Group{2}
+	first, ended := k.Begin(a)
+	ended(true)
+	second, ended := k.Begin(a)
+	if second == first {
+		t.Error("the key of a request that was answered came back")
+	}
+	beside, endBeside := k.Begin(a)
+	if beside == second {
+		t.Error("two requests at once have one key")
+	}
+	ended(false)
+	ended(true) // only the first call counts
+	if other, _ := k.Begin(b); other == second {
+		t.Error("another request has the key")
+	}
+	third, ended := k.Begin(a)
+	if third != second {
+		t.Error("the key of a request without a known end did not come back")
+	}
+	ended(false)
+	endBeside(false)
+	x, _ := k.Begin(a)
+	y, _ := k.Begin(a)
+	z, _ := k.Begin(a)
+	if x != second || y != beside || z == x || z == y {
+		t.Error("two attempts without a known end are repeated otherwise than one after the other")
+	}
+	late, ended := k.Begin(b)
+	ended(false)
+	now = now.Add(25 * time.Hour)
+	if again, _ := k.Begin(b); again == late {
+		t.Error("a key came back after a day")
+	}
+}
+
+// TestMost: what code leaves without a known end is bounded, and the oldest goes first.
+func TestMost(t *testing.T) {
+	k := &attempt.Keys{}
+	keys := map[int]string{}
+	group := func(i int) (g attempt.Group) { copy(g[:], fmt.Sprint(i)); return g }
+	const n = 10_100
+	for i := range n {
+		key, ended := k.Begin(group(i))
+		ended(false)
+		keys[i] = key
+	}
+	if again, _ := k.Begin(group(0)); again == keys[0] {
+		t.Error("the oldest is still there")
+	}
+	if again, _ := k.Begin(group(n - 1)); again != keys[n-1] {
+		t.Error("the newest is gone")
+	}
+}

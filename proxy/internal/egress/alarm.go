@@ -1,0 +1,87 @@
+package egress
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+)
+
+const (
+	// searchedBody is how much of the body of a refused request is searched, in bytes, and searchTime how long its client
+	// may take to send that.
+	searchedBody = 256 << 10
+	searchTime   = time.Second
+)
+
+// Guarded is the Swapper of a snapshot for a run: it refuses the run's canaries too.
+func Guarded(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
+	if l.Canaries == nil || disarm.Off("canaries") {
+		return snap.Swap
+	}
+	return snap.Swap.Guarding(l.Canaries())
+}
+
+// Alarm records that a run carried what no request may, and ends the run. An MCP server or an installation goes on: its
+// request was refused, and no session is to blame.
+func Alarm(j *receipt.Journal, l *lease.Lease, c swap.Carried, method, host string) {
+	a := controlapi.Alarm{Run: l.Run, Kind: controlapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host}
+	if c.Canary {
+		a.Kind = controlapi.AlarmCanary
+	}
+	j.Alarm(int(l.Slot), l.Recorder, a)
+	if l.Kind() == policy.KindRun && !disarm.Off("alarm-ends-run") {
+		l.Revoke()
+	}
+}
+
+// raise is Alarm for this exchange, once. A body may be searched in another goroutine.
+func (x *exchange) raise(c swap.Carried) {
+	x.alarm.Do(func() {
+		method := x.note.Method
+		switch method {
+		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch,
+			http.MethodDelete:
+		default:
+			method = "" // the code's own text
+		}
+		Alarm(x.conf.Journal, x.lease, c, method, x.note.Host)
+	})
+}
+
+// searchRefused searches a request that was refused for another reason: one that carries a canary is an alarm wherever
+// it was to go. The answer leaves afterwards: a client that has it sends no more of the body.
+func (x *exchange) searchRefused(r *http.Request) {
+	if x.note.Outcome != controlapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
+		return
+	}
+	guard := x.guard
+	for _, name := range [...]string{x.conn.Host().Name(), r.Host, x.host.Name()} {
+		if c, ok := guard.NameCarries(chosen(name, x.snap.Rules.Catalog.Match(x.host)), "host"); ok {
+			x.raise(c)
+			return
+		}
+	}
+	req := r
+	if x.out != nil {
+		req = x.out
+	}
+	hasBody := req.Body != nil && req.Body != http.NoBody
+	if hasBody {
+		rc := http.NewResponseController(x.w.ResponseWriter)
+		_ = rc.SetReadDeadline(time.Now().Add(searchTime))
+		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	}
+	if x.up != nil {
+		defer x.up.n.Store(x.up.n.Load()) // what is read here goes nowhere
+	}
+	if c, ok := guard.Search(req, "", searchedBody); ok {
+		x.raise(c)
+	}
+}

@@ -1,0 +1,83 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+// attempt gives a request that writes the idempotency key of its API, unless code has set one. Repetitions of a body of
+// unknown or great length are not recognised: each has a key of its own.
+func (x *exchange) attempt(q policy.Request, out *http.Request) error {
+	var names []string
+	for _, a := range x.verdict.APIs {
+		if a.Idempotency != "" && out.Header.Get(a.Idempotency) == "" {
+			names = append(names, a.Idempotency)
+		}
+	}
+	if len(names) == 0 || !q.Writes() || q.Upgrade != "" || x.conf.Keys == nil {
+		return nil
+	}
+	group, err := groupOf(out)
+	if err != nil {
+		return err
+	}
+	key, ended := x.conf.Keys.Begin(group)
+	for _, name := range names {
+		out.Header.Set(name, key)
+	}
+	x.attempted = ended
+	return nil
+}
+
+// groupOf identifies a request as code wrote it, with names in the place of credentials. It reads a short body, which
+// then leaves as it was read.
+func groupOf(out *http.Request) (attempt.Group, error) {
+	h := sha256.New()
+	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
+	for _, s := range []string{out.Method, out.URL.String(), strings.Join(out.Header["Content-Type"], "\n"),
+		strings.Join(out.Header["Content-Encoding"], "\n"), strings.Join(out.Header["Authorization"], "\n")} {
+		part(s)
+	}
+	if out.Body == nil || out.Body == http.NoBody {
+		return attempt.Group(h.Sum(nil)), nil
+	}
+	text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
+	if err != nil {
+		return attempt.Group{}, err
+	}
+	var rest io.Reader = bytes.NewReader(text)
+	if len(text) > coding.ExactUpTo {
+		rest = io.MultiReader(rest, out.Body)
+		part(rand.Text())
+	}
+	out.Body = struct {
+		io.Reader
+		io.Closer
+	}{rest, out.Body}
+	part(string(text))
+	return attempt.Group(h.Sum(nil)), nil
+}
+
+// endAttempt says whether the request may be repeated with its key: only when nobody knows how it ended. What a gateway
+// says of a server that it did not reach, or that did not answer in time, is no answer of the server.
+func (x *exchange) endAttempt() {
+	if x.attempted == nil {
+		return
+	}
+	known := x.answered != 0 || unsent(x.note.Exchange)
+	switch x.answered {
+	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		known = disarm.Off("idempotency")
+	}
+	x.attempted(known || disarm.Off("idempotency"))
+}

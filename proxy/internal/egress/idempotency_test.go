@@ -1,0 +1,84 @@
+package egress_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestIdempotency: a write has a key. The same request has the same one only if nobody knows how the one before ended;
+// what code sets itself stays.
+func TestIdempotency(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "idempotency": "Idempotency-Key"`)}})
+	var mu sync.Mutex
+	var keys []string
+	var bodies []string
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		text, _ := io.ReadAll(q.Body)
+		mu.Lock()
+		keys, bodies = append(keys, q.Header.Get("Idempotency-Key")), append(bodies, string(text))
+		mu.Unlock()
+		switch q.URL.Query().Get("end") {
+		case "lost":
+			panic(http.ErrAbortHandler)
+		case "gateway":
+			w.WriteHeader(http.StatusBadGateway)
+		case "refused":
+			w.WriteHeader(http.StatusPaymentRequired)
+		}
+	}))
+	r.begin()
+	send := func(method, end, body string, headers ...string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "https://"+demoHost+"/refunds?end="+end, strings.NewReader(body))
+		check(t, err)
+		req.Header.Set("Authorization", "Bearer "+tokenName)
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		before := len(keys)
+		if resp, err := r.client(false).Do(req); err == nil {
+			resp.Body.Close()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(keys) == before || bodies[len(bodies)-1] != body {
+			t.Fatalf("%s %s: the upstream saw %q", method, end, bodies[before:])
+		}
+		for _, k := range keys[before:] {
+			if k != keys[before] {
+				t.Errorf("the proxy repeated it by itself with another key: %q", keys[before:])
+			}
+		}
+		return keys[len(keys)-1]
+	}
+	if a, b := send("POST", "known", `{"amount":5}`), send("POST", "known", `{"amount":5}`); a == "" || a == b {
+		t.Errorf("after an answer: %q, %q", a, b)
+	}
+	if a, b := send("POST", "refused", `{}`), send("POST", "refused", `{}`); a == b {
+		t.Errorf("after a refusal: %q", a)
+	}
+	for _, end := range []string{"lost", "gateway"} {
+		a, b := send("POST", end, `{"amount":5}`), send("POST", end, `{"amount":5}`)
+		if a == "" || a != b {
+			t.Errorf("%s: %q, then %q", end, a, b)
+		}
+		if c := send("POST", end, `{"amount":6}`); c == a {
+			t.Errorf("%s: another body has the key %q", end, c)
+		}
+		if c := send("PUT", end, `{"amount":5}`); c == a {
+			t.Errorf("%s: another method has the key %q", end, c)
+		}
+	}
+	if a, b := send("POST", "lost", strings.Repeat("x", 300<<10)), send("POST", "lost", strings.Repeat("x", 300<<10)); a == "" || a == b {
+		t.Errorf("a long body: %q, %q", a, b)
+	}
+	if own := send("POST", "known", "", "Idempotency-Key", "mine"); own != "mine" {
+		t.Errorf("the code's own key became %q", own)
+	}
+	if k := send("GET", "known", ""); k != "" {
+		t.Errorf("a GET has the key %q", k)
+	}
+}

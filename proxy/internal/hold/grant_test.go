@@ -1,0 +1,85 @@
+package hold
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+)
+
+// TestScopes: an approval for a path or a rule lets pass what is alike of the same run, under the same catalog, and
+// nothing else; also what waits at the time.
+func TestScopes(t *testing.T) {
+	change := func(f func(*Request)) Request { q := refund("r1"); f(&q); return q }
+	rows := map[string]struct {
+		q          Request
+		path, rule bool // it passes after an approval of this scope
+	}{
+		"the same":           {refund("r1"), true, true},
+		"another body":       {change(func(q *Request) { q.Body = "{}" }), true, true},
+		"another query":      {change(func(q *Request) { q.URL = "https://pay.test/refunds?a=2" }), true, true},
+		"another header":     {change(func(q *Request) { q.Headers = nil }), true, true},
+		"another path":       {change(func(q *Request) { q.URL = "https://pay.test/refunds/1" }), false, true},
+		"a path that begins": {change(func(q *Request) { q.URL = "https://pay.test/refunds%3Fa=1" }), false, true},
+		"another host":       {change(func(q *Request) { q.URL = "https://other.test/refunds?a=1" }), false, true},
+		"another method":     {change(func(q *Request) { q.Method = "POST, DELETE" }), false, true},
+		"another run":        {refund("r2"), false, false},
+		"another rule":       {change(func(q *Request) { q.Rule = "approve" }), false, false},
+		"another API":        {change(func(q *Request) { q.API = "pay2" }), false, false},
+		"another catalog":    {change(func(q *Request) { q.Catalog = "2" }), false, false},
+		"the operator's":     {change(func(q *Request) { q.ByAny = true }), false, false},
+	}
+	for _, scope := range []approvalapi.Scope{approvalapi.ScopeOnce, approvalapi.ScopePath, approvalapi.ScopeRule} {
+		for name, row := range rows {
+			want := scope == approvalapi.ScopePath && row.path || scope == approvalapi.ScopeRule && row.rule
+			r := &Room{Wait: testkit.Patience}
+			first, h := waiting(t.Context(), t, r, refund("r1"))
+			second, beside := waiting(t.Context(), t, r, row.q)
+			decided, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: scope})
+			if err != nil || decided.Scope != scope || <-first != nil {
+				t.Fatalf("%+v %v", decided, err)
+			}
+			if left := len(r.List()); (left == 0) != want {
+				t.Errorf("%s: beside one approved as %s, %d wait", name, scope, left)
+			}
+			if !want {
+				if _, err := r.Decide(beside.ID, approvalapi.Answer{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-second; (err == nil) != want {
+				t.Errorf("%s beside one approved as %s: %v", name, scope, err)
+			}
+			r.Wait = 1
+			if _, err := r.Pass(t.Context(), row.q); (err == nil) != want {
+				t.Errorf("%s after one approved as %s: %v", name, scope, err)
+			}
+		}
+	}
+}
+
+// TestScopesEnd: a scope is of a run that waits, and ends with the catalog.
+func TestScopesEnd(t *testing.T) {
+	r := &Room{Wait: 1}
+	_, _ = r.Pass(t.Context(), refund("r1"))
+	id := r.List()[0].ID
+	for _, scope := range []approvalapi.Scope{approvalapi.ScopePath, approvalapi.ScopeRule, "always"} {
+		if _, err := r.Decide(id, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
+			t.Errorf("%s of a run that has ended", scope)
+		}
+	}
+	if len(r.List()) != 1 {
+		t.Error("what was asked wrongly is gone")
+	}
+	r = &Room{Wait: testkit.Patience}
+	done, h := waiting(t.Context(), t, r, refund("r1"))
+	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
+		t.Fatal(err)
+	}
+	r.Forget()
+	r.Wait = 1
+	if _, err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
+		t.Errorf("after a reload: %v", err)
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+)
+
+// TestCanary: each run finds a canary of its own in its home and its environment, can change none of it, and sees none
+// of another run's.
+func TestCanary(t *testing.T) {
+	const typescript = `
+const home = Deno.env.get("HOME")!, files = [home + "/.aws/credentials", home + "/.env"].map((f) => Deno.readTextFileSync(f));
+const canary = files[0].match(/secret_access_key = (\w{40})\n/)![1];
+if (!files[1].includes(canary) || Deno.env.get("PROD_DB_PASSWORD") !== canary) throw new Error(files.join());
+for (const f of [home + "/.env", home + "/new"]) try { Deno.writeTextFileSync(f, "x"); console.log("wrote", f); } catch { /* as it must be */ }
+try { Deno.env.toObject(); console.log("read all variables"); } catch { /* as it must be */ }
+console.log(canary);`
+	const python = `
+import os, pathlib
+home = pathlib.Path.home()
+canary = os.environ["DEPLOY_TOKEN"]
+assert canary in (home / ".env").read_text() and canary in (home / ".aws/credentials").read_text() and len(canary) == 40
+for f in (home / ".env", home / "new"):
+    try:
+        f.write_text("x")
+        print("wrote", f)
+    except OSError:
+        pass
+print(canary)
+`
+	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+		seen := map[string]bool{}
+		for i := range 6 {
+			code := typescript
+			w.Language = ""
+			if i >= 4 {
+				w.Language, code = "python", python
+			}
+			r := w.Run(t, code, testkit.Patience)
+			canary := strings.TrimSuffix(r.Stdout, "\n")
+			if r.Exit.Code != 0 || len(canary) != 40 || seen[canary] {
+				t.Errorf("run %d: %q %q %+v", i, r.Stdout, r.Stderr, r.Exit)
+			}
+			seen[canary] = true
+		}
+	})
+}
