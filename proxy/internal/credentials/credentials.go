@@ -1,5 +1,5 @@
-// Package credentials serves proxy/credentialapi, proxy/approvalapi, proxy/planapi and the ledger (internal/audit) on a unix socket of
-// the proxy's own.
+// Package credentials serves proxy/credentialapi, proxy/approvalapi, proxy/planapi and the ledger (internal/audit) on a
+// unix socket of the proxy's own.
 //
 // Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests.
 // So it is another socket than that of the control API, which mcp-server has; only the proxy's own user and root may
