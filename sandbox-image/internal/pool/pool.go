@@ -69,6 +69,8 @@ type Pool struct {
 
 	mu      sync.Mutex
 	closed  bool
+	// draining refuses leases for runs.
+	draining bool
 	seats   []*seat // of runs
 	servers []*seat // of MCP servers
 	leases  map[uint64]*seat
