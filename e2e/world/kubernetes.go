@@ -106,10 +106,7 @@ func (w *World) startKubernetes(cfg Config) (err error) {
 		return errors.Join(err, up.Close())
 	}
 	id := strings.ToLower(rand.Text()[:6])
-	c := &Cluster{Server: "cf-" + id, Sandboxes: "cf-" + id + "-sandboxes", Release: "cf", root: filepath.Dir(root)}
-	if filepath.Base(root) != "e2e" {
-		c.root = root
-	}
+	c := &Cluster{Server: "cf-" + id, Sandboxes: "cf-" + id + "-sandboxes", Release: "cf", root: root}
 	w.Cluster = c
 	w.logs = c.logs
 	w.stop = func() error {
