@@ -40,7 +40,7 @@ func insideCluster(root string) int {
 	if _, err := os.Stat(filepath.Join(clusterDir(), "k")); err != nil {
 		return cannot(errors.New("there is no node: .ci/k8s/build and .ci/k8s/up make one"))
 	}
-	setUp := `ip link show upstream >/dev/null 2>&1 || ip link add upstream type dummy; ip link set upstream up
+	setUp := `ip link show upstream >/dev/null 2>&1 || ip link add upstream type bridge; ip link set upstream up
 		for a in ` + upstream.Embedded.Private.String() + " " + upstream.Embedded.Public.String() + `; do ip addr replace $a/32 dev upstream; done
 		exec "$0" "$@"`
 	args := append([]string{"--net=" + clusterNet, "--", "sh", "-ec", setUp}, os.Args...)
