@@ -154,11 +154,14 @@ func TestAdmission(t *testing.T) {
 	text, err := world.Kube(ctx, "", "get", "deployment", "cf-sandbox", "-n", w.Cluster.Sandboxes, "-o", "jsonpath={.spec.template}")
 	testkit.Must(t, err)
 	for name, change := range map[string]func(spec map[string]any, main map[string]any){
-		"":                   func(map[string]any, map[string]any) {},
-		"another image":      func(_, main map[string]any) { main["image"] = "codeforge.local/pause:1" },
-		"NET_ADMIN":          func(_, main map[string]any) { add(main, "NET_ADMIN") },
-		"SYS_ADMIN":          func(_, main map[string]any) { add(main, "SYS_ADMIN") },
-		"the node's network": func(spec, _ map[string]any) { spec["hostNetwork"] = true },
+		"":              func(map[string]any, map[string]any) {},
+		"another image": func(_, main map[string]any) { main["image"] = "codeforge.local/pause:1" },
+		"NET_ADMIN":     func(_, main map[string]any) { add(main, "NET_ADMIN") },
+		"SYS_ADMIN":     func(_, main map[string]any) { add(main, "SYS_ADMIN") },
+		"the node's network": func(spec, _ map[string]any) {
+			spec["hostNetwork"] = true
+			delete(spec["securityContext"].(map[string]any), "sysctls") // which the API server refuses then
+		},
 		"a file of the node": func(spec, _ map[string]any) {
 			spec["volumes"] = append(spec["volumes"].([]any), map[string]any{"name": "x", "hostPath": map[string]any{"path": "/"}})
 		},

@@ -116,6 +116,9 @@ func (f *Fleet) set(ctx context.Context, list []Place) {
 	for _, place := range list {
 		now[place.ID] = true
 		p := f.pods[place.ID]
+		if p == nil && !place.Ready {
+			continue // it does not answer yet
+		}
 		if p == nil {
 			p = f.join(ctx, place)
 		}
