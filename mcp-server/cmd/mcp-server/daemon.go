@@ -41,6 +41,8 @@ const (
 	// their end may take after that. Together they stay below the ten seconds after which a container engine kills.
 	drainTime  = 5 * time.Second
 	unwindTime = 3 * time.Second
+	// retireTime is how long clients of a cluster have to connect to another mcp-server.
+	retireTime = 5 * time.Second
 	// firstPause and lastPause bound the pauses between attempts to connect to the proxy for MCP servers.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -239,6 +241,10 @@ func (d *daemon) serve(ctx context.Context) error {
 // stop lets running calls end, then cancels them, then closes everything.
 func (d *daemon) stop() {
 	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.Calls()))
+	if d.fleet != nil { // another mcp-server takes over
+		d.endpoint.Retire()
+		time.Sleep(retireTime)
+	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)
 	d.mcp.Drain(drain)
 	cancel()
