@@ -208,6 +208,9 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 			settings[k] = v
 		}
 	}
+	if cfg.TrustCA {
+		settings["UPSTREAM_CA_FILE"] = "/apis/httpbin/ca.pem"
+	}
 	tag := os.Getenv(tagVar)
 	if tag == "" {
 		tag = "k8s"
