@@ -1,8 +1,8 @@
 // Package mtls secures the connections between pods: both ends show a certificate of the installation's own authority,
 // and each checks that the other has the role it expects.
 //
-// Threat: another pod that connects to a sandbox, or that answers as one. A sandbox's certificate does not make a client
-// of other sandboxes. Nothing is resumed, so every connection is judged by the files as they are then.
+// Threat: another pod that connects to a sandbox, or that answers as one. A sandbox's certificate does not make a
+// client of other sandboxes. Nothing is resumed, so every connection is judged by the files as they are then.
 package mtls
 
 import (
@@ -29,8 +29,8 @@ const (
 	caFile   = "ca.crt"
 )
 
-// Identity is a folder with a certificate, its key, and the authority's certificate. They are read for every connection,
-// so replacing them takes effect at once, and no restart is needed.
+// Identity is a folder with a certificate, its key, and the authority's certificate. They are read for every
+// connection, so replacing them takes effect at once, and no restart is needed.
 type Identity struct{ dir string }
 
 // Load checks that a folder has an identity.

@@ -3,7 +3,7 @@
 //	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM --control SOCKET --skills DIR
 //	           [--also-listen ADDR] [--socket SOCKET] [--history DIR] [--definitions DIR]
 //	           [--owner-uid N] [--drain TIME]
-//	mcp-server --sandbox kubernetes:NAMESPACE/SERVICE --identity DIR ...   in a cluster, instead of --sandbox and --control
+//	mcp-server --sandbox kubernetes:NAMESPACE/SERVICE --identity DIR ...   in a cluster, without --control
 //	mcp-server health --listen ADDR [--linger TIME]
 //	mcp-server settings
 //	mcp-server history DIR

@@ -1,8 +1,8 @@
 // Package fleet is many sandboxes behind one Kubernetes service, and which of them gets a run.
 //
-// Each pod is asked itself whether it has a free slot, so nothing is written anywhere for a run, and several mcp-servers
-// need not know of each other. Of two pods picked at random the one with less to do is asked first; one that is full
-// refuses, and the next is asked.
+// Each pod is asked itself whether it has a free slot, so nothing is written anywhere for a run, and several
+// mcp-servers need not know of each other. Of two pods picked at random the one with less to do is asked first; one
+// that is full refuses, and the next is asked.
 //
 // Threat: a pod that only claims to be a sandbox. Pods are connected to by package internal/mtls.
 package fleet
@@ -251,8 +251,8 @@ func (f *Fleet) Sizes() (pods, leases int) {
 	return pods, leases
 }
 
-// DialRuns and DialControl connect to one pod, for what concerns all alike, such as the catalog: the first by its ID of
-// those that are ready.
+// DialRuns and DialControl connect to one pod, for what concerns all alike, such as the catalog: the first by its ID
+// of those that are ready.
 func (f *Fleet) DialRuns(ctx context.Context) (net.Conn, error) {
 	return f.dial(ctx, func(p Place) string { return p.Runs })
 }

@@ -1,5 +1,5 @@
-// Package sandbox is a sandbox as mcp-server uses it: sandboxd, the proxy that is its only way out, and the catalog that
-// both have.
+// Package sandbox is a sandbox as mcp-server uses it: sandboxd, the proxy that is its only way out, and the catalog
+// that both have.
 package sandbox
 
 import (

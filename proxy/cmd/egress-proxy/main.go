@@ -7,8 +7,8 @@
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
 // firewall of its container and listens itself; a connection's slot is its source address. In a pod an init
-// container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. Settings come from the
-// environment (internal/settings). SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
+// container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. Settings come
+// from the environment (internal/settings). SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (
@@ -86,8 +86,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("egress-proxy", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&o.mode, "mode", "", "`embedded` (inherited listeners), gateway (a container between two networks) or pod (a "+
-		"sidecar)")
+	fs.StringVar(&o.mode, "mode", "", "`embedded` (inherited listeners), gateway (a container between two networks) "+
+		"or pod (a sidecar)")
 	fs.StringVar(&o.apis, "apis", "apis", "`directory` of the APIs")
 	fs.StringVar(&o.private, "ca-private", "", "`directory` of the authority's key")
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")

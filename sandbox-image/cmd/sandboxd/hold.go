@@ -17,8 +17,8 @@ import (
 )
 
 // holdNetwork sets up the network namespace, drops NET_ADMIN, and waits. With --check, run as a second process of the
-// container, it verifies that setup instead. With --pod it sets up the namespace of a pod, whose init container it is, and
-// ends.
+// container, it verifies that setup instead. With --pod it sets up the namespace of a pod, whose init container it is,
+// and ends.
 func holdNetwork(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	s, err := settings.Parse(getenv)
 	if err != nil {

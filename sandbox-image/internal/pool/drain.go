@@ -8,8 +8,8 @@ import (
 // drainPoll is how often Drain looks whether runs are left.
 const drainPoll = 50 * time.Millisecond
 
-// Drain refuses further leases for runs, as when all slots are taken, ends those that are held ahead, and waits until no
-// other one is left or ctx ends.
+// Drain refuses further leases for runs, as when all slots are taken, ends those that are held ahead, and waits until
+// no other one is left or ctx ends.
 func (p *Pool) Drain(ctx context.Context) {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
