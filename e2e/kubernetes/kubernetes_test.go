@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -353,6 +355,10 @@ func TestMayOnlyFind(t *testing.T) {
 // TestHelmTest runs the chart's own test.
 func TestHelmTest(t *testing.T) {
 	w := start(t, world.Config{})
+	// The node has no DNS of its own.
+	ip, err := world.Kube(t.Context(), "", "get", "service", "cf-mcp", "-n", w.Cluster.Server, "-o", "jsonpath={.spec.clusterIP}")
+	testkit.Must(t, err)
+	w.Upstream.(*upstream.Server).Name("cf-mcp."+w.Cluster.Server, netip.MustParseAddr(ip))
 	out, err := world.Helm(t.Context(), "test", "cf", "-n", w.Cluster.Server, "--timeout=2m", "--logs")
 	if err != nil || !strings.Contains(out, "reaches nothing by itself") {
 		t.Errorf("%v\n%s", err, out)
