@@ -51,8 +51,8 @@ func TestMainJob(t *testing.T) {
 
 // users are the users that a test starts CodeForge as: both in embedded mode, where they differ.
 func users() map[string]world.User {
-	if world.CurrentMode() == world.Docker {
-		return map[string]world.User{"docker": world.Self}
+	if mode := world.CurrentMode(); mode != world.Embedded {
+		return map[string]world.User{string(mode): world.Self}
 	}
 	if os.Geteuid() != 0 {
 		return map[string]world.User{"ordinary user": world.Ordinary}

@@ -13,6 +13,7 @@ import (
 // dnsServer answers for the names of this package and records every question.
 type dnsServer struct {
 	addresses Addresses
+	more      sync.Map // of Name: addresses by name
 	mu        sync.Mutex
 	turns     map[string]int
 	asked     []string
@@ -40,6 +41,9 @@ func (d *dnsServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
+// Name makes the DNS server answer with an address for one more name.
+func (s *Server) Name(name string, a netip.Addr) { s.dns.more.Store(name, a) }
+
 func (d *dnsServer) answer(m *dns.Msg, q dns.Question) {
 	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
 	d.mu.Lock()
@@ -52,6 +56,9 @@ func (d *dnsServer) answer(m *dns.Msg, q dns.Question) {
 	}
 	d.mu.Unlock()
 	addrs, ok := d.addresses.Resolve(name, turn)
+	if more, found := d.more.Load(name); found {
+		addrs, ok = []netip.Addr{more.(netip.Addr)}, true
+	}
 	if !ok {
 		m.Rcode = dns.RcodeNameError
 		return

@@ -30,6 +30,8 @@ type Mode string
 const (
 	Embedded Mode = "embedded"
 	Docker   Mode = "docker"
+	// Kubernetes needs the node that .ci/k8s/up starts.
+	Kubernetes Mode = "kubernetes"
 )
 
 // The environment of the stages.
@@ -70,16 +72,19 @@ func Main(m *testing.M, before ...func(root string)) int {
 		return outside(root)
 	case Docker:
 		return m.Run()
+	case Kubernetes:
+		return insideCluster(root)
 	default:
-		fmt.Fprintf(os.Stderr, "%s=%q: want embedded or docker\n", modeVar, mode)
+		fmt.Fprintf(os.Stderr, "%s=%q: want embedded, docker or kubernetes\n", modeVar, mode)
 		return 1
 	}
 }
 
 // CurrentMode is the mode of this test process.
 func CurrentMode() Mode {
-	if os.Getenv(modeVar) == string(Docker) {
-		return Docker
+	switch mode := Mode(os.Getenv(modeVar)); mode {
+	case Docker, Kubernetes:
+		return mode
 	}
 	return Embedded
 }

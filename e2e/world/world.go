@@ -50,6 +50,8 @@ type Config struct {
 	Env map[string]string
 	// Slots is the number of slots; zero means 4.
 	Slots int
+	// Pods and Replicas are how many sandboxes and mcp-servers there are in Kubernetes; zero means one.
+	Pods, Replicas int
 	// TrustCA makes the proxy trust the upstream's authority for hosts in no API, for YOLO_MODE.
 	TrustCA bool
 	// Registry lets the npm packages that registry.Fetch fetched be installed. It sets TrustCA.
@@ -73,8 +75,10 @@ type World struct {
 	Dir string
 	// Process is `codeforge up`; nil in Docker mode.
 	Process *Process
-	// Stack is the compose stack; nil in embedded mode.
+	// Stack is the compose stack; nil in other modes.
 	Stack *compose.Stack
+	// Cluster is the release in Kubernetes; nil in other modes.
+	Cluster *Cluster
 
 	// Token is the bearer token that HTTP sends: MCP_AUTH_TOKEN of Config.Env.
 	Token string
@@ -131,8 +135,11 @@ func Open(cfg Config) (*World, error) {
 		cfg.Env, cfg.TrustCA = env, true
 	}
 	start := w.startEmbedded
-	if w.Mode == Docker {
+	switch w.Mode {
+	case Docker:
 		start = w.startDocker
+	case Kubernetes:
+		start = w.startKubernetes
 	}
 	if err := start(cfg); err != nil {
 		return nil, err

@@ -31,7 +31,13 @@ type Client struct {
 
 // NewClient makes a client of the control API on the unix socket at path.
 func NewClient(path string) *Client {
-	dial := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) }
+	return NewClientOver(func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	})
+}
+
+// NewClientOver makes a client of the control API at the other end of the connections that dial makes.
+func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 	tr := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		MaxIdleConnsPerHost: 16,

@@ -62,7 +62,7 @@ func serveHost(t *testing.T) (host, *Client) {
 	}
 	h := host{ended: make(chan string, 100)}
 	s := NewServer(ServerConfig{Sandbox: h, Log: slog.New(slog.DiscardHandler)})
-	go func() { _ = s.Serve(l) }()
+	go func() { _ = s.Serve(l, nil) }()
 	c := NewClient(ClientConfig{Dial: func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
 	}})

@@ -53,8 +53,6 @@ type Output interface {
 // ServerConfig configures a Server.
 type ServerConfig struct {
 	Sandbox Sandbox
-	// Accept checks a connection before anything is read from it. An error refuses it. Nil accepts all.
-	Accept func(net.Conn) error
 	// Log gets refused connections and failed runs.
 	Log *slog.Logger
 }
@@ -117,9 +115,10 @@ func NewServer(cfg ServerConfig) *Server {
 	return s
 }
 
-// Serve serves connections of a listener until Shutdown, and then returns http.ErrServerClosed.
-func (s *Server) Serve(l net.Listener) error {
-	return s.http.Serve(&ownedListener{Listener: l, server: s})
+// Serve serves connections of a listener until Shutdown, and then returns http.ErrServerClosed. accept checks a
+// connection before anything is read from it, and its error refuses it; nil accepts all.
+func (s *Server) Serve(l net.Listener, accept func(net.Conn) error) error {
+	return s.http.Serve(&ownedListener{Listener: l, server: s, accept: accept})
 }
 
 // Shutdown stops accepting and waits for the requests in flight. When ctx ends first, it closes their connections.
@@ -135,6 +134,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 type ownedListener struct {
 	net.Listener
 	server *Server
+	accept func(net.Conn) error
 }
 
 // Accept implements net.Listener.
@@ -144,8 +144,8 @@ func (l *ownedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if check := l.server.cfg.Accept; check != nil {
-			if err := check(c); err != nil {
+		if l.accept != nil {
+			if err := l.accept(c); err != nil {
 				l.server.cfg.Log.Warn("refused a connection", "error", err)
 				_ = c.Close()
 				continue

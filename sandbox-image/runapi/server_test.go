@@ -29,7 +29,7 @@ func TestClearingUpTakesLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(ServerConfig{Sandbox: tidy{}, Log: slog.New(slog.DiscardHandler)})
-	go func() { _ = s.Serve(l) }()
+	go func() { _ = s.Serve(l, nil) }()
 	defer s.Shutdown(context.Background())
 	c := NewClient(ClientConfig{Dial: func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())

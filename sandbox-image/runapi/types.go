@@ -82,7 +82,10 @@ type Removed struct {
 
 // HomeDir is the home, working directory and folder for temporary files of the MCP server in a slot. It is private and
 // writable, in memory, and emptied when the slot is freed.
-func HomeDir(id slot.ID) string { return "/home/" + strconv.Itoa(int(id)) }
+func HomeDir(id slot.ID) string { return HomesDir + "/" + strconv.Itoa(int(id)) }
+
+// HomesDir has the homes.
+const HomesDir = "/home"
 
 // ExitTrailer is the HTTP trailer with the Exit of a server's program, as JSON without output counts.
 const ExitTrailer = "Codeforge-Exit"
@@ -93,6 +96,8 @@ type Lease struct {
 	Generation uint64  `json:"generation"`
 	// Warm says that an interpreter with the current permission set is waiting in the slot.
 	Warm bool `json:"warm"`
+	// Taken is how many slots for runs are taken, with this one.
+	Taken int `json:"taken,omitempty"`
 	// Canary is a value that code finds in the slot where a thief looks for credentials. Empty: none.
 	Canary string `json:"canary,omitempty"`
 }

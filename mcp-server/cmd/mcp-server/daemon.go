@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
@@ -29,6 +30,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
@@ -39,10 +41,12 @@ import (
 )
 
 const (
-	// drainTime is how long running calls may go on after SIGTERM; unwindTime how long their end may take after that.
-	// Together they stay below the ten seconds after which a container engine kills.
+	// drainTime is how long running calls may go on after SIGTERM, unless --drain says otherwise; unwindTime how long
+	// their end may take after that. Together they stay below the ten seconds after which a container engine kills.
 	drainTime  = 5 * time.Second
 	unwindTime = 3 * time.Second
+	// retireTime is how long clients of a cluster have to connect to another mcp-server.
+	retireTime = 5 * time.Second
 	// firstPause and lastPause bound the pauses between attempts to connect to the proxy for MCP servers.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -54,8 +58,10 @@ type daemon struct {
 	settings settings.Settings
 	log      *slog.Logger
 
+	// sandbox and control are the only sandbox; of many, the one that is asked about what concerns all alike.
 	sandbox  *runapi.Client
 	control  *controlapi.Client
+	fleet    *fleet.Fleet // nil: there is one sandbox
 	queue    *queue.Queue
 	catalog  *published.Watcher
 	library  *apidoc.Library
@@ -95,14 +101,27 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.history = history.Open(history.Config{
 		Dir: f.history, Mode: s.History, Clean: redacted(s.RedactingStrings), Log: d.log,
 	})
-	d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
-	d.control = controlapi.NewClient(f.control)
-	d.queue = queue.New(queue.Config{Sandbox: d.sandbox})
+	only := &sandbox.Sandbox{}
+	var source sandbox.Source = only
+	if f.follow == nil {
+		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
+		d.control = controlapi.NewClient(f.control)
+	} else {
+		d.fleet = fleet.New(fleet.Config{
+			Follow: f.follow, Dial: fleet.Dial(f.identity), Log: d.log,
+			Joined: func(ctx context.Context, s *sandbox.Sandbox) { d.attend(ctx, s.Control) },
+		})
+		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: d.fleet.DialRuns})
+		d.control = controlapi.NewClientOver(d.fleet.DialControl)
+		source = d.fleet
+	}
+	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)
 	d.catalog = published.New(published.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log, Changed: d.library.Follow,
 		Python: func(p runapi.Python) { d.surface.OfferPython(p) },
 	})
+	only.Runs, only.Control, only.Catalog = d.sandbox, d.control, d.catalog
 	m := meter.New(meter.Gauges{
 		Sessions: func() int { return d.mcp.Sessions() },
 		Calls:    func() int { return d.mcp.Calls() },
@@ -120,7 +139,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		},
 	})
 	d.executor = execution.New(execution.Config{
-		Sandbox: d.sandbox, Control: d.control, Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
+		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 		Modules: d.modules, Shapes: d.library.Silent, Learn: d.library.Learn, Alarms: d.alarms,
 	})
 	d.surface = tools.New(tools.Config{
@@ -212,10 +231,12 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.library.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
 	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
-	parts.Go(func() { d.serveProxy(background) })
-	parts.Go(func() { d.watchAlarms(background) })
+	if d.fleet != nil {
+		parts.Go(func() { d.fleet.Run(background) })
+	} else {
+		parts.Go(func() { d.attend(background, d.control) })
+	}
 	if d.history.Mode() != history.Off {
-		parts.Go(func() { d.record(background) })
 		parts.Go(func() { alert.New(d.history, d.broker.States).Run(background) })
 	}
 
@@ -235,7 +256,11 @@ func (d *daemon) serve(ctx context.Context) error {
 // stop lets running calls end, then cancels them, then closes everything.
 func (d *daemon) stop() {
 	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.Calls()))
-	drain, cancel := context.WithTimeout(context.Background(), drainTime)
+	if d.fleet != nil { // another mcp-server takes over
+		d.endpoint.Retire()
+		time.Sleep(retireTime)
+	}
+	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)
 	d.mcp.Drain(drain)
 	cancel()
 	unwind, cancel := context.WithTimeout(context.Background(), unwindTime)
@@ -250,12 +275,26 @@ func (d *daemon) stop() {
 	d.history.Close(unwind)
 }
 
+// attend is there for a proxy until ctx ends: as the broker of MCP servers, for its alarms, and to store what it tells.
+func (d *daemon) attend(ctx context.Context, proxy *controlapi.Client) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	// Where there are no MCP servers, several mcp-servers may share the proxy, which has one broker.
+	if d.fleet == nil || d.settings.Servers > 0 {
+		parts.Go(func() { d.serveProxy(ctx, proxy) })
+	}
+	parts.Go(func() { d.watchAlarms(ctx, proxy) })
+	if d.history.Mode() != history.Off {
+		parts.Go(func() { d.record(ctx, proxy) })
+	}
+}
+
 // serveProxy answers the proxy's requests to the broker of MCP servers until ctx ends, and connects again when the
 // connection breaks.
-func (d *daemon) serveProxy(ctx context.Context) {
+func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
-		err := d.control.Broker(ctx, d.broker)
+		err := proxy.Broker(ctx, d.broker)
 		if ctx.Err() != nil {
 			return
 		}
@@ -273,12 +312,12 @@ func (d *daemon) serveProxy(ctx context.Context) {
 
 // record stores exchanges as the proxy tells them, until ctx ends. What it does not tell, because this was too slow or
 // the connection broke, is on the receipts of the runs.
-func (d *daemon) record(ctx context.Context) {
+func (d *daemon) record(ctx context.Context, proxy *controlapi.Client) {
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			d.history.Gap()
 		}
-		if events, err := d.control.Subscribe(ctx, controlapi.RequestEvents); err == nil {
+		if events, err := proxy.Subscribe(ctx, controlapi.RequestEvents); err == nil {
 			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
 				if e.Lost > 0 {
 					d.history.Gap()
@@ -297,9 +336,9 @@ func (d *daemon) record(ctx context.Context) {
 
 // watchAlarms ends runs and freezes sessions as the proxy tells, until ctx ends. What it misses is on the runs'
 // receipts.
-func (d *daemon) watchAlarms(ctx context.Context) {
+func (d *daemon) watchAlarms(ctx context.Context, proxy *controlapi.Client) {
 	for ctx.Err() == nil {
-		if events, err := d.control.Subscribe(ctx, controlapi.AlarmEvents); err == nil {
+		if events, err := proxy.Subscribe(ctx, controlapi.AlarmEvents); err == nil {
 			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
 				if e.Alarm != nil {
 					d.executor.Alarm(*e.Alarm)

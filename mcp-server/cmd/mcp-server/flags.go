@@ -9,36 +9,47 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/dockerexec"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 )
 
 // flags is the command line.
 type flags struct {
 	listen  []string
 	sandbox func(context.Context) (net.Conn, error)
-	control string
-	skills  string
-	socket  string
+	// follow, if not nil, follows the sandboxes of a cluster, and identity is for connections to them.
+	follow   func(context.Context, func([]fleet.Place)) error
+	identity *mtls.Identity
+	control  string
+	skills   string
+	socket   string
 	// history is the folder of what is kept of runs.
 	history string
 	// definitions is where the broker remembers tools, pins those that the user has accepted.
 	definitions, pins string
 	ownerUID          int
+	drain             time.Duration
 }
 
 // parseFlags reads the command line and says everything that is wrong with it.
-func parseFlags(args []string, stderr io.Writer) (flags, error) {
+func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (flags, error) {
 	var f flags
-	var listen, also, sandbox string
+	var listen, also, sandbox, identity string
 	set := flag.NewFlagSet("mcp-server", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.StringVar(&listen, "listen", "", "address of the MCP endpoint, host:port")
 	set.StringVar(&also, "also-listen", "", "a second address")
-	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, or docker:SOCKET of docker-shim")
+	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, docker:SOCKET of docker-shim, or "+
+		"kubernetes:NAMESPACE/SERVICE")
+	set.StringVar(&identity, "identity", "", "directory of the certificate to show sandboxes of a cluster, with its key "+
+		"and authority")
+	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on when this is told to end")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
 	set.StringVar(&f.socket, "socket", "",
@@ -64,17 +75,39 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	if len(f.listen) == 0 && f.socket == "" {
 		problems = append(problems, errors.New("--listen or --socket is required"))
 	}
-	if f.control == "" {
+	inCluster := strings.HasPrefix(sandbox, "kubernetes:")
+	if f.control == "" && !inCluster {
 		problems = append(problems, errors.New("--control is required"))
 	}
 	if f.skills == "" {
 		problems = append(problems, errors.New("--skills is required"))
 	}
 	var err error
-	if f.sandbox, err = dialer(sandbox); err != nil {
+	if inCluster {
+		err = f.cluster(strings.TrimPrefix(sandbox, "kubernetes:"), identity, getenv)
+	} else {
+		f.sandbox, err = dialer(sandbox)
+	}
+	if err != nil {
 		problems = append(problems, err)
 	}
 	return f, errors.Join(problems...)
+}
+
+// cluster is how the sandboxes of a cluster are found and reached.
+func (f *flags) cluster(name, identity string, getenv func(string) string) error {
+	namespace, service, ok := strings.Cut(name, "/")
+	if !ok || namespace == "" || service == "" || f.control != "" || identity == "" {
+		return fmt.Errorf("--sandbox kubernetes:%s: want kubernetes:NAMESPACE/SERVICE, with --identity and without --control",
+			name)
+	}
+	slices, err := fleet.InCluster(getenv, namespace, service)
+	if err != nil {
+		return err
+	}
+	f.follow = slices.Follow
+	f.identity, err = mtls.Load(identity)
+	return err
 }
 
 // dialer is how sandboxd is reached.
@@ -89,7 +122,7 @@ func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 	case kind == "docker":
 		return dockerexec.Dialer(socket), nil
 	}
-	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET or docker:SOCKET", sandbox)
+	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET, docker:SOCKET or kubernetes:NAMESPACE/SERVICE", sandbox)
 }
 
 // checkHealth is `mcp-server health`.

@@ -2,7 +2,8 @@
 //
 //	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM --control SOCKET --skills DIR
 //	           [--also-listen ADDR] [--socket SOCKET] [--history DIR] [--definitions DIR]
-//	           [--owner-uid N]
+//	           [--owner-uid N] [--drain TIME]
+//	mcp-server --sandbox kubernetes:NAMESPACE/SERVICE --identity DIR ...   in a cluster, without --control
 //	mcp-server health --listen ADDR [--linger TIME]
 //	mcp-server settings
 //	mcp-server history DIR
@@ -59,7 +60,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if len(args) == 2 && args[0] == "history" {
 		return serveHistory(ctx, args[1], os.Stdin)
 	}
-	f, err := parseFlags(args, stderr)
+	f, err := parseFlags(args, getenv, stderr)
 	if err != nil {
 		return err
 	}

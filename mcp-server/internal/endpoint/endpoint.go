@@ -241,6 +241,10 @@ func (c *capture) Header() http.Header         { return c.header }
 func (c *capture) WriteHeader(int)             {}
 func (c *capture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
+// Retire closes every connection after the answer that is on its way, and serves what comes nevertheless: clients
+// connect again, where another server takes over.
+func (e *Endpoint) Retire() { e.server.SetKeepAlivesEnabled(false) }
+
 // Serve serves until Close. It returns the first error of a listener.
 func (e *Endpoint) Serve() error {
 	errs := make(chan error, len(e.listeners)+1)

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -60,9 +61,8 @@ type Servers interface {
 
 // Config configures an Executor.
 type Config struct {
-	Sandbox *runapi.Client
-	Control *controlapi.Client
-	Queue   *queue.Queue
+	Queue *queue.Queue
+	// Catalog says what runs may use. Each sandbox has a catalog of its own besides.
 	Catalog *published.Watcher
 	// Servers may be nil: no tool is known.
 	Servers Servers
@@ -227,16 +227,16 @@ func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(ru
 	if err != nil {
 		return fmt.Errorf("getting a slot: %w", err)
 	}
-	defer e.cfg.Queue.Release(l.Generation)
+	defer e.cfg.Queue.Release(l)
 	if r.Started != nil {
-		r.Started(l)
+		r.Started(l.Lease)
 	}
 	return e.registered(ctx, l, r, o, on)
 }
 
 // registered executes the run while it is registered at the proxy.
 func (e *Executor) registered(
-	ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event),
+	ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event),
 ) (err error) {
 	reg := controlapi.Registration{
 		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
@@ -248,7 +248,7 @@ func (e *Executor) registered(
 	if e.cfg.Shapes != nil {
 		reg.Shapes = e.cfg.Shapes()
 	}
-	err = e.cfg.Control.Register(ctx, l.Slot, reg)
+	err = l.Of.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
 	}
@@ -256,7 +256,7 @@ func (e *Executor) registered(
 	defer func() {
 		unwind, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwindTime)
 		defer cancel()
-		receipt, uerr := e.cfg.Control.Unregister(unwind, l.Slot, l.Generation, r.summary(*o))
+		receipt, uerr := l.Of.Control.Unregister(unwind, l.Slot, l.Generation, r.summary(*o))
 		if e.cfg.Servers != nil { // in any case: it is forgotten with that
 			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
 		}
@@ -286,13 +286,13 @@ func (e *Executor) registered(
 }
 
 // run runs the code. It tries again if sandboxd has another permission set, in which case nothing has run.
-func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
+func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
 	for try := 1; ; try++ {
-		hash, err := e.cfg.Catalog.Permissions(ctx)
+		hash, err := l.Of.Catalog.Permissions(ctx)
 		if err != nil {
 			return err
 		}
-		o.Exit, err = e.cfg.Sandbox.Run(ctx, runapi.RunRequest{
+		o.Exit, err = l.Of.Runs.Run(ctx, runapi.RunRequest{
 			Generation:  l.Generation,
 			Run:         o.Run,
 			Language:    cmp.Or(r.lease(), runapi.LanguageTypeScript),
@@ -305,7 +305,7 @@ func (e *Executor) run(ctx context.Context, l runapi.Lease, r Request, o *Outcom
 		if !errors.Is(err, runapi.ErrPermissions) || try == permissionTries {
 			return err
 		}
-		if err := e.cfg.Catalog.Renew(ctx); err != nil {
+		if err := l.Of.Catalog.Renew(ctx); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -38,10 +39,12 @@ func newWorldWith(t *testing.T, slots int, servers execution.Servers, maxWait ti
 	t.Helper()
 	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
 	log := logline.New(t.Output(), "text", nil)
-	sandbox, control := runapi.NewClient(runapi.ClientConfig{Dial: w.sandbox.Dial}), controlapi.NewClient(w.proxy.Socket)
-	w.queue = queue.New(queue.Config{Sandbox: sandbox, MaxWait: maxWait})
-	w.watcher = published.New(published.Config{Control: control, Sandbox: sandbox, Log: log})
-	w.Executor = execution.New(execution.Config{Sandbox: sandbox, Control: control, Queue: w.queue, Catalog: w.watcher, Servers: servers, Log: log})
+	runs, control := runapi.NewClient(runapi.ClientConfig{Dial: w.sandbox.Dial}), controlapi.NewClient(w.proxy.Socket)
+	w.watcher = published.New(published.Config{Control: control, Sandbox: runs, Log: log})
+	w.queue = queue.New(queue.Config{
+		Source: &sandbox.Sandbox{Runs: runs, Control: control, Catalog: w.watcher}, MaxWait: maxWait,
+	})
+	w.Executor = execution.New(execution.Config{Queue: w.queue, Catalog: w.watcher, Servers: servers, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -52,7 +55,7 @@ func newWorldWith(t *testing.T, slots int, servers execution.Servers, maxWait ti
 		cancel()
 		<-done
 		w.queue.Close()
-		_ = sandbox.Close()
+		_ = runs.Close()
 		control.Close()
 	})
 	return w

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // Answer is what came of asking a person about a request that a rule holds. The zero Answer leaves it waiting.
@@ -33,15 +33,15 @@ func (e *Executor) holds(apis []string) bool {
 }
 
 // watchHeld stops the run's time limit while requests of it wait for a person, and asks about each, until ctx ends.
-func (e *Executor) watchHeld(ctx context.Context, l runapi.Lease, r Request, run string) {
+func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, run string) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	asked := map[string]context.CancelFunc{}
 	waits := false
-	err := e.cfg.Control.Waiting(ctx, l.Slot, l.Generation, func(list []approvalapi.Held) {
+	err := l.Of.Control.Waiting(ctx, l.Slot, l.Generation, func(list []approvalapi.Held) {
 		if now := len(list) > 0; now != waits {
 			waits = now
-			if err := e.cfg.Sandbox.Pause(ctx, l.Generation, now); err != nil && ctx.Err() == nil {
+			if err := l.Of.Runs.Pause(ctx, l.Generation, now); err != nil && ctx.Err() == nil {
 				e.cfg.Log.Warn("the time limit of a run goes on while it waits for approval", logline.Tag("sandbox"),
 					slog.String("run", run), slog.String("error", err.Error()))
 			}
@@ -61,7 +61,7 @@ func (e *Executor) watchHeld(ctx context.Context, l runapi.Lease, r Request, run
 			}
 			ctx, cancel := context.WithCancel(ctx)
 			asked[h.ID] = cancel
-			asking.Go(func() { e.ask(ctx, r, h) })
+			asking.Go(func() { e.ask(ctx, l, r, h) })
 		}
 	})
 	for _, cancel := range asked {
@@ -74,7 +74,7 @@ func (e *Executor) watchHeld(ctx context.Context, l runapi.Lease, r Request, run
 }
 
 // ask asks about one request, and takes the answer to the proxy.
-func (e *Executor) ask(ctx context.Context, r Request, h approvalapi.Held) {
+func (e *Executor) ask(ctx context.Context, l sandbox.Lease, r Request, h approvalapi.Held) {
 	answer := r.Approve(ctx, h)
 	if answer == Unanswered {
 		return
@@ -86,7 +86,7 @@ func (e *Executor) ask(ctx context.Context, r Request, h approvalapi.Held) {
 	case ApprovedRule:
 		a.Scope = approvalapi.ScopeRule
 	}
-	_, err := e.cfg.Control.DecideAny(ctx, h.ID, a)
+	_, err := l.Of.Control.DecideAny(ctx, h.ID, a)
 	if err != nil && ctx.Err() == nil {
 		e.cfg.Log.Warn("an answer came too late", logline.Tag("sandbox"), slog.String("held", h.ID),
 			slog.String("error", err.Error()))

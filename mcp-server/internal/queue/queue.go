@@ -13,13 +13,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // Config configures a Queue. Zero fields get the defaults named there.
 type Config struct {
-	// Sandbox grants and ends the leases.
-	Sandbox *runapi.Client
+	// Source grants the leases.
+	Source sandbox.Source
 	// MaxWaiting is how many runs may wait in all. Zero means 256.
 	MaxWaiting int
 	// MaxPerSession is how many runs of one session may wait. Zero means 64.
@@ -77,8 +78,7 @@ type Queue struct {
 
 // held is a lease taken ahead of its run, which then does not wait for one.
 type held struct {
-	lease  runapi.Lease
-	stream uint64 // the connection it was taken on
+	lease  sandbox.Lease
 	giveUp *time.Timer
 }
 
@@ -98,7 +98,7 @@ type ticket struct {
 }
 
 type result struct {
-	lease runapi.Lease
+	lease sandbox.Lease
 	err   error
 }
 
@@ -135,7 +135,7 @@ func (q *Queue) Close() {
 	q.mu.Unlock()
 	q.done.Wait()
 	if h := q.takeHeld(); h != nil {
-		q.release(h.lease.Generation)
+		q.release(h.lease)
 	}
 }
 
@@ -148,12 +148,12 @@ func (q *Queue) Waiting() int {
 
 // Acquire takes a lease for a run of the session, and says how long that took. A *BusyError says that none could be
 // had.
-func (q *Queue) Acquire(ctx context.Context, session string) (runapi.Lease, time.Duration, error) {
+func (q *Queue) Acquire(ctx context.Context, session string) (sandbox.Lease, time.Duration, error) {
 	return q.AcquireFor(ctx, session, "")
 }
 
 // AcquireFor is Acquire for a run in a language, as runapi.LeaseRequest has it.
-func (q *Queue) AcquireFor(ctx context.Context, session, language string) (runapi.Lease, time.Duration, error) {
+func (q *Queue) AcquireFor(ctx context.Context, session, language string) (sandbox.Lease, time.Duration, error) {
 	start := time.Now()
 	if q.Waiting() == 0 {
 		l, err := q.take(ctx, language)
@@ -165,7 +165,7 @@ func (q *Queue) AcquireFor(ctx context.Context, session, language string) (runap
 	defer cancel()
 	t := &ticket{ctx: limited, language: language, result: make(chan result, 1)}
 	if err := q.enter(session, t); err != nil {
-		return runapi.Lease{}, time.Since(start), err
+		return sandbox.Lease{}, time.Since(start), err
 	}
 	select {
 	case r := <-t.result:
@@ -174,14 +174,14 @@ func (q *Queue) AcquireFor(ctx context.Context, session, language string) (runap
 		}
 	case <-limited.Done():
 		if r := q.leave(t); r.err == nil {
-			q.Release(r.lease.Generation)
+			q.Release(r.lease)
 		}
 	}
 	waited := time.Since(start)
 	if ctx.Err() != nil {
-		return runapi.Lease{}, waited, ctx.Err()
+		return sandbox.Lease{}, waited, ctx.Err()
 	}
-	return runapi.Lease{}, waited, &BusyError{Waited: waited, Waiting: q.Waiting()}
+	return sandbox.Lease{}, waited, &BusyError{Waited: waited, Waiting: q.Waiting()}
 }
 
 // take requests a lease. The request is not cancelled with ctx, since a lease whose answer is lost would keep its slot
@@ -189,7 +189,7 @@ func (q *Queue) AcquireFor(ctx context.Context, session, language string) (runap
 //
 // In the slot of the lease that is held ahead an interpreter of TypeScript waits. For another language it is taken only
 // when no other slot is free.
-func (q *Queue) take(ctx context.Context, language string) (runapi.Lease, error) {
+func (q *Queue) take(ctx context.Context, language string) (sandbox.Lease, error) {
 	if language == "" {
 		if l, ok := q.useHeld(ctx); ok {
 			return l, nil
@@ -199,15 +199,15 @@ func (q *Queue) take(ctx context.Context, language string) (runapi.Lease, error)
 	defer cancel()
 	var cause error // why the previous attempt failed
 	for {
-		l, err := q.cfg.Sandbox.AcquireFor(asking, language)
+		l, err := q.cfg.Source.Acquire(asking, language)
 		if language != "" && errors.Is(err, runapi.ErrBusy) {
 			if held, ok := q.useHeld(ctx); ok {
 				return held, nil
 			}
 		}
 		if err == nil && ctx.Err() != nil {
-			q.Release(l.Generation)
-			return runapi.Lease{}, ctx.Err()
+			q.Release(l)
+			return sandbox.Lease{}, ctx.Err()
 		}
 		if err == nil || errors.Is(err, runapi.ErrBusy) {
 			return l, err
@@ -227,41 +227,41 @@ func (q *Queue) take(ctx context.Context, language string) (runapi.Lease, error)
 }
 
 // useHeld takes the lease that is held ahead, if there is one and it is still good.
-func (q *Queue) useHeld(ctx context.Context) (runapi.Lease, bool) {
+func (q *Queue) useHeld(ctx context.Context) (sandbox.Lease, bool) {
 	h := q.takeHeld()
 	if h == nil {
-		return runapi.Lease{}, false
+		return sandbox.Lease{}, false
 	}
-	if h.stream == q.cfg.Sandbox.Stream() && ctx.Err() == nil {
+	if h.lease.Good() && ctx.Err() == nil {
 		return h.lease, true
 	}
-	q.Release(h.lease.Generation)
-	return runapi.Lease{}, false
+	q.Release(h.lease)
+	return sandbox.Lease{}, false
 }
 
 // Release ends a lease, which lets the next run start. It returns immediately; Close waits for the release.
-func (q *Queue) Release(generation uint64) {
+func (q *Queue) Release(l sandbox.Lease) {
 	q.mu.Lock()
 	closed := q.closed
 	if !closed {
-		q.done.Go(func() { q.release(generation) })
+		q.done.Go(func() { q.release(l) })
 	}
 	q.mu.Unlock()
 	if closed {
-		q.release(generation)
+		q.release(l)
 	}
 }
 
-func (q *Queue) release(generation uint64) {
-	q.giveBack(generation)
+func (q *Queue) release(l sandbox.Lease) {
+	q.giveBack(l)
 	q.acquireAhead()
 }
 
-func (q *Queue) giveBack(generation uint64) {
+func (q *Queue) giveBack(l sandbox.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	// An error means that the lease or sandboxd is gone, in which case the slot is already free.
-	_ = q.cfg.Sandbox.Release(ctx, generation)
+	_ = l.Release(ctx)
 	q.signal()
 }
 
@@ -284,15 +284,14 @@ func (q *Queue) acquireAhead() {
 	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	stream := q.cfg.Sandbox.Stream()
-	l, err := q.cfg.Sandbox.AcquireAhead(ctx)
+	l, err := q.cfg.Source.Ahead(ctx)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asking = false
 	if err != nil { // the next run requests its own
 		return
 	}
-	h := &held{lease: l, stream: stream}
+	h := &held{lease: l}
 	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.drop(h) })
 	q.ahead = h
 	q.signal() // a run may have begun to wait meanwhile
@@ -318,7 +317,7 @@ func (q *Queue) drop(h *held) {
 		return
 	}
 	q.ahead = nil
-	q.done.Go(func() { q.giveBack(h.lease.Generation) })
+	q.done.Go(func() { q.giveBack(h.lease) })
 }
 
 // enter puts a ticket at the end of its session's queue and starts the dispatcher if none is running.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -18,16 +19,17 @@ import (
 func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *peertest.Sandbox) {
 	t.Helper()
 	s := peertest.NewSandbox(t, slots)
-	cfg.Sandbox = runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	cfg.Source = &sandbox.Sandbox{Runs: client}
 	q := queue.New(cfg)
 	t.Cleanup(func() {
 		q.Close()
-		_ = cfg.Sandbox.Close()
+		_ = client.Close()
 	})
 	return q, s
 }
 
-func acquire(t *testing.T, q *queue.Queue, session string) runapi.Lease {
+func acquire(t *testing.T, q *queue.Queue, session string) sandbox.Lease {
 	t.Helper()
 	l, _, err := q.Acquire(t.Context(), session)
 	if err != nil {
@@ -52,8 +54,8 @@ func TestAcquireAtOnce(t *testing.T) {
 	if a.Slot == b.Slot || b.Generation <= a.Generation {
 		t.Errorf("leases %+v and %+v", a, b)
 	}
-	q.Release(a.Generation)
-	q.Release(b.Generation)
+	q.Release(a)
+	q.Release(b)
 	if n := s.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
@@ -62,18 +64,18 @@ func TestAcquireAtOnce(t *testing.T) {
 // TestCloseReleases: what was released before Close is free after it.
 func TestCloseReleases(t *testing.T) {
 	q, s := newQueue(t, 4, queue.Config{})
-	var leases []runapi.Lease
+	var leases []sandbox.Lease
 	for range 4 {
 		leases = append(leases, acquire(t, q, "x"))
 	}
 	for _, l := range leases[:3] {
-		q.Release(l.Generation)
+		q.Release(l)
 	}
 	q.Close()
 	if n := s.Leased(); n != 1 {
 		t.Errorf("%d leases after Close, want the one that was not released", n)
 	}
-	q.Release(leases[3].Generation)
+	q.Release(leases[3])
 	if n := s.Leased(); n != 0 {
 		t.Errorf("%d leases after a release behind Close", n)
 	}
@@ -97,7 +99,7 @@ func TestFairness(t *testing.T) {
 			mu.Lock()
 			order = append(order, session)
 			mu.Unlock()
-			q.Release(l.Generation)
+			q.Release(l)
 		})
 		waiting(t, q, n+1)
 	}
@@ -106,7 +108,7 @@ func TestFairness(t *testing.T) {
 	}
 	enter("modest")
 	enter("late")
-	q.Release(first.Generation)
+	q.Release(first)
 	done.Wait()
 	if at := slices.Index(order, "modest"); at > 2 {
 		t.Errorf("the modest session was served as number %d of %v", at+1, order)
@@ -119,7 +121,7 @@ func TestFairness(t *testing.T) {
 func TestBounds(t *testing.T) {
 	q, _ := newQueue(t, 1, queue.Config{MaxWaiting: 3, MaxPerSession: 2, MaxWait: 5 * time.Second})
 	held := acquire(t, q, "holder")
-	defer q.Release(held.Generation)
+	defer q.Release(held)
 	results := make(chan error, 3)
 	for i := range 3 {
 		session := fmt.Sprint("s", i/2)
@@ -156,13 +158,13 @@ func TestGivingUp(t *testing.T) {
 		go func() {
 			l, _, err := q.Acquire(ctx, "other")
 			if err == nil {
-				q.Release(l.Generation)
+				q.Release(l)
 			}
 			ended <- err
 		}()
 		waiting(t, q, 1)
 		go cancel()
-		go q.Release(held.Generation)
+		go q.Release(held)
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -226,7 +228,7 @@ func TestAhead(t *testing.T) {
 	l := acquire(t, q, "x")
 	for range 20 {
 		for deadline := time.Now().Add(time.Minute); ; {
-			q.Release(l.Generation)
+			q.Release(l)
 			time.Sleep(time.Millisecond)
 			before := s.Journal()
 			l = acquire(t, q, "y")
@@ -241,10 +243,10 @@ func TestAhead(t *testing.T) {
 		if other.Slot == l.Slot {
 			t.Fatalf("slot %d twice", l.Slot)
 		}
-		q.Release(other.Generation)
+		q.Release(other)
 		leased(t, s, 1)
 	}
-	q.Release(l.Generation)
+	q.Release(l)
 	leased(t, s, 1)
 	q.Close()
 	if n := s.Leased(); n != 0 {
@@ -258,9 +260,9 @@ func TestAheadRestart(t *testing.T) {
 	s.Ahead = true
 	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
-	q := queue.New(queue.Config{Sandbox: client})
+	q := queue.New(queue.Config{Source: &sandbox.Sandbox{Runs: client}})
 	defer q.Close()
-	q.Release(acquire(t, q, "x").Generation)
+	q.Release(acquire(t, q, "x"))
 	for deadline := time.Now().Add(time.Minute); !slices.Contains(s.Journal(), "lease 2"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no lease is held")
@@ -281,7 +283,7 @@ func TestAheadRestart(t *testing.T) {
 func TestAheadGivenBack(t *testing.T) {
 	q, s := newQueue(t, 2, queue.Config{Hold: 50 * time.Millisecond})
 	s.Ahead = true
-	q.Release(acquire(t, q, "x").Generation)
+	q.Release(acquire(t, q, "x"))
 	for deadline := time.Now().Add(time.Minute); !slices.Contains(s.Journal(), "release 2"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it is still held: %v", s.Journal())
@@ -317,7 +319,7 @@ func TestAheadCrowd(t *testing.T) {
 				mu.Lock()
 				taken[l.Slot] = false
 				mu.Unlock()
-				q.Release(l.Generation)
+				q.Release(l)
 			}
 		})
 	}

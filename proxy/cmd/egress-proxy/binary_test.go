@@ -234,7 +234,7 @@ func TestFailedStarts(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"no mode":        {[]string{}, nil, `--mode "": want embedded or gateway`},
+		"no mode":        {[]string{}, nil, `--mode "": want embedded, gateway or pod`},
 		"no directory":   {[]string{"--mode", "gateway"}, nil, "is missing"},
 		"argument":       {append(good, "x"), nil, `unexpected argument "x"`},
 		"setting":        {good, map[string]string{"YOLO_MODE": "perhaps"}, "YOLO_MODE"},

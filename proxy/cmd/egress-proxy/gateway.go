@@ -17,36 +17,62 @@ import (
 // gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
 // redirected to a port without a listener.
 func gateway(n slot.Network) (inputs, error) {
-	in := inputs{asker: asker(n), seats: []*slot.ID{nil}, open: opener(n)}
-	ctx := context.Background()
-	var lc net.ListenConfig
-	for _, port := range []uint16{80, 443} {
-		l, err := in.open(nil, port)
-		if err != nil {
-			return in, fmt.Errorf("gateway mode: %w", err)
-		}
-		in.listeners = append(in.listeners, l)
+	in, err := forAll(n)
+	if err != nil {
+		return in, err
 	}
 	if err := firewall.AddResolver(); err != nil {
 		return in, fmt.Errorf("gateway mode: %w", err)
 	}
-	resolver := netip.AddrPortFrom(slot.SyntheticAddr, firewall.DNSPort).String()
-	l, err := lc.Listen(ctx, "tcp4", resolver)
-	if err != nil {
-		return in, fmt.Errorf("gateway mode: %w", err)
+	if err := in.resolve(slot.SyntheticAddr); err != nil {
+		return in, err
 	}
-	in.streams = append(in.streams, l)
-	p, err := lc.ListenPacket(ctx, "udp4", resolver)
-	if err != nil {
-		return in, fmt.Errorf("gateway mode: %w", err)
-	}
-	in.packets = append(in.packets, p)
 	_, err = firewall.Install(n)
 	return in, err
 }
 
+// pod listens at the proxy's address in a pod, which the init container has set up: see sandboxd hold --pod.
+func pod(n slot.Network) (inputs, error) {
+	in, err := forAll(n)
+	if err != nil {
+		return in, err
+	}
+	return in, in.resolve(n.Proxy())
+}
+
+// forAll listens on the ports that are always open, for every slot.
+func forAll(n slot.Network) (inputs, error) {
+	in := inputs{asker: asker(n), seats: []*slot.ID{nil}, open: opener(n)}
+	for _, port := range []uint16{80, 443} {
+		l, err := in.open(nil, port)
+		if err != nil {
+			return in, fmt.Errorf("listening for the sandbox: %w", err)
+		}
+		in.listeners = append(in.listeners, l)
+	}
+	return in, nil
+}
+
+// resolve listens for DNS at an address.
+func (in *inputs) resolve(a netip.Addr) error {
+	ctx := context.Background()
+	var lc net.ListenConfig
+	resolver := netip.AddrPortFrom(a, firewall.DNSPort).String()
+	l, err := lc.Listen(ctx, "tcp4", resolver)
+	if err != nil {
+		return fmt.Errorf("listening for DNS: %w", err)
+	}
+	in.streams = append(in.streams, l)
+	p, err := lc.ListenPacket(ctx, "udp4", resolver)
+	if err != nil {
+		return fmt.Errorf("listening for DNS: %w", err)
+	}
+	in.packets = append(in.packets, p)
+	return nil
+}
+
 // opener listens on a port of the proxy's address on the sandbox's network, and no other, for every slot. Below 1024 it
-// needs net.ipv4.ip_unprivileged_port_start to be 0.
+// needs net.ipv4.ip_unprivileged_port_start to be 0, or CAP_NET_BIND_SERVICE.
 func opener(n slot.Network) func(*slot.ID, uint16) (entrance.Listener, error) {
 	return func(_ *slot.ID, port uint16) (entrance.Listener, error) {
 		at := netip.AddrPortFrom(n.Proxy(), port).String()
@@ -59,10 +85,14 @@ func opener(n slot.Network) func(*slot.ID, uint16) (entrance.Listener, error) {
 }
 
 // secure gives up what only the start needs. CAP_DAC_READ_SEARCH stays, to read a config.json that only its owner may
-// read.
-func secure() error {
+// read; and in a pod CAP_NET_BIND_SERVICE, to open ports of the catalog below 1024.
+func secure(mode string) error {
 	if err := privilege.HideMemory(); err != nil {
 		return err
 	}
-	return privilege.Drop(unix.CAP_DAC_READ_SEARCH)
+	keep := []int{unix.CAP_DAC_READ_SEARCH}
+	if mode == modePod {
+		keep = append(keep, unix.CAP_NET_BIND_SERVICE)
+	}
+	return privilege.Drop(keep...)
 }

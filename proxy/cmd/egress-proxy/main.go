@@ -1,13 +1,14 @@
 // Command egress-proxy is the only way out of the sandbox.
 //
-//	egress-proxy --mode embedded|gateway --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
-//	             --tokens DIR --credentials SOCKET --audit DIR
+//	egress-proxy --mode embedded|gateway|pod --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
+//	             --tokens DIR --credentials SOCKET --audit DIR [--listen ADDR --identity DIR]
 //	egress-proxy health --control SOCKET [--linger TIME]
 //	egress-proxy relay
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
-// firewall of its container and listens itself; a connection's slot is its source address. Settings come from the
-// environment (internal/settings). SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
+// firewall of its container and listens itself; a connection's slot is its source address. In a pod an init
+// container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. Settings come
+// from the environment (internal/settings). SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (
@@ -59,6 +60,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return serve(ctx, o, getenv, stderr)
 }
 
+// The modes.
+const (
+	modeEmbedded = "embedded"
+	modeGateway  = "gateway"
+	modePod      = "pod"
+)
+
 // options are the command line.
 type options struct {
 	mode            string
@@ -68,6 +76,8 @@ type options struct {
 	tokens          string
 	audit           string
 	credentials     string
+	listen          string
+	identity        string
 	profile         bool
 	endpoint        uint16
 }
@@ -76,7 +86,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("egress-proxy", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&o.mode, "mode", "", "`embedded` (inherited listeners) or gateway (a container between two networks)")
+	fs.StringVar(&o.mode, "mode", "", "`embedded` (inherited listeners), gateway (a container between two networks) "+
+		"or pod (a sidecar)")
 	fs.StringVar(&o.apis, "apis", "apis", "`directory` of the APIs")
 	fs.StringVar(&o.private, "ca-private", "", "`directory` of the authority's key")
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
@@ -84,6 +95,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.tokens, "tokens", "", "`directory` of the tokens that are obtained")
 	fs.StringVar(&o.audit, "audit", "", "`directory` of the ledger of what left the machine")
 	fs.StringVar(&o.credentials, "credentials", "", "unix `socket` for logins")
+	fs.StringVar(&o.listen, "listen", "", "`address` of the control API for mcp-server in another pod, host:port")
+	fs.StringVar(&o.identity, "identity", "", "`directory` of the certificate to show there, with its key and authority")
 	fs.BoolVar(&o.profile, "profile", false, "serve /debug/pprof on the control socket")
 	endpoint := fs.Uint("endpoint", 0, "`port` of CodeForge's own MCP endpoint on loopback, which no API may reach")
 	if err := fs.Parse(args); err != nil {
@@ -96,8 +109,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if o.mode != "embedded" && o.mode != "gateway" {
-		return o, fmt.Errorf("--mode %q: want embedded or gateway", o.mode)
+	if o.mode != modeEmbedded && o.mode != modeGateway && o.mode != modePod {
+		return o, fmt.Errorf("--mode %q: want embedded, gateway or pod", o.mode)
+	}
+	if (o.listen == "") != (o.identity == "") {
+		return o, errors.New("--listen and --identity: want both or neither")
 	}
 	required := map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control,
 		"--tokens": o.tokens, "--credentials": o.credentials,

@@ -25,6 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
@@ -69,6 +70,7 @@ type daemon struct {
 	ledger   *audit.Log // nil: none
 	budget   *budget.Ledger
 	ports    *ports.Ports
+	remote   net.Listener // for mcp-server in another pod; nil: there is none
 	ready    atomic.Bool
 }
 
@@ -80,6 +82,9 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.control.Serve(ctx, l) })
+	if d.remote != nil {
+		g.Go(func() error { return d.control.Serve(ctx, d.remote) })
+	}
 	g.Go(func() error {
 		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, audit.Dir(o.audit)))
 	})
@@ -119,10 +124,28 @@ func open(
 	if l, err = unixsocket.Listen(ctx, o.control, mode); err != nil {
 		return nil, nil, nil, err
 	}
-	if logins, err = unixsocket.Listen(ctx, o.credentials, modeOwner); err != nil {
+	if logins, err = unixsocket.Listen(ctx, o.credentials, fileOwner); err != nil {
 		return nil, nil, nil, err
 	}
-	return d, l, logins, secure()
+	if o.listen != "" {
+		if d.remote, err = remote(ctx, o); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return d, l, logins, secure(o.mode)
+}
+
+// remote listens for mcp-server in another pod.
+func remote(ctx context.Context, o options) (net.Listener, error) {
+	id, err := mtls.Load(o.identity)
+	if err != nil {
+		return nil, err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", o.listen)
+	if err != nil {
+		return nil, err
+	}
+	return id.Listener(l, mtls.MCPServer), nil
 }
 
 // assemble builds the parts and loads the catalog.
@@ -171,7 +194,7 @@ func assemble(
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
 	}
 	conf.Registry = policy.NewRegistry(set.Registry, set.RegistryPrivate)
-	if o.mode == "embedded" {
+	if o.mode == modeEmbedded {
 		conf.Getenv = getenv
 	}
 	d.reloader = reload.New(conf)
@@ -378,11 +401,11 @@ func asker(n slot.Network) func(netip.Addr) bool {
 	return func(a netip.Addr) bool { _, ok := n.Slot(a); return ok }
 }
 
-// The modes of the control socket: in Docker access to its volume is the boundary, and mcp-server is another user.
+// The modes of the sockets' files: in Docker access to its volume is the boundary of the control socket, and mcp-server
+// is another user.
 const (
-	modeOwner    fs.FileMode = 0o600 // of the socket for logins, in both modes
-	modeEmbedded fs.FileMode = 0o600
-	modeGateway  fs.FileMode = 0o666
+	fileOwner   fs.FileMode = 0o600
+	fileGateway fs.FileMode = 0o666
 )
 
 // unquoted is the output of the standard library's log, which net/http's Transport writes to: it quotes unsolicited

@@ -26,16 +26,20 @@ type inputs struct {
 
 // sockets opens or inherits the sockets, and returns the mode of the control socket.
 func sockets(o options, n slot.Network, getenv func(string) string) (inputs, fs.FileMode, error) {
-	if o.mode == "gateway" {
+	switch o.mode {
+	case modeGateway:
 		in, err := gateway(n)
-		return in, modeGateway, err
+		return in, fileGateway, err
+	case modePod:
+		in, err := pod(n)
+		return in, fileOwner, err
 	}
 	files, err := slot.Inherited(getenv)
 	if err != nil {
 		return inputs{}, 0, err
 	}
 	in, err := inherit(files)
-	return in, modeEmbedded, err
+	return in, fileOwner, err
 }
 
 // inherit turns inherited files into listeners.

@@ -5,17 +5,20 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/network"
 )
 
 // holdNetwork sets up the network namespace, drops NET_ADMIN, and waits. With --check, run as a second process of the
-// container, it verifies that setup instead.
+// container, it verifies that setup instead. With --pod it sets up the namespace of a pod, whose init container it is,
+// and ends.
 func holdNetwork(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	s, err := settings.Parse(getenv)
 	if err != nil {
@@ -26,6 +29,13 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	check := flags.Bool("check", false, "")
 	linger := flags.Duration("linger", 0, "")
 	announce := flags.String("announce", "", "")
+	var ports []uint16
+	pod := flags.Bool("pod", false, "")
+	flags.Func("port", "", func(text string) error {
+		port, err := strconv.ParseUint(text, 10, 16)
+		ports = append(ports, uint16(port))
+		return err
+	})
 	size := network.Size{Network: s.Network}
 	flags.IntVar(&size.Runs, "slots", s.Slots, "")
 	flags.IntVar(&size.Servers, "servers", s.Servers, "")
@@ -33,7 +43,11 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 		return err
 	}
 	if size.Runs < 1 || size.Servers < 0 || flags.NArg() > 0 {
-		return fmt.Errorf("hold: want [--check [--linger TIME]] [--slots N] [--servers N] [--announce FILE] and nothing else")
+		return fmt.Errorf("hold: want [--check [--linger TIME]] [--pod [--port N]...] [--slots N] [--servers N] " +
+			"[--announce FILE] and nothing else")
+	}
+	if *pod {
+		return network.SetUpPod(network.Pod{Size: size, ProxyGID: slot.ServiceUID, Ports: ports})
 	}
 	if *check {
 		return checkNetwork(ctx, size, *linger)

@@ -4,10 +4,12 @@
 //	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH]
 //	               [--code DIR] [--owner FILE] [--servers N] [--server-memory BYTES] [--bridge PATH]
 //	               [--packages DIR] [--programs DIR] [--typescript DIR]
+//	               [--listen ADDR --identity DIR] [--drain TIME]
 //	sandboxd attach --socket SOCKET                   hands its stdio to serve, and exits when serve is done with it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
 //	sandboxd hold [--announce FILE]                   sets up and owns the network namespace of the container
 //	sandboxd hold --check [--linger TIME]             exits 0 when that namespace is set up
+//	sandboxd hold --pod [--port N]...                 sets up the namespace of a pod, and ends
 //
 // Options that serve is not given come from SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY, SANDBOX_SERVERS,
 // SANDBOX_SERVER_MEMORY, CANARIES and SKILLS_READONLY. TZ and LOG_FORMAT are read too.
@@ -22,6 +24,9 @@
 //   - --owner is the file in which hold announces the network namespace.
 //   - The directory of --socket must have mode 0700 and belong to mcp-server's user: slot.ServiceUID in the container,
 //     slot.ServerUID embedded under root, otherwise the user who started it. A missing directory is created that way.
+//
+// In a pod mcp-server connects to --listen, with the certificates in --identity (package internal/mtls). When serve is
+// told to end, it first refuses leases and lets runs end, for as long as --drain says.
 //
 // In the container serve is process 1: root with SETUID, SETGID and KILL.
 //

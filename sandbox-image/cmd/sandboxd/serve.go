@@ -48,6 +48,8 @@ type serveFlags struct {
 	runs, skills, tmp, state, code string
 	bridge, packages, programs     string
 	typescript, owner              string
+	listen, identity               string // for mcp-server in another pod
+	drain                          time.Duration
 	slots, warm, servers           int
 	memory, serverMemory           int64
 	skillsReadonly, canaries       bool
@@ -91,6 +93,9 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.state, "state", "", "")
 	fs.StringVar(&f.code, "code", "", "")
 	fs.StringVar(&f.owner, "owner", "", "")
+	fs.StringVar(&f.listen, "listen", "", "")
+	fs.StringVar(&f.identity, "identity", "", "")
+	fs.DurationVar(&f.drain, "drain", 0, "")
 	fs.IntVar(&f.slots, "slots", s.Slots, "")
 	fs.IntVar(&f.warm, "warm", s.Warm, "")
 	fs.Int64Var(&f.memory, "memory", s.Memory, "")
@@ -111,6 +116,9 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	}
 	if f.mode != embedded && f.mode != container {
 		errs = append(errs, fmt.Errorf("--mode %q: want embedded or container", f.mode))
+	}
+	if (f.listen == "") != (f.identity == "") {
+		errs = append(errs, errors.New("--listen and --identity: want both or neither"))
 	}
 	if f.slots < 1 || f.slots > slot.Max {
 		errs = append(errs, fmt.Errorf("--slots %d: want 1 to %d", f.slots, slot.Max))
@@ -217,6 +225,10 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err != nil {
 		return errors.Join(err, j.Close())
 	}
+	far, err := remote(ctx, f)
+	if err != nil {
+		return errors.Join(err, socket.Close(), j.Close())
+	}
 	meter, err := quota.New(quota.Config{Dirs: sharedDirs(f), OwnUsers: owner != os.Geteuid(), Wipe: jail.Wipe, Log: log})
 	if err != nil {
 		return errors.Join(err, socket.Close(), j.Close())
@@ -238,13 +250,16 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		trial = newTried(p, f, log)
 		sandbox = trial
 	}
-	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Accept: endpoint.Peers(0, owner), Log: log})
+	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
 		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"),
 		"socket", f.socket)
 	serving = true
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(attach.Listener{Listener: socket}) }()
+	served := make(chan error, 2)
+	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.Peers(0, owner)) }()
+	if far != nil {
+		go func() { served <- server.Serve(far, nil) }()
+	}
 	lost := make(chan error, 1)
 	if f.mode == container {
 		go func() { lost <- network.AwaitLoss(ctx, s.Network) }()
@@ -257,6 +272,9 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	select {
 	case err = <-served:
 	case <-ctx.Done():
+		last, stop := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
+		p.Drain(last)
+		stop()
 	case err = <-lost:
 	}
 	err = errors.Join(err, shutdown(p, server, j, log))
@@ -291,6 +309,9 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
 			Servers: jailServers(f),
 		})
+		if err == nil {
+			err = closeVolumes(f)
+		}
 		if err == nil {
 			err = closeSkills(f.skills)
 		}

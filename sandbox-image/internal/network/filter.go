@@ -12,7 +12,7 @@ import (
 const filterTable = "filter"
 
 // filter sets the policies and rules. Policies come first, so that a failure leaves everything closed.
-func filter(n Size, dev string) error {
+func filter(list []rule) error {
 	ipt, err := iptables.New()
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)
@@ -27,7 +27,7 @@ func filter(n Size, dev string) error {
 			return fmt.Errorf("emptying %s: %w", chain, err)
 		}
 	}
-	for _, r := range rules(n, dev) {
+	for _, r := range list {
 		if err := ipt.Append(filterTable, r.chain, r.spec...); err != nil {
 			return fmt.Errorf("adding a rule to %s: %w", r.chain, err)
 		}
@@ -47,7 +47,7 @@ var jumps = []struct{ from, to string }{{"INPUT", chainIn}, {"OUTPUT", chainOut}
 // in them, and our own chains. With each, our chains are compared rule by rule. Without it only the number of rules is:
 // iptables is one process per rule, which is too much for a check made every few seconds, and no process is left with
 // the capability to change a rule.
-func verifyFilter(n Size, dev string, each bool) error {
+func verifyFilter(wanted []rule, each bool) error {
 	ipt, err := iptables.New()
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)
@@ -67,7 +67,7 @@ func verifyFilter(n Size, dev string, each bool) error {
 		errs = append(errs, err)
 	}
 	count := map[string]int{}
-	for _, r := range rules(n, dev) {
+	for _, r := range wanted {
 		count[r.chain]++
 		if !each {
 			continue

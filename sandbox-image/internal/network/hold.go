@@ -13,7 +13,7 @@ func SetUp(n Size) error {
 	if err != nil {
 		return err
 	}
-	if err := filter(n, dev.Attrs().Name); err != nil {
+	if err := filter(rules(n, dev.Attrs().Name)); err != nil {
 		return err
 	}
 	if err := network(n, dev); err != nil {
@@ -39,7 +39,7 @@ func verify(n Size, each bool) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(verifyNetwork(n, dev), verifyFilter(n, dev.Attrs().Name, each)); err != nil {
+	if err := errors.Join(verifyNetwork(n, dev), verifyFilter(rules(n, dev.Attrs().Name), each)); err != nil {
 		return fmt.Errorf("checking the network of the slots: %w", err)
 	}
 	return nil

@@ -29,7 +29,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 		return p.acquireServer(owner)
 	}
 	s, isWarm := p.choose(python)
-	if s == nil || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
+	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
 	}
 	g, err := p.cfg.Generations.Next()
@@ -45,7 +45,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	s.ahead, s.python = r.Ahead, python
 	p.grant(s, g, owner)
 	p.watchIdle(s)
-	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Canary: s.canary}, nil
+	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.taken(), Canary: s.canary}, nil
 }
 
 // grant gives a seat to a lease, which ends with its owner. p.mu is held.
@@ -81,6 +81,16 @@ func (p *Pool) choose(python bool) (best *seat, isWarm bool) {
 		}
 	}
 	return best, false
+}
+
+// taken counts the seats for runs that cannot be leased. p.mu is held.
+func (p *Pool) taken() (n int) {
+	for _, s := range p.seats {
+		if !s.vacant() {
+			n++
+		}
+	}
+	return n
 }
 
 // vacant reports whether the seat can be leased.

@@ -69,17 +69,19 @@ type Pool struct {
 	work sync.WaitGroup // every goroutine of the pool
 	stop chan struct{}
 
-	mu      sync.Mutex
-	closed  bool
-	seats   []*seat // of runs
-	servers []*seat // of MCP servers
-	leases  map[uint64]*seat
-	set     permission.Set
-	ca      string // hash of the CA file, empty while there is no file
-	problem error  // why the last interpreter did not start, or errFirst
-	backoff time.Duration
-	retryAt time.Time
-	python  pythonState
+	mu     sync.Mutex
+	closed bool
+	// draining refuses leases for runs.
+	draining bool
+	seats    []*seat // of runs
+	servers  []*seat // of MCP servers
+	leases   map[uint64]*seat
+	set      permission.Set
+	ca       string // hash of the CA file, empty while there is no file
+	problem  error  // why the last interpreter did not start, or errFirst
+	backoff  time.Duration
+	retryAt  time.Time
+	python   pythonState
 
 	runs, warmRuns uint64
 }

@@ -1,0 +1,37 @@
+{{- define "codeforge.name" -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{- end -}}
+{{- define "codeforge.sandboxes" -}}{{ .Values.sandbox.namespace | default (printf "%s-sandboxes" .Release.Namespace) }}{{- end -}}
+{{- define "codeforge.image" -}}{{ .root.Values.image.registry }}/{{ .name }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}{{- end -}}
+{{- define "codeforge.labels" -}}
+app.kubernetes.io/name: codeforge
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end -}}
+{{- define "codeforge.selector" -}}
+app.kubernetes.io/name: codeforge
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+{{- define "codeforge.settings" -}}
+- {name: SANDBOX_SLOTS, value: {{ .Values.sandbox.slots | quote }}}
+- {name: SANDBOX_WARM, value: {{ .Values.sandbox.warm | quote }}}
+- {name: SANDBOX_WARM_PYTHON, value: {{ .Values.sandbox.warmPython | quote }}}
+- {name: SANDBOX_MEMORY, value: {{ .Values.sandbox.memory | quote }}}
+- {name: SANDBOX_SERVERS, value: {{ .Values.sandbox.servers | quote }}}
+- {name: SANDBOX_SUBNET, value: {{ .Values.sandbox.subnet | quote }}}
+- {name: TIMEOUT_DEFAULT, value: {{ .Values.sandbox.timeoutDefault | quote }}}
+- {name: TIMEOUT_MAX, value: {{ .Values.sandbox.timeoutMax | quote }}}
+{{- range $name, $value := .Values.settings }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end -}}
+{{- define "codeforge.tokenSecret" -}}{{ .Values.mcp.tokenSecret | default (printf "%s-mcp-token" (include "codeforge.name" .)) }}{{- end -}}
+{{- define "codeforge.pull" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}

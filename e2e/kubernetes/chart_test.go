@@ -1,0 +1,63 @@
+package kubernetes
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestChart: with whatever values, the chart has no mistake that helm lint finds, and everything in it is as the API
+// server's schemas say. It needs helm and kubeconform, and no node.
+func TestChart(t *testing.T) {
+	if world.CurrentMode() != world.Kubernetes {
+		t.Skip("of Kubernetes alone")
+	}
+	root, err := world.Root()
+	testkit.Must(t, err)
+	chart, node := filepath.Join(root, "deploy/helm/codeforge"), os.Getenv("CODEFORGE_K8S")
+	run := func(input, program string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(node, "bin", program), args...) //nolint:gosec // of the node
+		cmd.Stdin = strings.NewReader(input)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run("", "helm", "lint", "--strict", "--kube-version=1.34.0", chart); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for name, values := range map[string][]string{
+		"defaults":     nil,
+		"many":         {"mcp.replicas=3", "sandbox.replicas=20", "apis.stripe=stripe-api", "apis.git_hub=github-api", "image.pullSecrets={one}"},
+		"autoscaling":  {"sandbox.autoscaling.enabled=true"},
+		"cert-manager": {"tls.source=certManager", "tls.certManager.issuerRef.name=ours"},
+		"monitored":    {"serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus"},
+		"placed":       {"sandbox.nodeSelector.pool=sandboxes", "sandbox.tolerations[0].operator=Exists", "sandbox.runtimeClassName=gvisor", "mcp.nodeSelector.pool=x"},
+		"bare":         {"networkPolicy.enabled=false", "admissionPolicy.enabled=false", "sandbox.createNamespace=false", "tls.source=existing", "mcp.tokenSecret=mine"},
+	} {
+		args := []string{"template", "cf", chart, "-n", "codeforge", "--kube-version=1.34.0"}
+		for _, v := range values {
+			args = append(args, "--set", v)
+		}
+		text, err := run("", "helm", args...)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+			continue
+		}
+		out, err := run(text, "kubeconform", "-strict", "-summary", "-skip=ServiceMonitor,Certificate", "-schema-location", filepath.Join(node, "schemas", "{{ .ResourceKind }}{{ .KindSuffix }}.json"))
+		if err != nil || !strings.Contains(out, "Invalid: 0, Errors: 0") {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+	for name, values := range map[string]string{
+		"MCP servers with several replicas": "mcp.replicas=2,sandbox.servers=4",
+		"an unknown source of certificates": "tls.source=none",
+	} {
+		if out, err := run("", "helm", "template", "cf", chart, "--set", values); err == nil {
+			t.Errorf("%s is accepted:\n%.300s", name, out)
+		}
+	}
+}

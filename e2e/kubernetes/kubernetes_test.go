@@ -1,0 +1,366 @@
+// Package kubernetes tests what the chart makes of CodeForge on a real node: see .ci/k8s. It runs in that mode only.
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/mtls"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+
+func start(t *testing.T, cfg world.Config) *world.World {
+	t.Helper()
+	if world.CurrentMode() != world.Kubernetes {
+		t.Skip("of Kubernetes alone") // not testkit.Skip: the other modes run every package
+	}
+	return world.Start(t, cfg)
+}
+
+// fetches is code that calls an API with a key, for so many seconds, and prints one line.
+func fetches(trial string, seconds int) string {
+	return fmt.Sprintf(`await new Promise((r) => setTimeout(r, %d));
+const r = await fetch("https://httpbin.test/bearer?t=%s", { headers: { Authorization: "Bearer HTTPBIN_TOKEN" } });
+console.log(r.status, (await r.json()).token, %q);`, seconds*1000, trial, trial)
+}
+
+// right is what such code prints.
+func right(trial string) string { return "200 HTTPBIN_TOKEN " + trial + "\n" }
+
+// TestKeyIsTheProxysAlone: the API sees the key, the code its name; and neither the sandbox's container, by its
+// definition, environment and files, nor mcp-server has it.
+func TestKeyIsTheProxysAlone(t *testing.T) {
+	w := start(t, world.Config{})
+	ctx := t.Context()
+	if r := w.MustExecute(t, fetches("once", 0), "httpbin"); r.Out != right("once") {
+		t.Fatalf("out %q, notes %q", r.Out, r.Notes)
+	}
+	key := w.Canaries["HTTPBIN_TOKEN"].Value()
+	if seen := w.Upstream.Seen("once"); len(seen) != 1 || seen[0].Header.Get("Authorization") != "Bearer "+key {
+		t.Errorf("the upstream saw %+v", seen)
+	}
+	for _, namespace := range []string{w.Cluster.Server, w.Cluster.Sandboxes} {
+		out, err := world.Kube(ctx, "", "get", "pods,configmaps,deployments,replicasets,endpointslices", "-n", namespace, "-o", "json")
+		testkit.Must(t, err)
+		if strings.Contains(out, key) {
+			t.Errorf("a definition in %s has the key", namespace)
+		}
+	}
+	found := map[string]bool{}
+	for name, pid := range processes(t, w) {
+		holds := search(t, pid, key)
+		found[name] = holds
+		if holds != (name == "proxy") {
+			t.Errorf("the container %s (process %d) has the key in its files or environment: %v", name, pid, holds)
+		}
+	}
+	if len(found) != 3 {
+		t.Errorf("looked into %v, want three containers", found)
+	}
+}
+
+// processes are the first processes of the release's containers that run, by the containers' names.
+func processes(t *testing.T, w *world.World) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	node := filepath.Join(os.Getenv("CODEFORGE_K8S"))
+	list, err := exec.CommandContext(t.Context(), filepath.Join(node, "root/usr/bin/ctr"), "-a", filepath.Join(node, "run/containerd.sock"), "-n", "k8s.io", "tasks", "ls").Output()
+	testkit.Must(t, err)
+	pids := map[string]int{}
+	for line := range strings.Lines(string(list)) {
+		var id string
+		var pid int
+		if n, _ := fmt.Sscan(line, &id, &pid); n == 2 {
+			pids[id] = pid
+		}
+	}
+	for _, namespace := range []string{w.Cluster.Server, w.Cluster.Sandboxes} {
+		text, err := world.Kube(t.Context(), "", "get", "pods", "-n", namespace, "-o", `jsonpath={range .items[*]}{range .status.containerStatuses[*]}{.name} {.containerID}{"\n"}{end}{range .status.initContainerStatuses[*]}{.name} {.containerID}{"\n"}{end}{end}`)
+		testkit.Must(t, err)
+		for line := range strings.Lines(text) {
+			name, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if pid := pids[strings.TrimPrefix(id, "containerd://")]; pid > 0 {
+				out[name] = pid
+			}
+		}
+	}
+	return out
+}
+
+// search reports whether a process's container has a text in its environment or a file, as its root sees them.
+func search(t *testing.T, pid int, text string) bool {
+	t.Helper()
+	root := fmt.Sprintf("/proc/%d/root", pid)
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	testkit.Must(t, err)
+	args := []string{"-rqsF", "--devices=skip", "-e", text}
+	for _, dir := range []string{"apis", "etc", "run", "var", "tmp", "code", "runs", "home", "skills", "packages", "dev/shm"} {
+		args = append(args, filepath.Join(root, dir))
+	}
+	err = exec.CommandContext(t.Context(), "grep", args...).Run() //nolint:gosec // constants and a pid
+	return strings.Contains(string(environ), text) || err == nil
+}
+
+// TestDoors: nothing but mcp-server's certificate opens a sandbox's ports, and code does not reach them at all.
+func TestDoors(t *testing.T) {
+	w := start(t, world.Config{})
+	ctx := t.Context()
+	ip, err := world.Kube(ctx, "", "get", "pods", "-n", w.Cluster.Sandboxes, "-o", "jsonpath={.items[0].status.podIP}")
+	testkit.Must(t, err)
+	for role, secret := range map[string][2]string{"mcp-server": {w.Cluster.Server, "cf-mcp-server-tls"}, "sandbox": {w.Cluster.Sandboxes, "cf-sandbox-tls"}} {
+		id, done, err := w.Cluster.Identity(ctx, secret[0], secret[1])
+		testkit.Must(t, err)
+		defer done()
+		c := runapi.NewClient(runapi.ClientConfig{Dial: dialer(id, ip+":8443")})
+		_, err = c.Health(ctx)
+		if (err == nil) != (role == "mcp-server") {
+			t.Errorf("with the certificate of %s: %v", role, err)
+		}
+		_ = c.Close()
+	}
+	r := w.MustExecute(t, fmt.Sprintf(`for (const at of [%q, "127.0.0.1", "10.77.0.2", "198.18.0.1", "169.254.169.254", "10.96.0.1", "10.99.1.1"]) {
+  for (const port of [8443, 8444, 6443, 10250]) {
+    try { (await Deno.connect({ hostname: at, port })).close(); console.log("open", at, port); } catch (e) { if (!(e instanceof Deno.errors.ConnectionRefused) && !(e instanceof Deno.errors.NotCapable)) console.log(at, port, String(e)); }
+  }
+}`, ip))
+	if r.Out != "" {
+		t.Errorf("%s%s", r.Out, r.Notes)
+	}
+}
+
+func dialer(id *mtls.Identity, address string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) { return id.Dial(ctx, address, mtls.Sandbox) }
+}
+
+// TestAdmission: in the namespace of the sandboxes nothing else can be started, nor a sandbox with more rights.
+func TestAdmission(t *testing.T) {
+	w := start(t, world.Config{})
+	ctx := t.Context()
+	ours, err := world.Kube(ctx, "", "get", "pods", "-n", w.Cluster.Sandboxes, "-o", "jsonpath={.items[0].spec.containers[0].image}")
+	testkit.Must(t, err)
+	text, err := world.Kube(ctx, "", "get", "deployment", "cf-sandbox", "-n", w.Cluster.Sandboxes, "-o", "jsonpath={.spec.template}")
+	testkit.Must(t, err)
+	for name, change := range map[string]func(spec map[string]any, main map[string]any){
+		"":              func(map[string]any, map[string]any) {},
+		"another image": func(_, main map[string]any) { main["image"] = "codeforge.local/pause:1" },
+		"NET_ADMIN":     func(_, main map[string]any) { add(main, "NET_ADMIN") },
+		"SYS_ADMIN":     func(_, main map[string]any) { add(main, "SYS_ADMIN") },
+		"the node's network": func(spec, _ map[string]any) {
+			spec["hostNetwork"] = true
+			delete(spec["securityContext"].(map[string]any), "sysctls") // which the API server refuses then
+		},
+		"a file of the node": func(spec, _ map[string]any) {
+			spec["volumes"] = append(spec["volumes"].([]any), map[string]any{"name": "x", "hostPath": map[string]any{"path": "/"}})
+		},
+		"a service account": func(spec, _ map[string]any) { spec["automountServiceAccountToken"] = true },
+		"shared processes":  func(spec, _ map[string]any) { spec["shareProcessNamespace"] = true },
+	} {
+		var template map[string]any
+		testkit.Must(t, json.Unmarshal([]byte(text), &template))
+		spec := template["spec"].(map[string]any)
+		change(spec, spec["containers"].([]any)[0].(map[string]any))
+		pod, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x"}, "spec": spec})
+		testkit.Must(t, err)
+		_, err = world.Kube(ctx, string(pod), "create", "--dry-run=server", "-n", w.Cluster.Sandboxes, "-f", "-")
+		switch {
+		case name == "" && err != nil:
+			t.Errorf("our own pod (%s): %v", ours, err)
+		case name != "" && (err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy")):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func add(container map[string]any, capability string) {
+	c := container["securityContext"].(map[string]any)["capabilities"].(map[string]any)
+	c["add"] = append(c["add"].([]any), capability)
+}
+
+// outcome is how one of many runs ended.
+type outcome struct {
+	trial string
+	world.Result
+	err error
+}
+
+// crowd starts so many runs, width at a time, and calls during beside them.
+func crowd(t *testing.T, w *world.World, count, width, seconds int, during func()) []outcome {
+	t.Helper()
+	out := make([]outcome, count)
+	seats := make(chan struct{}, width)
+	var work, beside sync.WaitGroup
+	began := make(chan struct{})
+	beside.Go(func() { <-began; during() })
+	for i := range count {
+		seats <- struct{}{}
+		if i == width/2 {
+			close(began)
+		}
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+			defer cancel()
+			o := outcome{trial: fmt.Sprintf("crowd%03d", i)}
+			o.Result, o.err = w.Do(ctx, w.Session(), world.Run{Code: fetches(o.trial, seconds), APIs: []string{"httpbin"}})
+			out[i] = o
+			<-seats
+		})
+	}
+	work.Wait()
+	beside.Wait()
+	return out
+}
+
+// TestPodKilled: a pod dies under runs. Each run has its right answer, or is said to be lost; none is run twice, and those
+// of other pods are unharmed.
+func TestPodKilled(t *testing.T) {
+	w := start(t, world.Config{Pods: 3})
+	pods, err := w.Cluster.Pods(t.Context())
+	testkit.Must(t, err)
+	lost := 0
+	for _, o := range crowd(t, w, 60, 10, 1, func() {
+		_, err := world.Kube(context.Background(), "", "delete", "pod", pods[0], "-n", w.Cluster.Sandboxes, "--grace-period=0", "--force")
+		if err != nil {
+			t.Error(err)
+		}
+	}) {
+		switch {
+		case o.err == nil && !o.IsError && o.Out == right(o.trial):
+		case o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "connection to the sandbox"),
+			// The proxy's container was killed a moment before the code's.
+			o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "The proxy stopped before the run's receipt"):
+			lost++
+		default:
+			t.Errorf("%s: %v, out %q, notes %q", o.trial, o.err, o.Out, o.Notes)
+		}
+		if n := len(w.Upstream.Seen(o.trial)); n > 1 {
+			t.Errorf("%s arrived %d times", o.trial, n)
+		}
+	}
+	t.Logf("%d of 60 runs were lost", lost)
+	if lost > 4 { // the slots of one of three pods
+		t.Errorf("%d runs were lost, more than the pod had", lost)
+	}
+}
+
+// TestRollingUpdate: an update of all pods fails no run.
+func TestRollingUpdate(t *testing.T) {
+	w := start(t, world.Config{Pods: 2})
+	before, err := w.Cluster.Pods(t.Context())
+	testkit.Must(t, err)
+	for _, o := range crowd(t, w, 120, 6, 1, func() {
+		if err := w.Cluster.Upgrade(context.Background(), "--set", "settings.USER_AGENT=other", "--set", "mcp.replicas=1"); err != nil {
+			t.Error(err)
+		}
+	}) {
+		if o.err != nil || o.IsError || o.Out != right(o.trial) {
+			t.Errorf("%s: %v, out %q, notes %q", o.trial, o.err, o.Out, o.Notes)
+		}
+	}
+	after, err := w.Cluster.Pods(t.Context())
+	testkit.Must(t, err)
+	for _, p := range before {
+		if strings.Contains(strings.Join(after, " "), p) {
+			t.Logf("%s is still there: it waits for its runs", p)
+		}
+	}
+	if strings.Join(after, " ") == strings.Join(before, " ") {
+		t.Error("nothing was updated")
+	}
+}
+
+// TestNoWrites: a run is no request to the API server, by its own audit log.
+func TestNoWrites(t *testing.T) {
+	w := start(t, world.Config{})
+	w.MustExecute(t, fetches("warm", 0), "httpbin")
+	from := audited(t)
+	for i := range 30 {
+		if r := w.MustExecute(t, fetches(fmt.Sprint("quiet", i), 0), "httpbin"); r.IsError {
+			t.Fatal(r.Out)
+		}
+	}
+	writes, asked := 0, 0
+	for _, e := range audited(t)[len(from):] {
+		if !strings.Contains(e.User.Username, w.Cluster.Server) && !strings.Contains(e.URI, w.Cluster.Sandboxes) {
+			continue
+		}
+		asked++
+		switch e.Verb {
+		case "get", "list", "watch":
+		default:
+			writes++
+			t.Logf("%s %s by %s", e.Verb, e.URI, e.User.Username)
+		}
+	}
+	if writes > 0 {
+		t.Errorf("%d writes", writes)
+	}
+	t.Logf("%d requests to the API server during 30 runs, %d of them writes", asked, writes)
+	if !strings.Contains(fmt.Sprint(from), "endpointslices") {
+		t.Error("the audit log does not even tell of mcp-server's list: nothing was shown")
+	}
+}
+
+// event is a line of the audit log.
+type event struct {
+	Verb string `json:"verb"`
+	URI  string `json:"requestURI"`
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+}
+
+func audited(t *testing.T) (list []event) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(os.Getenv("CODEFORGE_K8S"), "run/log/audit.log"))
+	testkit.Must(t, err)
+	for line := range strings.Lines(string(data)) {
+		var e event
+		if json.Unmarshal([]byte(line), &e) == nil {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// TestMayOnlyFind: mcp-server's account can follow EndpointSlices of the sandboxes, and nothing else.
+func TestMayOnlyFind(t *testing.T) {
+	w := start(t, world.Config{})
+	as := "--as=system:serviceaccount:" + w.Cluster.Server + ":cf-mcp-server"
+	for what, want := range map[string]string{
+		"watch endpointslices.discovery.k8s.io": "yes", "create pods": "no", "get pods": "no", "get secrets": "no", "patch pods": "no",
+		"create pods/exec": "no", "update endpointslices.discovery.k8s.io": "no",
+	} {
+		out, _ := world.Kube(t.Context(), "", append(append([]string{"auth", "can-i"}, strings.Fields(what)...), as, "-n", w.Cluster.Sandboxes)...)
+		if strings.TrimSpace(out) != want {
+			t.Errorf("may it %s: %q", what, out)
+		}
+	}
+}
+
+// TestHelmTest runs the chart's own test.
+func TestHelmTest(t *testing.T) {
+	w := start(t, world.Config{})
+	// The node has no DNS of its own.
+	ip, err := world.Kube(t.Context(), "", "get", "service", "cf-mcp", "-n", w.Cluster.Server, "-o", "jsonpath={.spec.clusterIP}")
+	testkit.Must(t, err)
+	w.Upstream.(*upstream.Server).Name("cf-mcp."+w.Cluster.Server, netip.MustParseAddr(ip))
+	out, err := world.Helm(t.Context(), "test", "cf", "-n", w.Cluster.Server, "--timeout=2m", "--logs")
+	if err != nil || !strings.Contains(out, "reaches nothing by itself") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

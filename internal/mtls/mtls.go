@@ -1,0 +1,100 @@
+// Package mtls secures the connections between pods: both ends show a certificate of the installation's own authority,
+// and each checks that the other has the role it expects.
+//
+// Threat: another pod that connects to a sandbox, or that answers as one. A sandbox's certificate does not make a
+// client of other sandboxes. Nothing is resumed, so every connection is judged by the files as they are then.
+package mtls
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// The roles, as the DNS names that certificates are made for.
+const (
+	Sandbox   = "sandbox.codeforge.internal"    // of sandboxd and the proxy
+	MCPServer = "mcp-server.codeforge.internal" // of mcp-server
+)
+
+// The files of an identity, as a Secret of type kubernetes.io/tls and cert-manager name them.
+const (
+	certFile = "tls.crt"
+	keyFile  = "tls.key"
+	caFile   = "ca.crt"
+)
+
+// Identity is a folder with a certificate, its key, and the authority's certificate. They are read for every
+// connection, so replacing them takes effect at once, and no restart is needed.
+type Identity struct{ dir string }
+
+// Load checks that a folder has an identity.
+func Load(dir string) (*Identity, error) {
+	i := &Identity{dir: dir}
+	_, _, err := i.read()
+	return i, err
+}
+
+func (i *Identity) read() (tls.Certificate, *x509.CertPool, error) {
+	cert, err := tls.LoadX509KeyPair(filepath.Join(i.dir, certFile), filepath.Join(i.dir, keyFile))
+	if err != nil {
+		return cert, nil, fmt.Errorf("reading the certificate in %s: %w", i.dir, err)
+	}
+	ca, err := os.ReadFile(filepath.Join(i.dir, caFile))
+	if err != nil {
+		return cert, nil, fmt.Errorf("reading the authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return cert, nil, fmt.Errorf("%s has no certificate", filepath.Join(i.dir, caFile))
+	}
+	return cert, pool, nil
+}
+
+// config is what both ends have in common.
+func (i *Identity) config() (*tls.Config, error) {
+	cert, pool, err := i.read()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true,
+		RootCAs: pool, ClientCAs: pool,
+	}, nil
+}
+
+// Listener accepts connections of a role only. Handshakes happen with the first Read.
+func (i *Identity) Listener(l net.Listener, role string) net.Listener {
+	return tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			conf, err := i.config()
+			if err != nil {
+				return nil, err
+			}
+			conf.ClientAuth = tls.RequireAndVerifyClientCert
+			conf.VerifyConnection = func(s tls.ConnectionState) error {
+				if len(s.PeerCertificates) == 0 {
+					return errors.New("no certificate")
+				}
+				return s.PeerCertificates[0].VerifyHostname(role)
+			}
+			return conf, nil
+		},
+	})
+}
+
+// Dial connects to an address, host:port, where a role answers.
+func (i *Identity) Dial(ctx context.Context, address, role string) (net.Conn, error) {
+	conf, err := i.config()
+	if err != nil {
+		return nil, err
+	}
+	conf.ServerName = role
+	return (&tls.Dialer{Config: conf}).DialContext(ctx, "tcp4", address)
+}

@@ -1,0 +1,279 @@
+// Package fleet is many sandboxes behind one Kubernetes service, and which of them gets a run.
+//
+// Each pod is asked itself whether it has a free slot, so nothing is written anywhere for a run, and several
+// mcp-servers need not know of each other. Of two pods picked at random the one with less to do is asked first; one
+// that is full refuses, and the next is asked.
+//
+// Threat: a pod that only claims to be a sandbox. Pods are connected to by package internal/mtls.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mtls"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Config configures a Fleet.
+type Config struct {
+	// Follow calls on with all pods, at first and after every change, until ctx ends or it fails.
+	Follow func(ctx context.Context, on func([]Place)) error
+	// Dial connects to an address of a pod, host:port.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Joined, if not nil, runs in a goroutine of its own for each pod, until its context ends.
+	Joined func(context.Context, *sandbox.Sandbox)
+	Log    *slog.Logger
+}
+
+// Dial is how pods are connected to, with the identity of mcp-server.
+func Dial(id *mtls.Identity) func(ctx context.Context, address string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		return id.Dial(ctx, address, mtls.Sandbox)
+	}
+}
+
+const (
+	// dialTime bounds a connection to a pod: one that has gone does not refuse it.
+	dialTime = 3 * time.Second
+	// pingEvery is how soon a run on a pod that has gone is known to be lost: after this, and as long again.
+	pingEvery = 5 * time.Second
+	// tries is how many pods are asked for one lease.
+	tries = 3
+	// believed is how long a pod's word counts on how many of its slots others have taken.
+	believed = 5 * time.Second
+	// firstPause and lastPause bound the pauses between attempts to ask the API server.
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// errNone is what a run gets when there is no sandbox.
+var errNone = errors.New("no sandbox is ready: see kubectl get pods in the namespace of the sandboxes")
+
+// Fleet is the sandboxes. Make it with New, call Run, and end it with Close. It is safe for concurrent use.
+type Fleet struct {
+	cfg  Config
+	work sync.WaitGroup
+
+	mu   sync.Mutex
+	pods map[string]*pod
+}
+
+// pod is a sandbox with its place.
+type pod struct {
+	sandbox.Sandbox
+	place Place
+	leave context.CancelFunc
+	gone  bool // no slice has it any more
+	// own is how many leases we have there, others how many there were besides, when the pod said so last.
+	own, others int
+	said        time.Time
+}
+
+// New makes a fleet without sandboxes.
+func New(c Config) *Fleet { return &Fleet{cfg: c, pods: map[string]*pod{}} }
+
+// Run follows the pods until ctx ends.
+func (f *Fleet) Run(ctx context.Context) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := f.cfg.Follow(ctx, func(list []Place) { f.set(ctx, list) })
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		f.cfg.Log.Warn("the sandboxes cannot be followed, trying again", logline.Tag("mcp"),
+			slog.String("error", err.Error()))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	f.set(ctx, nil)
+	f.work.Wait()
+}
+
+// set makes the fleet these pods. A pod that is in no slice any more keeps its runs, and goes with the last of them.
+func (f *Fleet) set(ctx context.Context, list []Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := map[string]bool{}
+	for _, place := range list {
+		now[place.ID] = true
+		p := f.pods[place.ID]
+		if p == nil && !place.Ready {
+			continue // it does not answer yet
+		}
+		if p == nil {
+			p = f.join(ctx, place)
+		}
+		p.place, p.gone = place, false
+	}
+	for id, p := range f.pods {
+		if !now[id] {
+			p.gone = true
+			f.part(p)
+		}
+	}
+}
+
+// join adds a pod. The caller holds mu.
+func (f *Fleet) join(ctx context.Context, place Place) *pod {
+	p := &pod{place: place}
+	p.Runs = runapi.NewClient(runapi.ClientConfig{
+		Dial:      func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Runs) },
+		PingEvery: pingEvery,
+	})
+	p.Control = controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) {
+		return f.cfg.Dial(ctx, place.Control)
+	})
+	log := f.cfg.Log.With(slog.String("pod", place.Runs))
+	p.Catalog = published.New(published.Config{Control: p.Control, Sandbox: p.Runs, Log: log})
+	ctx, p.leave = context.WithCancel(ctx)
+	f.pods[place.ID] = p
+	f.work.Go(func() { p.Catalog.Run(ctx) })
+	if f.cfg.Joined != nil {
+		f.work.Go(func() { f.cfg.Joined(ctx, &p.Sandbox) })
+	}
+	log.Info("a sandbox has joined", logline.Tag("mcp"))
+	return p
+}
+
+// part removes a pod that has gone, unless it has runs. The caller holds mu.
+func (f *Fleet) part(p *pod) {
+	if !p.gone || p.own > 0 || f.pods[p.place.ID] != p {
+		return
+	}
+	delete(f.pods, p.place.ID)
+	p.leave()
+	_ = p.Runs.Close()
+	p.Control.Close()
+	f.cfg.Log.Info("a sandbox has left", logline.Tag("mcp"), slog.String("pod", p.place.Runs))
+}
+
+// usable reports whether a pod may get a lease. The caller holds mu.
+func (p *pod) usable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
+
+// load is how many slots of a pod are probably taken. The caller holds mu.
+func (p *pod) load() int {
+	if time.Since(p.said) > believed {
+		return p.own
+	}
+	return p.own + p.others
+}
+
+// candidates are the pods to ask, in order: of two random ones that with less to do first, then random ones.
+func (f *Fleet) candidates() []*pod {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []*pod
+	for _, p := range f.pods {
+		if p.usable() {
+			list = append(list, p)
+		}
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	if len(list) > 1 && list[1].load() < list[0].load() {
+		list[0], list[1] = list[1], list[0]
+	}
+	return list[:min(len(list), tries)]
+}
+
+// Acquire implements sandbox.Source.
+func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, error) {
+	list := f.candidates()
+	if len(list) == 0 {
+		return sandbox.Lease{}, errNone
+	}
+	var failed []error
+	for _, p := range list {
+		f.count(p, 1)
+		l, err := p.Acquire(ctx, language)
+		if err == nil {
+			f.heard(p, l.Taken)
+			l.Released = func() { f.count(p, -1) }
+			return l, nil
+		}
+		f.count(p, -1)
+		failed = append(failed, err)
+	}
+	for _, err := range failed { // a slot may be free there soon; what failed will be seen again
+		if errors.Is(err, runapi.ErrBusy) {
+			return sandbox.Lease{}, err
+		}
+	}
+	return sandbox.Lease{}, errors.Join(failed...)
+}
+
+// Ahead implements sandbox.Source: on many pods no lease is taken ahead.
+func (f *Fleet) Ahead(context.Context) (sandbox.Lease, error) { return sandbox.Lease{}, runapi.ErrBusy }
+
+// count changes how many leases we have in a pod.
+func (f *Fleet) count(p *pod, by int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.own += by
+	f.part(p)
+}
+
+// heard notes how many slots of a pod are taken, ours included.
+func (f *Fleet) heard(p *pod, taken int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.others, p.said = max(0, taken-p.own), time.Now()
+}
+
+// Sizes are how many pods may get leases, and how many leases there are.
+func (f *Fleet) Sizes() (pods, leases int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.pods {
+		if p.usable() {
+			pods++
+		}
+		leases += p.own
+	}
+	return pods, leases
+}
+
+// DialRuns and DialControl connect to one pod, for what concerns all alike, such as the catalog: the first by its ID
+// of those that are ready.
+func (f *Fleet) DialRuns(ctx context.Context) (net.Conn, error) {
+	return f.dial(ctx, func(p Place) string { return p.Runs })
+}
+
+// DialControl is DialRuns for the proxy's control API.
+func (f *Fleet) DialControl(ctx context.Context) (net.Conn, error) {
+	return f.dial(ctx, func(p Place) string { return p.Control })
+}
+
+func (f *Fleet) dial(ctx context.Context, address func(Place) string) (net.Conn, error) {
+	f.mu.Lock()
+	var list []Place
+	for _, p := range f.pods {
+		if p.place.Ready && !p.gone {
+			list = append(list, p.place)
+		}
+	}
+	f.mu.Unlock()
+	if len(list) == 0 {
+		return nil, errNone
+	}
+	first := slices.MinFunc(list, func(a, b Place) int { return strings.Compare(a.ID, b.ID) })
+	return f.cfg.Dial(ctx, address(first))
+}

@@ -1,0 +1,242 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// cluster is pods behind hand-written slices.
+type cluster struct {
+	*fleet.Fleet
+	pods []*pod
+
+	mu     sync.Mutex
+	places []fleet.Place
+	change chan struct{}
+}
+
+// pod is a sandbox and a proxy, each a substitute.
+type pod struct {
+	*peertest.Sandbox
+	proxy *peertest.Proxy
+}
+
+func newCluster(t *testing.T, pods, slots int) *cluster {
+	t.Helper()
+	c := &cluster{change: make(chan struct{}, 1)}
+	var places []fleet.Place
+	for i := range pods {
+		p := &pod{peertest.NewSandbox(t, slots), peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"a.example.com"}})}
+		c.pods = append(c.pods, p)
+		places = append(places, fleet.Place{ID: fmt.Sprintf("pod-%03d", i), Runs: p.Sandbox.Socket, Control: p.proxy.Socket, Ready: true})
+	}
+	c.Fleet = fleet.New(fleet.Config{
+		Follow: c.follow, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", address)
+		},
+	})
+	c.set(places)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	c.await(t, pods)
+	return c
+}
+
+func (c *cluster) set(places []fleet.Place) {
+	c.mu.Lock()
+	c.places = places
+	c.mu.Unlock()
+	select {
+	case c.change <- struct{}{}:
+	default:
+	}
+}
+
+func (c *cluster) follow(ctx context.Context, on func([]fleet.Place)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.change:
+			c.mu.Lock()
+			places := c.places
+			c.mu.Unlock()
+			on(places)
+		}
+	}
+}
+
+// await waits until so many pods may get leases.
+func (c *cluster) await(t *testing.T, pods int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if n, _ := c.Sizes(); n == pods {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("%d pods, want %d", n, pods)
+		}
+	}
+}
+
+func (c *cluster) acquire(t *testing.T) sandbox.Lease {
+	t.Helper()
+	l, err := c.Acquire(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestFull: a pod that is full refuses, and another one is asked; when all are full, that is what the caller hears.
+func TestFull(t *testing.T) {
+	c := newCluster(t, 3, 2)
+	var leases []sandbox.Lease
+	for range 6 {
+		leases = append(leases, c.acquire(t))
+	}
+	if _, err := c.Acquire(t.Context(), ""); !errors.Is(err, runapi.ErrBusy) {
+		t.Errorf("all are full: %v", err)
+	}
+	if err := leases[3].Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l := c.acquire(t); l.Of != leases[3].Of {
+		t.Error("the lease is of another pod than the one with a free slot")
+	}
+	if _, n := c.Sizes(); n != 6 {
+		t.Errorf("%d leases, want 6", n)
+	}
+}
+
+// TestLeaving: a pod that is to go gets no lease, and keeps the one it has until that ends, even when no slice has it any
+// more.
+func TestLeaving(t *testing.T) {
+	c := newCluster(t, 2, 50)
+	held := map[*sandbox.Sandbox]sandbox.Lease{}
+	for len(held) < 2 {
+		l := c.acquire(t)
+		held[l.Of] = l
+	}
+	places := c.places
+	going := places[0]
+	going.Ready = false
+	c.set([]fleet.Place{going, places[1]})
+	c.await(t, 1)
+	stays := c.acquire(t).Of
+	for range 20 {
+		if l := c.acquire(t); l.Of != stays {
+			t.Fatal("a pod that is to go got a lease")
+		}
+	}
+	c.set(places[1:])
+	time.Sleep(50 * time.Millisecond)
+	for of, l := range held {
+		if of != stays {
+			if err := l.Release(t.Context()); err != nil {
+				t.Errorf("its lease did not last: %v", err)
+			}
+			if _, err := of.Runs.Health(t.Context()); err == nil {
+				t.Error("it has gone with its last lease, and its client has not")
+			}
+		}
+	}
+}
+
+// TestNone: without a sandbox there is no lease, and the error says where to look.
+func TestNone(t *testing.T) {
+	c := newCluster(t, 1, 1)
+	c.set(nil)
+	c.await(t, 0)
+	if _, err := c.Acquire(t.Context(), ""); err == nil || errors.Is(err, runapi.ErrBusy) || !strings.Contains(err.Error(), "kubectl") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestThousandSlots: 125 pods of 8 slots under a load of 700 runs, while a tenth of the pods is killed. No slot has two
+// leases at once; what is asked for is granted while slots are free; and when things are quiet, the pods' loads are
+// close to even.
+func TestThousandSlots(t *testing.T) {
+	const pods, slots, load = 125, 8, 700
+	c := newCluster(t, pods, slots)
+	var leases []sandbox.Lease
+	for range load {
+		l, err := c.Acquire(t.Context(), "")
+		if err != nil {
+			t.Fatalf("after %d of %d slots: %v", len(leases), pods*slots, err)
+		}
+		leases = append(leases, l)
+	}
+	type seat struct {
+		of   *sandbox.Sandbox
+		slot any
+	}
+	taken, of := map[seat]bool{}, map[*sandbox.Sandbox]int{}
+	for _, l := range leases {
+		if s := (seat{l.Of, l.Slot}); taken[s] {
+			t.Fatalf("slot %d of a pod has two leases", l.Slot)
+		} else {
+			taken[s] = true
+		}
+		of[l.Of]++
+	}
+	most, mean := 0, float64(load)/pods
+	squares := 0.0
+	for _, n := range of {
+		most = max(most, n)
+		squares += math.Pow(float64(n)-mean, 2)
+	}
+	squares += float64(pods-len(of)) * mean * mean
+	t.Logf("%d leases on %d pods: mean %.1f, most %d, standard deviation %.2f", load, pods, mean, most, math.Sqrt(squares/pods))
+	if d := math.Sqrt(squares / pods); d > 1.3 { // one of one random pod: 1.7
+		t.Errorf("the pods' loads differ by %.2f", d)
+	}
+	// A tenth of the pods is killed while runs come and go.
+	for _, p := range c.pods[:pods/10] {
+		p.Stop()
+		p.proxy.Stop()
+	}
+	var work sync.WaitGroup
+	var failed, served atomic.Int64
+	for _, l := range leases {
+		work.Go(func() {
+			_ = l.Release(context.Background()) // of a dead pod it fails
+			for range 5 {
+				l, err := c.Acquire(t.Context(), "")
+				if err != nil {
+					failed.Add(1)
+					time.Sleep(10 * time.Millisecond) // the queue would ask again
+					continue
+				}
+				served.Add(1)
+				_ = l.Release(context.Background())
+			}
+		})
+	}
+	work.Wait()
+	t.Logf("%d leases with a tenth of the pods dead, %d times all that were asked failed", served.Load(), failed.Load())
+	if served.Load() < 5*load*9/10 {
+		t.Error("too few leases")
+	}
+	if _, n := c.Sizes(); n != 0 {
+		t.Errorf("%d leases are counted after the last", n)
+	}
+}

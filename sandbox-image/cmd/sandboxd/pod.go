@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/internal/mtls"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// remote listens for mcp-server in another pod. Nil: it is not told to.
+func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
+	if f.listen == "" {
+		return nil, nil
+	}
+	id, err := mtls.Load(f.identity)
+	if err != nil {
+		return nil, err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", f.listen)
+	if err != nil {
+		return nil, err
+	}
+	return id.Listener(l, mtls.MCPServer), nil
+}
+
+// closeVolumes gives the container's volumes the modes that Docker's have by docker-compose.yml. Kubernetes makes
+// volumes that are open to all; only those are changed. It needs the groups that the jail has joined.
+func closeVolumes(f serveFlags) error {
+	var errs []error
+	for _, v := range []struct {
+		path  string
+		group int
+		mode  os.FileMode
+	}{
+		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.skills, slot.GroupID, 0o770},
+		{f.code, 0, 0o711}, {f.state, 0, 0o711}, {f.packages, 0, 0o755}, {runapi.HomesDir, 0, 0o711},
+		{filepath.Dir(filepath.Dir(f.socket)), 0, 0o755},
+	} {
+		info, err := os.Stat(v.path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (info.Mode()&0o002 == 0 || info.Mode()&fs.ModeSticky != 0) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(os.Chown(v.path, -1, v.group), os.Chmod(v.path, v.mode))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("closing a volume: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
