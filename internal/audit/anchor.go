@@ -21,8 +21,8 @@ const (
 	anchorTime = 2 * time.Second
 )
 
-// anchor is a file or a named pipe elsewhere that gets the short form of every checkpoint, in a goroutine of its own: it
-// may be on a disk that does not answer. What it cannot take is lost to it; the ledger has every checkpoint.
+// anchor is a file or a named pipe elsewhere that gets the short form of every checkpoint, in a goroutine of its own:
+// it may be on a disk that does not answer. What it cannot take is lost to it; the ledger has every checkpoint.
 type anchor struct {
 	path  string
 	log   *slog.Logger
@@ -60,8 +60,8 @@ func (a *anchor) write() {
 	}
 }
 
-// appendLine opens the file for each line: it may have been moved away, and a pipe's reader may have come. Non-blocking:
-// a pipe without a reader is an error.
+// appendLine opens the file for each line: it may have been moved away, and a pipe's reader may have come.
+// Non-blocking: a pipe without a reader is an error.
 func appendLine(path, line string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o600)
 	if err != nil {

@@ -32,8 +32,8 @@ func Letters(word string) (set uint64) {
 	return set
 }
 
-// Apart is a number of slips that two words with these letters have between them at least: a slip adds a letter, or takes
-// one away, or both.
+// Apart is a number of slips that two words with these letters have between them at least: a slip adds a letter, or
+// takes one away, or both.
 func Apart(a, b uint64) int { return (bits.OnesCount64(a^b) + 1) / 2 }
 
 // inBand is Distance by its matrix, of which it computes what is less than limit from the diagonal.

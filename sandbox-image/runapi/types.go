@@ -2,7 +2,8 @@
 // stream.
 //
 //	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
-//	POST   /v1/runs          -> 200 Events, the last one with Exit, see writeEvent | 400, 409 other permissions, 410 lease gone
+//	POST   /v1/runs          -> 200 Events, the last one with Exit, see writeEvent | 400, 409 other permissions,
+//	                          410 lease gone
 //	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; then ExitTrailer |
 //	                          400, 410 lease gone, 424 package not installed
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404

@@ -1,5 +1,5 @@
-// Package alert notices what a person may want to know, and has the store keep it: APIs and MCP servers that fail, tools
-// that are not as they were accepted, code that sends the value of a credential, and skills that change.
+// Package alert notices what a person may want to know, and has the store keep it: APIs and MCP servers that fail,
+// tools that are not as they were accepted, and skills that change.
 package alert
 
 import (
@@ -120,8 +120,8 @@ func (w *Watcher) exchange(x historyapi.Exchange) {
 	}
 	if l.add(failed(x.Exchange)) {
 		w.store.AddAlert(historyapi.Alert{
-			Kind: historyapi.AlertAPI, Run: run(x.Run), API: name,
-			Title: name + " fails", Text: fmt.Sprintf("%d of its last %d requests failed, the latest with %s.", l.failed, l.n, how(x)),
+			Kind: historyapi.AlertAPI, Run: run(x.Run), API: name, Title: name + " fails",
+			Text: fmt.Sprintf("%d of its last %d requests failed, the latest with %s.", l.failed, l.n, how(x)),
 		})
 	}
 }
@@ -137,7 +137,8 @@ func run(of string) string {
 // failed reports whether an API did not do what it was asked for a reason of its own: an answer to a mistake of the
 // code's is none.
 func failed(x controlapi.Exchange) bool {
-	return x.Outcome != controlapi.OutcomeServed || x.Status >= 500 || x.Status == 401 || x.Status == 403 || x.Status == 429
+	return x.Outcome != controlapi.OutcomeServed || x.Status >= 500 ||
+		x.Status == 401 || x.Status == 403 || x.Status == 429
 }
 
 func how(x historyapi.Exchange) string {
@@ -217,7 +218,8 @@ func (w *Watcher) look(states []serverstate.Server) {
 			w.store.AddAlert(historyapi.Alert{
 				Kind: historyapi.AlertServer, API: s.Name,
 				Title: fmt.Sprintf("Tools of the MCP server %s are held: %d", s.Name, s.Held),
-				Text:  "They are new, or not as you accepted them. See what changed, and accept it, with: codeforge mcp approve " + s.Name,
+				Text: "They are new, or not as you accepted them. See what changed, and accept it, with: " +
+					"codeforge mcp approve " + s.Name,
 			})
 		}
 		w.held[s.Name] = s.Held

@@ -40,14 +40,19 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	}
 	out := []listed{}
 	for _, k := range l.Skills {
-		one := listed{Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name], Pinned: c.cfg.Skills.Pinned(k.Name)}
+		one := listed{
+			Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name],
+			Pinned: c.cfg.Skills.Pinned(k.Name),
+		}
 		if err == nil && one.Use == nil {
 			one.Use = &historyapi.SkillUse{Skill: k.Name}
 		}
 		out = append(out, one)
 	}
 	out = append(out, c.deletedSkills(r, l.Skills)...)
-	return map[string]any{"skills": out, "count": len(l.Skills), "most": skill.MaxCount, "read_only": c.cfg.Skills.ReadOnly()}, nil
+	return map[string]any{
+		"skills": out, "count": len(l.Skills), "most": skill.MaxCount, "read_only": c.cfg.Skills.ReadOnly(),
+	}, nil
 }
 
 // deletedSkills are those that are gone, and of which versions are kept.

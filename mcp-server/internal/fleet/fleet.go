@@ -187,6 +187,7 @@ func (f *Fleet) candidates() []*pod {
 			list = append(list, p)
 		}
 	}
+	//nolint:gosec // who guesses the order gains nothing
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	if len(list) > 1 && list[1].load() < list[0].load() {
 		list[0], list[1] = list[1], list[0]

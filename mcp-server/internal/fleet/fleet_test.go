@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -44,10 +43,10 @@ func newCluster(t *testing.T, pods, slots int) *cluster {
 	for i := range pods {
 		p := &pod{peertest.NewSandbox(t, slots), peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"a.example.com"}})}
 		c.pods = append(c.pods, p)
-		places = append(places, fleet.Place{ID: fmt.Sprintf("pod-%03d", i), Runs: p.Sandbox.Socket, Control: p.proxy.Socket, Ready: true})
+		places = append(places, fleet.Place{ID: fmt.Sprintf("pod-%03d", i), Runs: p.Socket, Control: p.proxy.Socket, Ready: true})
 	}
 	c.Fleet = fleet.New(fleet.Config{
-		Follow: c.follow, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Follow: c.follow, Log: slog.New(slog.DiscardHandler),
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", address)
 		},

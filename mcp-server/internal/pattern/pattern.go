@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Pattern is a regular expression and the words of which a match contains at least one. Without words it is tried always.
+// Pattern is a regular expression and the words of which a match contains at least one. Without words it is always
+// tried.
 type Pattern struct {
 	expr  *regexp.Regexp
 	words []string

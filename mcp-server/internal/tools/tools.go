@@ -190,9 +190,9 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 // frozenNote says why a session is frozen. The host is a text of code's.
 func frozenNote(a operatorapi.Alarm) voice.Text {
 	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
-		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the user, "+
-		"who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: codeforge "+
-		"unfreeze %SESSION}.", "%WHAT", a.What(), "%HOST", visible.Line(a.Host), "%SESSION", a.Session)
+		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the "+
+		"user, who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: "+
+		"codeforge unfreeze %SESSION}.", "%WHAT", a.What(), "%HOST", visible.Line(a.Host), "%SESSION", a.Session)
 }
 
 // addTool adds a tool that is counted.

@@ -117,7 +117,8 @@ func (l *Ledger) now() time.Time {
 // part is the number of the part of time that t is in.
 func (a *account) part(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
-// forget drops what is out of the window. What seems to come later, because the clock was set back, counts as spent now.
+// forget drops what is out of the window. What seems to come later, because the clock was set back, counts as spent
+// now.
 func (a *account) forget(now time.Time) {
 	here := a.part(now)
 	for part, amount := range a.Parts {

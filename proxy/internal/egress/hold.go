@@ -57,8 +57,8 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	return v
 }
 
-// unfit reports whether a text must not be shown to a person, and so must not leave either. One that carries a canary or
-// a credential's value is an alarm.
+// unfit reports whether a text must not be shown to a person, and so must not leave either. One that carries a canary
+// or a credential's value is an alarm.
 func (x *exchange) unfit(text string) bool {
 	c, carries := x.guard.Carries(text, "body")
 	if carries {

@@ -43,8 +43,8 @@ const (
 	staleSource = time.Hour
 	// forever stands for the end of what has none.
 	forever = 100 * 365 * 24 * time.Hour
-	// refusedAgain is how soon a token may be renewed again because a server refused it. Once a credential is crowded it is
-	// renewed for its end alone.
+	// refusedAgain is how soon a token may be renewed again because a server refused it. Once a credential is crowded it
+	// is renewed for its end alone.
 	refusedAgain = time.Minute
 	// The time between failed attempts grows from backoffMin to backoffMax. An ended login is not tried again for
 	// backoffEnded.

@@ -38,8 +38,8 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	return hold, Verdict{}, true
 }
 
-// Queries reports whether rules of every API that holds the host allow a request because it consists of GraphQL queries:
-// it changes nothing, sent with POST as with GET.
+// Queries reports whether rules of every API that holds the host allow a request because it consists of GraphQL
+// queries: it changes nothing, sent with POST as with GET.
 func Queries(q Request, holders []*catalog.API) bool {
 	for _, a := range holders {
 		for _, m := range q.Methods {

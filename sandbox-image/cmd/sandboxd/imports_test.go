@@ -22,6 +22,7 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/python",     // looks for it
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile", // of generations
 	"github.com/codeforge-mcp/codeforge/internal/countdown",  // of runs
+	"github.com/codeforge-mcp/codeforge/internal/mtls",       // of pods
 	"github.com/codeforge-mcp/codeforge/internal/disarm",     // constantly false
 	"github.com/codeforge-mcp/codeforge/internal/version",
 	"github.com/vishvananda/", "github.com/coreos/go-iptables/", // hold

@@ -297,10 +297,10 @@ func TestWhatTheKernelSays(t *testing.T) {
 	for _, row := range []struct {
 		program   string
 		o         rig.Options
-		variables int // those of the contract, and bwrap's PWD
+		variables int // those of the contract, four for canaries, and bwrap's PWD
 	}{
-		{"deno", rig.Options{Mode: rig.Root, Slots: 1, Warm: 1}, 7},
-		{"python3", rig.Options{Mode: rig.Root, Slots: 1, Python: true, Args: []string{"--warm-python", "1"}}, 9},
+		{"deno", rig.Options{Mode: rig.Root, Slots: 1, Warm: 1}, 11},
+		{"python3", rig.Options{Mode: rig.Root, Slots: 1, Python: true, Args: []string{"--warm-python", "1"}}, 13},
 	} {
 		t.Run(row.program, func(t *testing.T) { kernelSays(t, rig.Start(t, row.o), row.program, row.variables) })
 	}

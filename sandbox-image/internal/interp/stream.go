@@ -29,8 +29,8 @@ const (
 	lookEvery = 1000
 )
 
-// newStream takes the read end from Go's poller, which every write to the pipe would wake, whether or not anybody reads.
-// It closes f.
+// newStream takes the read end from Go's poller, which every write to the pipe would wake, whether or not anybody
+// reads. It closes f.
 func newStream(f *os.File, ended <-chan struct{}) (*stream, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
