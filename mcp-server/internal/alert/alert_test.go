@@ -3,6 +3,8 @@ package alert
 import (
 	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +16,16 @@ import (
 
 // told is a Store that remembers titles.
 type told struct {
+	mu     sync.Mutex
 	titles []string
 	events chan []historyapi.Event
 }
 
-func (s *told) AddAlert(a historyapi.Alert) { s.titles = append(s.titles, a.Title) }
+func (s *told) AddAlert(a historyapi.Alert) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.titles = append(s.titles, a.Title)
+}
 
 func (s *told) Follow(ctx context.Context, _ string) ([]historyapi.Event, error) {
 	select {
@@ -30,6 +37,8 @@ func (s *told) Follow(ctx context.Context, _ string) ([]historyapi.Event, error)
 }
 
 func (s *told) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	all := strings.Join(s.titles, "; ")
 	s.titles = nil
 	return all
@@ -75,18 +84,6 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// TestValue: code that sends the value of a credential is told each time.
-func TestValue(t *testing.T) {
-	s := &told{}
-	w := New(s, nil)
-	e := exchange("a", controlapi.OutcomeDenied, 403)
-	e.Exchange.Code = "credential_in_request"
-	w.event(e)
-	if got := s.take(); got != "Code sent the value of a key, to a.test" {
-		t.Error(got)
-	}
-}
-
 // TestSkill: changes that nobody made by hand are told, once an hour for each skill.
 func TestSkill(t *testing.T) {
 	s := &told{}
@@ -120,8 +117,9 @@ func TestSkill(t *testing.T) {
 func TestServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &told{events: make(chan []historyapi.Event)}
-		states := []serverstate.Server{{Name: "a", State: serverstate.Running}}
-		w := New(s, func() []serverstate.Server { return states })
+		var state atomic.Value
+		state.Store(serverstate.Server{Name: "a", State: serverstate.Running})
+		w := New(s, func() []serverstate.Server { return []serverstate.Server{state.Load().(serverstate.Server)} })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); w.Run(ctx) }()
@@ -134,7 +132,7 @@ func TestServers(t *testing.T) {
 			{serverstate.Running, 2, "Tools of the MCP server a are held: 2"}, {serverstate.Running, 2, ""}, {serverstate.Running, 0, ""},
 			{serverstate.Failing, 0, "The MCP server a does not start"},
 		} {
-			states[0].State, states[0].Held = step.state, step.held
+			state.Store(serverstate.Server{Name: "a", State: step.state, Held: step.held})
 			time.Sleep(serverTime)
 			synctest.Wait()
 			if got := s.take(); got != step.want {

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
@@ -69,7 +70,12 @@ func (x *exchange) searchRefused(r *http.Request) {
 		}
 	}
 	req := r
-	if x.out != nil {
+	switch {
+	case x.guarded: // it was searched before credentials were put into it, but for the rest of its body
+		req = &http.Request{
+			URL: new(url.URL), Header: http.Header{"Content-Encoding": r.Header["Content-Encoding"]}, Body: x.rest,
+		}
+	case x.out != nil:
 		req = x.out
 	}
 	hasBody := req.Body != nil && req.Body != http.NoBody

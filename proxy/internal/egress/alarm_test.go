@@ -25,6 +25,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
 // canary is the run's. It looks like the secret key of AWS.
@@ -295,5 +297,32 @@ func TestNoAlarm(t *testing.T) {
 	}
 	if rec := end(); rec.Alarm != nil {
 		t.Errorf("%+v", rec.Alarm)
+	}
+}
+
+// TestNoAlarmForNames: a request with names that is refused after credentials took their places is no alarm.
+func TestNoAlarmForNames(t *testing.T) {
+	for name, c := range map[string]struct{ api, kind, body, code string }{
+		"an ambiguous body": {fieldAPI, "application/json", `{"k":"` + tokenName + `","K":1}`, policy.CodeAmbiguous},
+		"an address that is not public": {
+			strings.Replace(fieldAPI, `"allow_private": ["127.0.0.0/8"]`, `"allow_private": ["10.0.0.0/8"]`, 1),
+			"application/json", `{"k":"` + tokenName + `"}`, upstream.CodeAddress,
+		},
+	} {
+		r := newRig(t, setup{apis: map[string]string{"demo": c.api}})
+		r.upstreams.https(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		end := r.begin()
+		q, err := http.NewRequest(http.MethodPost, "https://"+demoHost+"/?k="+tokenName, strings.NewReader(c.body))
+		check(t, err)
+		q.Header.Set("Content-Type", c.kind)
+		q.Header.Set("Authorization", "Bearer "+tokenName)
+		resp, err := r.client(false).Do(q)
+		check(t, err)
+		if got := refusal(t, resp); got.Code != c.code {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if rec := end(); rec.Alarm != nil {
+			t.Errorf("%s: %+v", name, rec.Alarm)
+		}
 	}
 }

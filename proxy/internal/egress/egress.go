@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -126,6 +127,8 @@ type exchange struct {
 
 	guard          *swap.Swapper // the snapshot's, with the run's canaries
 	out            *http.Request // as it leaves, once there is such
+	guarded        bool          // guard has searched it, and may have put credentials in
+	rest           io.ReadCloser // what guard had not read of the body then; nil: there is none
 	alarm          sync.Once
 	verdict        policy.Verdict
 	compression    compression

@@ -71,16 +71,23 @@ func TestLedgerRequired(t *testing.T) {
 func TestLedger(t *testing.T) {
 	var mu sync.Mutex
 	var entries []audit.Entry
+	alarms := 0
 	r := newRig(t, setup{redact: []string{"Acme Corp"}, ledger: func(e audit.Entry) error {
 		mu.Lock()
 		defer mu.Unlock()
+		if e.Alarm != nil {
+			alarms++
+			return nil
+		}
 		entries = append(entries, e)
 		return nil
 	}})
 	var up seen
 	r.upstreams.https(up.echo())
 	end := r.begin()
-	for _, url := range []string{"https://" + demoHost + "/a/" + secretValue + "?q=" + secretValue, "https://" + demoHost + "/Acme%20Corp", "https://unknown.test/"} {
+	for _, url := range []string{
+		"https://" + demoHost + "/Acme%20Corp", "https://unknown.test/", "https://" + demoHost + "/a/" + secretValue + "?q=" + secretValue,
+	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 		check(t, err)
 		if resp, err := r.client(false).Do(req); err == nil {
@@ -90,8 +97,8 @@ func TestLedger(t *testing.T) {
 	rec := end()
 	mu.Lock()
 	defer mu.Unlock()
-	if len(entries) != len(rec.Exchanges) || len(entries) == 0 {
-		t.Fatalf("%d entries, %d exchanges", len(entries), len(rec.Exchanges))
+	if len(entries) != len(rec.Exchanges) || len(entries) != 3 || alarms != 1 {
+		t.Fatalf("%d entries, %d exchanges, %d alarms", len(entries), len(rec.Exchanges), alarms)
 	}
 	for i, e := range entries {
 		if e.Exchange == nil || e.Exchange.URL != rec.Exchanges[i].URL || e.Exchange.Outcome != rec.Exchanges[i].Outcome {

@@ -398,10 +398,12 @@ func TestMintedCarried(t *testing.T) {
 	var asked atomic.Int32
 	s := &tokenServer{api: func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); fmt.Fprint(w, "ok") }}
 	r := newMintRig(t, s)
-	defer r.begin()()
+	end := r.begin()
 	body(t, sendMinted(t, r, http.MethodGet, ""))
+	end()
 	asked.Store(0)
 	token := mintedToken(1)
+	generation := uint64(1)
 	for name, req := range map[string]func() *http.Request{
 		"header": func() *http.Request { q := newGet("/"); q.Header.Set("X-Any", token); return q },
 		"header name": func() *http.Request {
@@ -418,10 +420,15 @@ func TestMintedCarried(t *testing.T) {
 			return q
 		},
 	} {
+		generation++
+		end := r.beginIn(0, generation)
 		resp, err := r.client(false).Do(req())
 		check(t, err)
 		if got := refusal(t, resp); got.Code != policy.CodeCredentialSent {
 			t.Errorf("%s: %+v", name, got)
+		}
+		if rec := end(); rec.Alarm == nil {
+			t.Errorf("%s: no alarm", name)
 		}
 	}
 	if asked.Load() != 0 {

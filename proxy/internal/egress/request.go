@@ -213,6 +213,7 @@ func (x *exchange) complete(out *http.Request) error {
 	if !o.Insecure && x.conf.Mint != nil {
 		signs = mint.Claim(out, o.Allowed)
 	}
+	x.guarded, x.rest = true, out.Body
 	report, err := x.guard.Request(out, o)
 	x.swapped.Report = report
 	if err != nil {
