@@ -208,7 +208,13 @@ func (c Client) fetch(ctx context.Context, method, path string, v url.Values, ou
 	return nil
 }
 
+// errNobody is what the zero Client answers.
+var errNobody = errors.New("nobody answers an operator there: run this where CodeForge runs, or name docker://CONTAINER")
+
 func (c Client) do(ctx context.Context, method, path string, v url.Values) (*http.Response, error) {
+	if c.HTTP == nil {
+		return nil, errNobody
+	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+Prefix+path+"?"+v.Encode(), nil)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func TestStartRefused(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		{"nothing", nil, nil, []string{"--listen or --socket is required", "--control is required", "--skills is required", `--sandbox "": want unix:SOCKET or docker:SOCKET`}},
+		{"nothing", nil, nil, []string{"--listen or --socket is required", "--control is required", "--skills is required", `--sandbox "": want unix:SOCKET, docker:SOCKET or kubernetes:NAMESPACE/SERVICE`}},
 		{"a stray word", with("--listen", "127.0.0.1:0", "word"), nil, []string{`unexpected argument "word"`}},
 		{"an unknown flag", []string{"--lisen", "x"}, nil, []string{"flag provided but not defined"}},
 		{"the sandbox's kind", []string{"--listen", "127.0.0.1:0", "--sandbox", "tcp:x", "--control", "c", "--skills", skills}, nil, []string{`--sandbox "tcp:x"`}},
