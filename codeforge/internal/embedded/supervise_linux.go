@@ -252,7 +252,7 @@ func (s *supervisor) await(ctx context.Context, d *daemon.Daemon, ready func(con
 		if err == nil {
 			return nil
 		}
-		if why == nil || ctx.Err() == nil { // the end of the time is no reason
+		if why == nil || ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) { // the end of the time is no reason
 			why = err
 		}
 		select {
