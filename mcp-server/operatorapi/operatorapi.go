@@ -209,7 +209,7 @@ func (c Client) fetch(ctx context.Context, method, path string, v url.Values, ou
 }
 
 // errNobody is what the zero Client answers.
-var errNobody = errors.New("nobody answers an operator there: run this where CodeForge runs, or name docker://CONTAINER")
+var errNobody = errors.New("nobody answers an operator there: run this where CodeForge runs, or name docker://NAME")
 
 func (c Client) do(ctx context.Context, method, path string, v url.Values) (*http.Response, error) {
 	if c.HTTP == nil {
