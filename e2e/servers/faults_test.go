@@ -44,7 +44,8 @@ var faults = []fault{
 	{name: "dies at tools-call", faults: "dies-at-tools-call", code: hi, want: "server_unavailable", says: "exit status 4", again: "server_unavailable"},
 	{name: "dies in a call", code: `return await s.die({ text: "" });`, want: "server_unavailable", says: "may have been carried out"},
 	{name: "dies in an answer", code: `return await s.half({ text: "" });`, want: "server_unavailable", says: "exit status 6"},
-	{name: "dies after an answer", code: `return await s.leave({ text: "answered" });`, want: "answered"},
+	// A call may arrive between the answer and the end, and then nobody knows what became of it.
+	{name: "dies after an answer", code: `return await s.leave({ text: "answered" });`, want: "answered", again: "again|server_unavailable"},
 	{name: "dies under other calls", code: `const slow = Array.from({ length: 3 }, () => s.slow({ text: "", ms: 60000 }).catch((e) => e.code));
 return [await s.die({ text: "" }).catch((e) => e.code), ...await Promise.all(slow)].join();`,
 		want: "server_unavailable,server_unavailable,server_unavailable,server_unavailable"},
