@@ -68,6 +68,19 @@ func (i *Identity) config() (*tls.Config, error) {
 	}, nil
 }
 
+// Listen listens at an address, host:port, with the identity of a folder, for connections of a role only.
+func Listen(ctx context.Context, address, dir, role string) (net.Listener, error) {
+	id, err := Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", address)
+	if err != nil {
+		return nil, err
+	}
+	return id.Listener(l, role), nil
+}
+
 // Listener accepts connections of a role only. Handshakes happen with the first Read.
 func (i *Identity) Listener(l net.Listener, role string) net.Listener {
 	return tls.NewListener(l, &tls.Config{

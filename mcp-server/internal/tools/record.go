@@ -100,7 +100,7 @@ func (s *Surface) putBack() {
 		_, _, err := s.cfg.Skills.Read(name)
 		v := historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: errors.Is(err, skill.ErrNotFound)}
 		s.changed(v)
-		v.By = historyapi.ByRun // nothing is stored of what is stored already, nor of others while code runs
+		v.By = historyapi.ByRun // while code runs, only this one is stored; otherwise it is the same version as above
 		s.changed(v)
 	})
 	if err != nil {

@@ -128,24 +128,11 @@ func open(
 		return nil, nil, nil, err
 	}
 	if o.listen != "" {
-		if d.remote, err = remote(ctx, o); err != nil {
+		if d.remote, err = mtls.Listen(ctx, o.listen, o.identity, mtls.MCPServer); err != nil {
 			return nil, nil, nil, err
 		}
 	}
 	return d, l, logins, secure(o.mode)
-}
-
-// remote listens for mcp-server in another pod.
-func remote(ctx context.Context, o options) (net.Listener, error) {
-	id, err := mtls.Load(o.identity)
-	if err != nil {
-		return nil, err
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", o.listen)
-	if err != nil {
-		return nil, err
-	}
-	return id.Listener(l, mtls.MCPServer), nil
 }
 
 // assemble builds the parts and loads the catalog.

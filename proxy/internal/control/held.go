@@ -38,15 +38,20 @@ func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h, err := s.conf.Room.Decide(id, in)
-	if refused := (*credentialapi.Refused)(nil); errors.As(err, &refused) {
+	answerDecision(w, h, err)
+}
+
+// answerDecision answers with what was decided about, or says why nothing was.
+func answerDecision(w http.ResponseWriter, what any, err error) {
+	var refused *credentialapi.Refused
+	switch {
+	case errors.As(err, &refused):
 		fail(w, http.StatusForbidden, refused.Text)
-		return
-	}
-	if err != nil {
+	case err != nil:
 		fail(w, http.StatusInternalServerError, err.Error())
-		return
+	default:
+		answer(w, http.StatusOK, what)
 	}
-	answer(w, http.StatusOK, h)
 }
 
 // waiting streams what a run waits for, a line for each change, until its lease or the reader ends.

@@ -2,11 +2,9 @@ package control
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -44,13 +42,5 @@ func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, err := s.conf.Plans.Decide(id, in)
-	if refused := (*credentialapi.Refused)(nil); errors.As(err, &refused) {
-		fail(w, http.StatusForbidden, refused.Text)
-		return
-	}
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	answer(w, http.StatusOK, p)
+	answerDecision(w, p, err)
 }

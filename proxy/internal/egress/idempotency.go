@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
@@ -44,10 +43,12 @@ func (x *exchange) attempt(q policy.Request, out *http.Request) error {
 func groupOf(out *http.Request) (attempt.Group, error) {
 	h := sha256.New()
 	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
-	for _, s := range []string{out.Method, out.URL.String(), strings.Join(out.Header["Content-Type"], "\n"),
-		strings.Join(out.Header["Content-Encoding"], "\n"), strings.Join(out.Header["Authorization"], "\n")} {
-		part(s)
+	part(out.Method)
+	part(out.URL.String())
+	for _, line := range shownHeaders(out.Header) { // any of them may say for whom it is
+		part(line)
 	}
+	part("")
 	if out.Body == nil || out.Body == http.NoBody {
 		return attempt.Group(h.Sum(nil)), nil
 	}

@@ -71,6 +71,9 @@ func TestIdempotency(t *testing.T) {
 		if c := send("PUT", end, `{"amount":5}`); c == a {
 			t.Errorf("%s: another method has the key %q", end, c)
 		}
+		if c := send("POST", end, `{"amount":5}`, "X-Account", "b"); c == a {
+			t.Errorf("%s: a request for another account has the key %q", end, c)
+		}
 	}
 	if a, b := send("POST", "lost", strings.Repeat("x", 300<<10)), send("POST", "lost", strings.Repeat("x", 300<<10)); a == "" || a == b {
 		t.Errorf("a long body: %q, %q", a, b)

@@ -19,15 +19,7 @@ func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 	if f.listen == "" {
 		return nil, nil
 	}
-	id, err := mtls.Load(f.identity)
-	if err != nil {
-		return nil, err
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", f.listen)
-	if err != nil {
-		return nil, err
-	}
-	return id.Listener(l, mtls.MCPServer), nil
+	return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 }
 
 // closeVolumes gives the container's volumes the modes that Docker's have by docker-compose.yml. Kubernetes makes
