@@ -26,31 +26,40 @@ These are requests that a rule with "then": "approve" holds. One can be decided 
 goes out as soon as you approve; after that, an approval lets the very same request pass once when the run is repeated.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("held takes no argument, got %q", args[0])
-				}
-				c, err := approvals(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				list, err := c.List(ctx)
-				switch {
-				case err != nil:
-					return err
-				case *asJSON:
-					return printJSON(e.Stdout, list)
-				case len(list) == 0:
-					fmt.Fprintln(e.Stdout, "No request waits.")
-				}
-				for _, h := range list {
-					printHeld(e, e.Stdout, h)
-				}
-				return nil
+		setup: listing("held", "No request waits.", func(ctx context.Context, e *Env, t target) ([]approvalapi.Held, error) {
+			c, err := approvals(ctx, e, t)
+			if err != nil {
+				return nil, err
 			}
-		},
+			return c.List(ctx)
+		}, func(e *Env, h approvalapi.Held) { printHeld(e, e.Stdout, h) }),
+	}
+}
+
+// listing is the setup of a command that lists what fetch returns, as JSON or one by one, or prints none.
+func listing[T any](
+	name, none string, fetch func(context.Context, *Env, target) ([]T, error), show func(*Env, T),
+) func(*flag.FlagSet) func(context.Context, *Env, []string) error {
+	return func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		t, asJSON := targetFlags(fs), jsonFlag(fs)
+		return func(ctx context.Context, e *Env, args []string) error {
+			if len(args) > 0 {
+				return usageError("%s takes no argument, got %q", name, args[0])
+			}
+			list, err := fetch(ctx, e, t)
+			switch {
+			case err != nil:
+				return err
+			case *asJSON:
+				return printJSON(e.Stdout, list)
+			case len(list) == 0:
+				fmt.Fprintln(e.Stdout, none)
+			}
+			for _, one := range list {
+				show(e, one)
+			}
+			return nil
+		}
 	}
 }
 

@@ -43,11 +43,8 @@ Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
 			fs.BoolVar(&o.paste, "paste", false, "paste the address at which the browser ends")
 			fs.BoolVar(&o.quiet, "no-browser", false, "print the address, and open no browser")
 			return func(ctx context.Context, e *Env, args []string) error {
-				switch {
-				case len(args) != 1:
+				if len(args) != 1 {
 					return usageError("login takes the name of a credential")
-				case o.device && o.paste:
-					return usageError("login: --device or --paste, not both")
 				}
 				return o.run(ctx, e, args[0])
 			}
@@ -62,6 +59,9 @@ type loginOptions struct {
 }
 
 func (o loginOptions) run(ctx context.Context, e *Env, name string) error {
+	if o.device && o.paste {
+		return usageError("login: --device or --paste, not both")
+	}
 	client, list, err := readCredentials(ctx, e, o.target)
 	if err != nil {
 		return err

@@ -23,31 +23,13 @@ A dry run (execute_code with dry_run, or codeforge run --dry-run) sends what rea
 is a plan, which you can approve for 15 minutes, once, unless the configuration changes.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("plans takes no argument, got %q", args[0])
-				}
-				c, err := plans(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				list, err := c.List(ctx)
-				switch {
-				case err != nil:
-					return err
-				case *asJSON:
-					return printJSON(e.Stdout, list)
-				case len(list) == 0:
-					fmt.Fprintln(e.Stdout, "There is no plan.")
-				}
-				for _, p := range list {
-					printPicture(e, p)
-				}
-				return nil
+		setup: listing("plans", "There is no plan.", func(ctx context.Context, e *Env, t target) ([]planapi.Plan, error) {
+			c, err := plans(ctx, e, t)
+			if err != nil {
+				return nil, err
 			}
-		},
+			return c.List(ctx)
+		}, printPicture),
 	}
 }
 

@@ -1,0 +1,135 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+// refuse answers with a verdict's refusal.
+func (x *exchange) refuse(v policy.Verdict, cause error) {
+	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
+	x.note.Hints = append(x.note.Hints, v.Hint())
+	if v.RetryAfter != "" {
+		x.w.Header().Set("Retry-After", v.RetryAfter)
+	}
+	x.w.json(v.Status, v.Refusal)
+}
+
+// finish records the exchange, and aborts the connection when the response is incomplete. p is what serve panicked
+// with.
+func (x *exchange) finish(p any) {
+	x.sum()
+	abort := x.judge(p)
+	n := &x.note
+	if unsent(n.Exchange) {
+		n.Swapped, n.HeadUp = nil, 0
+		if n.Outcome == controlapi.OutcomePlanned {
+			n.BytesUp = 0
+		}
+		if x.giveBack != nil {
+			x.giveBack()
+		}
+	}
+	x.endAttempt()
+	n.Status = x.w.status
+	n.Milliseconds = milliseconds(time.Since(x.began))
+	x.conf.Journal.Record(*n)
+	x.learn()
+	x.remember()
+	x.debug.log(x)
+	if !abort || x.conn == nil {
+		return
+	}
+	if x.conn.HTTP1() {
+		x.conn.Reset()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
+func unsent(e controlapi.Exchange) bool {
+	if e.Outcome == controlapi.OutcomePlanned {
+		return true
+	}
+	switch e.Code {
+	case policy.CodeTokenUnavailable, policy.CodeSecretUnavailable:
+		return e.BytesUp == 0
+	case upstream.CodeResolve, upstream.CodeAddress, upstream.CodeConnect, upstream.CodeTLS:
+		return true
+	}
+	return e.Outcome == controlapi.OutcomeDenied && e.BytesUp == 0
+}
+
+// judge sets the outcome and reports whether the client must see an abort.
+func (x *exchange) judge(p any) (abort bool) {
+	n := &x.note
+	if x.cut == nil && !x.whole && n.Outcome == "" {
+		x.cut = context.Cause(x.ctx)
+	}
+	switch {
+	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // a panic value
+		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, "internal", errPanic
+		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"), slog.String("at", stack()))
+		return true
+	case x.cut != nil:
+		if x.lease.Context().Err() != nil { // which also closed the connection: two causes, in either order
+			x.cut = lease.ErrEnded
+		}
+		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
+		return true
+	case x.bodyErr != nil:
+		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr
+		return true
+	case x.w.err != nil && n.Outcome == "":
+		n.Outcome, n.Code = controlapi.OutcomeAborted, codeClientGone
+		return true
+	case n.Outcome == "":
+		n.Outcome = controlapi.OutcomeServed
+	}
+	return p != nil
+}
+
+// The codes of exchanges that were cut short.
+const (
+	codeClientGone = "client_gone"
+	codeReloaded   = "catalog_changed"
+	codeHandshake  = "handshake_failed"
+)
+
+// abortCode is the code for what cut an exchange off.
+func abortCode(cause error) string {
+	switch {
+	case errors.Is(cause, lease.ErrEnded):
+		return policy.CodeRunEnded
+	case errors.Is(cause, errReloaded):
+		return codeReloaded
+	}
+	return codeClientGone
+}
+
+// HandshakeNote is the receipt entry of a TLS handshake that led to no request.
+func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
+	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
+	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
+	n.Exchange = controlapi.Exchange{
+		At: time.Now().UTC(), Run: l.Run, Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
+	}
+	if h.NoHost() {
+		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.Hint()}
+	}
+	return n
+}
