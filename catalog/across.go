@@ -7,6 +7,24 @@ import (
 	"strings"
 )
 
+// mistake is a mistake in an API's config.json.
+func mistake(a *API, field, found, want string) Problem {
+	return Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: field, Found: found, Want: want}
+}
+
+// refuse rejects the new version of an API for a mistake in it.
+func (l *loader) refuse(a *API, field, found, want string) {
+	p := mistake(a, field, found, want)
+	l.problems = append(l.problems, p)
+	l.reject(a.Name, a, p.String())
+}
+
+func (l *loader) warn(a *API, field, found, want string) {
+	p := mistake(a, field, found, want)
+	p.Severity = Warning
+	l.problems = append(l.problems, p)
+}
+
 // sorted lists the APIs of the load by name.
 func (l *loader) sorted() []*API {
 	var apis []*API
@@ -42,10 +60,8 @@ func (l *loader) conflict() (found bool) {
 			if l.had(a.Name, c.Name) {
 				keeps, loses = a, first
 			}
-			p := Problem{API: loses.Name, File: "apis/" + loses.Name + "/config.json", Field: "credentials." + c.Name,
-				Found: "a token name that apis/" + keeps.Name + " has too", Want: "a token name that no other API has"}
-			l.problems = append(l.problems, p)
-			l.reject(loses.Name, loses, p.String())
+			l.refuse(loses, "credentials."+c.Name, "a token name that apis/"+keeps.Name+" has too",
+				"a token name that no other API has")
 			lost[loses], owner[c.Name], found = true, keeps, true
 			if loses == a {
 				break
@@ -69,21 +85,12 @@ func (l *loader) misleading() (found bool) {
 		if i < 0 {
 			continue
 		}
-		loses := c.api
-		p := Problem{
-			API: c.api.Name, Field: "credentials." + c.Name + ".placeholder",
-			Found: "the token name " + all[i].Name + " too", Want: "a text with one token name in it",
-		}
 		if l.unchanged(c.api) { // the placeholder was there before the name
-			loses = all[i].api
-			p = Problem{
-				API: loses.Name, Field: "credentials." + all[i].Name,
-				Found: "a token name in the placeholder of " + c.Name, Want: "another token name",
-			}
+			l.refuse(all[i].api, "credentials."+all[i].Name, "a token name in the placeholder of "+c.Name, "another token name")
+		} else {
+			l.refuse(c.api, "credentials."+c.Name+".placeholder", "the token name "+all[i].Name+" too",
+				"a text with one token name in it")
 		}
-		p.File = "apis/" + loses.Name + "/config.json"
-		l.problems = append(l.problems, p)
-		l.reject(loses.Name, loses, p.String())
 		return true
 	}
 	return false
@@ -101,11 +108,8 @@ func (l *loader) foreign() (found bool) {
 			continue
 		}
 		if name := a.Server.foreignName(a, owner); name != "" {
-			p := Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: "mcp",
-				Found: "the token name " + name + " of apis/" + owner[name].Name,
-				Want:  "token names of this API: a server gets the credentials of no other"}
-			l.problems = append(l.problems, p)
-			l.reject(a.Name, a, p.String())
+			l.refuse(a, "mcp", "the token name "+name+" of apis/"+owner[name].Name,
+				"token names of this API: a server gets the credentials of no other")
 			found = true
 		}
 	}
@@ -120,11 +124,8 @@ func (l *loader) servers() {
 		}
 		for i, name := range a.Server.ExclusiveWith {
 			if other := l.fresh[name]; other == nil || other.Server == nil || other == a {
-				l.problems = append(l.problems, Problem{
-					API: a.Name, File: "apis/" + a.Name + "/config.json", Severity: Warning,
-					Field: fmt.Sprintf("mcp.exclusive_with[%d]", i),
-					Found: strconv.Quote(name) + ", which is not another MCP server", Want: "the name of an API with mcp",
-				})
+				l.warn(a, fmt.Sprintf("mcp.exclusive_with[%d]", i), strconv.Quote(name)+", which is not another MCP server",
+					"the name of an API with mcp")
 			}
 		}
 	}
@@ -180,10 +181,7 @@ func (l *loader) sources() (found bool) {
 		if wrong == "" {
 			continue
 		}
-		p := Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json",
-			Field: "credentials." + c.Name + ".fetch.headers", Found: wrong, Want: want}
-		l.problems = append(l.problems, p)
-		l.reject(c.api.Name, c.api, p.String())
+		l.refuse(c.api, "credentials."+c.Name+".fetch.headers", wrong, want)
 		found = true
 	}
 	return found
@@ -256,8 +254,8 @@ func (l *loader) disclosure() (found bool) {
 				l.reject(a.Name, a, f.problem.String())
 				rejected[a] = true
 			default: // the text was there before the credential
-				f.problem = Problem{API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Field: "credentials." + c.Name,
-					Found: "a credential that apis/" + a.Name + " shows to the model", Want: "another credential"}
+				f.problem = mistake(c.api, "credentials."+c.Name, "a credential that apis/"+a.Name+" shows to the model",
+					"another credential")
 				l.reject(c.api.Name, c.api, f.problem.String())
 				rejected[c.api] = true
 			}
@@ -286,10 +284,7 @@ func (l *loader) duplicates() {
 			first[c.Value.Reveal()] = c.Name
 			continue
 		}
-		l.problems = append(l.problems, Problem{
-			API: c.api.Name, File: "apis/" + c.api.Name + "/config.json", Severity: Warning,
-			Field: "credentials." + c.Name, Found: "the same credential as " + other,
-			Want: "one token name per credential: a response cannot tell which of them it shows",
-		})
+		l.warn(c.api, "credentials."+c.Name, "the same credential as "+other,
+			"one token name per credential: a response cannot tell which of them it shows")
 	}
 }

@@ -59,7 +59,6 @@ type decoder struct {
 	problems  Problems
 	count     int // of all mistakes, those that are not reported included
 	failed    bool
-	known     *names
 }
 
 // maxProblems is how many mistakes of one file are reported.
@@ -85,28 +84,6 @@ func (d *decoder) add(p Problem) {
 // full reports whether further mistakes are only counted.
 func (d *decoder) full() bool { return len(d.problems) >= maxProblems && d.failed }
 
-// names are the known fields, computed once per load.
-type names struct {
-	fields          []fieldSpec
-	parts           []credentialSpec
-	top, credential []string
-	server          []string
-	operations      []string
-}
-
-func (d *decoder) names() *names {
-	if d.known == nil {
-		d.known = new(names)
-	}
-	if d.known.fields == nil {
-		d.known.fields, d.known.parts = topFields(), credentialFields()
-		d.known.top, d.known.credential = FieldNames()
-		d.known.server = ServerFieldNames()
-		d.known.operations = OperationsFieldNames()
-	}
-	return d.known
-}
-
 // decode reads a whole config.json. It continues after a mistake, so that all are reported; it is false if the text
 // cannot be parsed at all.
 func (d *decoder) decode(data []byte) (config, bool) {
@@ -120,10 +97,8 @@ func (d *decoder) decode(data []byte) (config, bool) {
 		d.bad("", string(root.kind), `an object, e.g. {"domains": ["api.example.com"]}`)
 		return c, false
 	}
-	for _, m := range d.unique("", root) {
-		d.field(&c, m)
-	}
-	has := d.present(root)
+	topFields().decode(d, "", root, &c)
+	has := present(root)
 	if !has["domains"] && !has["mcp"] {
 		d.bad("domains", "missing", `at least one host name, e.g. ["api.example.com"]`)
 	}
@@ -135,43 +110,22 @@ func (d *decoder) decode(data []byte) (config, bool) {
 
 // present returns the fields that the object has. A misspelt field counts as the one it resembles most. Only the first
 // maxProblems unknown fields are compared.
-func (d *decoder) present(root *node) map[string]bool {
-	has, unknown := map[string]bool{}, 0
+func present(root *node) map[string]bool {
+	known, has, unknown := topFields().names(), map[string]bool{}, 0
 	for _, m := range root.members {
 		switch {
-		case slices.Contains(d.names().top, m.key):
+		case slices.Contains(known, m.key):
 			has[m.key] = true
 		case unknown < maxProblems:
 			unknown++
-			has[nearest(m.key, d.names().top)] = true
+			has[nearest(m.key, known)] = true
 		}
 	}
 	return has
 }
 
 // unique lists an object's members and reports keys that are repeated, of which it keeps the first.
-func (d *decoder) unique(path string, n *node) []member {
-	top, credential := d.names().top, d.names().credential
-	known := func(key string) bool {
-		switch path {
-		case "":
-			return slices.Contains(top, key)
-		case "credentials.":
-			return ValidTokenName(key)
-		case "mcp.":
-			return slices.Contains(d.names().server, key)
-		case "operations.":
-			return slices.Contains(d.names().operations, key)
-		case "mcp.tools.":
-			return key == "allow" || key == "deny"
-		}
-		return slices.Contains(credential, key)
-	}
-	return d.uniqueOf(path, n, known)
-}
-
-// uniqueOf is unique for an object whose known keys are told by known.
-func (d *decoder) uniqueOf(path string, n *node, known func(string) bool) []member {
+func (d *decoder) unique(path string, n *node, known func(key string) bool) []member {
 	first := map[string]int{}
 	var out []member
 	for _, m := range n.members {
@@ -184,16 +138,6 @@ func (d *decoder) uniqueOf(path string, n *node, known func(string) bool) []memb
 		out = append(out, m)
 	}
 	return out
-}
-
-func (d *decoder) field(c *config, m member) {
-	for _, f := range d.names().fields {
-		if f.name == m.key {
-			f.read(d, c, m.value)
-			return
-		}
-	}
-	d.unknown("", m, d.names().top)
 }
 
 // unknown reports a field that does not exist, with the nearest one that does.
@@ -299,7 +243,7 @@ func (d *decoder) credentials(n *node) []rawCredential {
 		d.bad("credentials", fmt.Sprintf("%d credentials", len(n.members)), fmt.Sprintf("at most %d", maxCredentials))
 	}
 	var out []rawCredential
-	for _, m := range d.unique("credentials.", n) {
+	for _, m := range d.unique("credentials.", n, ValidTokenName) {
 		if problem := nameProblem(m.key); problem != "" {
 			d.badName(m, problem)
 			continue
@@ -379,15 +323,7 @@ func (d *decoder) credential(m member) (rawCredential, bool) {
 		d.bad(c.path(), string(m.value.kind), `a string, or an object with "value", "file" or "env"`)
 		return c, false
 	}
-	known := d.names().credential
-	for _, f := range d.unique(c.path()+".", m.value) {
-		i := slices.Index(known, f.key)
-		if i < 0 {
-			d.unknown(c.path()+".", f, known)
-			continue
-		}
-		d.names().parts[i].read(d, &c, c.path()+"."+f.key, f.value)
-	}
+	credentialFields().decode(d, c.path()+".", m.value, &c)
 	sources := c.count()
 	switch {
 	case sources+c.kinds > 1:

@@ -1,135 +1,163 @@
 package catalog
 
-import "time"
+import (
+	"slices"
+	"sync"
+	"time"
+)
 
-// fieldSpec describes one field of config.json, for loading, for the JSON Schema and for the test of the documentation.
-type fieldSpec struct {
-	name string
-	doc  string
+// spec describes one field of an object in config.json, for loading, for the JSON Schema and for the test of the
+// documentation.
+type spec[T any] struct {
+	name, doc string
 	// shape is the field in the JSON Schema, where doc becomes its description.
 	shape schema
-	// read decodes the field and reports a wrong type. Validation reports all other mistakes.
-	read func(d *decoder, c *config, n *node)
+	// read decodes the field, which messages call field, and reports a wrong type. Validation reports all other mistakes.
+	read func(d *decoder, to *T, field string, n *node)
 }
 
-// topFields are the fields of config.json, in the order of the documentation.
-func topFields() []fieldSpec {
-	return []fieldSpec{
+// specs are the fields of an object, in the order of the documentation.
+type specs[T any] []spec[T]
+
+func (s specs[T]) names() []string {
+	var out []string
+	for _, f := range s {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// object is the object in the JSON Schema.
+func (s specs[T]) object() schema {
+	out := schema{Type: "object", Closed: true, Properties: map[string]schema{}}
+	for _, f := range s {
+		f.shape.Description = f.doc
+		out.Properties[f.name] = f.shape
+	}
+	return out
+}
+
+// decode reads the object, and returns which fields it has. Path is what stands in front of a field in messages.
+func (s specs[T]) decode(d *decoder, path string, n *node, to *T) map[string]bool {
+	names, has := s.names(), map[string]bool{}
+	for _, m := range d.unique(path, n, func(key string) bool { return slices.Contains(names, key) }) {
+		i := slices.Index(names, m.key)
+		if i < 0 {
+			d.unknown(path, m, names)
+			continue
+		}
+		has[m.key] = true
+		s[i].read(d, to, path+m.key, m.value)
+	}
+	return has
+}
+
+// topFields are the fields of config.json.
+var topFields = sync.OnceValue(func() specs[config] {
+	return specs[config]{
 		{"$schema", "Where this schema is, for editors. Ignored.", text(),
-			func(d *decoder, _ *config, n *node) { d.str("$schema", n, new(string)) }},
+			func(d *decoder, _ *config, f string, n *node) { d.str(f, n, new(string)) }},
 		{"description", "One line that tells a model what the API is for.", schema{Type: "string", MaxLength: maxDescription},
-			func(d *decoder, c *config, n *node) { d.str("description", n, &c.description) }},
+			func(d *decoder, c *config, f string, n *node) { d.str(f, n, &c.description) }},
 		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. A port may follow, as in " +
 			"\"localhost:3000\"; without one it is 443 and 80. Required without mcp.",
 			schema{Type: "array", Items: &schema{Type: "string", MinLength: 1}, MinItems: 1, UniqueItems: true},
-			func(d *decoder, c *config, n *node) { c.domains = d.list("domains", n, `["api.example.com"]`) }},
+			func(d *decoder, c *config, f string, n *node) { c.domains = d.list(f, n, `["api.example.com"]`) }},
 		{"credentials", "Token names and their credentials. A token name belongs to one API.", credentialsShape(),
-			func(d *decoder, c *config, n *node) { c.credentials = d.credentials(n) }},
+			func(d *decoder, c *config, _ string, n *node) { c.credentials = d.credentials(n) }},
 		{"reference", "The address of the API's documentation.", schema{Type: "string", Format: "uri", Pattern: "^https?://"},
-			func(d *decoder, c *config, n *node) { d.str("reference", n, &c.reference) }},
+			func(d *decoder, c *config, f string, n *node) { d.str(f, n, &c.reference) }},
 		{"restricted_methods", "HTTP methods that are refused. Not together with allowed_methods.", methodsShape(0),
-			func(d *decoder, c *config, n *node) {
-				c.restricted = d.list("restricted_methods", n, `["POST", "DELETE"]`)
+			func(d *decoder, c *config, f string, n *node) {
+				c.restricted = d.list(f, n, `["POST", "DELETE"]`)
 			}},
 		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
-			func(d *decoder, c *config, n *node) { c.allowed = d.list("allowed_methods", n, `["GET", "HEAD"]`) }},
+			func(d *decoder, c *config, f string, n *node) { c.allowed = d.list(f, n, `["GET", "HEAD"]`) }},
 		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that " +
 			"matches decides, and a request that none matches is refused.", rulesShape(),
-			func(d *decoder, c *config, n *node) { c.rules = d.rules(n) }},
-		{"limits", "How much all runs together may do with the API.", limitsShape(),
-			func(d *decoder, c *config, n *node) { c.limits = d.limits(n) }},
+			func(d *decoder, c *config, _ string, n *node) { c.rules = d.rules(n) }},
+		{"limits", "How much all runs together may do with the API.", limitsFields().object(),
+			func(d *decoder, c *config, _ string, n *node) { c.limits = d.limits(n) }},
 		{"idempotency", "The header by which the API knows a repeated request: a write whose outcome nobody knows is " +
 			"repeated with the same key.", schema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
-			func(d *decoder, c *config, n *node) { d.idempotency(c, n) }},
+			func(d *decoder, c *config, _ string, n *node) { d.idempotency(c, n) }},
 		{"allow_private",
 			"The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
 			rangesShape(),
-			func(d *decoder, c *config, n *node) { d.private(c, n) }},
+			func(d *decoder, c *config, _ string, n *node) { d.private(c, n) }},
 		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, n *node) { d.boolean("allow_http", n, &c.allowHTTP) }},
+			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.allowHTTP) }},
 		{"compress", "Lets the hosts compress their responses. Safe where no response shows a credential.",
 			schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, n *node) { d.boolean("compress", n, &c.compress) }},
+			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.compress) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
-			func(d *decoder, c *config, n *node) { c.server = d.server(n) }},
+			func(d *decoder, c *config, _ string, n *node) { c.server = d.server(n) }},
 		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",
-			operationsShape(), func(d *decoder, c *config, n *node) { c.operations = d.operations(n) }},
+			operationsFields().object(), func(d *decoder, c *config, _ string, n *node) { c.operations = d.operations(n) }},
 		{"client_cert", "The certificate by which the proxy authenticates at the hosts.", clientCertShape(),
-			func(d *decoder, c *config, n *node) { c.clientCert = d.clientCert(n) }},
+			func(d *decoder, c *config, _ string, n *node) { c.clientCert = d.clientCert(n) }},
 		{"internal", "Closes the hosts to code: only sources of other credentials use this API.",
 			schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, n *node) { d.boolean("internal", n, &c.internal) }},
+			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.internal) }},
 		{"ca_file",
 			"A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
 			schema{Type: "string", MinLength: 1},
-			func(d *decoder, c *config, n *node) { d.str("ca_file", n, &c.caFile) }},
+			func(d *decoder, c *config, f string, n *node) { d.str(f, n, &c.caFile) }},
 		{"active", "false switches the API off: its hosts are closed, its credentials still scrubbed from responses.",
 			schema{Type: "boolean", Default: true},
-			func(d *decoder, c *config, n *node) { d.boolean("active", n, &c.active) }},
+			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.active) }},
 	}
-}
+})
 
-// credentialSpec is one field of a credential that is written as an object.
-type credentialSpec struct {
-	name, doc string
-	shape     schema
-	read      func(d *decoder, c *rawCredential, field string, n *node)
-}
-
-// sourceField is one field of a secret that is written as an object, be it a credential or inside one.
-type sourceField struct {
-	name, doc string
-	shape     schema
-	at        func(s *source) **string
-}
-
-// sourceFields say where a secret stands.
-func sourceFields() []sourceField {
-	return []sourceField{
+// sourceFields say where a secret stands, be it a credential or inside one.
+func sourceFields() specs[source] {
+	at := func(field func(*source) **string) func(*decoder, *source, string, *node) {
+		return func(d *decoder, s *source, f string, n *node) { *field(s) = d.source(f, n) }
+	}
+	return specs[source]{
 		{"value", "The credential itself.", schema{Type: "string", MinLength: 1},
-			func(s *source) **string { return &s.value }},
+			at(func(s *source) **string { return &s.value })},
 		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
-			schema{Type: "string", MinLength: 1}, func(s *source) **string { return &s.file }},
+			schema{Type: "string", MinLength: 1}, at(func(s *source) **string { return &s.file })},
 		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
-			func(s *source) **string { return &s.env }},
+			at(func(s *source) **string { return &s.env })},
 		{"json", "Where the credential stands in the file or variable, if that is JSON: a JSON pointer, e.g. /password.",
-			schema{Type: "string", Pattern: pointerPattern}, func(s *source) **string { return &s.json }},
+			schema{Type: "string", Pattern: pointerPattern}, at(func(s *source) **string { return &s.json })},
 	}
 }
 
 // credentialFields are the fields of a credential that is written as an object.
-func credentialFields() []credentialSpec {
-	var out []credentialSpec
+var credentialFields = sync.OnceValue(func() specs[rawCredential] {
+	var out specs[rawCredential]
 	for _, s := range sourceFields() {
-		out = append(out, credentialSpec{s.name, s.doc, s.shape,
-			func(d *decoder, c *rawCredential, f string, n *node) { *s.at(&c.source) = d.source(f, n) }})
+		out = append(out, spec[rawCredential]{s.name, s.doc, s.shape,
+			func(d *decoder, c *rawCredential, f string, n *node) { s.read(d, &c.source, f, n) }})
 	}
 	for _, k := range mintKinds() {
-		out = append(out, credentialSpec{k.name, k.doc, k.shape(),
+		out = append(out, spec[rawCredential]{k.name, k.doc, k.shape(),
 			func(d *decoder, c *rawCredential, f string, n *node) { c.minted(d.mint(f, k, n)) }})
 	}
-	return append(out,
-		credentialSpec{"command", "A program and its arguments, run outside the proxy, that prints the credential.",
-			listShape(1),
+	return append(out, specs[rawCredential]{
+		{"command", "A program and its arguments, run outside the proxy, that prints the credential.", listShape(1),
 			func(d *decoder, c *rawCredential, f string, n *node) {
 				c.minted(&rawMint{kind: kindCommand, list: map[string][]string{
 					"args": d.list(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
 			}},
-		credentialSpec{"ttl", "How long what fetch, command or file gave is good for, before it is asked for again.",
+		{"ttl", "How long what fetch, command or file gave is good for, before it is asked for again.",
 			schema{OneOf: durationShape(1).OneOf},
 			func(d *decoder, c *rawCredential, f string, n *node) {
 				c.ttl = new(time.Duration)
 				d.duration(f, n, c.ttl)
 			}},
-		credentialSpec{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
+		{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
 			schema{Type: "array", Items: &schema{Type: "string", Pattern: surfacePattern}, MinItems: 1, UniqueItems: true},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.in = d.list(f, n, `["header"]`) }},
-		credentialSpec{"placeholder",
+		{"placeholder",
 			"A text with the token name in it that is swapped like the name, for programs that want a key of a certain form.",
 			schema{Type: "string", MinLength: minName, MaxLength: maxPlaceholder},
 			func(d *decoder, c *rawCredential, f string, n *node) { c.placeholder = d.source(f, n) }},
-	)
-}
+	}...)
+})
 
 func text() schema { return schema{Type: "string"} }
 
@@ -152,13 +180,10 @@ func methodsShape(least int) schema {
 }
 
 func credentialsShape() schema {
-	object := schema{Type: "object", Properties: map[string]schema{}, Closed: true, OneOf: sourceShapes()}
+	object := credentialFields().object()
+	object.OneOf = sourceShapes()
 	for _, name := range append(mintKindNames(), kindCommand) {
 		object.OneOf = append(object.OneOf, schema{Required: []string{name}})
-	}
-	for _, f := range credentialFields() {
-		f.shape.Description = f.doc
-		object.Properties[f.name] = f.shape
 	}
 	return schema{Type: "object", Closed: true, PatternProperties: map[string]schema{
 		namePattern: {OneOf: []schema{{Type: "string", MinLength: minValue, MaxLength: maxValue}, object}},

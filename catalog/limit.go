@@ -80,20 +80,42 @@ var perUnits = map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 2
 
 const ratePattern = `^[0-9]+(\.[0-9]{1,6})?/[mhd]$`
 
-func limitsShape() schema {
+func limitsFields() specs[Limits] {
 	rate := schema{Type: "string", Pattern: `^[0-9]+/[mhd]$`}
-	return schema{Type: "object", Closed: true, Properties: map[string]schema{
-		"calls":  described(rate, `The most requests, e.g. "600/h": per minute (m), hour (h) or day (d).`),
-		"writes": described(rate, "The most requests with other methods than GET, HEAD and OPTIONS."),
-		"sum": {Type: "object", Closed: true, Required: []string{"path", "field", "max"}, Properties: map[string]schema{
-			"path": {Type: "string", Pattern: "^/", MaxLength: maxRulePath,
-				Description: "The path of the writes, as in a rule."},
-			"field": {Type: "string", MinLength: 1, Description: "The field that is added up, of a JSON object or a form."},
-			"max":   {Type: "string", Pattern: ratePattern, Description: `The most, e.g. "100000/d".`},
-		}},
-		"over": {Enum: []string{"refuse", "approve"}, Default: "refuse",
-			Description: "What happens to a request beyond a limit."},
-	}}
+	sum := sumFields().object()
+	sum.Required = sumFields().names()
+	return specs[Limits]{
+		{"calls", `The most requests, e.g. "600/h": per minute (m), hour (h) or day (d).`, rate,
+			func(d *decoder, l *Limits, f string, n *node) { l.Calls = d.limit(f, n, 1) }},
+		{"writes", "The most requests with other methods than GET, HEAD and OPTIONS.", rate,
+			func(d *decoder, l *Limits, f string, n *node) { l.Writes = d.limit(f, n, 1) }},
+		{"sum", "", sum, func(d *decoder, l *Limits, f string, n *node) { l.Sum = d.sumLimit(f, n) }},
+		{"over", "What happens to a request beyond a limit.",
+			schema{Enum: []string{"refuse", "approve"}, Default: "refuse"},
+			func(d *decoder, l *Limits, f string, n *node) {
+				over := ""
+				d.str(f, n, &over)
+				if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
+					d.bad(f, "something else", `"refuse" or "approve"`)
+				}
+			}},
+	}
+}
+
+// sumFields are the fields of "sum", all of which it has.
+func sumFields() specs[SumLimit] {
+	return specs[SumLimit]{
+		{"path", "The path of the writes, as in a rule.", schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
+			func(d *decoder, s *SumLimit, f string, n *node) { d.str(f, n, &s.Path) }},
+		{"field", "The field that is added up, of a JSON object or a form.", schema{Type: "string", MinLength: 1},
+			func(d *decoder, s *SumLimit, f string, n *node) { d.str(f, n, &s.Field) }},
+		{"max", `The most, e.g. "100000/d".`, schema{Type: "string", Pattern: ratePattern},
+			func(d *decoder, s *SumLimit, f string, n *node) {
+				if l := d.limit(f, n, 1_000_000); l != nil {
+					s.Limit = *l
+				}
+			}},
+	}
 }
 
 // limits reads "limits".
@@ -104,25 +126,7 @@ func (d *decoder) limits(n *node) *Limits {
 		return nil
 	}
 	l := &Limits{}
-	for _, m := range d.uniqueOf("limits.", n, plainKey) {
-		at := "limits." + m.key
-		switch m.key {
-		case "calls":
-			l.Calls = d.limit(at, m.value, 1)
-		case "writes":
-			l.Writes = d.limit(at, m.value, 1)
-		case "sum":
-			l.Sum = d.sumLimit(at, m.value)
-		case "over":
-			over := ""
-			d.str(at, m.value, &over)
-			if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
-				d.bad(at, "something else", `"refuse" or "approve"`)
-			}
-		default:
-			d.unknown("limits.", m, []string{"calls", "writes", "sum", "over"})
-		}
-	}
+	limitsFields().decode(d, "limits.", n, l)
 	if l.Calls == nil && l.Writes == nil && l.Sum == nil {
 		d.bad("limits", "no limit", example)
 	}
@@ -148,20 +152,7 @@ func (d *decoder) sumLimit(at string, n *node) *SumLimit {
 		return nil
 	}
 	s := &SumLimit{}
-	for _, m := range d.uniqueOf(at+".", n, plainKey) {
-		switch m.key {
-		case "path":
-			d.str(at+".path", m.value, &s.Path)
-		case "field":
-			d.str(at+".field", m.value, &s.Field)
-		case "max":
-			if l := d.limit(at+".max", m.value, 1_000_000); l != nil {
-				s.Limit = *l
-			}
-		default:
-			d.unknown(at+".", m, []string{"path", "field", "max"})
-		}
-	}
+	sumFields().decode(d, at+".", n, s)
 	if why := pathProblem(s.Path); s.Path == "" || why != "" {
 		d.bad(at+".path", "missing, or "+why, `a path as in a rule, e.g. "/v1/refunds"`)
 		return nil

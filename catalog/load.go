@@ -83,7 +83,6 @@ type loader struct {
 	hostBytes int
 	ports     map[uint16]bool // of the same APIs
 	budget    budget
-	known     names // the fields of a config.json
 }
 
 // keepAll returns the result for an unreadable apis/: the previous catalog, all of it stale.
@@ -154,7 +153,7 @@ func (l *loader) surplus(name string) {
 
 func (l *loader) validator(name string) *validator {
 	v := &validator{root: l.root, getenv: l.o.Getenv, budget: &l.budget}
-	v.api, v.file, v.known = name, "apis/"+name+"/config.json", &l.known
+	v.api, v.file = name, "apis/"+name+"/config.json"
 	return v
 }
 

@@ -36,7 +36,7 @@ func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
 		return m
 	}
 	names := k.names()
-	for _, f := range d.uniqueOf(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
+	for _, f := range d.unique(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
 		i := slices.Index(names, f.key)
 		if i < 0 {
 			d.unknown(path+".", f, names)
@@ -113,19 +113,7 @@ func (d *decoder) secret(path, example string, n *node) (source, bool) {
 		d.bad(path, string(n.kind), "a string, or an object, e.g. "+example)
 		return s, false
 	}
-	fields := sourceFields()
-	var names []string
-	for _, f := range fields {
-		names = append(names, f.name)
-	}
-	for _, f := range d.uniqueOf(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
-		i := slices.Index(names, f.key)
-		if i < 0 {
-			d.unknown(path+".", f, names)
-			continue
-		}
-		*fields[i].at(&s) = d.source(path+"."+f.key, f.value)
-	}
+	sourceFields().decode(d, path+".", n, &s)
 	if count := s.count(); count != 1 && d.count == before {
 		d.bad(path, fmt.Sprintf(`%d of "value", "file" and "env"`, count), "exactly one of them")
 	}
@@ -146,19 +134,8 @@ func (d *decoder) clientCert(n *node) *rawClientCert {
 		return nil
 	}
 	out, before := &rawClientCert{}, d.count
-	names, has := []string{"cert", "key"}, map[string]bool{}
-	for _, f := range d.uniqueOf(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
-		has[f.key] = true
-		switch f.key {
-		case "cert":
-			d.str(path+".cert", f.value, &out.cert)
-		case "key":
-			out.key, _ = d.secret(path+".key", `{"file": "client.key"}`, f.value)
-		default:
-			d.unknown(path+".", f, names)
-		}
-	}
-	for _, name := range names {
+	has := clientCertFields().decode(d, path+".", n, out)
+	for _, name := range clientCertFields().names() {
 		if !has[name] && d.count == before {
 			d.bad(path+"."+name, "missing", "both cert and key, e.g. "+example)
 		}

@@ -143,15 +143,6 @@ func mintKindNames() []string {
 	return out
 }
 
-// MintFieldNames are the fields of each kind of credential that has fields of its own.
-func MintFieldNames() map[string][]string {
-	out := map[string][]string{}
-	for _, k := range mintKinds() {
-		out[k.name] = k.names()
-	}
-	return out
-}
-
 // shape is the field in the JSON Schema.
 func (f mintField) shape() schema {
 	s := schema{Description: f.doc}
@@ -179,11 +170,8 @@ func (f mintField) shape() schema {
 
 // secretShape is a secret inside a kind.
 func secretShape() schema {
-	object := schema{Type: "object", Properties: map[string]schema{}, Closed: true, OneOf: sourceShapes()}
-	for _, f := range sourceFields() {
-		f.shape.Description = f.doc
-		object.Properties[f.name] = f.shape
-	}
+	object := sourceFields().object()
+	object.OneOf = sourceShapes()
 	return schema{OneOf: []schema{{Type: "string", MinLength: 1}, object}}
 }
 
@@ -203,9 +191,18 @@ func (k mintKind) shape() schema {
 	return s
 }
 
+func clientCertFields() specs[rawClientCert] {
+	return specs[rawClientCert]{
+		{"cert", "A PEM file: the certificate, and intermediates behind it.", schema{Type: "string", MinLength: 1},
+			func(d *decoder, c *rawClientCert, f string, n *node) { d.str(f, n, &c.cert) }},
+		{"key", "The private key, PEM.", secretShape(), func(d *decoder, c *rawClientCert, f string, n *node) {
+			c.key, _ = d.secret(f, `{"file": "client.key"}`, n)
+		}},
+	}
+}
+
 func clientCertShape() schema {
-	return schema{Type: "object", Closed: true, Required: []string{"cert", "key"}, Properties: map[string]schema{
-		"cert": {Type: "string", MinLength: 1, Description: "A PEM file: the certificate, and intermediates behind it."},
-		"key":  {OneOf: secretShape().OneOf, Description: "The private key, PEM."},
-	}}
+	s := clientCertFields().object()
+	s.Required = clientCertFields().names()
+	return s
 }

@@ -20,15 +20,8 @@ type Operations struct {
 // maxSource bounds a source, in bytes.
 const maxSource = 2000
 
-// operationsField is one field of "operations".
-type operationsField struct {
-	name, doc string
-	shape     schema
-	read      func(d *decoder, o *Operations, field string, n *node)
-}
-
-func operationsFields() []operationsField {
-	return []operationsField{
+func operationsFields() specs[Operations] {
+	return specs[Operations]{
 		{"source", "The file or URL of the document that codeforge api update reads again.",
 			schema{Type: "string", MinLength: 1, MaxLength: maxSource},
 			func(d *decoder, o *Operations, f string, n *node) { d.str(f, n, &o.Source) }},
@@ -39,43 +32,14 @@ func operationsFields() []operationsField {
 	}
 }
 
-// OperationsFieldNames are the fields of "operations".
-func OperationsFieldNames() []string {
-	var out []string
-	for _, f := range operationsFields() {
-		out = append(out, f.name)
-	}
-	return out
-}
-
-func operationsShape() schema {
-	out := schema{Type: "object", Properties: map[string]schema{}, Closed: true}
-	for _, f := range operationsFields() {
-		f.shape.Description = f.doc
-		out.Properties[f.name] = f.shape
-	}
-	return out
-}
-
 // operations reads "operations". It is nil if that is no object.
 func (d *decoder) operations(n *node) *Operations {
 	if n.kind != kindObject {
 		d.bad("operations", string(n.kind), "an object, as codeforge api add --openapi writes it")
 		return nil
 	}
-	o, fields := &Operations{}, operationsFields()
-	for _, m := range d.unique("operations.", n) {
-		known := false
-		for _, f := range fields {
-			if known = f.name == m.key; known {
-				f.read(d, o, "operations."+m.key, m.value)
-				break
-			}
-		}
-		if !known {
-			d.unknown("operations.", m, d.names().operations)
-		}
-	}
+	o := &Operations{}
+	operationsFields().decode(d, "operations.", n, o)
 	return o
 }
 

@@ -146,42 +146,67 @@ func Decimal(s string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(s)
 }
 
-// ruleFields are the fields of a rule.
-func ruleFields() []string { return []string{"methods", "path", "graphql", "body", "then", "by"} }
-
-// fieldRuleFields are the fields of a condition.
-func fieldRuleFields() []string { return []string{"min", "max", "is"} }
-
-func rulesShape() schema {
-	value := schema{OneOf: []schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
-	number := schema{Type: "number"}
-	condition := schema{Type: "object", Closed: true, Properties: map[string]schema{
-		"min": number, "max": number,
-		"is": {Description: "The value, or a list of values.", OneOf: append(slices.Clone(value.OneOf),
-			schema{Type: "array", MinItems: 1, Items: &value})},
-	}}
-	condition.Properties["min"] = described(number, "The least that the number may be.")
-	condition.Properties["max"] = described(number, "The most that the number may be.")
-	return schema{Type: "array", MinItems: 1, Items: &schema{Type: "object", Closed: true, Required: []string{"then"},
-		Properties: map[string]schema{
-			"methods": described(methodsShape(1), "The methods that the rule is for. Default: all."),
-			"path": {Type: "string", Pattern: "^/", MaxLength: maxRulePath,
-				Description: `The path. "*" stands for one segment, "**" at the end for any number of them.`},
-			"graphql": {Enum: []string{"query", "mutation", "subscription"},
-				Description: "What all operations of a GraphQL document must be. Only with path."},
-			"body": {Type: "object", Description: "Conditions on fields of a JSON object or a form; a dot leads into an object.",
-				PatternProperties: map[string]schema{".+": condition}},
-			"then": {Enum: []string{"allow", "approve", "refuse"},
-				Description: "What happens to a request that matches. approve: it waits until a person decides."},
-			"by": {Enum: []string{"operator", "any"},
-				Description: "Who decides, with approve. any: also the user in the MCP client, and the console. " +
-					"Default: operator."},
-		}}}
+// rawRule is a rule decoded, not yet validated.
+type rawRule struct {
+	Rule
+	then, by string
 }
 
-func described(s schema, doc string) schema {
-	s.Description = doc
-	return s
+// ruleFields are the fields of a rule.
+func ruleFields() specs[rawRule] {
+	return specs[rawRule]{
+		{"methods", "The methods that the rule is for. Default: all.", methodsShape(1),
+			func(d *decoder, r *rawRule, f string, n *node) { r.Methods = d.list(f, n, `["GET", "HEAD"]`) }},
+		{"path", `The path. "*" stands for one segment, "**" at the end for any number of them.`,
+			schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
+			func(d *decoder, r *rawRule, f string, n *node) {
+				d.str(f, n, &r.Path)
+				if n.kind == kindString && r.Path == "" {
+					d.bad(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
+				}
+			}},
+		{"graphql", "What all operations of a GraphQL document must be. Only with path.",
+			schema{Enum: []string{"query", "mutation", "subscription"}},
+			func(d *decoder, r *rawRule, f string, n *node) {
+				if d.str(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
+					d.bad(f, "something else", `"query", "mutation" or "subscription"`)
+				}
+			}},
+		{"body", "Conditions on fields of a JSON object or a form; a dot leads into an object.",
+			schema{Type: "object", PatternProperties: map[string]schema{".+": conditionFields().object()}},
+			func(d *decoder, r *rawRule, f string, n *node) { r.Body = d.fieldRules(f, n) }},
+		{"then", "What happens to a request that matches. approve: it waits until a person decides.",
+			schema{Enum: []string{"allow", "approve", "refuse"}},
+			func(d *decoder, r *rawRule, f string, n *node) { d.str(f, n, &r.then) }},
+		{"by", "Who decides, with approve. any: also the user in the MCP client, and the console. Default: operator.",
+			schema{Enum: []string{"operator", "any"}},
+			func(d *decoder, r *rawRule, f string, n *node) {
+				if d.str(f, n, &r.by); r.by != "any" && r.by != "operator" {
+					d.bad(f, "something else", `"operator" or "any"`)
+				}
+			}},
+	}
+}
+
+// conditionFields are the fields of a condition.
+func conditionFields() specs[FieldRule] {
+	value := schema{OneOf: []schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
+	number := schema{Type: "number"}
+	return specs[FieldRule]{
+		{"min", "The least that the number may be.", number,
+			func(d *decoder, r *FieldRule, f string, n *node) { r.Min = d.number(f, n) }},
+		{"max", "The most that the number may be.", number,
+			func(d *decoder, r *FieldRule, f string, n *node) { r.Max = d.number(f, n) }},
+		{"is", "The value, or a list of values.",
+			schema{OneOf: append(slices.Clone(value.OneOf), schema{Type: "array", MinItems: 1, Items: &value})},
+			func(d *decoder, r *FieldRule, f string, n *node) { r.OneOf = d.values(f, n) }},
+	}
+}
+
+func rulesShape() schema {
+	rule := ruleFields().object()
+	rule.Required = []string{"then"}
+	return schema{Type: "array", MinItems: 1, Items: &rule}
 }
 
 // rules reads "rules". It is nil if that is no list.
@@ -208,36 +233,9 @@ func (d *decoder) rules(n *node) []Rule {
 }
 
 func (d *decoder) rule(field string, n *node) Rule {
-	var r Rule
-	var then, by string
-	for _, m := range d.uniqueOf(field+".", n, plainKey) {
-		at := field + "." + m.key
-		switch m.key {
-		case "methods":
-			r.Methods = d.list(at, m.value, `["GET", "HEAD"]`)
-		case "path":
-			d.str(at, m.value, &r.Path)
-			if m.value.kind == kindString && r.Path == "" {
-				d.bad(at, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
-			}
-		case "graphql":
-			d.str(at, m.value, &r.GraphQL)
-			if !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
-				d.bad(at, "something else", `"query", "mutation" or "subscription"`)
-			}
-		case "body":
-			r.Body = d.fieldRules(at, m.value)
-		case "then":
-			d.str(at, m.value, &then)
-		case "by":
-			if d.str(at, m.value, &by); by != "any" && by != "operator" {
-				d.bad(at, "something else", `"operator" or "any"`)
-			}
-		default:
-			d.unknown(field+".", m, ruleFields())
-		}
-	}
-	switch then {
+	var r rawRule
+	ruleFields().decode(d, field+".", n, &r)
+	switch r.then {
 	case "allow":
 		r.Then = ActionAllow
 	case "approve":
@@ -246,11 +244,11 @@ func (d *decoder) rule(field string, n *node) Rule {
 	default:
 		d.bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
 	}
-	if by != "" && then != "approve" {
+	if r.by != "" && r.then != "approve" {
 		d.bad(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
 	}
-	r.ByAny = by == "any"
-	return r
+	r.ByAny = r.by == "any"
+	return r.Rule
 }
 
 func (d *decoder) fieldRules(field string, n *node) []FieldRule {
@@ -264,7 +262,7 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 		return nil
 	}
 	var out []FieldRule
-	for _, m := range d.uniqueOf(field+".", n, plainKey) {
+	for _, m := range d.unique(field+".", n, plainKey) {
 		at := field + "." + printable(m.key)
 		if m.key == "" || strings.Contains("."+m.key+".", "..") || strings.ContainsAny(m.key, "[]") {
 			d.bad(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
@@ -282,18 +280,7 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 
 func (d *decoder) fieldRule(at string, m member) FieldRule {
 	f := FieldRule{Field: m.key}
-	for _, c := range d.uniqueOf(at+".", m.value, plainKey) {
-		switch c.key {
-		case "min":
-			f.Min = d.number(at+".min", c.value)
-		case "max":
-			f.Max = d.number(at+".max", c.value)
-		case "is":
-			f.OneOf = d.values(at+".is", c.value)
-		default:
-			d.unknown(at+".", c, fieldRuleFields())
-		}
-	}
+	conditionFields().decode(d, at+".", m.value, &f)
 	if f.OneOf != nil && (f.Min != nil || f.Max != nil) {
 		d.bad(at, "both is and a bound", "one of them")
 	}

@@ -50,31 +50,15 @@ func (s schema) MarshalJSON() ([]byte, error) {
 // Schema is the JSON Schema of config.json, indented, from which editors complete fields. It is generated from the
 // fields that Load reads, and checks less than Load does.
 func Schema() ([]byte, error) {
-	root := schema{
-		Schema: "https://json-schema.org/draft/2020-12/schema", Title: "apis/<name>/config.json",
-		Description: "One API of CodeForge.", Type: "object", Closed: true,
-		Properties: map[string]schema{}, AnyOf: []schema{{Required: []string{"domains"}}, {Required: []string{"mcp"}}},
-		Not: &schema{Required: []string{"restricted_methods", "allowed_methods"}},
-	}
-	for _, f := range topFields() {
-		f.shape.Description = f.doc
-		root.Properties[f.name] = f.shape
-	}
+	root := topFields().object()
+	root.Schema, root.Title = "https://json-schema.org/draft/2020-12/schema", "apis/<name>/config.json"
+	root.Description = "One API of CodeForge."
+	root.AnyOf = []schema{{Required: []string{"domains"}}, {Required: []string{"mcp"}}}
+	root.Not = &schema{Required: []string{"restricted_methods", "allowed_methods"}}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(root)
 	return b.Bytes(), err
-}
-
-// FieldNames are the fields of config.json, and those of a credential that is an object.
-func FieldNames() (top, credential []string) {
-	for _, f := range topFields() {
-		top = append(top, f.name)
-	}
-	for _, f := range credentialFields() {
-		credential = append(credential, f.name)
-	}
-	return top, credential
 }

@@ -94,16 +94,9 @@ func serverPins() []string { return []string{"on", "off"} }
 
 func serverPermissions() []string { return []string{"run"} }
 
-// serverField is one field of "mcp".
-type serverField struct {
-	name, doc string
-	shape     schema
-	read      func(d *decoder, s *Server, field string, n *node)
-}
-
 // serverFields are the fields of "mcp", in the order of the documentation.
-func serverFields() []serverField {
-	return []serverField{
+func serverFields() specs[Server] {
+	return specs[Server]{
 		{"url", "Where a remote server is. Its host is open to the server alone, unless domains names it.",
 			schema{Type: "string", Pattern: "^https?://"},
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.URL) }},
@@ -129,7 +122,7 @@ func serverFields() []serverField {
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Transport) }},
 		{"protocol", "A protocol revision to use without negotiation.", schema{Type: "string", Pattern: protocolPattern},
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Protocol) }},
-		{"tools", "Which tools may be used: names, in which * stands for any characters and ? for one.", toolsShape(),
+		{"tools", "Which tools may be used: names, in which * stands for any characters and ? for one.", toolsFields().object(),
 			func(d *decoder, s *Server, f string, n *node) { d.tools(f, s, n) }},
 		{"timeout", "How long a call may take.", durationShape(60),
 			func(d *decoder, s *Server, f string, n *node) { d.duration(f, n, &s.Timeout) }},
@@ -156,15 +149,6 @@ func serverFields() []serverField {
 	}
 }
 
-// ServerFieldNames are the fields of "mcp".
-func ServerFieldNames() []string {
-	var out []string
-	for _, f := range serverFields() {
-		out = append(out, f.name)
-	}
-	return out
-}
-
 // What the validator checks, as far as a pattern can express it.
 const (
 	envPattern      = "^[A-Za-z_][A-Za-z0-9_]*$"
@@ -183,20 +167,20 @@ func durationShape(seconds int) schema {
 	return schema{OneOf: []schema{{Type: "number"}, {Type: "string", Pattern: "^([0-9.]+(ms|s|m|h))+$"}}, Default: seconds}
 }
 
-func toolsShape() schema {
-	return schema{Type: "object", Closed: true, Properties: map[string]schema{
-		"allow": {Type: "array", Items: &schema{Type: "string"}, MinItems: 1,
-			Description: "The only tools that may be used. Default: all."},
-		"deny": {Type: "array", Items: &schema{Type: "string"}, Description: "Tools that may not be used."},
-	}}
+func toolsFields() specs[Server] {
+	list := schema{Type: "array", Items: &schema{Type: "string"}}
+	some := list
+	some.MinItems = 1
+	return specs[Server]{
+		{"allow", "The only tools that may be used. Default: all.", some,
+			func(d *decoder, s *Server, f string, n *node) { s.Allow = d.list(f, n, `["get_*", "search"]`) }},
+		{"deny", "Tools that may not be used.", list,
+			func(d *decoder, s *Server, f string, n *node) { s.Deny = d.list(f, n, `["delete_*"]`) }},
+	}
 }
 
 func serverShape() schema {
-	s := schema{Type: "object", Closed: true, Properties: map[string]schema{},
-		OneOf: []schema{{Required: []string{"url"}}, {Required: []string{"package"}}, {Required: []string{"command"}}}}
-	for _, f := range serverFields() {
-		f.shape.Description = f.doc
-		s.Properties[f.name] = f.shape
-	}
+	s := serverFields().object()
+	s.OneOf = []schema{{Required: []string{"url"}}, {Required: []string{"package"}}, {Required: []string{"command"}}}
 	return s
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -13,17 +12,8 @@ func (d *decoder) server(n *node) *Server {
 		d.bad("mcp", string(n.kind), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
 		return nil
 	}
-	s, fields := newServer(), serverFields()
-	has := map[string]bool{}
-	for _, m := range d.unique("mcp.", n) {
-		i := slices.IndexFunc(fields, func(f serverField) bool { return f.name == m.key })
-		if i < 0 {
-			d.unknown("mcp.", m, d.names().server)
-			continue
-		}
-		has[m.key] = true
-		fields[i].read(d, s, "mcp."+m.key, m.value)
-	}
+	s := newServer()
+	has := serverFields().decode(d, "mcp.", n, s)
 	ways := 0
 	for _, way := range []string{"url", "package", "command"} {
 		if has[way] {
@@ -62,7 +52,7 @@ func (d *decoder) texts(field string, n *node, example string) map[string]string
 		return nil
 	}
 	out := map[string]string{}
-	for _, m := range d.uniqueOf(field+".", n, plainKey) {
+	for _, m := range d.unique(field+".", n, plainKey) {
 		var s string
 		before := d.count
 		d.str(label(field+".", m.key, plainKey(m.key)), m.value, &s)
@@ -86,16 +76,7 @@ func (d *decoder) tools(field string, s *Server, n *node) {
 		d.bad(field, string(n.kind), `an object, e.g. {"deny": ["delete_*"]}`)
 		return
 	}
-	for _, m := range d.unique(field+".", n) {
-		switch m.key {
-		case "allow":
-			s.Allow = d.list(field+".allow", m.value, `["get_*", "search"]`)
-		case "deny":
-			s.Deny = d.list(field+".deny", m.value, `["delete_*"]`)
-		default:
-			d.unknown(field+".", m, []string{"allow", "deny"})
-		}
-	}
+	toolsFields().decode(d, field+".", n, s)
 }
 
 // duration reads a number of seconds, or a text such as "90s" or "10m".

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
@@ -27,18 +26,15 @@ of a credential. None has left whole; its run was ended and its session frozen. 
   codeforge alarms --watch --notify notify-send
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			watch := fs.Bool("watch", false, "keep printing alarms that come in, until Ctrl-C")
 			notify := fs.String("notify", "", "`PROGRAM` to start for each of them")
 			return func(ctx context.Context, e *Env, args []string) error {
-				switch {
-				case len(args) > 0:
-					return usageError("alarms takes no argument, got %q", args[0])
-				case *notify != "" && !*watch:
+				if *notify != "" && !*watch {
 					return usageError("alarms: --notify needs --watch")
 				}
-				op, err := operator(ctx, e, t)
+				op, err := t.operator(ctx, e)
 				if err != nil {
 					return err
 				}
@@ -70,13 +66,13 @@ func unfreezeCommand() command {
 codeforge alarms lists them. Without SESSION: the one that is frozen, if it is only one.
 
 Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t := targetFlags(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 1 {
 					return usageError("unfreeze takes one session, got %q too", args[1])
 				}
-				op, err := operator(ctx, e, t)
+				op, err := t.operator(ctx, e)
 				if err != nil {
 					return err
 				}
@@ -103,16 +99,6 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 			}
 		},
 	}
-}
-
-// operator connects to mcp-server's socket.
-func operator(ctx context.Context, e *Env, t target) (operatorapi.Client, error) {
-	conf, err := t.config(e)
-	if err != nil {
-		return operatorapi.Client{}, err
-	}
-	op, _, _, err := server.Operator(ctx, conf)
-	return op, err
 }
 
 // frozenSessions are the names of those that are frozen, each once.

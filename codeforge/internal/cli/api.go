@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 func apiCommand() command {
@@ -37,7 +38,7 @@ func apiCommand() command {
   api rm NAME       removes an API with its credentials
 
 Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			o := apiOptions{vars: map[string]string{}}
 			o.target = targetFlags(fs)
 			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
@@ -106,81 +107,44 @@ func (w *words) Set(s string) error {
 const maxWords = 100
 
 func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
-	verbs := []struct {
-		name        string
-		least, most int // names
-		do          func(name string) error
-	}{
-		{"add", 1, 1, func(name string) error { return o.add(ctx, e, name) }},
-		{"update", 1, 1, func(name string) error { return o.update(ctx, e, name) }},
-		{"list", 0, 0, func(string) error { return o.list(e) }},
-		{"check", 1, 1, func(name string) error { return o.check(e, name) }},
-		{"test", 0, 1, func(name string) error { return o.testAll(ctx, e, name) }},
-		{"search", 1, maxWords, func(words string) error { return o.search(ctx, e, words) }},
-		{"explain", 3, 3, func(words string) error { return o.explain(e, strings.Fields(words)) }},
-		{"propose", 1, 1, func(name string) error { return o.propose(ctx, e, name) }},
-		{"edit", 1, 1, func(name string) error { return o.edit(ctx, e, name) }},
-		{"enable", 1, 1, func(name string) error { return o.activate(ctx, e, name, true) }},
-		{"disable", 1, 1, func(name string) error { return o.activate(ctx, e, name, false) }},
-		{"rm", 1, 1, func(name string) error { return o.remove(ctx, e, name) }},
+	if e.inContainer() && len(args) > 0 && !slices.Contains([]string{"list", "check", "test", "search"}, args[0]) {
+		return fmt.Errorf("api %s changes apis/, which is on the host and which this container does not see: run "+
+			"codeforge api %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
+			"loads the change by itself", args[0], strings.Join(args, " "))
 	}
-	var names []string
-	for _, v := range verbs {
-		names = append(names, v.name)
-	}
-	choice := strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
-	if len(args) == 0 {
-		return usageError("api: %s?", choice)
-	}
-	for _, v := range verbs {
-		if v.name != args[0] {
-			continue
-		}
-		if e.inContainer() && !slices.Contains([]string{"list", "check", "test", "search"}, v.name) {
-			return fmt.Errorf("api %s changes apis/, which is on the host and which this container does not see: run "+
-				"codeforge api %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
-				"loads the change by itself", v.name, strings.Join(append([]string{v.name}, args[1:]...), " "))
-		}
-		if n := len(args) - 1; n < v.least || n > v.most {
-			return usageError("want codeforge %s", usageOf(apiCommand(), v.name))
-		}
-		return v.do(strings.Join(args[1:], " "))
-	}
-	return usageError("api %q: want %s", args[0], choice)
+	return apiCommand().runVerb([]verbAction{
+		{"add", 1, 1, func(a []string) error { return o.add(ctx, e, a[0]) }},
+		{"update", 1, 1, func(a []string) error { return o.update(ctx, e, a[0]) }},
+		{"list", 0, 0, func([]string) error { return o.list(e) }},
+		{"check", 1, 1, func(a []string) error { return o.check(e, a[0]) }},
+		{"test", 0, 1, func(a []string) error { return o.testAll(ctx, e, strings.Join(a, "")) }},
+		{"search", 1, maxWords, func(a []string) error { return o.search(ctx, e, strings.Join(a, " ")) }},
+		{"explain", 3, 3, func(a []string) error { return o.explain(e, a[0], strings.ToUpper(a[1]), a[2]) }},
+		{"propose", 1, 1, func(a []string) error { return o.propose(ctx, e, a[0]) }},
+		{"edit", 1, 1, func(a []string) error { return o.edit(ctx, e, a[0]) }},
+		{"enable", 1, 1, func(a []string) error { return o.activate(ctx, e, a[0], true) }},
+		{"disable", 1, 1, func(a []string) error { return o.activate(ctx, e, a[0], false) }},
+		{"rm", 1, 1, func(a []string) error { return o.remove(ctx, e, a[0]) }},
+	}, args)
 }
 
-// apiRow is one line of api list.
-type apiRow struct {
-	Name        string   `json:"name"`
-	Description string   `json:"description"`
-	Domains     []string `json:"domains"`
-	Tokens      []token  `json:"credentials"`
-	Restricted  []string `json:"restricted_methods,omitempty"`
-	Allowed     []string `json:"allowed_methods,omitempty"`
-	Active      bool     `json:"active"`
-}
-
-type token struct {
-	Name string   `json:"name"`
-	In   []string `json:"in"`
-}
-
-func row(a *catalog.API) apiRow {
-	r := apiRow{
-		Name: a.Name, Description: a.Description, Active: a.Active,
-		Restricted: a.Methods.Restricted, Allowed: a.Methods.Allowed,
-	}
+// public is what of an API may be shown.
+func public(a *catalog.API) controlapi.InspectedAPI {
+	p := controlapi.InspectedAPI{Active: a.Active, API: controlapi.API{
+		Name: a.Name, Description: a.Description,
+		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
+	}}
 	for _, h := range a.Hosts {
-		r.Domains = append(r.Domains, h.String())
+		p.Domains = append(p.Domains, h.String())
 	}
 	for _, c := range a.Credentials {
-		t := token{Name: c.Name}
+		t := controlapi.Token{Name: c.Name}
 		for _, s := range c.Surfaces {
 			t.In = append(t.In, s.String())
 		}
-		r.Tokens = append(r.Tokens, t)
+		p.Credentials = append(p.Credentials, t)
 	}
-	return r
+	return p
 }
 
 func (o *apiOptions) list(e *Env) error {
@@ -190,9 +154,9 @@ func (o *apiOptions) list(e *Env) error {
 			return errors.New(f.Text)
 		}
 	}
-	rows := []apiRow{}
+	rows := []controlapi.InspectedAPI{}
 	for _, a := range cat.APIs() {
-		rows = append(rows, row(a))
+		rows = append(rows, public(a))
 	}
 	if o.json {
 		return printJSON(e.Stdout, rows)
@@ -203,14 +167,10 @@ func (o *apiOptions) list(e *Env) error {
 		if !r.Active {
 			state = p(terminal.Dim, "off   ")
 		}
-		var tokens []string
-		for _, t := range r.Tokens {
-			tokens = append(tokens, t.Name+" in "+strings.Join(t.In, ", "))
-		}
 		fmt.Fprintf(e.Stdout, "%s  %-14s %s\n        %s\n",
 			state, visible.Line(r.Name), visible.Line(strings.Join(r.Domains, ", ")), visible.Line(r.Description))
-		for _, t := range tokens {
-			fmt.Fprintf(e.Stdout, "        %s\n", t)
+		for _, t := range r.Credentials {
+			fmt.Fprintf(e.Stdout, "        %s in %s\n", t.Name, strings.Join(t.In, ", "))
 		}
 	}
 	for _, f := range found {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -55,11 +56,7 @@ func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	editor := e.Getenv("VISUAL")
-	if editor == "" {
-		editor = e.Getenv("EDITOR")
-	}
-	words := strings.Fields(editor)
+	words := strings.Fields(cmp.Or(e.Getenv("VISUAL"), e.Getenv("EDITOR")))
 	if len(words) == 0 {
 		words = []string{"vi"}
 	}

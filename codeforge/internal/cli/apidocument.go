@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,12 +156,7 @@ func (o *apiOptions) entry(name string, doc *document.Document) apidir.Entry {
 		Name: name, Description: o.description, Domains: doc.Hosts, Reference: o.reference, Restricted: o.restrict,
 		AllowHTTP: doc.HTTP,
 	}
-	if entry.Description == "" {
-		entry.Description = doc.Description
-	}
-	if entry.Description == "" {
-		entry.Description = name
-	}
+	entry.Description = cmp.Or(entry.Description, doc.Description, name)
 	for _, d := range o.domains {
 		if !slices.Contains(entry.Domains, d) {
 			entry.Domains = append(entry.Domains, d)

@@ -33,8 +33,7 @@ type explanation struct {
 const dependsOnBody = "depends on the body"
 
 // explain tells what the configuration of an API says of a method and a path.
-func (o *apiOptions) explain(e *Env, words []string) error {
-	name, method, path := words[0], strings.ToUpper(words[1]), words[2]
+func (o *apiOptions) explain(e *Env, name, method, path string) error {
 	if e.inContainer() {
 		return errors.New("api explain reads apis/ itself: run it on the host, where make cli builds codeforge")
 	}

@@ -2,20 +2,14 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // search prints what a model gets for a question.
 func (o *apiOptions) search(ctx context.Context, e *Env, query string) error {
-	c, err := o.target.config(e)
-	if err != nil {
-		return err
-	}
-	s, err := server.Connect(ctx, c, server.Options{})
+	s, err := o.target.connect(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -25,9 +19,7 @@ func (o *apiOptions) search(ctx context.Context, e *Env, query string) error {
 		return err
 	}
 	if o.json {
-		enc := json.NewEncoder(e.Stdout)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(map[string]string{"query": query, "api": o.api, "text": text})
+		return printJSONLine(e.Stdout, map[string]string{"query": query, "api": o.api, "text": text})
 	}
 	_, err = fmt.Fprintln(e.Stdout, visible.Escape(text))
 	return err

@@ -45,33 +45,14 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 		receipt = *r.Receipt
 	}
 	v := p.Judge(receipt, r.Output+" "+strings.Join(r.Notes, " "))
-	if o.json {
-		err = printJSON(e.Stdout, v)
-	} else {
-		printVerdict(e, v)
-	}
-	if err == nil && !v.OK {
-		return silent(ExitFailed)
-	}
-	return err
+	return shown(e, o.json, v, v.OK, func() { printVerdict(e, v) })
 }
 
 // newProbe chooses a request that changes nothing.
 func newProbe(a *catalog.API, path string) (probe.Probe, error) {
-	public := controlapi.API{
-		Name: a.Name, AllowHTTP: a.AllowHTTP, RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
-	}
-	for _, h := range a.Hosts {
-		public.Domains = append(public.Domains, h.String())
-	}
-	for _, c := range a.Credentials {
-		t := controlapi.Token{Name: c.Name}
-		for _, s := range c.Surfaces {
-			t.In = append(t.In, s.String())
-		}
-		public.Credentials = append(public.Credentials, t)
-	}
-	return probe.New(public, path)
+	p := public(a).API
+	p.AllowHTTP = a.AllowHTTP
+	return probe.New(p, path)
 }
 
 func printVerdict(e *Env, v probe.Verdict) {

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -26,7 +25,7 @@ These are requests that a rule with "then": "approve" holds. One can be decided 
 goes out as soon as you approve; after that, an approval lets the very same request pass once when the run is repeated.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: listing("held", "No request waits.", func(ctx context.Context, e *Env, t target) ([]approvalapi.Held, error) {
+		setup: listing("No request waits.", func(ctx context.Context, e *Env, t target) ([]approvalapi.Held, error) {
 			c, err := approvals(ctx, e, t)
 			if err != nil {
 				return nil, err
@@ -38,14 +37,11 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 
 // listing is the setup of a command that lists what fetch returns, as JSON or one by one, or prints none.
 func listing[T any](
-	name, none string, fetch func(context.Context, *Env, target) ([]T, error), show func(*Env, T),
-) func(*flag.FlagSet) func(context.Context, *Env, []string) error {
-	return func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+	none string, fetch func(context.Context, *Env, target) ([]T, error), show func(*Env, T),
+) func(*flag.FlagSet) action {
+	return func(fs *flag.FlagSet) action {
 		t, asJSON := targetFlags(fs), jsonFlag(fs)
-		return func(ctx context.Context, e *Env, args []string) error {
-			if len(args) > 0 {
-				return usageError("%s takes no argument, got %q", name, args[0])
-			}
+		return func(ctx context.Context, e *Env, _ []string) error {
 			list, err := fetch(ctx, e, t)
 			switch {
 			case err != nil:
@@ -71,7 +67,7 @@ func approveCommand() command {
 Approves exactly the request that codeforge held shows: its method, URL, headers and body. It is sent once.
 
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t := targetFlags(fs)
 			scope := fs.String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
 				"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
@@ -98,7 +94,7 @@ func refuseCommand() command {
 The code is told that the user refused the request, and to ask rather than to send it in another way.
 
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t := targetFlags(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) == 0 {
@@ -116,11 +112,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
 
 // approvals connects to the proxy.
 func approvals(ctx context.Context, e *Env, t target) (approvalapi.Client, error) {
-	conf, err := t.config(e)
-	if err != nil {
-		return approvalapi.Client{}, err
-	}
-	c, _, err := server.Credentials(ctx, conf)
+	c, err := t.proxy(ctx, e)
 	return approvalapi.Client{HTTP: c.HTTP}, err
 }
 

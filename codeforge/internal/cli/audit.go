@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -34,7 +35,7 @@ the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts
 --anchor.
 
 Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			o := auditOptions{target: targetFlags(fs)}
 			fs.Func("checkpoint", "verify: a `LINE` that contains a checkpoint; repeatable", add(&o.checkpoints))
 			fs.StringVar(&o.anchor, "anchor", "", "verify: a `FILE` with a checkpoint a line")
@@ -113,15 +114,7 @@ func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) err
 	if err != nil {
 		return err
 	}
-	if o.json {
-		err = printJSON(e.Stdout, r)
-	} else {
-		printReport(e, r)
-	}
-	if err == nil && len(r.Findings) > 0 {
-		err = silent(ExitFailed)
-	}
-	return err
+	return shown(e, o.json, r, len(r.Findings) == 0, func() { printReport(e, r) })
 }
 
 // known are the checkpoints from elsewhere.
@@ -248,6 +241,6 @@ func printRecord(w io.Writer, p painter, r audit.Record) error {
 		text = p(terminal.Red, fmt.Sprintf("gap     %d records before this one could not be written", r.Gap.Lost))
 	}
 	at := p(terminal.Dim, fmt.Sprintf("%6d %s", r.N, r.At.Local().Format("2006-01-02 15:04:05")))
-	_, err := fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(orDash(r.OfRun())), text)
+	_, err := fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(cmp.Or(r.OfRun(), "-")), text)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -18,26 +19,15 @@ import (
 )
 
 // finding is one mistake or warning.
-type finding struct {
-	Severity string `json:"severity"`
-	File     string `json:"file"`
-	API      string `json:"api,omitempty"`
-	Field    string `json:"field,omitempty"`
-	Found    string `json:"found,omitempty"`
-	Want     string `json:"want,omitempty"`
-	Text     string `json:"text"`
-}
+type finding = controlapi.InspectedProblem
 
 func checkCommand() command {
 	return command{
 		name: "check", usage: "check", summary: "look for mistakes in apis/ and .env, without starting anything",
 		details: "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of them listed.",
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			apis, asJSON := apisFlag(fs), jsonFlag(fs)
 			return func(_ context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("check takes no argument, got %q", args[0])
-				}
 				found, cat := inspect(e, *apis)
 				return showFindings(e, found, cat, *asJSON)
 			}
@@ -149,12 +139,6 @@ func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
 	if err != nil {
 		return failed(err)
 	}
-	var found []finding
-	for _, p := range got.Problems {
-		found = append(found, finding{
-			Severity: p.Severity, File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.Text,
-		})
-	}
 	var apis []*catalog.API
 	for _, a := range got.APIs {
 		api, err := inspectedAPI(a)
@@ -163,7 +147,7 @@ func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
 		}
 		apis = append(apis, api)
 	}
-	return found, catalog.Of(apis)
+	return got.Problems, catalog.Of(apis)
 }
 
 // inspectTime is how long the proxy may take to answer.
@@ -197,32 +181,20 @@ func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
 }
 
 func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) error {
-	failed := false
-	for _, f := range found {
-		failed = failed || f.Severity == "error"
-	}
-	if asJSON {
-		if found == nil {
-			found = []finding{}
-		}
-		if err := printJSON(e.Stdout, map[string]any{"ok": !failed, "findings": found}); err != nil {
-			return err
-		}
-	} else {
+	ok := !slices.ContainsFunc(found, func(f finding) bool { return f.Severity == "error" })
+	return shown(e, asJSON, map[string]any{"ok": ok, "findings": append([]finding{}, found...)}, ok, func() {
 		printFindings(e, found, cat)
-	}
-	if failed {
-		return silent(ExitFailed)
-	}
-	return nil
+	})
 }
 
 func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
 	p := newPainter(e, e.Stdout)
+	errs := 0
 	for _, f := range found {
-		colour := terminal.Red
-		if f.Severity != "error" {
-			colour = terminal.Yellow
+		colour := terminal.Yellow
+		if f.Severity == "error" {
+			colour = terminal.Red
+			errs++
 		}
 		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), visible.Line(f.Text))
 	}
@@ -232,12 +204,6 @@ func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
 			active++
 		} else {
 			inactive++
-		}
-	}
-	errs := 0
-	for _, f := range found {
-		if f.Severity == "error" {
-			errs++
 		}
 	}
 	fmt.Fprintf(e.Stdout, "%s, %d inactive, %s, %s.\n",

@@ -69,10 +69,13 @@ type command struct {
 	name, usage, summary string
 	// details follows the summary in the command's help. A command with verbs lists them there: see verbs.
 	details string
-	// setup declares the flags and returns the command, which gets the arguments that are not flags.
-	setup  func(*flag.FlagSet) func(ctx context.Context, e *Env, args []string) error
+	// setup declares the flags and returns the action.
+	setup  func(*flag.FlagSet) action
 	hidden bool
 }
+
+// action runs a command with the arguments that are not flags.
+type action func(ctx context.Context, e *Env, args []string) error
 
 // commands is the table, in the order of the help.
 func commands() []command {
@@ -108,8 +111,13 @@ func usageError(format string, args ...any) error {
 	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// silent exits with a code and prints nothing.
-func silent(code int) error { return &exitError{code: code} }
+// silent exits with a code and prints nothing. 0 is no error.
+func silent(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
 
 // Run runs the command line and returns the exit code.
 func Run(ctx context.Context, e *Env) int {
@@ -184,12 +192,13 @@ func (c command) run(ctx context.Context, e *Env, args []string) error {
 		}
 		rest, args = append(rest, left[0]), left[1:]
 	}
-	if verbs := c.verbs(); len(verbs) > 0 && len(rest) > 0 && c.verb(rest[0]) == nil {
-		names := make([]string, len(verbs))
-		for i, v := range verbs {
-			names[i] = v.name
+	if names := c.verbNames(); len(rest) > 0 && !c.hidden {
+		switch {
+		case len(names) > 0 && c.verb(rest[0]) == nil:
+			return usageError("%s: unknown verb %q%s", c.name, rest[0], didYouMean(rest[0], "", names))
+		case len(names) == 0 && alone(c.usage, 1):
+			return usageError("%s takes no argument, got %q", c.name, rest[0])
 		}
-		return usageError("%s: unknown verb %q%s", c.name, rest[0], didYouMean(rest[0], "", names))
 	}
 	if err := e.setHome(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -32,7 +33,7 @@ needs none, or with --http sends the value of MCP_AUTH_TOKEN in its own environm
 
 Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written;
 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			o := connectOptions{target: targetFlags(fs)}
 			fs.BoolVar(&o.write, "write", false, "write without confirmation")
 			fs.BoolVar(&o.http, "http", false, "connect over HTTP even if a token is required")
@@ -202,9 +203,6 @@ func usualFile(e *Env, client clients.Client) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	appData := e.Getenv("APPDATA")
-	if appData == "" {
-		appData = filepath.Join(home, "AppData", "Roaming")
-	}
+	appData := cmp.Or(e.Getenv("APPDATA"), filepath.Join(home, "AppData", "Roaming"))
 	return client.File(clients.System{OS: runtime.GOOS, Home: home, Work: work, AppData: appData}), nil
 }

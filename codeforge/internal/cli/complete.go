@@ -61,7 +61,7 @@ func completionCommand() command {
 		name: "completion", usage: "completion SHELL", summary: "print a script that completes commands in a shell",
 		details: "SHELL is " + either(names) + ". It completes commands, flags, and the names of APIs and clients.\n\n" +
 			"Exit codes: 0 printed; 2 wrong command line.",
-		setup: func(*flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(*flag.FlagSet) action {
 			return func(_ context.Context, e *Env, args []string) error {
 				if len(args) != 1 {
 					return usageError("completion takes one shell: %s", either(names))
@@ -80,7 +80,7 @@ func completionCommand() command {
 func completeCommand() command {
 	return command{
 		name: completeName, usage: completeName, summary: "internal", hidden: true,
-		setup: func(*flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(*flag.FlagSet) action {
 			return func(_ context.Context, e *Env, args []string) error {
 				for _, word := range complete(e, args) {
 					fmt.Fprintln(e.Stdout, word)
@@ -135,11 +135,7 @@ func candidates(e *Env, before []string, flags bool) []string {
 	case named: // or the value of a flag: no command takes two names of a kind that is known here
 		return nil
 	case len(c.verbs()) > 0 && given == "":
-		var out []string
-		for _, v := range c.verbs() {
-			out = append(out, v.name)
-		}
-		return out
+		return c.verbNames()
 	case c.name == "connect":
 		return clients.Names()
 	case c.name == "completion":

@@ -19,13 +19,10 @@ what runs, and can stop it, for 12 hours or until it is ended in the console.
 With Docker: docker compose exec mcp-server codeforge console
 
 Exit codes: 0 printed; 1 CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			quiet := fs.Bool("print", false, "only print the address")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("console takes no argument, got %q", args[0])
-				}
 				conf, err := t.config(e)
 				if err != nil {
 					return err

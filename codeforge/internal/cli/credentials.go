@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/feeder"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -25,25 +25,14 @@ These are the credentials of apis/ that CodeForge obtains itself: by a login, fr
 manager, or from a program. No value is shown, here or anywhere.
 
 Exit codes: 0 listed; 1 CodeForge does not run, or a credential cannot be used now.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("credentials takes no argument, got %q", args[0])
-				}
 				_, list, err := readCredentials(ctx, e, t)
 				if err != nil {
 					return err
 				}
-				if *asJSON {
-					err = printJSON(e.Stdout, list)
-				} else {
-					err = printCredentials(e, list)
-				}
-				if err == nil && slices.ContainsFunc(list, broken) {
-					err = silent(ExitFailed)
-				}
-				return err
+				return shown(e, *asJSON, list, !slices.ContainsFunc(list, broken), func() { printCredentials(e, list) })
 			}
 		},
 	}
@@ -56,11 +45,7 @@ func broken(c credentialapi.Credential) bool {
 
 // readCredentials connects to the proxy and lists what it obtains.
 func readCredentials(ctx context.Context, e *Env, t target) (credentialapi.Client, []credentialapi.Credential, error) {
-	conf, err := t.config(e)
-	if err != nil {
-		return credentialapi.Client{}, nil, err
-	}
-	c, _, err := server.Credentials(ctx, conf)
+	c, err := t.proxy(ctx, e)
 	if err != nil {
 		return c, nil, err
 	}
@@ -68,20 +53,18 @@ func readCredentials(ctx context.Context, e *Env, t target) (credentialapi.Clien
 	return c, list, err
 }
 
-func printCredentials(e *Env, list []credentialapi.Credential) error {
+func printCredentials(e *Env, list []credentialapi.Credential) {
 	if len(list) == 0 {
 		fmt.Fprintln(e.Stdout, "No credential of apis/ changes: all are values that config.json or a file gives.")
-		return nil
+		return
 	}
 	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0) //nolint:mnd // two spaces between columns
 	fmt.Fprintln(w, "NAME\tAPI\tKIND\tSTATE\tVALID UNTIL\tLAST ERROR")
 	for _, c := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", visible.Line(c.Name), visible.Line(c.API), visible.Line(c.Kind),
-			stateText(c), untilText(c.ValidUntil), orDash(visible.Line(c.LastError)))
+			stateText(c), untilText(c.ValidUntil), cmp.Or(visible.Line(c.LastError), "-"))
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	_ = w.Flush() // as other prints
 	for _, c := range list {
 		switch c.State {
 		case credentialapi.StateLogin:
@@ -90,7 +73,6 @@ func printCredentials(e *Env, list []credentialapi.Credential) error {
 			fmt.Fprintf(e.Stdout, "Supply %s with: %s secrets\n", visible.Line(c.Name), e.program())
 		}
 	}
-	return nil
 }
 
 func stateText(c credentialapi.Credential) string {
@@ -104,13 +86,6 @@ func untilText(t *time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 func logoutCommand() command {
 	return command{
 		name: "logout", usage: "logout NAME",
@@ -120,7 +95,7 @@ What is stored is deleted. The provider is not told: to end the access there too
 your account.
 
 Exit codes: 0 forgotten; 1 CodeForge does not run, or it could not be deleted; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t := targetFlags(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) != 1 {
@@ -153,13 +128,10 @@ Which programs there are is read from apis/ on this machine. A program that ever
 write is not run. What programs print is neither shown nor logged.
 
 Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, apis := targetFlags(fs), apisFlag(fs)
 			watch := fs.Bool("watch", false, "stay, and supply again when it is time")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("secrets takes no argument, got %q", args[0])
-				}
 				vars, err := readVariables(e)
 				if err != nil {
 					return err

@@ -29,15 +29,12 @@ limits, and who may call. Swapping, scrubbing, redirects, bodies, bad certificat
 are covered only by make attack, which brings its own servers.
 
 Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 1 something failed or was not held.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			state, apis, asJSON := stateFlag(fs), apisFlag(fs), jsonFlag(fs)
 			offline := fs.Bool("offline", false, "skip what needs the network")
 			attack := fs.Bool("attack", false, "attack the running CodeForge")
 			bin := fs.String("bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("doctor takes no argument, got %q", args[0])
-				}
 				dir, err := statedir.Find(*state)
 				if err != nil {
 					return err
@@ -96,17 +93,9 @@ func printAttacks(ctx context.Context, e *Env, c doctor.Config, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		if err := printJSON(e.Stdout, map[string]any{"ok": open == 0, "attacks": all}); err != nil {
-			return err
-		}
-	} else {
+	return shown(e, asJSON, map[string]any{"ok": open == 0, "attacks": all}, open == 0, func() {
 		fmt.Fprintf(e.Stdout, "%d attacks, %d not held.\n", len(all), open)
-	}
-	if open > 0 {
-		return silent(ExitFailed)
-	}
-	return nil
+	})
 }
 
 // printExamination runs the checks and prints what they found.
@@ -129,16 +118,9 @@ func printExamination(ctx context.Context, e *Env, c doctor.Config, asJSON bool)
 			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", visible.Line(f.Fix))
 		}
 	})
-	if asJSON {
-		if err := printJSON(e.Stdout, map[string]any{"ok": counts[doctor.Fail] == 0, "findings": all}); err != nil {
-			return err
-		}
-	} else {
+	ok := counts[doctor.Fail] == 0
+	return shown(e, asJSON, map[string]any{"ok": ok, "findings": all}, ok, func() {
 		fmt.Fprintf(e.Stdout, "%d ok, %d warnings, %d failed, %d skipped.\n",
 			counts[doctor.OK], counts[doctor.Warn], counts[doctor.Fail], counts[doctor.Skip])
-	}
-	if counts[doctor.Fail] > 0 {
-		return silent(ExitFailed)
-	}
-	return nil
+	})
 }

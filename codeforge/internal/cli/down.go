@@ -21,14 +21,11 @@ Skills, the certificate authority and logs are kept. --purge lists them and, onc
 apis/ and .env are never removed.
 
 Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			state, asJSON := stateFlag(fs), jsonFlag(fs)
 			purge := fs.Bool("purge", false, "remove the state directory too")
 			yes := fs.Bool("yes", false, "remove without confirmation")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("down takes no argument, got %q", args[0])
-				}
 				dir, err := statedir.Find(*state)
 				if err != nil {
 					return err

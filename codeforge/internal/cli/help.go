@@ -30,27 +30,6 @@ func groups() []group {
 	}
 }
 
-// grouped are the groups, and one with the commands that are in none.
-func grouped() []group {
-	all := groups()
-	in := map[string]bool{}
-	for _, g := range all {
-		for _, name := range g.commands {
-			in[name] = true
-		}
-	}
-	more := group{title: "More"}
-	for _, c := range commands() {
-		if !c.hidden && !in[c.name] {
-			more.commands = append(more.commands, c.name)
-		}
-	}
-	if len(more.commands) > 0 {
-		all = append(all, more)
-	}
-	return all
-}
-
 // examples are what the help of a command shows, by the name of the command, and of its verb if it has verbs.
 func examples() map[string][]string {
 	return map[string][]string{
@@ -164,6 +143,15 @@ func (c command) verbs() []verb {
 	return out
 }
 
+// verbNames are the names of the verbs.
+func (c command) verbNames() []string {
+	var out []string
+	for _, v := range c.verbs() {
+		out = append(out, v.name)
+	}
+	return out
+}
+
 // verb is the verb with a name, or nil.
 func (c command) verb(name string) *verb {
 	for _, v := range c.verbs() {
@@ -208,13 +196,8 @@ func hint(name, mark string, candidates []string, rest string) string {
 
 // unknownCommand is the error for a command that there is not.
 func unknownCommand(name string) error {
-	var names []string
-	for _, c := range commands() {
-		if !c.hidden {
-			names = append(names, c.name)
-		}
-	}
-	return usageError("unknown command %q%s", name, hint(name, "", names, "codeforge help lists the commands"))
+	return usageError("unknown command %q%s", name,
+		hint(name, "", commandNames(), "codeforge help lists the commands"))
 }
 
 // flagError explains what flag.FlagSet says of a wrong flag.
@@ -263,7 +246,7 @@ func printHelp(w io.Writer) {
 	for _, c := range commands() {
 		all[c.name] = c
 	}
-	for _, g := range grouped() {
+	for _, g := range groups() {
 		fmt.Fprintf(w, "\n%s\n", g.title)
 		for _, name := range g.commands {
 			fmt.Fprintf(w, "  codeforge %-44s %s\n", all[name].usage, all[name].summary)
@@ -367,12 +350,26 @@ func wrap(text string, width int) []string {
 	return append(out, line)
 }
 
-// usageOf is how a verb of a command is written.
-func usageOf(c command, name string) string {
-	for _, v := range c.verbs() {
-		if v.name == name {
-			return v.usage
-		}
+// verbAction is what a verb does, and how many arguments it takes.
+type verbAction struct {
+	name        string
+	least, most int
+	do          func(args []string) error
+}
+
+// runVerb runs the verb that the arguments begin with.
+func (c command) runVerb(actions []verbAction, args []string) error {
+	if len(args) == 0 {
+		return usageError("%s: %s?", c.name, either(c.verbNames()))
 	}
-	return c.usage
+	i := slices.IndexFunc(actions, func(v verbAction) bool { return v.name == args[0] })
+	if i < 0 {
+		return usageError("%s %q: want %s", c.name, args[0], either(c.verbNames()))
+	}
+	v, args := actions[i], args[1:]
+	if len(args) < v.least || len(args) > v.most {
+		return usageError("%s %s: found %s; want codeforge %s", c.name, v.name, count(len(args), "argument"),
+			c.verb(v.name).usage)
+	}
+	return v.do(args)
 }

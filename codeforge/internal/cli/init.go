@@ -30,12 +30,9 @@ func initCommand() command {
 	return command{
 		name: "init", usage: "init", summary: "create apis/ and .env in the working directory",
 		details: "Existing files are kept.\n\nExit codes: 0 done; 1 a file could not be written.",
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			asJSON := jsonFlag(fs)
 			return func(_ context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("init takes no argument, got %q", args[0])
-				}
 				return initHere(e, *asJSON)
 			}
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -37,7 +38,7 @@ The browser opens at the provider, and comes back to a port of 127.0.0.1. If tha
 The token goes to the proxy and nowhere else: neither this command nor mcp-server sees it.
 
 Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			o := loginOptions{target: targetFlags(fs)}
 			fs.BoolVar(&o.device, "device", false, "enter a code on another device")
 			fs.BoolVar(&o.paste, "paste", false, "paste the address at which the browser ends")
@@ -128,10 +129,7 @@ func (o loginOptions) byBrowser(
 }
 
 func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential) error {
-	port := c.RedirectPort
-	if port == 0 {
-		port = pastePort
-	}
+	port := cmp.Or(c.RedirectPort, pastePort)
 	started, err := client.Begin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser, Port: port})
 	if err != nil {
 		return err

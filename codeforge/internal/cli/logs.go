@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -26,7 +27,7 @@ They are kept with the runs: see codeforge runs. What the daemons log is embedde
 directory, and in Docker what docker compose logs shows.
 
 Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			o := logsOptions{target: targetFlags(fs)}
 			var since string
 			fs.BoolVar(&o.follow, "follow", false, "show new exchanges until Ctrl-C")
@@ -36,9 +37,6 @@ Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 			fs.StringVar(&o.filter.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
 			fs.BoolVar(&o.json, "json", false, "print JSON, one event per line")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("logs takes no argument, got %q", args[0])
-				}
 				if o.last < 0 {
 					return usageError("-n %d: want a number from 1", o.last)
 				}
@@ -192,12 +190,8 @@ func (o logsOptions) print(w io.Writer, p painter, x controlapi.Exchange) {
 		_ = printJSONLine(w, controlapi.Event{Exchange: &x})
 		return
 	}
-	run := x.Run
-	if run == "" {
-		run = "-"
-	}
 	at := p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000"))
-	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(run), exchangeLine(p, x))
+	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(cmp.Or(x.Run, "-")), exchangeLine(p, x))
 }
 
 func receiptCommand() command {
@@ -205,7 +199,7 @@ func receiptCommand() command {
 		name: "receipt", usage: "receipt [RUN]", summary: "show what the proxy did for one run",
 		details: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
 			"Exit codes: 0 shown; 1 there is no record of that run.",
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 1 {

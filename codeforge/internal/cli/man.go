@@ -15,7 +15,7 @@ func manCommand() command {
 		name: "man", usage: "man [COMMAND]", summary: "print a manual page, of codeforge or of one command",
 		details: "The page is for man and groff, made from what --help prints.\n\n" +
 			"Exit codes: 0 printed; 2 wrong command line.",
-		setup: func(*flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(*flag.FlagSet) action {
 			return func(_ context.Context, e *Env, args []string) error {
 				if len(args) == 0 {
 					printManual(e.Stdout)
@@ -77,7 +77,7 @@ func printManual(w io.Writer) {
 	for _, c := range commands() {
 		all[c.name] = c
 	}
-	for _, g := range grouped() {
+	for _, g := range groups() {
 		r.section(g.title)
 		for _, name := range g.commands {
 			r.item("codeforge "+all[name].usage, sentence(all[name].summary))

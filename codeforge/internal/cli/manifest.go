@@ -21,18 +21,11 @@ is what a model gets once it calls the tool. Token counts are estimates, without
 a tenth from each other, and the estimate by about as much from them.
 
 Exit codes: 0 shown; 1 CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			full := fs.Bool("full", false, "print the texts too")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("manifest takes no argument, got %q", args[0])
-				}
-				c, err := t.config(e)
-				if err != nil {
-					return err
-				}
-				s, err := server.Connect(ctx, c, server.Options{})
+				s, err := t.connect(ctx, e)
 				if err != nil {
 					return err
 				}

@@ -40,7 +40,7 @@ func mcpCommand() command {
   mcp rm NAME       removes a server with its credentials
 
 Exit codes: 0 done; 1 it failed, or something waits for you; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			o := mcpOptions{target: target{flags: fs, state: stateFlag(fs)}}
 			o.target.url = fs.String("endpoint", "", "`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER, if "+
 				"it is not found by itself")
@@ -87,11 +87,7 @@ type mcpOptions struct {
 }
 
 func (o *mcpOptions) run(ctx context.Context, e *Env, args []string) error {
-	verbs := []struct {
-		name        string
-		least, most int
-		do          func(args []string) error
-	}{
+	return mcpCommand().runVerb([]verbAction{
 		{"add", 1, maxWords, func(a []string) error { return o.add(ctx, e, a[0], a[1:]) }},
 		{"import", 1, 1, func(a []string) error { return o.importFile(ctx, e, a[0]) }},
 		{"login", 1, 1, func(a []string) error { return o.logIn(ctx, e, a[0]) }},
@@ -105,24 +101,7 @@ func (o *mcpOptions) run(ctx context.Context, e *Env, args []string) error {
 		{"enable", 1, 1, func(a []string) error { return o.files().activate(ctx, e, a[0], true) }},
 		{"disable", 1, 1, func(a []string) error { return o.files().activate(ctx, e, a[0], false) }},
 		{"rm", 1, 1, func(a []string) error { return o.files().remove(ctx, e, a[0]) }},
-	}
-	names := make([]string, len(verbs))
-	for i, v := range verbs {
-		names[i] = v.name
-	}
-	if len(args) == 0 {
-		return usageError("mcp: %s?", either(names))
-	}
-	for _, v := range verbs {
-		if v.name != args[0] {
-			continue
-		}
-		if n := len(args) - 1; n < v.least || n > v.most {
-			return usageError("mcp %s: found %s; codeforge mcp %s --help shows the usage", v.name, count(n, "argument"), v.name)
-		}
-		return v.do(args[1:])
-	}
-	return usageError("mcp %q: want %s", args[0], either(names))
+	}, args)
 }
 
 // files is the part that every API has.

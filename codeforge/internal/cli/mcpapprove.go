@@ -41,13 +41,10 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 	}
 	switch {
 	case o.json:
-		err = printJSON(e.Stdout, struct {
+		return shown(e, true, struct {
 			operatorapi.Review
 			Approved bool `json:"approved"`
-		}{r, approved})
-		if err == nil && len(r.Changes) > 0 && !approved {
-			return silent(ExitFailed)
-		}
+		}{r, approved}, len(r.Changes) == 0 || approved, nil)
 	case approved:
 		_, err = fmt.Fprintf(e.Stdout, "%s is accepted as it is now.\n", name)
 	default:

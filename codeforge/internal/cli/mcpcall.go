@@ -85,11 +85,7 @@ func (o *mcpOptions) tools(ctx context.Context, e *Env, name string) error {
 		}
 		return printJSON(e.Stdout, out.Value)
 	}
-	c, err := o.target.config(e)
-	if err != nil {
-		return err
-	}
-	s, err := server.Connect(ctx, c, server.Options{})
+	s, err := o.target.connect(ctx, e)
 	if err != nil {
 		return err
 	}

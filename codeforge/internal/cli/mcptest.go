@@ -111,11 +111,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	exchanges = append(exchanges, o.watched(ctx, e, name, began)...)
 	lines, _ := op.Log(ctx, name) // without them less is known
 	t.judge(a, exchanges, lines)
-	if o.json {
-		err = printJSON(e.Stdout, t)
-	} else {
-		t.print(e)
-	}
+	err = shown(e, o.json, t, true, func() { t.print(e) })
 	if err == nil && len(t.Wanted) > 0 && (o.write || !o.json && term.IsTerminal(int(e.Stdin.Fd()))) {
 		err = o.open(ctx, e, a, t)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
@@ -23,7 +23,7 @@ A dry run (execute_code with dry_run, or codeforge run --dry-run) sends what rea
 is a plan, which you can approve for 15 minutes, once, unless the configuration changes.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: listing("plans", "There is no plan.", func(ctx context.Context, e *Env, t target) ([]planapi.Plan, error) {
+		setup: listing("There is no plan.", func(ctx context.Context, e *Env, t target) ([]planapi.Plan, error) {
 			c, err := plans(ctx, e, t)
 			if err != nil {
 				return nil, err
@@ -47,7 +47,7 @@ What a step changes is read again before, if the run had read it. The first step
 
 Exit codes: 0 done; 1 a step had no success, or the plan cannot be decided any more, or CodeForge does not run;
 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			steps := fs.String("steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
 			return func(ctx context.Context, e *Env, args []string) error {
@@ -73,11 +73,7 @@ Exit codes: 0 done; 1 a step had no success, or the plan cannot be decided any m
 
 // plans connects to the proxy.
 func plans(ctx context.Context, e *Env, t target) (planapi.Client, error) {
-	conf, err := t.config(e)
-	if err != nil {
-		return planapi.Client{}, err
-	}
-	c, _, err := server.Credentials(ctx, conf)
+	c, err := t.proxy(ctx, e)
 	return planapi.Client{HTTP: c.HTTP}, err
 }
 
@@ -190,7 +186,8 @@ func printPlan(e *Env, p planapi.Plan) {
 			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", visible.Line(s.Rule))
 		}
 		for _, c := range s.Changes {
-			fmt.Fprint(e.Stdout, shownLines("    changes ", c.Field+": "+orNone(c.Before)+" -> "+orNone(c.After), width))
+			fmt.Fprint(e.Stdout, shownLines("    changes ", c.Field+": "+cmp.Or(c.Before, "(none)")+" -> "+cmp.Or(c.After, "(none)"),
+				width))
 		}
 		if s.Answer != nil {
 			printReply(e, s, width)
@@ -204,13 +201,6 @@ func apisOf(s planapi.Step) string {
 		return ""
 	}
 	return ", " + visible.Line(strings.Join(s.APIs, ", "))
-}
-
-func orNone(value string) string {
-	if value == "" {
-		return "(none)"
-	}
-	return value
 }
 
 // printSent prints what came of each step that was sent.

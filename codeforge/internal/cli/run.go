@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,7 @@ goes to standard output, or to standard error if the script failed; notes and th
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t := targetFlags(fs)
 			var timeout seconds
 			code := fs.String("e", "", "run `CODE` instead of a file")
@@ -160,10 +161,7 @@ func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (serv
 // showResult prints a result and returns the script's exit code as an error.
 func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	if asJSON {
-		if err := printJSON(e.Stdout, r); err != nil {
-			return err
-		}
-		return silentUnlessZero(exitCode(r))
+		return cmp.Or(printJSON(e.Stdout, r), silent(exitCode(r)))
 	}
 	out := e.Stdout
 	if r.Failed {
@@ -186,14 +184,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 		})
 		printReceipt(newPainter(e, e.Stderr), e.Stderr, rest)
 	}
-	return silentUnlessZero(exitCode(r))
-}
-
-func silentUnlessZero(code int) error {
-	if code == 0 {
-		return nil
-	}
-	return silent(code)
+	return silent(exitCode(r))
 }
 
 // exitCode is the exit code of codeforge run.

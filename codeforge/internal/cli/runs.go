@@ -35,7 +35,7 @@ stopped, lost, running, waiting, or denied, for runs of which something was refu
 HISTORY in .env says what is kept: full, receipts or off. Code and output go after 7 days, the rest after 90.
 
 Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			o := runsOptions{target: targetFlags(fs)}
 			fs.StringVar(&o.since, "since", "", "only runs since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
 			fs.StringVar(&o.filter.API, "api", "", "only runs that sent something to the API of this `NAME`")

@@ -27,7 +27,7 @@ func skillsCommand() command {
 Models write skills: read one before you run it elsewhere.
 
 Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON, force := targetFlags(fs), jsonFlag(fs), fs.Bool("force", false, "export: overwrite existing files")
 			yes := fs.Bool("yes", false, "rm: delete without confirmation")
 			return func(ctx context.Context, e *Env, args []string) error {
@@ -43,11 +43,7 @@ Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line
 						return err
 					}
 				}
-				c, err := t.config(e)
-				if err != nil {
-					return err
-				}
-				s, err := server.Connect(ctx, c, server.Options{})
+				s, err := t.connect(ctx, e)
 				if err != nil {
 					return err
 				}

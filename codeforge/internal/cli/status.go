@@ -38,26 +38,15 @@ func statusCommand() command {
 	return command{
 		name: "status", usage: "status", summary: "show whether CodeForge is running, and how to connect",
 		details: "Exit codes: 0 it is running and ready; 1 it is not.",
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t, asJSON := targetFlags(fs), jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("status takes no argument, got %q", args[0])
-				}
 				c, err := t.config(e)
 				if err != nil {
 					return err
 				}
 				s := readState(ctx, e, c)
-				if *asJSON {
-					err = printJSON(e.Stdout, s)
-				} else {
-					printState(e, s)
-				}
-				if err == nil && (!s.Running || s.Problem != "") {
-					return silent(ExitFailed)
-				}
-				return err
+				return shown(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
 			}
 		},
 	}
@@ -141,34 +130,27 @@ func printState(e *Env, s state) {
 		fmt.Fprintf(e.Stdout, "%s.\n", strings.TrimSuffix(s.Problem, "."))
 		return
 	}
-	if s.Up == nil {
-		if s.About != nil {
-			fmt.Fprintf(e.Stdout, "CodeForge %s is running in Docker (%d slots, since %s).\n",
-				visible.Line(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
-			printConnect(e, access{url: s.URL, token: s.About.Token, container: s.Container})
-			fmt.Fprintln(e.Stdout)
-		} else {
-			fmt.Fprintf(e.Stdout, "CodeForge answers at %s (started elsewhere).\n", s.URL)
+	apis := "apis"
+	switch {
+	case s.Up != nil:
+		fmt.Fprintf(e.Stdout, "CodeForge %s is running (process %d, %d slots, since %s).\n",
+			s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
+		if again := s.Up.Again; again != nil {
+			fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.Line(again.String()))
 		}
-		if s.Catalog != nil {
-			printCatalog(e.Stdout, *s.Catalog, "apis")
-		}
-		printServers(e.Stdout, s.Servers)
-		printFrozen(e.Stdout, s.Frozen)
-		if s.Problem != "" {
-			fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
-		}
-		return
+		printConnect(e, accessOf(*s.Up))
+		fmt.Fprintln(e.Stdout)
+		apis = s.Up.APIs
+	case s.About != nil:
+		fmt.Fprintf(e.Stdout, "CodeForge %s is running in Docker (%d slots, since %s).\n",
+			visible.Line(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
+		printConnect(e, access{url: s.URL, token: s.About.Token, container: s.Container})
+		fmt.Fprintln(e.Stdout)
+	default:
+		fmt.Fprintf(e.Stdout, "CodeForge answers at %s (started elsewhere).\n", s.URL)
 	}
-	fmt.Fprintf(e.Stdout, "CodeForge %s is running (process %d, %d slots, since %s).\n",
-		s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
-	if again := s.Up.Again; again != nil {
-		fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.Line(again.String()))
-	}
-	printConnect(e, accessOf(*s.Up))
-	fmt.Fprintln(e.Stdout)
 	if s.Catalog != nil {
-		printCatalog(e.Stdout, *s.Catalog, s.Up.APIs)
+		printCatalog(e.Stdout, *s.Catalog, apis)
 	}
 	printServers(e.Stdout, s.Servers)
 	printFrozen(e.Stdout, s.Frozen)

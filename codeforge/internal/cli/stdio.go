@@ -12,12 +12,9 @@ func stdioCommand() command {
 		name: "stdio", usage: "stdio", summary: "speak MCP on standard input and output, for clients that start a program",
 		details: "It connects to the CodeForge of the state directory, or at the URL; it does not start one.\n\n" +
 			"Exit codes: 0 the client or the server closed the connection; 1 there is no server.",
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			t := targetFlags(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("stdio takes no argument, got %q", args[0])
-				}
 				c, err := t.config(e)
 				if err != nil {
 					return err

@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
 // target says which server a command uses.
@@ -63,6 +64,35 @@ func (t target) config(e *Env) (server.Config, error) {
 		return docker.Find(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME"))
 	}
 	return c, nil
+}
+
+// connect opens an MCP session.
+func (t target) connect(ctx context.Context, e *Env) (*server.Session, error) {
+	c, err := t.config(e)
+	if err != nil {
+		return nil, err
+	}
+	return server.Connect(ctx, c, server.Options{})
+}
+
+// operator connects to mcp-server's socket.
+func (t target) operator(ctx context.Context, e *Env) (operatorapi.Client, error) {
+	c, err := t.config(e)
+	if err != nil {
+		return operatorapi.Client{}, err
+	}
+	op, _, _, err := server.Operator(ctx, c)
+	return op, err
+}
+
+// proxy connects to the proxy's own socket.
+func (t target) proxy(ctx context.Context, e *Env) (credentialapi.Client, error) {
+	c, err := t.config(e)
+	if err != nil {
+		return credentialapi.Client{}, err
+	}
+	client, _, err := server.Credentials(ctx, c)
+	return client, err
 }
 
 // given reports whether a flag is on the command line.

@@ -25,6 +25,19 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// shown prints a value as JSON, or for a person by print. It fails the command, and prints no more, unless all is well.
+func shown(e *Env, asJSON bool, v any, well bool, print func()) error {
+	if !asJSON {
+		print()
+	} else if err := printJSON(e.Stdout, v); err != nil {
+		return err
+	}
+	if !well {
+		return silent(ExitFailed)
+	}
+	return nil
+}
+
 // painter colours text for one stream, unless NO_COLOR is set.
 type painter func(terminal.Colour, string) string
 

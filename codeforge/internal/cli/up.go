@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ then from .env in the working directory. If CodeForge is already running on the 
 connect.
 
 Exit codes: 0 stopped, started with --detach, or already running; 1 it could not start, or a part of it failed.`,
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			var o upOptions
 			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 			fs.StringVar(&o.state, "state", statedir.Default, stateUsage)
@@ -48,9 +49,6 @@ Exit codes: 0 stopped, started with --detach, or already running; 1 it could not
 			fs.BoolVar(&o.json, "json", false, "print JSON when ready")
 			fs.IntVar(&o.reportFD, "report-fd", 0, "internal: the descriptor on which --detach waits for the outcome")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 0 {
-					return usageError("up takes no argument, got %q", args[0])
-				}
 				if o.detach {
 					return o.runDetached(ctx, e)
 				}
@@ -71,21 +69,15 @@ func (o upOptions) config(e *Env) (embedded.Config, error) {
 		return embedded.Config{}, fmt.Errorf("settings (.env and the environment):\n%w", err)
 	}
 	c := embedded.Config{
-		APIs: o.apis, Bin: o.bin, Deno: o.deno, Settings: set, Port: o.port, Slots: o.slots, Environ: w.environ,
+		APIs: o.apis, Bin: o.bin, Settings: set, Port: o.port, Slots: cmp.Or(o.slots, set.Slots), Environ: w.environ,
 		Quiet: o.reportFD > 0, Restart: o.reportFD > 0, Stderr: e.Stderr.File(),
+		Deno: cmp.Or(o.deno, w.getenv("DENO_PATH")), Python: w.getenv("PYTHON_PATH"),
 	}
-	if c.Deno == "" {
-		c.Deno = w.getenv("DENO_PATH")
-	}
-	c.Python = w.getenv("PYTHON_PATH")
 	if c.Port < 0 {
 		c.Port = set.MCPPort
 	}
 	if c.Port > 65535 {
 		return c, usageError("--port %d: want a number from 0 to 65535", c.Port)
-	}
-	if c.Slots == 0 {
-		c.Slots = set.Slots
 	}
 	if c.Slots < 1 || c.Slots > 100 {
 		return c, usageError("--slots %d: want a number from 1 to 100", c.Slots)
@@ -202,9 +194,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 // printOutcome prints how to connect.
 func printOutcome(e *Env, r outcome, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(e.Stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		return printJSON(e.Stdout, r)
 	}
 	if r.Running != nil {
 		fmt.Fprintf(e.Stdout, "CodeForge is already running (process %d, since %s).\n",
@@ -220,7 +210,7 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 func innerCommand(name string, inner func(context.Context, *Env) error) command {
 	return command{
 		name: name, usage: name, summary: "internal", hidden: true,
-		setup: func(*flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(*flag.FlagSet) action {
 			return func(ctx context.Context, e *Env, _ []string) error { return inner(ctx, e) }
 		},
 	}

@@ -13,7 +13,7 @@ import (
 func versionCommand() command {
 	return command{
 		name: "version", usage: "version", summary: "print the version",
-		setup: func(fs *flag.FlagSet) func(context.Context, *Env, []string) error {
+		setup: func(fs *flag.FlagSet) action {
 			asJSON := jsonFlag(fs)
 			return func(_ context.Context, e *Env, _ []string) error {
 				if *asJSON {

@@ -1,0 +1,15 @@
+package catalog
+
+// FieldNames are the fields of the objects in config.json, as the documentation has them under these headings, and of
+// each kind of credential that is obtained.
+func FieldNames() (headings, kinds map[string][]string) {
+	headings = map[string][]string{
+		"Fields": topFields().names(), "Credentials": credentialFields().names(), "MCP servers": serverFields().names(),
+		"Operations": operationsFields().names(),
+	}
+	kinds = map[string][]string{}
+	for _, k := range mintKinds() {
+		kinds[k.name] = k.names()
+	}
+	return headings, kinds
+}
