@@ -216,6 +216,7 @@ func installed(pkg string) string {
 func denoCommand(api controlapi.API, dir, home string) []string {
 	argv := []string{
 		"deno", "run", "--no-prompt", "--cached-only", "--no-config", "--lock=" + dir + "/deno.lock", "--frozen",
+		"--no-code-cache", // it could not be kept
 	}
 	if slices.Contains(api.Server.Permissions, "run") { // a program that it starts can do what the slot can
 		argv = append(argv, "--allow-all")
