@@ -33,6 +33,15 @@ if [ -z "${PACKAGE_REGISTRY:-}" ] && ! grep -qs '^PACKAGE_REGISTRY=.' .env && co
 	PACKAGE_REGISTRY=$(npm config get registry 2>/dev/null) && export PACKAGE_REGISTRY
 fi
 
+# Compose would replace the containers of another folder that have the same name.
+project=$(docker compose config 2>/dev/null | sed -n "s/^name: //p")
+other=$(docker ps -a --filter "label=com.docker.compose.project=${project:-codeforge}" \
+	--format '{{.Label "com.docker.compose.project.working_dir"}}' | grep -vxF "$PWD" | sort -u | head -n 1)
+if [ -n "$other" ]; then
+	echo "The stack ${project:-codeforge} is that of $other. Run docker compose down there; or for two at once set COMPOSE_PROJECT_NAME here in .env (docs/operations.md)." >&2
+	exit 1
+fi
+
 step "Building the images (version $CODEFORGE_VERSION): a few minutes the first time. Running services keep running meanwhile."
 docker compose build $cache
 

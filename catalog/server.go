@@ -16,6 +16,8 @@ type Server struct {
 	Closed string
 	// Package is npm:NAME@VERSION, with an exact version, and perhaps /BIN.
 	Package string
+	// Registry is where the package comes from, an https URL; empty: what PACKAGE_REGISTRY names.
+	Registry string
 	// Command is a program and its arguments.
 	Command []string
 	// Args are passed to a package.
@@ -50,7 +52,7 @@ func (s *Server) texts() []string {
 	if s == nil {
 		return nil
 	}
-	out := slices.Concat([]string{s.URL, s.Package, s.Protocol},
+	out := slices.Concat([]string{s.URL, s.Package, s.Registry, s.Protocol},
 		s.Command, s.Args, s.Allow, s.Deny, s.ExclusiveWith, s.Permissions)
 	for _, m := range []map[string]string{s.Env, s.Headers} {
 		for key, value := range m {
@@ -103,6 +105,9 @@ func serverFields() specs[Server] {
 		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.",
 			schema{Type: "string", Pattern: "^npm:.+@[0-9]"},
 			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Package) }},
+		{"registry", "The registry that a package comes from, if PACKAGE_REGISTRY does not name it.",
+			schema{Type: "string", Pattern: "^https://"},
+			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Registry) }},
 		{"command", "A program and its arguments.", listShape(1),
 			func(d *decoder, s *Server, f string, n *node) {
 				s.Command = d.list(f, n, `["github-mcp-server", "stdio"]`)

@@ -25,6 +25,7 @@ func (d *decoder) server(n *node) *Server {
 	}
 	for _, only := range []struct{ field, with, instead string }{
 		{"headers", "url", "env"}, {"transport", "url", ""}, {"args", "package", "command"}, {"permissions", "package", ""},
+		{"registry", "package", ""},
 	} {
 		if has[only.field] && ways == 1 && !has[only.with] {
 			d.misplaced(only.field, only.with, only.instead)

@@ -21,6 +21,7 @@ func (v *validator) server(a *API, s *Server) {
 	a.Server = s
 	v.serverURL(a, s)
 	v.serverPackage(s.Package)
+	v.serverRegistry(s.Registry)
 	v.serverCommand(s.Command)
 	for i, arg := range v.atMost("mcp.args", s.Args, maxServerList) {
 		v.constant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
@@ -115,6 +116,22 @@ func (v *validator) serverURL(a *API, s *Server) {
 	}
 	if !covers(a.Hosts, host) {
 		a.Hosts = append(a.Hosts, host)
+	}
+}
+
+// serverRegistry checks the address of a package's registry, as PACKAGE_REGISTRY is checked.
+func (v *validator) serverRegistry(s string) {
+	if s == "" {
+		return
+	}
+	u, err := url.Parse(s)
+	if err == nil {
+		_, err = ParseHost(u.Hostname())
+	}
+	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" ||
+		strings.ContainsFunc(s, unicode.IsControl) {
+		v.bad("mcp.registry", "not the address of a registry",
+			"an https:// URL without user, password and port, as npm config get registry prints it")
 	}
 }
 

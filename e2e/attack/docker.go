@@ -128,7 +128,7 @@ func throughShim(ctx context.Context, text string) (line, asked string, err erro
 	if err != nil {
 		return "", "", err
 	}
-	cmd := exec.CommandContext(ctx, program, "--listen", socket, "--engine", "unix://"+filepath.Join(dir, "engine.sock"))
+	cmd := exec.CommandContext(ctx, program, "--listen", socket, "--engine", "unix://"+filepath.Join(dir, "engine.sock"), "--container", "codeforge-sandbox")
 	if err := cmd.Start(); err != nil {
 		return "", "", err
 	}

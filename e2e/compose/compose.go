@@ -1,6 +1,6 @@
 // Package compose starts the Docker stack for tests, built from the working tree, with an upstream in place of the
-// internet. It uses its own project name, image tags and volumes. The sandbox's container name and the subnet are
-// fixed, so it refuses to start next to another stack.
+// internet. It uses its own project name, image tags and volumes. The subnet is that of docker-compose.yml, which
+// attacks name, so it refuses to start next to another stack that has it.
 package compose
 
 import (
@@ -22,14 +22,15 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
 
 // Project is the tests' project name.
 const Project = "codeforge-e2e"
 
-// Sandbox is the fixed name of the sandbox's container.
-const Sandbox = "codeforge-sandbox"
+// Sandbox is the name of the sandbox's container.
+const Sandbox = Project + "-sandbox"
 
 // ErrUnavailable means that the stack cannot run on this machine. A test that gets it is skipped.
 var ErrUnavailable = errors.New("no Docker stack can run here")
@@ -84,11 +85,15 @@ func Available(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "docker", "compose", "version").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: no docker compose: %s", ErrUnavailable, bytes.TrimSpace(out))
 	}
-	out, err := exec.CommandContext(ctx, "docker", "inspect", "-f", `{{index .Config.Labels "com.docker.compose.project"}}`, Sandbox).Output()
-	if project := strings.TrimSpace(string(out)); err == nil && project != Project {
-		return fmt.Errorf("%w: a stack is there already (project %q has the container %s): docker compose down", ErrUnavailable, project, Sandbox)
+	ids, err := exec.CommandContext(ctx, "docker", "network", "ls", "-q", "--filter", "label=com.docker.compose.network=sandbox-net").Output()
+	for id := range strings.FieldsSeq(string(ids)) {
+		const of = `{{index .Labels "com.docker.compose.project"}} {{range .IPAM.Config}}{{.Subnet}}{{end}}`
+		about, _ := exec.CommandContext(ctx, "docker", "network", "inspect", "-f", of, id).Output() //nolint:gosec // an id
+		if project, subnet, _ := strings.Cut(strings.TrimSpace(string(about)), " "); subnet == slot.DefaultNetwork+".0/24" && project != Project {
+			return fmt.Errorf("%w: the stack %q has the network %s: docker compose down", ErrUnavailable, project, subnet)
+		}
 	}
-	return nil
+	return err
 }
 
 // New prepares a stack without starting anything.
@@ -173,7 +178,7 @@ func (s *Stack) writeCA() error {
 }
 
 // Up starts the stack and waits until every service is healthy. Stacks of several test processes take turns, from Up
-// to Down: the sandbox's container name and its subnet are fixed.
+// to Down: they have one name.
 func (s *Stack) Up(ctx context.Context) error {
 	if err := s.Turn(ctx); err != nil {
 		return err

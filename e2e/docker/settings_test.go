@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,6 +60,9 @@ func TestCannotStart(t *testing.T) {
 	missing := []string{"UPSTREAM_CA_FILE=" + filepath.Join(apis, "lost.pem")}
 	if out, err := stack.ComposeWith(t.Context(), missing, strings.Fields(up)...); err == nil || !strings.Contains(out, filepath.Join(apis, "lost.pem")) {
 		t.Errorf("a path that is not there: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(apis, "lost.pem")); err == nil {
+		t.Error("the engine has made a folder of a path that is not there")
 	}
 }
 

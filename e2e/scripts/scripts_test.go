@@ -84,6 +84,7 @@ func (m machine) run(script string, env ...string) (out string, code int, calls 
 const (
 	running = `case "$*" in
 "version "*) echo 28.0 ;;
+"ps -a --filter"*) ;;
 "ps "*) echo 0123456789ab ;;
 "compose ps"*) echo 0123456789ab ;;
 "compose exec -T mcp-server codeforge connect") echo "this is how clients connect" ;;
@@ -193,6 +194,18 @@ func TestUninstallElsewhere(t *testing.T) {
 "ps "*) echo c1 ;;
 esac`)
 	if out, code, calls := m.run("make/uninstall.sh", "YES=1"); code != 1 || !strings.Contains(out, "another folder") || strings.Contains(calls, " rm") {
+		t.Errorf("exit %d\n%s%s", code, out, calls)
+	}
+}
+
+// TestRebuildElsewhere: a stack of the same name that was started in another folder is not replaced.
+func TestRebuildElsewhere(t *testing.T) {
+	m := newMachine(t, "Darwin", `case "$*" in
+"version "*) echo 28.0 ;;
+"ps -a --filter"*) echo /home/me/other ;;
+esac`)
+	out, code, calls := m.run("rebuild.sh")
+	if code != 1 || !strings.Contains(out, "The stack codeforge is that of /home/me/other.") || strings.Contains(calls, "compose build") {
 		t.Errorf("exit %d\n%s%s", code, out, calls)
 	}
 }

@@ -3,6 +3,8 @@ package servers
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +43,35 @@ func TestNotInstalled(t *testing.T) {
 			}
 			t.Log(res.Out)
 		})
+	}
+}
+
+// TestFirstPackage: a CodeForge that was started without a package, and so without a registry, installs the first one that
+// mcp add writes: it names the registry that npm on this machine names.
+func TestFirstPackage(t *testing.T) {
+	w := world.Start(t, world.Config{Registry: true, Env: map[string]string{"PACKAGE_REGISTRY": ""}, APIs: []world.API{}})
+	c, err := w.Command("mcp", "add", "everything", "--apis", filepath.Join(w.Dir, "apis"))
+	testkit.Must(t, err)
+	c.Args = append(c.Args, "--", "npx", "-y", everything)
+	bin := t.TempDir()
+	c.Env = maps.Clone(c.Env)
+	if c.Env == nil {
+		c.Env = map[string]string{}
+	}
+	c.Env["PATH"] = bin + ":" + os.Getenv("PATH")
+	const npm = "#!/bin/sh\necho https://" + upstream.Registry + "/\n"
+	testkit.Must(t, errors.Join(os.Chmod(bin, 0o755), os.WriteFile(filepath.Join(bin, "npm"), []byte(npm), 0o755))) //nolint:gosec // a program
+	out, code, err := world.Tool(t.Context(), c)
+	if code != 0 || err != nil || !strings.Contains(out, "Wrote ") {
+		t.Fatalf("%d %v\n%s", code, err, out)
+	}
+	res := world.Result{}
+	testkit.WaitFor(t, func() bool {
+		res = w.MustExecute(t, told)
+		return !strings.Contains(res.Notes+res.Out, "mcp is not defined")
+	})
+	if res.Out != "Echo: hi\n" {
+		t.Errorf("out %q, notes %q", res.Out, res.Notes)
 	}
 }
 

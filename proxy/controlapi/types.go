@@ -71,9 +71,11 @@ type API struct {
 // Server is the "mcp" of a config.json: how an MCP server is started or reached, and which of its tools may be used.
 // Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
 type Server struct {
-	URL     string   `json:"url,omitempty"`
-	Package string   `json:"package,omitempty"` // npm:NAME@VERSION
-	Command []string `json:"command,omitempty"`
+	URL     string `json:"url,omitempty"`
+	Package string `json:"package,omitempty"` // npm:NAME@VERSION
+	// Registry is where the package comes from; empty: what PACKAGE_REGISTRY names.
+	Registry string   `json:"registry,omitempty"`
+	Command  []string `json:"command,omitempty"`
 	// Args are passed to a package. Permissions are what else its interpreter may do: "run".
 	Args        []string          `json:"args,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`

@@ -42,6 +42,7 @@ type Entry struct {
 type Server struct {
 	URL           string            `json:"url,omitempty"`
 	Package       string            `json:"package,omitempty"`
+	Registry      string            `json:"registry,omitempty"`
 	Command       []string          `json:"command,omitempty"`
 	Args          []string          `json:"args,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`

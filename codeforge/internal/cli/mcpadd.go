@@ -3,10 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
@@ -51,13 +50,9 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	if err := o.prompt(ctx, e, &d); err != nil {
 		return err
 	}
-	first := d.Entry.Server.Package != "" && !o.hasPackage(e)
 	path, warnings, err := apidir.Add(o.apis, d.Entry)
 	if err != nil {
 		return err
-	}
-	if first {
-		o.noteRegistry(e)
 	}
 	for _, w := range warnings {
 		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
@@ -72,23 +67,6 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; codeforge mcp %s.\n",
 		visible.Line(path), next)
 	return err
-}
-
-// hasPackage reports whether some API is a package.
-func (o *mcpOptions) hasPackage(e *Env) bool {
-	_, cat := inspect(e, o.apis)
-	return slices.ContainsFunc(cat.APIs(), func(a *catalog.API) bool { return a.Server != nil && a.Server.Package != "" })
-}
-
-// noteRegistry tells of what a CodeForge that was started without packages does not know: it asks npm at its start, and
-// only if there are some.
-func (o *mcpOptions) noteRegistry(e *Env) {
-	w, err := readVariables(e)
-	if err != nil || w.getenv("PACKAGE_REGISTRY") != "" {
-		return
-	}
-	fmt.Fprintln(e.Stderr, "note: so far no API was a package. A CodeForge that runs already does not know the registry: "+
-		"start it again, or set PACKAGE_REGISTRY in .env first")
 }
 
 // notes are a draft's notes, never null.
@@ -164,8 +142,11 @@ func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) err
 // drafter makes drafts for this folder of APIs.
 func (o *mcpOptions) drafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
 	_, cat := inspect(e, o.apis)
-	registry := mcpconfig.Registry("")
-	return &mcpconfig.Drafter{
+	npm := sync.OnceValue(func() mcpconfig.Registry {
+		registry, _ := mcpconfig.FromNPM(ctx, e.Environ) // none is one that nobody tells
+		return registry
+	})
+	d := &mcpconfig.Drafter{
 		Examples: mcpconfig.Examples(o.apis), Lookup: e.environment,
 		TakenAPI: func(name string) bool { return apidir.Free(o.apis, name) != nil },
 		TakenToken: func(token string) bool {
@@ -173,34 +154,15 @@ func (o *mcpOptions) drafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
 				return slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == token })
 			})
 		},
-		Version: func(ctx context.Context, pkg, wanted string) (string, error) {
-			if registry == "" {
-				registry = mcpconfig.Registry(npmRegistry(ctx, e))
-			}
-			return registry.Version(ctx, pkg, wanted)
-		},
+		Registry: npm,
 	}
-}
-
-// npmTime bounds the question to npm.
-const npmTime = 15 * time.Second
-
-// npmRegistry is the registry of packages: PACKAGE_REGISTRY, else that of npm's configuration; empty: nobody tells.
-func npmRegistry(ctx context.Context, e *Env) string {
+	registry := npm
 	if w, err := readVariables(e); err == nil && w.getenv("PACKAGE_REGISTRY") != "" {
-		return w.getenv("PACKAGE_REGISTRY")
+		d.Registry = nil
+		registry = func() mcpconfig.Registry { return mcpconfig.Registry(w.getenv("PACKAGE_REGISTRY")) }
 	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		return ""
+	d.Version = func(ctx context.Context, pkg, wanted string) (string, error) {
+		return registry().Version(ctx, pkg, wanted)
 	}
-	ctx, cancel := context.WithTimeout(ctx, npmTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, npm, "config", "get", "registry") //nolint:gosec // the user's own npm
-	cmd.Env = e.Environ
-	out, err := cmd.Output()
-	if address := strings.TrimSpace(string(out)); err == nil && strings.HasPrefix(address, "http") {
-		return address
-	}
-	return ""
+	return d
 }

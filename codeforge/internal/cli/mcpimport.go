@@ -58,10 +58,6 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 	if err != nil {
 		return err
 	}
-	packages := slices.ContainsFunc(list, func(i imported) bool {
-		return i.Status == "new" && i.draft.Entry.Server.Package != ""
-	})
-	first := packages && !o.hasPackage(e)
 	fresh := slices.ContainsFunc(list, func(i imported) bool { return i.Status == "new" })
 	if !o.json {
 		printImport(e, path, list)
@@ -74,9 +70,7 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 		if backup, err = o.writeImport(ctx, e, path, text, list); err != nil {
 			return err
 		}
-		if written = true; first {
-			o.noteRegistry(e)
-		}
+		written = true
 	}
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"file": path, "servers": list, "written": written, "backup": backup})

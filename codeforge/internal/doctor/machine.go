@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,7 +130,7 @@ func machine(ctx context.Context, c Config) []Finding {
 }
 
 // engine checks the container engine and CodeForge's containers in it.
-func engine(ctx context.Context, _ Config) []Finding {
+func engine(ctx context.Context, c Config) []Finding {
 	if _, err := exec.LookPath("docker"); err != nil {
 		return []Finding{skip("Docker", "the docker command is not installed; only Docker mode needs it")}
 	}
@@ -145,7 +146,7 @@ func engine(ctx context.Context, _ Config) []Finding {
 		out = append(out, ok("Docker Compose", strings.TrimSpace(string(text))))
 	}
 	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
-		"--filter", "label=com.docker.compose.project=codeforge").Output()
+		"--filter", "label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output() //nolint:gosec // a filter
 	if err != nil {
 		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
 	}

@@ -14,7 +14,7 @@ func TestEngine(t *testing.T) {
 case "$1" in
 version) echo 20.10 ;;
 compose) echo 2.26 ;;
-ps) printf 'codeforge-proxy-1\tUp 4 seconds (unhealthy)\ncodeforge-mcp-server-1\tCreated\ncodeforge-settings-1\tExited (0) 5 seconds ago\n' ;;
+ps) case "$*" in *.project=two) ;; *) exit 1 ;; esac; printf 'codeforge-proxy-1\tUp 4 seconds (unhealthy)\ncodeforge-mcp-server-1\tCreated\ncodeforge-settings-1\tExited (0) 5 seconds ago\n' ;;
 inspect) printf '%s\n' '{"Status":"unhealthy","Log":[{"Output":"starting"},{"Output":"egress-proxy: cannot start: UPSTREAM_CA_FILE: the file\ncontains no certificate\n"}]}' ;;
 esac
 `
@@ -23,7 +23,7 @@ esac
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	var failed []string
-	for _, f := range engine(t.Context(), Config{}) {
+	for _, f := range engine(t.Context(), Config{Getenv: func(name string) string { return map[string]string{"COMPOSE_PROJECT_NAME": "two"}[name] }}) {
 		if f.Status == Fail {
 			failed = append(failed, f.Check+": "+f.Text)
 		}

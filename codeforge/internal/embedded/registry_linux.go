@@ -4,19 +4,10 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/mcpconfig"
 )
-
-// registryName is the setting for the registry of packages.
-const registryName = "PACKAGE_REGISTRY"
-
-// npmTimeout bounds the question to npm.
-const npmTimeout = 15 * time.Second
 
 // withRegistry sets PACKAGE_REGISTRY to the registry of npm's configuration if it is not set and some API is a package.
 // npm takes a while to answer, so nobody else waits for it. A warning says why packages cannot be installed.
@@ -24,30 +15,11 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 	if c.Settings.Registry != nil || !usesPackages(apis) {
 		return c.Environ, ""
 	}
-	const remedy = "; set PACKAGE_REGISTRY in .env to install packages of MCP servers"
-	npm, err := exec.LookPath("npm")
+	registry, err := mcpconfig.FromNPM(ctx, c.Environ)
 	if err != nil {
-		return c.Environ, "npm is not installed, so its registry is unknown" + remedy
+		return c.Environ, err.Error() + "; set PACKAGE_REGISTRY in .env to install packages of MCP servers"
 	}
-	ctx, cancel := context.WithTimeout(ctx, npmTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, npm, "config", "get", "registry") //nolint:gosec // the user's own npm
-	cmd.Env = c.Environ
-	out, err := cmd.Output()
-	if err != nil {
-		return c.Environ, "npm does not tell its registry" + remedy
-	}
-	address := strings.TrimSpace(string(out))
-	s, err := settings.Parse(func(name string) string {
-		if name == registryName {
-			return address
-		}
-		return ""
-	})
-	if err != nil || s.Registry == nil {
-		return c.Environ, "npm's registry is not an https URL without user and port" + remedy
-	}
-	return append(c.Environ[:len(c.Environ):len(c.Environ)], registryName+"="+address), ""
+	return append(c.Environ[:len(c.Environ):len(c.Environ)], "PACKAGE_REGISTRY="+string(registry)), ""
 }
 
 // usesPackages reports whether some config.json below the folder of APIs could name a package. It errs on the safe

@@ -38,14 +38,14 @@ func TestRegistry(t *testing.T) {
 				}
 			}
 			t.Setenv("PATH", dir)
-			s, err := settings.Parse(func(name string) string { return map[string]string{registryName: row.set}[name] })
+			s, err := settings.Parse(func(name string) string { return map[string]string{"PACKAGE_REGISTRY": row.set}[name] })
 			if err != nil {
 				t.Fatal(err)
 			}
 			environ, warning := withRegistry(t.Context(), Config{Settings: s, Environ: []string{"A=B"}}, filepath.Join(dir, "apis"))
 			want := []string{"A=B"}
 			if row.want != "" {
-				want = append(want, registryName+"="+row.want)
+				want = append(want, "PACKAGE_REGISTRY="+row.want)
 			}
 			if !slices.Equal(environ, want) || (warning == "") != (row.warning == "") || !strings.Contains(warning, row.warning) {
 				t.Errorf("%q %q", environ, warning)

@@ -34,6 +34,8 @@ type Drafter struct {
 	Lookup func(name string) (string, bool)
 	// Version is the exact version that a tag or range of a package means.
 	Version func(ctx context.Context, pkg, wanted string) (string, error)
+	// Registry is where packages come from, for their config.json; empty: nobody tells. Nil: PACKAGE_REGISTRY does.
+	Registry func() Registry
 	// Taken says that an API or a token name is there already. What has been drafted is taken too.
 	TakenAPI, TakenToken func(name string) bool
 
@@ -133,6 +135,15 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 	out.Entry.Server.Package = "npm:" + how.pkg + "@" + version
 	if how.bin != "" && how.bin != path.Base(how.pkg) {
 		out.Entry.Server.Package += "/" + how.bin
+	}
+	if d.Registry == nil {
+		return
+	}
+	// A CodeForge that runs may have been started when it needed no package, and nobody asked npm.
+	out.Entry.Server.Registry = string(d.Registry())
+	if out.Entry.Server.Registry == "" && !d.noRegistry {
+		d.noRegistry = true
+		out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + ErrNoRegistry.Error())
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
 // exact is a version that means one thing (https://semver.org).
@@ -24,6 +27,31 @@ const askTime = 15 * time.Second
 
 // ErrNoRegistry means that nobody says where packages are.
 var ErrNoRegistry = errors.New("PACKAGE_REGISTRY is not set, and npm does not tell its registry")
+
+// npmTime bounds the question to npm.
+const npmTime = 15 * time.Second
+
+// FromNPM is the registry of npm's configuration. The error is one line that says why it cannot be used.
+func FromNPM(ctx context.Context, environ []string) (Registry, error) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return "", errors.New("npm is not installed, so its registry is unknown")
+	}
+	ctx, cancel := context.WithTimeout(ctx, npmTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, npm, "config", "get", "registry") //nolint:gosec // the user's own npm
+	cmd.Env = environ
+	out, err := cmd.Output()
+	if err != nil {
+		return "", errors.New("npm does not tell its registry")
+	}
+	address := strings.TrimSpace(string(out))
+	s, err := settings.Parse(func(name string) string { return map[string]string{"PACKAGE_REGISTRY": address}[name] })
+	if err != nil || s.Registry == nil {
+		return "", errors.New("npm's registry is not an https URL without user and port")
+	}
+	return Registry(address), nil
+}
 
 // Version is the exact version that a tag or a range of a package means today; empty: the latest.
 func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, error) {

@@ -1,7 +1,7 @@
 // Command docker-shim lets mcp-server start `sandboxd attach` in the sandbox's container and do nothing else with the
 // Docker engine. What it refuses, and why, is in package shim.
 //
-//	docker-shim --listen SOCKET --engine unix:///var/run/docker.sock
+//	docker-shim --listen SOCKET --engine unix:///var/run/docker.sock --container NAME_OF_SANDBOX
 //	docker-shim health --listen SOCKET [--linger TIME]
 //
 // health exits 0 when the shim answers and reaches the engine. LOG_FORMAT=json logs in JSON.
@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -48,9 +49,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	flags.SetOutput(stderr)
 	listen := flags.String("listen", "/run/codeforge/shim/docker.sock", "unix socket to answer on")
 	engine := flags.String("engine", client.DefaultDockerHost, "address of the Docker engine")
-	stay := new(time.Duration)
+	stay, container := new(time.Duration), new(string)
 	if check {
 		stay = flags.Duration("linger", 0, "keep checking for this long")
+	} else {
+		container = flags.String("container", "", "name of the sandbox's container (required)")
 	}
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -61,8 +64,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if check {
 		return checkHealth(ctx, *listen, *stay)
 	}
+	if *container == "" {
+		return health.CannotStart(errors.New("--container is required"))
+	}
 	log := logline.New(stderr, getenv("LOG_FORMAT"), nil).With(logline.Tag("shim"))
-	s, err := shim.New(shim.Config{Engine: *engine, Spec: shim.Sandbox(), Log: log})
+	s, err := shim.New(shim.Config{Engine: *engine, Spec: shim.Sandbox(*container), Log: log})
 	if err != nil {
 		return health.CannotStart(err)
 	}

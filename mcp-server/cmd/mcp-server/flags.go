@@ -45,8 +45,8 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	set.SetOutput(stderr)
 	set.StringVar(&listen, "listen", "", "address of the MCP endpoint, host:port")
 	set.StringVar(&also, "also-listen", "", "a second address")
-	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, docker:SOCKET of docker-shim, or "+
-		"kubernetes:NAMESPACE/SERVICE")
+	set.StringVar(&sandbox, "sandbox", "", "unix:SOCKET of sandboxd, docker:SOCKET:CONTAINER of docker-shim and the "+
+		"sandbox, or kubernetes:NAMESPACE/SERVICE")
 	set.StringVar(&identity, "identity", "", "directory of the certificate to show sandboxes of a cluster, with its key "+
 		"and authority")
 	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on when this is told to end")
@@ -120,9 +120,11 @@ func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}, nil
 	case kind == "docker":
-		return dockerexec.Dialer(socket), nil
+		if socket, container, _ := strings.Cut(socket, ":"); socket != "" && container != "" {
+			return dockerexec.Dialer(socket, container), nil
+		}
 	}
-	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET, docker:SOCKET or kubernetes:NAMESPACE/SERVICE", sandbox)
+	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET, docker:SOCKET:CONTAINER or kubernetes:NAMESPACE/SERVICE", sandbox)
 }
 
 // checkHealth is `mcp-server health`.

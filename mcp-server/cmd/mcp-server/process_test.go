@@ -35,10 +35,11 @@ func TestStartRefused(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		{"nothing", nil, nil, []string{"--listen or --socket is required", "--control is required", "--skills is required", `--sandbox "": want unix:SOCKET, docker:SOCKET or kubernetes:NAMESPACE/SERVICE`}},
+		{"nothing", nil, nil, []string{"--listen or --socket is required", "--control is required", "--skills is required", `--sandbox "": want unix:SOCKET, docker:SOCKET:CONTAINER or kubernetes:NAMESPACE/SERVICE`}},
 		{"a stray word", with("--listen", "127.0.0.1:0", "word"), nil, []string{`unexpected argument "word"`}},
 		{"an unknown flag", []string{"--lisen", "x"}, nil, []string{"flag provided but not defined"}},
 		{"the sandbox's kind", []string{"--listen", "127.0.0.1:0", "--sandbox", "tcp:x", "--control", "c", "--skills", skills}, nil, []string{`--sandbox "tcp:x"`}},
+		{"no container", []string{"--listen", "127.0.0.1:0", "--sandbox", "docker:/x", "--control", "c", "--skills", skills}, nil, []string{`--sandbox "docker:/x"`}},
 		{"an address", with("--listen", "8080"), nil, []string{"want host:port"}},
 		{"all addresses", with("--listen", "0.0.0.0:0"), nil, []string{"would let other machines in", "MCP_AUTH_TOKEN"}},
 		{"all addresses, shorter", with("--listen", ":0"), nil, []string{"would let other machines in"}},

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,14 +94,14 @@ func (l *Sandbox) open(
 
 // Install implements Launcher.
 func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func(string)) error {
-	if l.Registry == "" {
-		// Whoever starts CodeForge asks npm only where some API is a package: this one came later.
-		return errors.New("no package registry is known: CodeForge has to be started anew (make down up, ./rebuild.sh), " +
-			"which asks npm for its registry, or PACKAGE_REGISTRY be set in .env")
+	registry := cmp.Or(api.Server.Registry, l.Registry)
+	if registry == "" {
+		return errors.New("no package registry is known: codeforge mcp add writes the one that npm names into config.json, " +
+			"as registry in mcp; PACKAGE_REGISTRY in .env is for all packages, from the next start on")
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	head := runapi.ServerHead{Package: installed(api.Server.Package), Install: true, Registry: l.Registry}
+	head := runapi.ServerHead{Package: installed(api.Server.Package), Install: true, Registry: registry}
 	s, err := l.open(ctx, api, head, controlapi.Registration{
 		Run: controlapi.InstallPrefix + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})
@@ -215,6 +216,7 @@ func installed(pkg string) string {
 func denoCommand(api controlapi.API, dir, home string) []string {
 	argv := []string{
 		"deno", "run", "--no-prompt", "--cached-only", "--no-config", "--lock=" + dir + "/deno.lock", "--frozen",
+		"--no-code-cache", // it could not be kept
 	}
 	if slices.Contains(api.Server.Permissions, "run") { // a program that it starts can do what the slot can
 		argv = append(argv, "--allow-all")

@@ -199,7 +199,7 @@ func TestDenoCommand(t *testing.T) {
 		Server: &controlapi.Server{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}},
 	}
 	got := strings.Join(denoCommand(api, "/packages/p", "/home/100"), " ")
-	want := "deno run --no-prompt --cached-only --no-config --lock=/packages/p/deno.lock --frozen --allow-env --allow-sys " +
+	want := "deno run --no-prompt --cached-only --no-config --lock=/packages/p/deno.lock --frozen --no-code-cache --allow-env --allow-sys " +
 		"--allow-read=/packages/p,/home/100 --allow-write=/home/100 --allow-net=api.x.test,*.y.test npm:x@1.0.0 --flag -A"
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
@@ -210,7 +210,7 @@ func TestDenoCommand(t *testing.T) {
 	}
 	api.Server.Permissions = []string{"run"}
 	got = strings.Join(denoCommand(api, "/p", "/h"), " ")
-	if want := "deno run --no-prompt --cached-only --no-config --lock=/p/deno.lock --frozen --allow-all npm:x@1.0.0 --flag -A"; got != want {
+	if want := "deno run --no-prompt --cached-only --no-config --lock=/p/deno.lock --frozen --no-code-cache --allow-all npm:x@1.0.0 --flag -A"; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }

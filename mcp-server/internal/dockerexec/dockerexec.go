@@ -30,9 +30,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Dialer returns a function that opens a new stream to sandboxd through the shim listening on socket.
-func Dialer(socket string) func(ctx context.Context) (net.Conn, error) {
-	return Config{Socket: socket, Spec: shim.Sandbox()}.Dial
+// Dialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on socket.
+func Dialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
+	return Config{Socket: socket, Spec: shim.Sandbox(container)}.Dial
 }
 
 // Dial opens a new stream. ctx bounds the opening, not the stream.

@@ -256,7 +256,7 @@ func TestDeadline(t *testing.T) {
 
 // TestNoShim names what is missing.
 func TestNoShim(t *testing.T) {
-	_, err := Dialer(filepath.Join(t.TempDir(), "none"))(context.Background())
+	_, err := Dialer(filepath.Join(t.TempDir(), "none"), "codeforge-sandbox")(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "connecting to the sandbox") {
 		t.Errorf("got %v", err)
 	}

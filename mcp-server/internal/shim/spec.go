@@ -19,10 +19,11 @@ type Spec struct {
 	Cmd []string
 }
 
-// Sandbox is the exec of Docker mode: the byte stream to sandboxd, as the only user that sandboxd accepts.
-func Sandbox() Spec {
+// Sandbox is the exec of Docker mode: the byte stream to sandboxd in the named container, as the only user that
+// sandboxd accepts.
+func Sandbox(container string) Spec {
 	return Spec{
-		Container: "codeforge-sandbox",
+		Container: container,
 		User:      fmt.Sprintf("%d:%d", slot.ServiceUID, slot.ServiceUID),
 		Cmd:       []string{"/usr/local/bin/sandboxd", "attach", "--socket", "/run/sandboxd/sandboxd.sock"},
 	}

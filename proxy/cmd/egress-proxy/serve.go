@@ -180,7 +180,7 @@ func assemble(
 		d.ports.Set(c.Now.Rules.Catalog.Ports())
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
 	}
-	conf.Registry = policy.NewRegistry(set.Registry, set.RegistryPrivate)
+	conf.Registry, conf.RegistryPrivate = policy.NewRegistry(set.Registry, set.RegistryPrivate), set.RegistryPrivate
 	if o.mode == modeEmbedded {
 		conf.Getenv = getenv
 	}

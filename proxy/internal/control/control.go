@@ -157,7 +157,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	rules := s.conf.Current().Rules
 	c := rules.Catalog
 	if reg.Install && rules.Registry == nil {
-		fail(w, http.StatusBadRequest, "install: PACKAGE_REGISTRY is not set, so there is no package registry")
+		fail(w, http.StatusBadRequest, "install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
 		return
 	}
 	for _, name := range reg.APIs {

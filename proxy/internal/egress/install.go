@@ -18,7 +18,7 @@ func installHint(code string, err error, otherwise string) string {
 	case code == upstream.CodeTLS:
 		return "UPSTREAM_CA_FILE can name the authority of the registry's certificate."
 	case code == upstream.CodeResolve, code == upstream.CodeConnect, code == upstream.CodeTimeout:
-		return "PACKAGE_REGISTRY must name a registry that can be reached from here."
+		return "PACKAGE_REGISTRY, or registry in its config.json, must name a registry that can be reached from here."
 	}
 	return otherwise
 }

@@ -69,6 +69,39 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestRegistries: an installation reaches the registry of the settings and those that active packages name, by GET.
+func TestRegistries(t *testing.T) {
+	apis := load(t, map[string]string{
+		"packaged": `{"description": "d", "domains": ["other.test"], "mcp": {"package": "npm:x@1.0.0", "registry": "https://named.test/npm/"}}`,
+		"second":   `{"description": "d", "mcp": {"package": "npm:y@1.0.0", "registry": "https://second.test"}}`,
+		"off":      `{"description": "d", "active": false, "mcp": {"package": "npm:x@1.0.0", "registry": "https://off.test/npm/"}}`,
+	})
+	private := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
+	reaches := func(r *catalog.API, hosts string) {
+		t.Helper()
+		rules := Rules{Catalog: apis, Registry: r}
+		for _, name := range []string{"set.test", "named.test", "second.test", "off.test", "x.named.test", "other.test"} {
+			for _, method := range []string{"GET", "PUT"} {
+				v := rules.Decide(asker{kind: KindInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{method}})
+				if want := method == "GET" && strings.Contains(" "+hosts+" ", " "+name+" "); v.Allow != want {
+					t.Errorf("%s %s: %+v", method, name, v)
+				}
+			}
+		}
+	}
+	set := NewRegistry(&url.URL{Host: "set.test"}, private)
+	reaches(Registries(set, private, apis), "set.test named.test second.test")
+	reaches(set, "set.test") // it has stayed as it was
+	alone := Registries(nil, private, apis)
+	reaches(alone, "named.test second.test")
+	if len(alone.AllowPrivate) != 1 || len(alone.Credentials) != 0 || alone.AllowHTTP {
+		t.Errorf("%+v", alone)
+	}
+	if none := Registries(nil, nil, load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`})); none != nil {
+		t.Errorf("%+v", none)
+	}
+}
+
 // TestInstallNeedsRegistry: without a registry an installation reaches nothing.
 func TestInstallNeedsRegistry(t *testing.T) {
 	rules := Rules{Catalog: load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`}), YOLO: true}

@@ -132,7 +132,7 @@ var refusals = map[string]sentence{
 	CodeHostOfServer: {http.StatusForbidden, "The host is that of an MCP server.",
 		"Call its tools as mcp.SERVER.TOOL({...})."},
 	CodeHostNotRegistry: {http.StatusForbidden, "The host is not the package registry.",
-		"The installation of a package reaches the registry that PACKAGE_REGISTRY names, and no other host."},
+		"The installation of a package reaches the registries that the settings name, and no other host."},
 }
 
 // Refuse is the verdict for a code, for refusals that are decided outside this package.

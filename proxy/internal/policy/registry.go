@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
@@ -32,9 +33,34 @@ func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
 	}
 }
 
-// isRegistry reports whether a host is the package registry's.
+// Registries is the registry of the settings, or nil, together with those that active packages of the catalog name.
+func Registries(set *catalog.API, private []netip.Prefix, c *catalog.Catalog) *catalog.API {
+	for _, a := range c.APIs() {
+		if !a.Active || a.Server == nil || a.Server.Registry == "" {
+			continue
+		}
+		address, err := url.Parse(a.Server.Registry)
+		if err != nil {
+			continue // the catalog has none of these
+		}
+		switch named := NewRegistry(address, private); {
+		case named == nil:
+		case set == nil:
+			set = named
+		default:
+			all := *set
+			all.Hosts = slices.Concat(set.Hosts, named.Hosts)
+			set = &all
+		}
+	}
+	return set
+}
+
+// isRegistry reports whether a host is a package registry's.
 func (r Rules) isRegistry(h catalog.Host) bool {
-	return r.Registry != nil && r.Registry.Hosts[0].String() == h.String()
+	return r.Registry != nil && slices.ContainsFunc(r.Registry.Hosts, func(p catalog.HostPattern) bool {
+		return p.String() == h.String()
+	})
 }
 
 // install judges a request of an installation, which may read from the registry and do nothing else. Whatever APIs hold

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,8 +45,10 @@ type Config struct {
 	// Minted are the values of credentials that the proxy obtains itself. They are not part of a Snapshot, so that a
 	// renewed one ends no exchange.
 	Minted *minted.Values
-	// Registry is the package registry, see policy.Rules.
-	Registry *catalog.API
+	// Registry is the package registry of the settings, or nil, and RegistryPrivate where its name, and that of a registry
+	// of a config.json, may lead to.
+	Registry        *catalog.API
+	RegistryPrivate []netip.Prefix
 	// Prepare is called with every new catalog before it is in force. Nil: nothing is.
 	Prepare func(*catalog.Catalog)
 	// Changed is called for every change, after it is in force.
@@ -117,7 +120,7 @@ func (r *Reloader) Load() {
 	added := r.remember(c)
 	values := r.values()
 	next := &Snapshot{
-		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO, Registry: r.conf.Registry},
+		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO, Registry: policy.Registries(r.conf.Registry, r.conf.RegistryPrivate, c)},
 		Scrub:    scrub.New(r.ever).With(values),
 		Swap:     swap.New(c.AllCredentials()).With(values),
 		Public:   public(c, problems, r.conf.YOLO),
@@ -305,7 +308,7 @@ func publicServer(s *catalog.Server) *controlapi.Server {
 		return nil
 	}
 	return &controlapi.Server{
-		URL: s.URL, Package: s.Package, Command: s.Command, Args: s.Args, Env: s.Env, Headers: s.Headers,
+		URL: s.URL, Package: s.Package, Registry: s.Registry, Command: s.Command, Args: s.Args, Env: s.Env, Headers: s.Headers,
 		Permissions: s.Permissions, Transport: s.Transport, Protocol: s.Protocol,
 		Allow: s.Allow, Deny: s.Deny, State: s.State,
 		TimeoutMS: s.Timeout.Milliseconds(), ConnectTimeoutMS: s.Connect.Milliseconds(), IdleMS: s.Idle.Milliseconds(),
