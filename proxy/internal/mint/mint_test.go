@@ -179,12 +179,17 @@ const loginConfig = `{"description": "d", "domains": ["api.mail.test"], "allow_p
 
 func newWorld(t testing.TB, server *loginServer, dir string) *world {
 	t.Helper()
+	return newWorldOf(t, server, dir, loginConfig)
+}
+
+func newWorldOf(t testing.TB, server *loginServer, dir, config string) *world {
+	t.Helper()
 	w := &world{server: server, clock: newClock(), dir: dir, apis: t.TempDir(), logs: &testkit.Buffer{}}
 	w.values = minted.New(w.clock.now)
 	w.Minter = New(Config{Transport: server.transport(t), Values: w.values, Dir: dir, APIs: w.apis, UserAgent: "t", Now: w.clock.now,
 		Log: slog.New(slog.NewTextHandler(w.logs, nil))})
 	t.Cleanup(w.Close)
-	w.configure(t, loginConfig)
+	w.configure(t, config)
 	return w
 }
 

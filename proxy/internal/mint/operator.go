@@ -41,7 +41,7 @@ func (m *Minter) Logout(name string) error {
 	}
 	s.serial++
 	if s.kept.Refresh != "" { // the server may still know it
-		_ = m.conf.Values.Add(minted.Value{Text: s.kept.Refresh, Until: m.now().Add(after)})
+		_ = m.conf.Values.Add(minted.Value{Name: name, Text: s.kept.Refresh, Inner: true, Until: m.now().Add(after)})
 	}
 	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}

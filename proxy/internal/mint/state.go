@@ -55,9 +55,10 @@ type flight struct {
 	err  *Error // valid once done is closed
 }
 
-// load takes over what is stored, and returns what must be known.
+// load takes over what is stored, and returns what must be known: also what was obtained with another configuration, and
+// is not used.
 func (s *state) load(st *store, now time.Time) []minted.Value {
-	k, err := st.read(s.name, s.conf.Mint.Digest())
+	k, err := st.read(s.name)
 	if err != nil {
 		s.unload()
 		return nil
@@ -67,7 +68,9 @@ func (s *state) load(st *store, now time.Time) []minted.Value {
 		s.unload()
 		return nil
 	}
-	s.kept, s.renewAt = k, renewal(k)
+	if k.Digest == s.conf.Mint.Digest() {
+		s.kept, s.renewAt = k, renewal(k)
+	}
 	return values
 }
 
@@ -87,24 +90,16 @@ func (s *state) values(k kept, now time.Time) []minted.Value {
 		}
 		out = append(out, minted.Value{Name: s.name, Text: k.Access, Until: until})
 		for _, inner := range k.Inner {
-			out = append(out, minted.Value{Text: inner, Until: until})
+			out = append(out, minted.Value{Name: s.name, Text: inner, Inner: true, Until: until})
 		}
 	}
 	if k.Refresh != "" {
-		out = append(out, minted.Value{Text: k.Refresh, Until: now.Add(forever)})
+		out = append(out, minted.Value{Name: s.name, Text: k.Refresh, Inner: true, Until: now.Add(forever)})
 	}
 	if k.Client != nil && k.Client.Secret != "" {
-		out = append(out, minted.Value{Text: k.Client.Secret, Until: now.Add(forever)})
+		out = append(out, minted.Value{Name: s.name, Text: k.Client.Secret, Inner: true, Until: now.Add(forever)})
 	}
 	return out
-}
-
-// shownAs is the token name for a kept value itself, and "" for what belongs to it.
-func (s *state) shownAs(text string, k kept) string {
-	if text == k.Access {
-		return s.name
-	}
-	return ""
 }
 
 // renewal is when a kept credential is renewed: early, and each at another time.

@@ -7,7 +7,6 @@
 package minted
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +25,8 @@ const (
 	MaxValue = 8192
 	// minValue is that of the shortest: shorter ones appear in responses by chance.
 	minValue = 8
-	// most is how many values of one credential are held at once, and mostBytes how long they are together: each byte
-	// takes some 30 in the patterns.
+	// most is how many values of one credential are held at once, with those that belong to it, and mostBytes how long
+	// they are together: each byte takes some 30 in the patterns.
 	most, mostBytes = 256, 512 << 10
 	// sweep is how often values whose time is over are looked for.
 	sweep = 10 * time.Minute
@@ -51,8 +50,19 @@ type Values struct {
 	built    int // the version that is current
 }
 
-// key is a value and what it is shown as.
-type key struct{ name, value string }
+// key is a value, and whose it is.
+type key struct {
+	name, value string
+	inner       bool
+}
+
+// shown is what a value is shown as.
+func (k key) shown() string {
+	if k.inner {
+		return secret.Mask
+	}
+	return k.name
+}
 
 // layer is one state. It is immutable.
 type layer struct {
@@ -87,12 +97,16 @@ func Problem(value string) error {
 
 // Value is one to be known.
 type Value struct {
-	// Name is the token name that Text is shown as. Empty: Text is no credential of its own, such as a refresh token, and
-	// is shown as a mask. A token name in its place would be swapped if code sent it back.
+	// Name is the token name, and what Text is shown as.
 	Name, Text string
+	// Inner means that Text is not the credential but belongs to it, such as a refresh token, and is shown as a mask. A
+	// token name in its place would be swapped if code sent it back.
+	Inner bool
 	// Until is when Text is forgotten.
 	Until time.Time
 }
+
+func (n Value) key() key { return key{n.Name, n.Text, n.Inner} }
 
 // Add makes values known. What is known already gets the new time. An error means that none of them may be used.
 func (v *Values) Add(values ...Value) error {
@@ -104,7 +118,7 @@ func (v *Values) Add(values ...Value) error {
 	v.mu.Lock()
 	v.forget()
 	for _, n := range values {
-		if _, known := v.live[key{n.Name, n.Text}]; !known && n.Name != "" {
+		if _, known := v.live[n.key()]; !known {
 			if number, bytes := v.taken(n.Name); number >= most || bytes+len(n.Text) > mostBytes {
 				v.mu.Unlock()
 				return ErrFull
@@ -120,15 +134,14 @@ func (v *Values) Add(values ...Value) error {
 
 // set is Add for one value. The caller holds mu.
 func (v *Values) set(n Value) {
-	shown := cmp.Or(n.Name, secret.Mask)
-	k := key{shown, n.Text}
+	k := n.key()
 	if _, known := v.live[k]; !known {
 		v.version++
 	}
 	v.live[k] = n.Until
-	if _, ok := v.ids[shown]; !ok {
-		v.ids[shown] = len(v.names)
-		v.names = append(v.names, shown)
+	if _, ok := v.ids[k.shown()]; !ok {
+		v.ids[k.shown()] = len(v.names)
+		v.names = append(v.names, k.shown())
 	}
 }
 
@@ -174,7 +187,7 @@ func (v *Values) build(want int) {
 	l := &layer{names: v.names[:len(v.names):len(v.names)]}
 	var all, lower []engine.Pattern
 	for k := range v.live {
-		id := ^v.ids[k.name]
+		id := ^v.ids[k.shown()]
 		all = append(all, engine.Forms(k.value, id)...)
 		lower = append(lower, engine.LowerForms(k.value, id)...)
 	}
