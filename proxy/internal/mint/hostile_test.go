@@ -146,11 +146,45 @@ func TestStoredByAnother(t *testing.T) {
 	w.login(t)
 	before := w.value(t)
 	w.Close()
-	again := newWorldOf(t, server, dir, strings.Replace(loginConfig, `"send"`, `"write"`, 1))
+	again := newWorldAt(t, server, dir, strings.Replace(loginConfig, `"send"`, `"write"`, 1), newClock())
 	if _, err := again.Value(t.Context(), again.cred); err == nil {
 		t.Error("a token of another configuration is used")
 	}
 	if !again.values.Above(nil).Contains(before) {
 		t.Error("a token of another configuration is not scrubbed")
+	}
+}
+
+// TestClockAhead: a token that is used is scrubbed, also when the clock was ahead for a while, so that it had seemed to
+// be over.
+func TestClockAhead(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		server, dir := newLoginServer(t), t.TempDir()
+		w := newWorld(t, server, dir)
+		w.login(t)
+		token := w.value(t)
+		ahead := 3 * time.Hour
+		if restart {
+			w.Close()
+			at := w.clock
+			at.move(ahead)
+			w = newWorldAt(t, server, dir, loginConfig, at)
+		} else {
+			w.clock.move(ahead)
+		}
+		w.values.Sweep()
+		w.clock.move(-ahead)
+		if got := w.value(t); got != token || !w.values.Above(nil).Contains(token) {
+			t.Errorf("after a restart %v: %q is used, and not scrubbed", restart, got)
+		}
+		testkit.Must(t, w.Logout(loginName))
+		if !w.values.Above(nil).Contains(token) {
+			t.Errorf("after a restart %v: not scrubbed after a logout", restart)
+		}
+		w.clock.move(ahead)
+		w.values.Sweep()
+		if w.values.Len() != 0 {
+			t.Errorf("after a restart %v: %d values are known when all are over", restart, w.values.Len())
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -40,9 +39,7 @@ func (m *Minter) Logout(name string) error {
 		return errStorage
 	}
 	s.serial++
-	if s.kept.Refresh != "" { // the server may still know it
-		_ = m.conf.Values.Add(minted.Value{Name: name, Text: s.kept.Refresh, Inner: true, Until: m.now().Add(after)})
-	}
+	_ = m.conf.Values.Add(s.over(s.kept, m.now())...) // the server may still know them
 	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	m.tell(name, true)

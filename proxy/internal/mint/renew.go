@@ -303,15 +303,7 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	old := s.kept
 	s.mu.Unlock()
 	now := m.now()
-	values := s.values(next, now)
-	if old.Refresh != "" && old.Refresh != next.Refresh {
-		values = append(values, minted.Value{Name: s.name, Text: old.Refresh, Inner: true, Until: now.Add(after)})
-	}
-	if old.Access != "" && old.Access != next.Access && old.Forget == nil {
-		for _, text := range append([]string{old.Access}, old.Inner...) {
-			values = append(values, minted.Value{Name: s.name, Text: text, Inner: text != old.Access, Until: now.Add(afterSource)})
-		}
-	}
+	values := append(s.over(old, now), s.values(next, now)...) // what both have stays
 	step("publish")
 	published := error(nil)
 	if !disarm.Off("publish-first") {

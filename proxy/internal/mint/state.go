@@ -80,24 +80,37 @@ func (s *state) unload() {
 	s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
 }
 
-// values are what must be known of a kept credential.
+// values are what must be known of a kept credential while it is the current one: whatever the clock says, which may go
+// back.
 func (s *state) values(k kept, now time.Time) []minted.Value {
+	return s.known(k, now.Add(forever), now.Add(forever))
+}
+
+// over are the values of a kept credential that is not the current one any more.
+func (s *state) over(k kept, now time.Time) []minted.Value {
+	until := now.Add(afterSource)
+	if k.Forget != nil {
+		until = *k.Forget
+	}
+	return s.known(k, until, now.Add(after))
+}
+
+// known are the values of a kept credential: the token and what it is used with until one time, and what gets the next
+// one until another.
+func (s *state) known(k kept, until, refreshes time.Time) []minted.Value {
 	var out []minted.Value
-	if k.Access != "" {
-		until := now.Add(forever)
-		if k.Forget != nil {
-			until = *k.Forget
-		}
-		out = append(out, minted.Value{Name: s.name, Text: k.Access, Until: until})
-		for _, inner := range k.Inner {
-			out = append(out, minted.Value{Name: s.name, Text: inner, Inner: true, Until: until})
+	add := func(text string, inner bool, until time.Time) {
+		if text != "" {
+			out = append(out, minted.Value{Name: s.name, Text: text, Inner: inner, Until: until})
 		}
 	}
-	if k.Refresh != "" {
-		out = append(out, minted.Value{Name: s.name, Text: k.Refresh, Inner: true, Until: now.Add(forever)})
+	add(k.Access, false, until)
+	for _, inner := range k.Inner {
+		add(inner, true, until)
 	}
-	if k.Client != nil && k.Client.Secret != "" {
-		out = append(out, minted.Value{Name: s.name, Text: k.Client.Secret, Inner: true, Until: now.Add(forever)})
+	add(k.Refresh, true, refreshes)
+	if k.Client != nil {
+		add(k.Client.Secret, true, refreshes)
 	}
 	return out
 }
