@@ -155,6 +155,30 @@ func TestStoredByAnother(t *testing.T) {
 	}
 }
 
+// TestDeviceOutage: a login by device outlives polls that a server does not answer as it should.
+func TestDeviceOutage(t *testing.T) {
+	server := newLoginServer(t)
+	w := newWorld(t, server, t.TempDir())
+	s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+	testkit.Must(t, err)
+	usual := server.Config.Handler
+	for _, broken := range []http.HandlerFunc{
+		func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusBadGateway) },
+		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		server.Config.Handler = broken
+		w.clock.move(time.Minute)
+		if p, err := w.Poll(t.Context(), s.ID); err != nil || p.Done {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}
+	server.Config.Handler = usual
+	w.clock.move(time.Minute)
+	if p, err := w.Poll(t.Context(), s.ID); err != nil || !p.Done || w.value(t) == "" {
+		t.Errorf("afterwards: %+v, %v", p, err)
+	}
+}
+
 // TestClockAhead: a token that is used is scrubbed, also when the clock was ahead for a while, so that it had seemed to
 // be over.
 func TestClockAhead(t *testing.T) {

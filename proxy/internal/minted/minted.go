@@ -10,6 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -185,13 +188,17 @@ func (v *Values) build(want int) {
 	v.mu.Lock()
 	at := v.version
 	l := &layer{names: v.names[:len(v.names):len(v.names)]}
-	var all, lower []engine.Pattern
-	for k := range v.live {
-		id := ^v.ids[k.shown()]
-		all = append(all, engine.Forms(k.value, id)...)
-		lower = append(lower, engine.LowerForms(k.value, id)...)
+	live, ids := slices.Collect(maps.Keys(v.live)), make([]int, 0, len(v.live))
+	for _, k := range live {
+		ids = append(ids, ^v.ids[k.shown()])
 	}
 	v.mu.Unlock()
+	var all, lower []engine.Pattern
+	for i, k := range live {
+		all = append(all, engine.Forms(k.value, ids[i])...)
+		lower = append(lower, engine.LowerForms(k.value, ids[i])...)
+		runtime.Gosched() // requests that can go on do so first
+	}
 	l.set, l.lower = engine.New(all), engine.New(lower)
 	v.current.Store(l)
 	v.built = at
