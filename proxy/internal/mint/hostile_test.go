@@ -2,12 +2,14 @@ package mint
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -210,5 +212,25 @@ func TestClockAhead(t *testing.T) {
 		if w.values.Len() != 0 {
 			t.Errorf("after a restart %v: %d values are known when all are over", restart, w.values.Len())
 		}
+	}
+}
+
+// TestLogoutOfRemoved: a logout of a credential that no API has any more holds, though a renewal of it is finished after.
+func TestLogoutOfRemoved(t *testing.T) {
+	server := newLoginServer(t)
+	w := newWorld(t, server, t.TempDir())
+	w.login(t)
+	w.clock.move(2 * time.Hour)
+	usual, none := server.Config.Handler, &catalog.Catalog{}
+	server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if err := errors.Join(w.Configure(none), w.Logout(loginName)); err != nil {
+			t.Error(err)
+		}
+		usual.ServeHTTP(rw, r)
+	})
+	_, _ = w.Value(t.Context(), w.cred)
+	w.Close()
+	if stored, err := os.ReadDir(w.dir); err != nil || len(stored) != 0 {
+		t.Errorf("stored: %v, %v", stored, err)
 	}
 }

@@ -23,6 +23,9 @@ func (m *Minter) Logout(name string) error {
 	}
 	m.mu.Lock()
 	s := m.states[name]
+	if s == nil {
+		s = m.leaving[name]
+	}
 	m.mu.Unlock()
 	if s == nil {
 		if err := st.remove(name); err != nil {

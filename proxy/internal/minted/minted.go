@@ -10,9 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,8 +41,8 @@ type Values struct {
 	current atomic.Pointer[layer]
 
 	mu      sync.Mutex
-	live    map[key]time.Time // until when
-	names   []string          // by id, only growing
+	live    map[key]value
+	names   []string // by id, only growing
 	ids     map[string]int
 	version int
 
@@ -57,6 +54,12 @@ type Values struct {
 type key struct {
 	name, value string
 	inner       bool
+}
+
+// value is until when a value is known, and its patterns, which take most of the time of a build.
+type value struct {
+	until      time.Time
+	all, lower []engine.Pattern
 }
 
 // shown is what a value is shown as.
@@ -78,7 +81,7 @@ func New(now func() time.Time) *Values {
 	if now == nil {
 		now = time.Now
 	}
-	v := &Values{now: now, live: map[key]time.Time{}, ids: map[string]int{}}
+	v := &Values{now: now, live: map[key]value{}, ids: map[string]int{}}
 	v.current.Store(&layer{})
 	return v
 }
@@ -138,14 +141,18 @@ func (v *Values) Add(values ...Value) error {
 // set is Add for one value. The caller holds mu.
 func (v *Values) set(n Value) {
 	k := n.key()
-	if _, known := v.live[k]; !known {
-		v.version++
-	}
-	v.live[k] = n.Until
 	if _, ok := v.ids[k.shown()]; !ok {
 		v.ids[k.shown()] = len(v.names)
 		v.names = append(v.names, k.shown())
 	}
+	known, ok := v.live[k]
+	if !ok {
+		v.version++
+		id := ^v.ids[k.shown()]
+		known.all, known.lower = engine.Forms(k.value, id), engine.LowerForms(k.value, id)
+	}
+	known.until = n.Until
+	v.live[k] = known
 }
 
 // Crowded reports whether a credential has a quarter of the values that it may have, or of their bytes.
@@ -170,8 +177,8 @@ func (v *Values) taken(name string) (number, bytes int) {
 // forget removes what is over. The caller holds mu.
 func (v *Values) forget() {
 	now := v.now()
-	for k, until := range v.live {
-		if now.After(until) {
+	for k, known := range v.live {
+		if now.After(known.until) {
 			delete(v.live, k)
 			v.version++
 		}
@@ -188,17 +195,12 @@ func (v *Values) build(want int) {
 	v.mu.Lock()
 	at := v.version
 	l := &layer{names: v.names[:len(v.names):len(v.names)]}
-	live, ids := slices.Collect(maps.Keys(v.live)), make([]int, 0, len(v.live))
-	for _, k := range live {
-		ids = append(ids, ^v.ids[k.shown()])
+	var all, lower []engine.Pattern
+	for _, known := range v.live {
+		all = append(all, known.all...)
+		lower = append(lower, known.lower...)
 	}
 	v.mu.Unlock()
-	var all, lower []engine.Pattern
-	for i, k := range live {
-		all = append(all, engine.Forms(k.value, ids[i])...)
-		lower = append(lower, engine.LowerForms(k.value, ids[i])...)
-		runtime.Gosched() // requests that can go on do so first
-	}
 	l.set, l.lower = engine.New(all), engine.New(lower)
 	v.current.Store(l)
 	v.built = at
