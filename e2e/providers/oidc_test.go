@@ -167,6 +167,43 @@ func TestOpenIDProvider(t *testing.T) {
 	if got := ask("USER_TOKEN"); err != nil || code != 0 || !strings.Contains(got, "login_needed") {
 		t.Errorf("after the logout: %d %s %v: %s", code, out, err, got)
 	}
+	paste(t, w, newPerson(t, nil), "USER_TOKEN")
+	if got := ask("USER_TOKEN"); got != ann {
+		t.Errorf("--paste: %s", got)
+	}
+}
+
+// paste logs in for a credential as a person on another machine does, who brings the address at which the browser ends,
+// after one of another login. The terminal shows neither.
+func paste(t *testing.T, w *world.World, who *person, name string) {
+	t.Helper()
+	c := command(t, w, "login", name, "--paste")
+	c.Terminal = true
+	p, err := world.Launch(c)
+	testkit.Must(t, err)
+	asks := func(times int) { // for the address, with the echo switched off
+		t.Helper()
+		testkit.WaitFor(t, func() bool { return strings.Count(p.Output(), "(not shown): ") == times })
+		time.Sleep(100 * time.Millisecond)
+	}
+	asks(1)
+	var end string
+	who.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if r.URL.Hostname() != "127.0.0.1" {
+			return nil
+		}
+		end = r.URL.String()
+		return http.ErrUseLastResponse
+	}
+	who.follow(t, address.FindString(p.Output()))
+	testkit.Must(t, p.Type("http://127.0.0.1:8765/callback?code=planted-code&state=another-login\n"))
+	asks(2)
+	testkit.Must(t, p.Type(end+"\n"))
+	exit, err := p.Wait(testkit.Patience)
+	if out := p.Output(); err != nil || exit != 0 || !strings.Contains(out, "belongs to another login") ||
+		!strings.Contains(out, name+" is logged in.") || strings.Contains(out, "code=") {
+		t.Errorf("codeforge login --paste: %d, %v: %s\n%s", exit, err, out, end)
+	}
 }
 
 // TestOtherProvider is TestOpenIDProvider with another one, zitadel's example: a public client in the browser, and one

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,6 +30,7 @@ type Process struct {
 	Port       int
 
 	out  *buffer
+	keys io.Writer // of its terminal
 	done chan struct{}
 	err  error
 }

@@ -20,7 +20,7 @@ func onTerminal(p *Process) (shown func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a terminal: %w", err)
 	}
-	p.Cmd.Stdin, p.Cmd.Stdout, p.Cmd.Stderr = slave, slave, slave
+	p.Cmd.Stdin, p.Cmd.Stdout, p.Cmd.Stderr, p.keys = slave, slave, slave, master
 	copied := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(p.out, master) // ends with an error when the other end is closed
@@ -31,6 +31,12 @@ func onTerminal(p *Process) (shown func(), err error) {
 		<-copied
 		_ = master.Close()
 	}, nil
+}
+
+// Type types a text on the terminal of a process.
+func (p *Process) Type(text string) error {
+	_, err := io.WriteString(p.keys, text)
+	return err
 }
 
 // Look runs the command line on a terminal, and returns what the terminal gets. The argument SCRIPT is replaced by the

@@ -216,7 +216,11 @@ func static(path string) (all, last string) {
 				b.WriteRune(r)
 			}
 		}
-		if s := strings.TrimSuffix(b.String(), ".json"); strings.Trim(s, ".:()'") != "" {
+		s := strings.TrimSuffix(b.String(), ".json")
+		if all != "" && strings.Count(s, ".") > 1 { // OData's qualified names: microsoft.graph.forward
+			s = s[strings.LastIndexByte(s, '.')+1:]
+		}
+		if strings.Trim(s, ".:()'") != "" {
 			all, last = all+" "+s, s
 		}
 	}

@@ -26,7 +26,7 @@ type asked struct {
 }
 
 // sets are the files of testdata/questions.
-var sets = []string{"drawn", "graph", "graph2", "blind", "tuning"}
+var sets = []string{"drawn", "graph", "graph2", "graph3", "blind", "tuning"}
 
 // TestQuestions asks the questions of testdata/questions about imported documents, and writes what it saw for
 // make bench-tokens. CODEFORGE_CORPUS is a folder with apis/ and a folder for the results, out/.

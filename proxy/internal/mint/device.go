@@ -119,7 +119,7 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 		detail = r.Code
 	}
 	switch detail {
-	case "slow_down":
+	case "slow_down", detailUnreachable, detailStatus: // an outage is not the end (RFC 8628, 3.5)
 		l.interval += slower
 		fallthrough
 	case "authorization_pending":

@@ -34,11 +34,13 @@ var (
 	errNoLogin      = refused("unknown_login", "There is no such login: it is over, or another one has begun.")
 	errState        = refused("wrong_state", "The redirect does not belong to this login.")
 	errIssuer       = refused("wrong_issuer", "The redirect comes from another authorization server.")
-	errWay          = refused("no_such_way", "The configuration offers no login of this kind.")
-	errPort         = refused("wrong_port", "The redirect's port is not the one of the configuration.")
-	errStorage      = refused("cannot_be_stored", "The token cannot be stored.")
-	errSupply       = refused("not_usable", "The value cannot be scrubbed: it must be 8 to 8192 bytes of printable ASCII.")
-	errNotCommand   = refused("not_supplied_so", "No API has a credential of this name with \"command\".")
+	errServer       = refused("another_server",
+		"The resource names another authorization server than before. If that is right, log out first.")
+	errWay        = refused("no_such_way", "The configuration offers no login of this kind.")
+	errPort       = refused("wrong_port", "The redirect's port is not the one of the configuration.")
+	errStorage    = refused("cannot_be_stored", "The token cannot be stored.")
+	errSupply     = refused("not_usable", "The value cannot be scrubbed: it must be 8 to 8192 bytes of printable ASCII.")
+	errNotCommand = refused("not_supplied_so", "No API has a credential of this name with \"command\".")
 )
 
 func refused(code, text string) *credentialapi.Refused {
@@ -136,7 +138,19 @@ func (m *Minter) requester(s *state) *requester {
 // clientFor is the client for a login.
 func (m *Minter) clientFor(ctx context.Context, s *state, o *oauth2, redirect string) (*client, error) {
 	if o.Resource != "" {
-		return o.discover(ctx, m.requester(s), redirect)
+		c, err := o.discover(ctx, m.requester(s), redirect)
+		s.mu.Lock()
+		before := s.kept.Client
+		s.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case o.ClientID == "" && c.Secret != "" && !m.fits(c.Secret):
+			return nil, unavailable(detailUnusable)
+		case o.ClientID != "" && before != nil && before.Issuer != c.Issuer: // who would get the secret
+			return nil, errServer
+		}
+		return c, nil
 	}
 	return o.client(nil), nil
 }
@@ -282,6 +296,9 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	if s == nil || s.digest() != l.digest {
 		return errNoLogin
 	}
+	s.mu.Lock()
+	before := s.serial
+	s.mu.Unlock()
 	st, err := m.opened(true, 0)
 	if err != nil {
 		return errStorage
@@ -308,6 +325,10 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 		return said(err)
 	}
 	s.mu.Lock()
+	if s.serial != before { // a logout, or another login
+		s.mu.Unlock()
+		return errNoLogin
+	}
 	s.serial++ // a renewal of the former login that is under way comes too late
 	serial := s.serial
 	s.mu.Unlock()

@@ -245,6 +245,7 @@ func (m *Minter) leave(s *state, finish bool) {
 	if m.leaving[s.name] == s {
 		delete(m.leaving, s.name)
 	}
+	_ = m.conf.Values.Add(s.over(s.kept, m.now())...)
 }
 
 // ahead obtains what secret managers and files hold before a request uses it: a server that has seen it before may show

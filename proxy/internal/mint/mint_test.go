@@ -179,12 +179,17 @@ const loginConfig = `{"description": "d", "domains": ["api.mail.test"], "allow_p
 
 func newWorld(t testing.TB, server *loginServer, dir string) *world {
 	t.Helper()
-	w := &world{server: server, clock: newClock(), dir: dir, apis: t.TempDir(), logs: &testkit.Buffer{}}
+	return newWorldAt(t, server, dir, loginConfig, newClock())
+}
+
+func newWorldAt(t testing.TB, server *loginServer, dir, config string, at *clock) *world {
+	t.Helper()
+	w := &world{server: server, clock: at, dir: dir, apis: t.TempDir(), logs: &testkit.Buffer{}}
 	w.values = minted.New(w.clock.now)
 	w.Minter = New(Config{Transport: server.transport(t), Values: w.values, Dir: dir, APIs: w.apis, UserAgent: "t", Now: w.clock.now,
 		Log: slog.New(slog.NewTextHandler(w.logs, nil))})
 	t.Cleanup(w.Close)
-	w.configure(t, loginConfig)
+	w.configure(t, config)
 	return w
 }
 
@@ -699,8 +704,13 @@ func TestWeek(t *testing.T) {
 	}
 	w.clock.move(4 * time.Hour)
 	w.values.Sweep()
+	if w.values.Len() != tokens {
+		t.Errorf("%d values are left when all but the current ones are over", w.values.Len())
+	}
+	w.configure(t, loginConfig)
+	w.values.Sweep()
 	if w.values.Len() != 0 {
-		t.Errorf("%d values are left when their time is over", w.values.Len())
+		t.Errorf("%d values are left of credentials that no API has", w.values.Len())
 	}
 }
 

@@ -34,9 +34,15 @@ type client struct {
 	IssuerNamed bool `json:"issuer_named,omitempty"`
 }
 
-// client returns the one of the configuration, or for a resource the one that is kept.
+// client returns the one of the configuration, or for a resource the one that is kept, with what the configuration has of
+// it. Nil: there is none yet.
 func (o *oauth2) client(old *client) *client {
-	if o.Resource != "" {
+	switch {
+	case o.Resource != "" && old != nil && o.ClientID != "":
+		c := *old
+		c.ID, c.Secret = o.ClientID, o.ClientSecret.Reveal()
+		return &c
+	case o.Resource != "":
 		return old
 	}
 	return &client{ID: o.ClientID, Secret: o.ClientSecret.Reveal(), Basic: o.Basic,
@@ -55,6 +61,12 @@ func (o *oauth2) scope(scopes []string) string {
 // obtain implements kind.
 func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, error) {
 	c := o.client(old.Client)
+	if c == nil && o.Grant == catalog.GrantClientCredentials {
+		var err error
+		if c, err = o.discover(ctx, r, ""); err != nil {
+			return grant{}, err
+		}
+	}
 	form := url.Values{}
 	switch {
 	case o.Grant == catalog.GrantClientCredentials:
@@ -74,8 +86,8 @@ func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, err
 		form.Set("refresh_token", old.Refresh)
 	}
 	g, err := o.token(ctx, r, c, form)
-	if err == nil {
-		g.Endless = false
+	if err == nil && o.Resource != "" {
+		g.Client = c
 	}
 	return g, err
 }

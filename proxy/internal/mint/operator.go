@@ -8,7 +8,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -24,6 +23,9 @@ func (m *Minter) Logout(name string) error {
 	}
 	m.mu.Lock()
 	s := m.states[name]
+	if s == nil {
+		s = m.leaving[name]
+	}
 	m.mu.Unlock()
 	if s == nil {
 		if err := st.remove(name); err != nil {
@@ -40,9 +42,7 @@ func (m *Minter) Logout(name string) error {
 		return errStorage
 	}
 	s.serial++
-	if s.kept.Refresh != "" { // the server may still know it
-		_ = m.conf.Values.Add(minted.Value{Text: s.kept.Refresh, Until: m.now().Add(after)})
-	}
+	_ = m.conf.Values.Add(s.over(s.kept, m.now())...) // the server may still know them
 	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	m.tell(name, true)

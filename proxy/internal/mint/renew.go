@@ -213,18 +213,24 @@ func (m *Minter) obtain(
 		return m.put(s, serial, next, commit)
 	}
 	// The old refresh token is used up, whatever came with the new one.
-	if old.Refresh != "" && g.Refresh != old.Refresh && m.refreshes(g.Refresh) {
+	if old.Refresh != "" && g.Refresh != old.Refresh && m.fits(g.Refresh) {
 		old.Digest, old.Refresh = digest, g.Refresh
 		return errors.Join(err, m.put(s, serial, old, commit))
 	}
 	return err
 }
 
-// refreshes reports whether a text may be a refresh token.
-func (m *Minter) refreshes(text string) bool {
+// fits reports whether a text that a server chose may be a refresh token or a client's secret: it is masked wherever it
+// stands, in whatever API's responses, and a request that has it is refused.
+func (m *Minter) fits(text string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return minted.Problem(text) == nil && !m.known.Contains(text)
+	return minted.Problem(text) == nil && plausible(text) && !names(m.catalog, text) && !m.known.Contains(text)
+}
+
+// names reports whether a text contains a token name.
+func names(c *catalog.Catalog, text string) bool {
+	return slices.ContainsFunc(c.AllCredentials(), func(c catalog.Credential) bool { return strings.Contains(text, c.Name) })
 }
 
 // judge turns a grant into what is kept, or refuses it.
@@ -251,8 +257,7 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 	m.mu.Lock()
 	known, all := m.known, m.catalog
 	m.mu.Unlock()
-	named := func(c catalog.Credential) bool { return strings.Contains(g.Access, c.Name) }
-	if slices.ContainsFunc(all.AllCredentials(), named) {
+	if names(all, g.Access) {
 		return kept{}, unavailable(detailUnusable)
 	}
 	for _, text := range append([]string{next.Access}, next.Inner...) {
@@ -263,7 +268,7 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 			return kept{}, unavailable(detailEcho)
 		}
 	}
-	if next.Refresh != "" && !m.refreshes(next.Refresh) {
+	if next.Refresh != old.Refresh && !m.fits(next.Refresh) {
 		return kept{}, unavailable(detailUnusable)
 	}
 	return next, nil
@@ -298,15 +303,7 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	old := s.kept
 	s.mu.Unlock()
 	now := m.now()
-	values := s.values(next, now)
-	if old.Refresh != "" && old.Refresh != next.Refresh {
-		values = append(values, minted.Value{Text: old.Refresh, Until: now.Add(after)})
-	}
-	if old.Access != "" && old.Access != next.Access && old.Forget == nil {
-		for _, text := range append([]string{old.Access}, old.Inner...) {
-			values = append(values, minted.Value{Name: s.shownAs(text, old), Text: text, Until: now.Add(afterSource)})
-		}
-	}
+	values := append(s.over(old, now), s.values(next, now)...) // what both have stays
 	step("publish")
 	published := error(nil)
 	if !disarm.Off("publish-first") {

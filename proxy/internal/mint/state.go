@@ -55,9 +55,10 @@ type flight struct {
 	err  *Error // valid once done is closed
 }
 
-// load takes over what is stored, and returns what must be known.
+// load takes over what is stored, and returns what must be known: also what was obtained with another configuration, and
+// is not used.
 func (s *state) load(st *store, now time.Time) []minted.Value {
-	k, err := st.read(s.name, s.conf.Mint.Digest())
+	k, err := st.read(s.name)
 	if err != nil {
 		s.unload()
 		return nil
@@ -67,7 +68,9 @@ func (s *state) load(st *store, now time.Time) []minted.Value {
 		s.unload()
 		return nil
 	}
-	s.kept, s.renewAt = k, renewal(k)
+	if k.Digest == s.conf.Mint.Digest() {
+		s.kept, s.renewAt = k, renewal(k)
+	}
 	return values
 }
 
@@ -77,34 +80,39 @@ func (s *state) unload() {
 	s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
 }
 
-// values are what must be known of a kept credential.
+// values are what must be known of a kept credential while it is the current one: whatever the clock says, which may go
+// back.
 func (s *state) values(k kept, now time.Time) []minted.Value {
-	var out []minted.Value
-	if k.Access != "" {
-		until := now.Add(forever)
-		if k.Forget != nil {
-			until = *k.Forget
-		}
-		out = append(out, minted.Value{Name: s.name, Text: k.Access, Until: until})
-		for _, inner := range k.Inner {
-			out = append(out, minted.Value{Text: inner, Until: until})
-		}
-	}
-	if k.Refresh != "" {
-		out = append(out, minted.Value{Text: k.Refresh, Until: now.Add(forever)})
-	}
-	if k.Client != nil && k.Client.Secret != "" {
-		out = append(out, minted.Value{Text: k.Client.Secret, Until: now.Add(forever)})
-	}
-	return out
+	return s.known(k, now.Add(forever), now.Add(forever))
 }
 
-// shownAs is the token name for a kept value itself, and "" for what belongs to it.
-func (s *state) shownAs(text string, k kept) string {
-	if text == k.Access {
-		return s.name
+// over are the values of a kept credential that is not the current one any more.
+func (s *state) over(k kept, now time.Time) []minted.Value {
+	until := now.Add(afterSource)
+	if k.Forget != nil {
+		until = *k.Forget
 	}
-	return ""
+	return s.known(k, until, now.Add(after))
+}
+
+// known are the values of a kept credential: the token and what it is used with until one time, and what gets the next
+// one until another.
+func (s *state) known(k kept, until, refreshes time.Time) []minted.Value {
+	var out []minted.Value
+	add := func(text string, inner bool, until time.Time) {
+		if text != "" {
+			out = append(out, minted.Value{Name: s.name, Text: text, Inner: inner, Until: until})
+		}
+	}
+	add(k.Access, false, until)
+	for _, inner := range k.Inner {
+		add(inner, true, until)
+	}
+	add(k.Refresh, true, refreshes)
+	if k.Client != nil {
+		add(k.Client.Secret, true, refreshes)
+	}
+	return out
 }
 
 // renewal is when a kept credential is renewed: early, and each at another time.

@@ -113,9 +113,8 @@ func (s *store) path(name string) (string, error) {
 	return filepath.Join(s.dir, name+".json"), nil
 }
 
-// read returns what is stored for a credential with a configuration. Nothing, or something for another configuration:
-// the zero kept.
-func (s *store) read(name, digest string) (kept, error) {
+// read returns what is stored for a credential, with whatever configuration. Nothing: the zero kept.
+func (s *store) read(name string) (kept, error) {
 	path, err := s.path(name)
 	if err != nil {
 		return kept{}, err
@@ -136,9 +135,6 @@ func (s *store) read(name, digest string) (kept, error) {
 	var k kept
 	if err != nil || len(data) > maxStored || decode(data, &k) != nil {
 		return kept{}, errStored
-	}
-	if k.Digest != digest {
-		return kept{}, nil
 	}
 	return k, nil
 }

@@ -7,7 +7,6 @@
 package minted
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +25,8 @@ const (
 	MaxValue = 8192
 	// minValue is that of the shortest: shorter ones appear in responses by chance.
 	minValue = 8
-	// most is how many values of one credential are held at once, and mostBytes how long they are together: each byte
-	// takes some 30 in the patterns.
+	// most is how many values of one credential are held at once, with those that belong to it, and mostBytes how long
+	// they are together: each byte takes some 30 in the patterns.
 	most, mostBytes = 256, 512 << 10
 	// sweep is how often values whose time is over are looked for.
 	sweep = 10 * time.Minute
@@ -42,8 +41,8 @@ type Values struct {
 	current atomic.Pointer[layer]
 
 	mu      sync.Mutex
-	live    map[key]time.Time // until when
-	names   []string          // by id, only growing
+	live    map[key]value
+	names   []string // by id, only growing
 	ids     map[string]int
 	version int
 
@@ -51,8 +50,25 @@ type Values struct {
 	built    int // the version that is current
 }
 
-// key is a value and what it is shown as.
-type key struct{ name, value string }
+// key is a value, and whose it is.
+type key struct {
+	name, value string
+	inner       bool
+}
+
+// value is until when a value is known, and its patterns, which take most of the time of a build.
+type value struct {
+	until      time.Time
+	all, lower []engine.Pattern
+}
+
+// shown is what a value is shown as.
+func (k key) shown() string {
+	if k.inner {
+		return secret.Mask
+	}
+	return k.name
+}
 
 // layer is one state. It is immutable.
 type layer struct {
@@ -65,7 +81,7 @@ func New(now func() time.Time) *Values {
 	if now == nil {
 		now = time.Now
 	}
-	v := &Values{now: now, live: map[key]time.Time{}, ids: map[string]int{}}
+	v := &Values{now: now, live: map[key]value{}, ids: map[string]int{}}
 	v.current.Store(&layer{})
 	return v
 }
@@ -87,12 +103,16 @@ func Problem(value string) error {
 
 // Value is one to be known.
 type Value struct {
-	// Name is the token name that Text is shown as. Empty: Text is no credential of its own, such as a refresh token, and
-	// is shown as a mask. A token name in its place would be swapped if code sent it back.
+	// Name is the token name, and what Text is shown as.
 	Name, Text string
+	// Inner means that Text is not the credential but belongs to it, such as a refresh token, and is shown as a mask. A
+	// token name in its place would be swapped if code sent it back.
+	Inner bool
 	// Until is when Text is forgotten.
 	Until time.Time
 }
+
+func (n Value) key() key { return key{n.Name, n.Text, n.Inner} }
 
 // Add makes values known. What is known already gets the new time. An error means that none of them may be used.
 func (v *Values) Add(values ...Value) error {
@@ -104,7 +124,7 @@ func (v *Values) Add(values ...Value) error {
 	v.mu.Lock()
 	v.forget()
 	for _, n := range values {
-		if _, known := v.live[key{n.Name, n.Text}]; !known && n.Name != "" {
+		if _, known := v.live[n.key()]; !known {
 			if number, bytes := v.taken(n.Name); number >= most || bytes+len(n.Text) > mostBytes {
 				v.mu.Unlock()
 				return ErrFull
@@ -120,16 +140,19 @@ func (v *Values) Add(values ...Value) error {
 
 // set is Add for one value. The caller holds mu.
 func (v *Values) set(n Value) {
-	shown := cmp.Or(n.Name, secret.Mask)
-	k := key{shown, n.Text}
-	if _, known := v.live[k]; !known {
+	k := n.key()
+	if _, ok := v.ids[k.shown()]; !ok {
+		v.ids[k.shown()] = len(v.names)
+		v.names = append(v.names, k.shown())
+	}
+	known, ok := v.live[k]
+	if !ok {
 		v.version++
+		id := ^v.ids[k.shown()]
+		known.all, known.lower = engine.Forms(k.value, id), engine.LowerForms(k.value, id)
 	}
-	v.live[k] = n.Until
-	if _, ok := v.ids[shown]; !ok {
-		v.ids[shown] = len(v.names)
-		v.names = append(v.names, shown)
-	}
+	known.until = n.Until
+	v.live[k] = known
 }
 
 // Crowded reports whether a credential has a quarter of the values that it may have, or of their bytes.
@@ -154,8 +177,8 @@ func (v *Values) taken(name string) (number, bytes int) {
 // forget removes what is over. The caller holds mu.
 func (v *Values) forget() {
 	now := v.now()
-	for k, until := range v.live {
-		if now.After(until) {
+	for k, known := range v.live {
+		if now.After(known.until) {
 			delete(v.live, k)
 			v.version++
 		}
@@ -173,10 +196,9 @@ func (v *Values) build(want int) {
 	at := v.version
 	l := &layer{names: v.names[:len(v.names):len(v.names)]}
 	var all, lower []engine.Pattern
-	for k := range v.live {
-		id := ^v.ids[k.name]
-		all = append(all, engine.Forms(k.value, id)...)
-		lower = append(lower, engine.LowerForms(k.value, id)...)
+	for _, known := range v.live {
+		all = append(all, known.all...)
+		lower = append(lower, known.lower...)
 	}
 	v.mu.Unlock()
 	l.set, l.lower = engine.New(all), engine.New(lower)

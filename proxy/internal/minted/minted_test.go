@@ -9,7 +9,7 @@ import (
 )
 
 // TestRoom: what one credential may have is bounded in number and in bytes, whatever others have, and comes back when
-// its time is over. One that is crowded is told early.
+// its time is over: what belongs to it, such as refresh tokens, counts. One that is crowded is told early.
 func TestRoom(t *testing.T) {
 	for _, size := range []int{minValue + 20, MaxValue} {
 		now := time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)
@@ -18,7 +18,7 @@ func TestRoom(t *testing.T) {
 			var list []Value
 			for i := from; i < to; i++ {
 				text := fmt.Sprintf("%s-%06d-", name, i)
-				list = append(list, Value{name, text + strings.Repeat("x", size-len(text)), now.Add(time.Hour)})
+				list = append(list, Value{Name: name, Text: text + strings.Repeat("x", size-len(text)), Inner: i%2 > 0, Until: now.Add(time.Hour)})
 			}
 			return v.Add(list...)
 		}
