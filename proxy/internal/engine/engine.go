@@ -188,39 +188,6 @@ func (s *Set) Len() int {
 	return len(s.pats)
 }
 
-// find returns the first literal match whose core begins in buf[from:cut], and the longest of those that begin there.
-func (s *Set) find(buf []byte, from, cut int) (match, bool) {
-	best, found := match{}, false
-	for i := range s.tables {
-		m, ok := s.tables[i].find(s, buf, from, cut)
-		if ok && (!found || m.better(best)) {
-			best, found = m, true
-			cut = m.core + 1
-		}
-	}
-	for i := range s.sparse {
-		if i == 0 && bytes.IndexByte(buf[from:], 0) < 0 {
-			break
-		}
-		m, ok := s.sparse[i].find(s, buf, from, cut)
-		if ok && (!found || m.better(best)) {
-			best, found = m, true
-			cut = m.core + 1
-		}
-	}
-	return best, found
-}
-
-// check returns the match of one pattern at core, if there is one.
-func (s *Set) check(buf []byte, pat int32, core int) (match, bool) {
-	p := &s.pats[pat]
-	m := match{core, core, core + len(p.Text), int(pat)}
-	if m.end > len(buf) || string(buf[core:m.end]) != p.Text || p.Word && !isWord(buf, m) {
-		return match{}, false
-	}
-	return s.widen(buf, m), true
-}
-
 // isWord reports whether no letter, digit or underscore is next to m.
 func isWord(buf []byte, m match) bool {
 	return (m.core == 0 || !isLetter(buf[m.core-1])) && (m.end == len(buf) || !isLetter(buf[m.end]))
@@ -257,37 +224,6 @@ func (s *Set) widen(buf []byte, m match) match {
 	return m
 }
 
-// first returns the better of the next literal match and the next escaped one.
-func (s *Set) first(buf []byte, from, cut int) (match, bool) {
-	m, ok := s.find(buf, from, cut)
-	if ok {
-		cut = m.core + 1
-	}
-	if e, found := s.findEscaped(buf, from, cut); found && (!ok || e.better(m)) {
-		return e, true
-	}
-	return m, ok
-}
-
-// next is first in s, in the set beside it and in top, the set above it. It returns the set of the match too.
-func (s *Set) next(top *Set, buf []byte, from, cut int) (match, *Set, bool) {
-	m, ok := s.first(buf, from, cut)
-	of := s
-	for _, t := range [...]*Set{s.beside, top} {
-		if t == nil {
-			continue
-		}
-		if ok {
-			cut = m.core + 1
-		}
-		n, found := t.first(buf, from, cut)
-		if found && (!ok || n.core < m.core || n.core == m.core && n.end > m.end) {
-			m, of, ok = n, t, true
-		}
-	}
-	return m, of, ok
-}
-
 // tooShort reports whether a text of n bytes is shorter than every pattern.
 func (s *Set) tooShort(top *Set, n int) bool {
 	return n < s.least && (top == nil || n < top.least) && (s.beside == nil || n < s.beside.least)
@@ -309,7 +245,9 @@ func (s *Set) Find(text string) (id int, ok bool) {
 		return 0, false
 	}
 	var space [shortText]byte
-	m, of, ok := s.next(top, append(space[:0], text...), 0, len(text))
+	all := s.search(top, append(space[:0], text...), len(text))
+	defer all.end()
+	m, of, ok := all.next(0)
 	if !ok {
 		return 0, false
 	}
@@ -343,10 +281,12 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	}
 	var space [shortText]byte
 	buf := append(space[:0], text...)
+	all := s.search(top, buf, len(buf))
+	defer all.end()
 	var out bytes.Buffer
 	done, n := 0, 0
 	for {
-		m, of, ok := s.next(top, buf, done, len(buf))
+		m, of, ok := all.next(done)
 		if !ok {
 			break
 		}
@@ -383,14 +323,15 @@ func (s *Set) FindAll(text string) []Found {
 	if s.tooShort(top, len(text)) {
 		return nil
 	}
-	buf := []byte(text)
-	var all []Found
+	all := s.search(top, []byte(text), len(text))
+	defer all.end()
+	var list []Found
 	for done := 0; ; {
-		m, of, ok := s.next(top, buf, done, len(buf))
+		m, of, ok := all.next(done)
 		if !ok {
-			return all
+			return list
 		}
-		all = append(all, Found{max(m.start, done), m.end, of.pats[m.pat].ID})
+		list = append(list, Found{max(m.start, done), m.end, of.pats[m.pat].ID})
 		done = m.end
 	}
 }

@@ -86,17 +86,24 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 	return false
 }
 
-// search is one search for escaped patterns whose core begins in buf[from:cut].
-type search struct {
-	set       *Set
-	buf       []byte
-	from, cut int
-	best      match
-	found     bool
-	peeled    [64]peeledChar
-	escapes   map[int][]int32 // where those before read begin, by their ends: see escapesTo
-	read      int
+// escaped is the part of a search that is for escaped patterns. The positions are -1 where there is none.
+type escaped struct {
+	state     escapedState
+	all, odds starters
+	next      int // where an escape may begin that is in no zone yet
+	at, until int // what is left of a zone: its words are not checked
+	odd       int // the next to try the patterns on that are not plain,
+	tried     int // and the last
+	read      int // the escapes before it were read
 }
+
+type escapedState uint8
+
+const (
+	unknown escapedState = iota
+	absent               // no escaped pattern is in the text
+	going
+)
 
 // peeledChar caches a character of the buffer with all escapes removed. at is its position plus one.
 type peeledChar struct {
@@ -104,27 +111,46 @@ type peeledChar struct {
 	c  char
 }
 
-// findEscaped returns the first match with an escaped character whose core begins in buf[from:cut].
-func (s *Set) findEscaped(buf []byte, from, cut int) (match, bool) {
-	if !s.esc.any {
-		return match{}, false
+// findEscaped goes on until no escaped pattern is left whose core is before cut and as near as those that were met.
+func (x *search) findEscaped(cut int) {
+	e := &x.escaped
+	if e.state == unknown {
+		e.state = absent
+		if e.odd = e.all.after(x.buf, x.from); e.odd >= 0 && x.set.esc.possible(x.buf, x.from, x.cut) {
+			e.state, e.tried, e.next = going, -1, x.mayEscape(e.odd)
+		}
 	}
-	// No pattern begins before cut and has its first escape later.
-	next := starters{buf: buf[:min(len(buf), cut+s.hold/stretch)]}
-	q := next.after(from)
-	if q < 0 || !s.esc.possible(buf, from, cut) {
-		return match{}, false
+	if e.state == going {
+		x.spell(cut)
+		if x.set.esc.anOdd {
+			x.lookOdd(cut)
+		}
 	}
-	x := search{set: s, buf: buf, from: from, cut: cut}
-	for ; s.esc.anOdd && q >= 0 && !x.found; q = next.after(q + 1) {
-		x.lookOdd(q)
-	}
-	x.spell()
-	return x.best, x.found
 }
 
-// lookOdd tries the patterns that are not plain, in all the ways that the character at q may be read.
-func (x *search) lookOdd(q int) {
+// mayEscape returns the first position from p on where an escape may begin, or -1. p must not decrease.
+func (x *search) mayEscape(p int) int {
+	p = x.escaped.all.after(x.buf, p)
+	for p >= 0 && !mayEscape(x.buf, p) {
+		p = x.escaped.all.after(x.buf, p+1)
+	}
+	return p
+}
+
+// lookOdd tries the patterns that are not plain. Before its first escape an occurrence has no % \ or &, so for each
+// core there is one place where that may be.
+func (x *search) lookOdd(cut int) {
+	e := &x.escaped
+	for e.odd >= 0 && e.tried < x.near(cut)-1 && e.odd < x.near(cut)+x.set.hold/stretch {
+		if e.odd >= x.from {
+			x.tryAll(e.odd)
+		}
+		e.tried, e.odd = e.odd, e.odds.after(x.buf, max(e.odd+1, x.from))
+	}
+}
+
+// tryAll tries the patterns that are not plain, in all the ways that the character at q may be read.
+func (x *search) tryAll(q int) {
 	c := byteChar(x.buf[q], 1)
 	alone := !mayEscape(x.buf, q)
 	for d := 0; ; d++ {
@@ -145,7 +171,7 @@ func (x *search) peel(p int) char {
 	if b := x.buf[p]; !isStarter(b) || !mayEscape(x.buf, p) {
 		return byteChar(b, 1)
 	}
-	m := &x.peeled[p%len(x.peeled)]
+	m := &x.need().peeled[p%len(x.notes.peeled)]
 	if m.at != p+1 {
 		*m = peeledChar{p + 1, read(x.buf[p:min(len(x.buf), p+x.set.hold)], depth)}
 	}
@@ -170,7 +196,7 @@ func (x *search) plainEnd(limit, p int, text string) int {
 	return p
 }
 
-// try compares one pattern, whose byte at pl.off should be at q, and keeps the better match.
+// try compares one pattern, whose byte at pl.off should be at q.
 func (x *search) try(q int, pl place) {
 	core := q - int(pl.off)
 	p := &x.set.pats[pl.pat]
@@ -178,16 +204,8 @@ func (x *search) try(q int, pl place) {
 		return
 	}
 	limit := min(len(x.buf), core+x.set.hold-2)
-	x.keep(match{core, core, x.oddEnd(limit, q, p.Text[pl.off:]), int(pl.pat)})
-}
-
-// keep keeps the better match. An end of -1 means that there is none.
-func (x *search) keep(m match) {
-	if m.end < 0 || x.set.pats[m.pat].Word && !isWord(x.buf, m) {
-		return
-	}
-	if m = x.set.widen(x.buf, m); !x.found || m.better(x.best) {
-		x.best, x.found = m, true
+	if end := x.oddEnd(limit, q, p.Text[pl.off:]); end >= 0 {
+		x.meet(match{core, core, end, int(pl.pat)})
 	}
 }
 
@@ -227,25 +245,22 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	return p
 }
 
-// starters walks over the % \ and & of a buffer in order.
-type starters struct {
-	buf  []byte
-	next [3]int // the next of each; 0: not searched yet, len(buf): none
-}
+// starters walks over the % \ and & of a text in order.
+type starters [3]int // the next of each; 0: not searched yet, len(buf): none
 
 // after returns the first of them at or after p, or -1. p must not decrease.
-func (s *starters) after(p int) int {
-	first := len(s.buf)
+func (s *starters) after(buf []byte, p int) int {
+	first := len(buf)
 	for i, b := range [3]byte{'%', '\\', '&'} {
-		if s.next[i] < p || s.next[i] == 0 {
-			s.next[i] = len(s.buf)
-			if j := bytes.IndexByte(s.buf[min(p, len(s.buf)):], b); j >= 0 {
-				s.next[i] = p + j
+		if s[i] < p || s[i] == 0 {
+			s[i] = len(buf)
+			if j := bytes.IndexByte(buf[min(p, len(buf)):], b); j >= 0 {
+				s[i] = p + j
 			}
 		}
-		first = min(first, s.next[i])
+		first = min(first, s[i])
 	}
-	if first == len(s.buf) {
+	if first == len(buf) {
 		return -1
 	}
 	return first

@@ -146,6 +146,15 @@ func (r scribe) dress(text string) string {
 
 func (r scribe) text(ps []Pattern) string {
 	var out strings.Builder
+	if r.IntN(4) == 0 { // a crowd
+		unit := r.dress(ps[r.IntN(len(ps))].Text) + r.dress(ps[r.IntN(len(ps))].Text)
+		for range r.IntN(1 + 1500/len(unit)) {
+			out.WriteString(unit)
+			if r.IntN(6) == 0 {
+				out.WriteString(r.dress(ps[r.IntN(len(ps))].Text))
+			}
+		}
+	}
 	for range 1 + r.IntN(6) {
 		p := ps[r.IntN(len(ps))].Text
 		switch r.IntN(8) {

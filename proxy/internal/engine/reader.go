@@ -20,9 +20,9 @@ type Reader struct {
 	line  int // after the last line feed
 	end   int
 	final bool
+	all   searches // of the buffer, since it was filled
 	m     match
 	of    *Set // the set of m
-	top   *Set // the newest set above set, see Set.Layered
 	found bool
 	name  string // the rest of a replacement
 	err   error
@@ -66,8 +66,9 @@ func (r *Reader) Stop() {
 
 func (r *Reader) free() {
 	if r.set != nil && r.buf != nil {
+		r.all.end()
 		r.set.pool.Put(r.buf)
-		r.buf = nil
+		r.all, r.buf = searches{}, nil
 	}
 	r.emit, r.scan, r.cut, r.end, r.found, r.name = 0, 0, 0, 0, false, ""
 }
@@ -106,7 +107,7 @@ func (r *Reader) drain(p []byte) int {
 // become the edge of a match that begins there.
 func (r *Reader) decided() int {
 	if !r.found && r.scan < r.cut {
-		r.m, r.of, r.found = r.set.next(r.top, (*r.buf)[:r.end], r.scan, r.cut)
+		r.m, r.of, r.found = r.all.next(r.scan)
 		if !r.found {
 			r.scan = r.cut
 		}
@@ -141,7 +142,7 @@ func (r *Reader) fill() int {
 		r.line = max(r.line-gone, 0)
 	}
 	n, err := r.src.Read(buf[r.end:])
-	r.top = r.set.newest() // after the read: what is published before a server may know it finds it in these bytes
+	top := r.set.newest() // after the read: what is published before a server may know it finds it in these bytes
 	if r.set.lines {
 		near := max(r.end, r.end+n-r.set.Hold()-1) // a line feed before that makes no difference
 		if i := bytes.LastIndexByte(buf[near:r.end+n], '\n'); i >= 0 {
@@ -158,5 +159,7 @@ func (r *Reader) fill() int {
 		r.err = err
 		r.cut = max(r.scan, r.line, r.end-r.set.held())
 	}
+	r.all.end()
+	r.all = r.set.search(top, buf[:r.end], r.cut)
 	return n
 }

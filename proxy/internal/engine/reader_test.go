@@ -212,13 +212,15 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzReader compares a stream in pieces with the whole text, for all forms of some values.
+// FuzzReader compares a stream in pieces with the whole text, and a short one with the naive search, for all forms of some
+// values.
 func FuzzReader(f *testing.F) {
 	for _, echo := range echoes {
 		f.Add(canary, "x"+echo+"\n"+echo[:5]+"&#115;k_live_51Hx/Zq+canary==", []byte{1, 2, 3})
 	}
 	f.Add("%41%42%43\\\\&amp;", "%41%42%43\\\\&amp;%2541%41%42%43\\\\\\\\&amp;amp;", []byte{1})
 	f.Add("aaaaaaaa", strings.Repeat("a", 300), []byte{7, 1})
+	f.Add(canary, strings.Repeat("%73k_live_51Hx/Zq&#43;canary=="+canary, 60), []byte{255, 3})
 	f.Fuzz(func(t *testing.T, value, text string, sizes []byte) {
 		if len(value) < 8 || len(sizes) == 0 || len(text) > 20000 {
 			return
@@ -227,6 +229,11 @@ func FuzzReader(f *testing.F) {
 		ps = append(ps, Pattern{Text: value[1:8], ID: 3, Word: true})
 		set := New(ps)
 		want := replaceAll(set, text)
+		if len(text) < 300 && !tooAmbiguous(set, text) {
+			if naively := naiveAll(set, text); want != naively {
+				t.Fatalf("%q in %q: got %q, naively %q", value, text, want, naively)
+			}
+		}
 		cut := make([]int, len(sizes))
 		for i, s := range sizes {
 			cut[i] = int(s)

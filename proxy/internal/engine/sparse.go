@@ -51,40 +51,26 @@ func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	return key, true
 }
 
-// find returns the best match whose core begins in buf[from:cut].
-func (s *sparse) find(set *Set, buf []byte, from, cut int) (match, bool) {
-	best, found := match{}, false
-	span := (s.n-1)*s.step + 1
-	for p := from; p <= min(cut-1+s.most, len(buf)-span); p++ {
+// find looks from next on, until no later key is of a core before cut that is as near as those that were met.
+func (s *sparse) find(x *search, next *int, cut int) {
+	buf, p := x.buf, max(*next, x.from)
+	for ; p <= min(x.near(cut)-1+s.most, len(buf)-(s.n-1)*s.step-1); p++ {
 		if buf[p] != 0 && buf[p+1] != 0 { // the next candidate is before the next NUL
-			next := bytes.IndexByte(buf[p+2:], 0)
-			if next < 0 {
+			skip := bytes.IndexByte(buf[p+2:], 0)
+			if skip < 0 {
+				p = len(buf)
 				break
 			}
-			p += next
+			p += skip
 			continue
 		}
 		key, ok := s.load(buf, p)
 		if !ok {
 			continue
 		}
-		if m, ok := s.check(set, buf, key, p, from, cut); ok && (!found || m.better(best)) {
-			best, found, cut = m, true, m.core+1
+		for _, pl := range s.at.get(key) {
+			x.check(pl.pat, p-int(pl.off))
 		}
 	}
-	return best, found
-}
-
-// check returns the best match with this key at p whose core begins in buf[from:cut].
-func (s *sparse) check(set *Set, buf []byte, key uint64, p, from, cut int) (best match, found bool) {
-	for _, pl := range s.at.get(key) {
-		core := p - int(pl.off)
-		if core < from || core >= cut {
-			continue
-		}
-		if m, ok := set.check(buf, pl.pat, core); ok && (!found || m.better(best)) {
-			best, found = m, true
-		}
-	}
-	return best, found
+	*next = p
 }

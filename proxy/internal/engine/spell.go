@@ -2,6 +2,8 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -69,37 +71,41 @@ func (s *spelling) of(text string) uint64 {
 	return w
 }
 
-// spell checks the words of all positions where a pattern with an escape may end.
-func (x *search) spell() {
-	s := &x.set.esc.spelling
+// spell checks words until none is left where a pattern with an escape may end whose core is before cut and as near as
+// those that were met.
+//
+// They are around the escapes: a pattern may begin before one and end behind it. Such zones that touch are merged, so
+// no pattern has escapes of two.
+func (x *search) spell(cut int) {
+	s, e := &x.set.esc.spelling, &x.escaped
 	if s.n == 0 {
 		return
 	}
-	done, end := x.from, min(len(x.buf), x.cut+x.set.hold)
-	all := starters{buf: x.buf[:end]}
-	next := func(p int) int {
-		q := all.after(p)
-		for q >= 0 && !mayEscape(x.buf, q) {
-			q = all.after(q + 1)
-		}
-		return q
+	if 0 <= e.next && e.next < x.from {
+		e.next = x.mayEscape(x.from)
 	}
-	for q := next(x.from); q >= 0; {
-		first, until := max(done, q-s.longest), q
-		for q >= 0 && q-s.longest <= until { // zones that touch are merged
-			last := q
-			until = max(until, q+s.longest)
-			if q = next(q + 1); q < 0 || q > until {
-				until = max(until, last+int(x.peel(last).n)+escapeTail+s.longest)
+	e.at = max(e.at, x.from)
+	for {
+		near := x.near(cut)
+		if e.at >= e.until && (e.next < 0 || e.next-s.longest > e.until) {
+			if e.next < 0 || e.next-s.longest >= near {
+				return
+			}
+			e.at, e.until = max(e.at, e.next-s.longest), e.next
+		}
+		if e.at >= min(near+x.set.hold, len(x.buf)) {
+			return
+		}
+		for e.next >= 0 && e.next-s.longest <= e.until && e.until < e.at+spellBlock {
+			last := e.next
+			e.until = max(e.until, last+s.longest)
+			if e.next = x.mayEscape(last + 1); e.next < 0 || e.next > e.until {
+				e.until = max(e.until, last+int(x.peel(last).n)+escapeTail+s.longest)
 			}
 		}
-		for at := first; at < min(until, end); at += spellBlock {
-			x.words(at, min(at+spellBlock, until, end))
-			if x.found {
-				end = min(end, x.best.core+x.set.hold) // no later match begins earlier
-			}
-		}
-		done = max(done, until)
+		to := min(e.at+spellBlock, e.until, len(x.buf))
+		x.words(e.at, to)
+		e.at = to
 	}
 }
 
@@ -126,7 +132,7 @@ func (x *search) words(from, to int) {
 		}
 		for _, pl := range s.at.get(w) {
 			if text := x.set.pats[pl.pat].Text; s.of(text[pl.off:]) == w {
-				x.before(from+i, pl, text[:pl.off], 4*s.longest)
+				x.before(from+i, pl)
 			}
 		}
 	}
@@ -164,53 +170,70 @@ func (x *search) word(p int) uint64 {
 	return w
 }
 
-// before follows what is spelled back from the word at p, over every way that leads to it, and keeps the matches. steps
-// bounds the ways; more than one are where a digit of an escape is a character of the pattern too.
-func (x *search) before(p int, pl place, text string, steps int) {
-	x.back(p, p, pl, text, &steps)
+// span is an escape in the buffer, of more than one byte.
+type span struct{ start, end int32 }
+
+// before notes the matches that end in the word at p, over every way that leads to it. There are several where a digit
+// of an escape is a character of the pattern too. Each position leads to one other, so none is on two ways.
+func (x *search) before(p int, pl place) {
+	x.readEscapes(p)
+	ends := x.notes.ends
+	x.back(p, p, ends[:endsBefore(ends, p+1)], pl, x.set.pats[pl.pat].Text[:pl.off])
 }
 
-func (x *search) back(p, at int, pl place, text string, steps *int) {
-	if *steps--; *steps < 0 || p < x.from {
+// back follows text back from p. ends has the escapes that end there or before.
+func (x *search) back(p, at int, ends []span, pl place, text string) {
+	if p < x.from {
 		return
 	}
 	if text == "" {
 		if p < x.cut {
 			limit := min(len(x.buf), p+x.set.hold-2)
-			x.keep(match{p, p, x.plainEnd(limit, at, x.set.pats[pl.pat].Text[pl.off:]), int(pl.pat)})
+			if end := x.plainEnd(limit, at, x.set.pats[pl.pat].Text[pl.off:]); end >= 0 {
+				x.meet(match{p, p, end, int(pl.pat)})
+			}
 		}
 		return
 	}
-	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peel(p-1).n == 1 {
-		x.back(p-1, at, pl, text[:len(text)-1], steps)
+	i := len(ends)
+	for i > 0 && int(ends[i-1].end) > p {
+		i--
 	}
-	starts := x.escapesTo(p)
-	for i := len(starts) - 1; i >= 0; i-- {
-		q := int(starts[i])
-		if q < at-x.set.hold {
-			break
+	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peel(p-1).n == 1 {
+		x.back(p-1, at, ends[:i], pl, text[:len(text)-1])
+	}
+	for i--; i >= 0 && int(ends[i].end) == p && int(ends[i].start) >= at-x.set.hold; i-- {
+		q := int(ends[i].start)
+		if c := x.peel(q); strings.HasSuffix(text, string(c.val[:c.len])) {
+			x.back(q, at, ends[:i], pl, text[:len(text)-int(c.len)])
 		}
-		c := x.peel(q)
-		if len(text) < int(c.len) || text[len(text)-int(c.len):] != string(c.val[:c.len]) {
-			continue
-		}
-		x.back(q, at, pl, text[:len(text)-int(c.len)], steps)
 	}
 }
 
-// escapesTo returns where the escapes begin that end at p, from the first to the last. Each is read once in a search.
-func (x *search) escapesTo(p int) []int32 {
-	x.read = max(x.read, x.from)
-	for ; x.read < p; x.read++ {
-		if !isStarter(x.buf[x.read]) {
+// readEscapes notes the escapes that begin before p, and where more is held back than there is before it. Each is read
+// once.
+func (x *search) readEscapes(p int) {
+	n, e := x.need(), &x.escaped
+	for e.read = max(e.read, x.from, p-x.set.hold); e.read < p; e.read++ {
+		if !isStarter(x.buf[e.read]) {
 			continue
 		}
-		if n := int(x.peel(x.read).n); n > 1 {
-			if x.escapes == nil {
-				x.escapes = map[int][]int32{}
-			}
-			x.escapes[x.read+n] = append(x.escapes[x.read+n], int32(x.read))
+		c := x.peel(e.read)
+		if c.n == 1 {
+			continue
 		}
+		if len(n.ends) == cap(n.ends) {
+			if gone := endsBefore(n.ends, p-x.set.hold); gone > len(n.ends)/2 {
+				n.ends = slices.Delete(n.ends, 0, gone)
+			}
+		}
+		s := span{int32(e.read), int32(e.read) + c.n}
+		n.ends = slices.Insert(n.ends, endsBefore(n.ends, int(s.end)+1), s)
 	}
-	return x.escapes[p]
+}
+
+// endsBefore returns how many escapes end before p.
+func endsBefore(ends []span, p int) int {
+	i, _ := slices.BinarySearchFunc(ends, int32(p), func(s span, end int32) int { return int(s.end - end) })
+	return i
 }

@@ -99,11 +99,11 @@ func (t *table) known(block uint64) bool {
 	return t.filter[h>>6]>>(h&63)&1 != 0
 }
 
-// find returns the best match whose core begins in buf[from:cut].
-func (t *table) find(s *Set, buf []byte, from, cut int) (match, bool) {
-	best, found := match{}, false
-	for p := from + t.least; ; p += t.stride {
-		last := min(cut+t.most+t.stride-2, len(buf)-t.block) // no later probe hits a core before cut
+// find probes from next on, until no later probe hits a core before cut that is as near as those that were met.
+func (t *table) find(x *search, next *int, cut int) {
+	buf := x.buf
+	for p := max(*next, x.from+t.least); ; p += t.stride {
+		last := min(x.near(cut)+t.most+t.stride-2, len(buf)-t.block)
 		switch t.block {
 		case 16:
 			p = t.skip16(buf, p, last)
@@ -113,20 +113,15 @@ func (t *table) find(s *Set, buf []byte, from, cut int) (match, bool) {
 			p = t.skip4(buf, p, last)
 		}
 		if p > last {
-			return best, found
+			*next = p
+			return
 		}
 		b := t.load(buf, p)
 		if !t.known(b) {
 			continue
 		}
 		for _, pl := range t.at.get(b) {
-			core := p - int(pl.off)
-			if core < from || core >= cut {
-				continue
-			}
-			if m, ok := s.check(buf, pl.pat, core); ok && (!found || m.better(best)) {
-				best, found, cut = m, true, core+1
-			}
+			x.check(pl.pat, p-int(pl.off))
 		}
 	}
 }

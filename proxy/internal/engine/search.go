@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+)
+
+// search is one search in a text, from left to right, for the patterns of one set.
+//
+// Its parts (each table, each sparse, and the two for escapes) go over the text once. Each goes on until nothing that
+// it has not met can be preferred to the first of the matches that were met. Parts are ahead of each other and of that
+// match, so what they meet is noted. The work is therefore bounded by the length of the text, however many matches it
+// has.
+type search struct {
+	set       *Set
+	buf       []byte
+	from, cut int    // cores are in buf[from:cut]
+	tables    [3]int // the next probe of each
+	sparse    [2]int // the next position of each
+	escaped   escaped
+	notes     *notes // nil: there are none yet
+}
+
+// notes are what a search keeps. They are no larger than a few words for each byte that is held back.
+type notes struct {
+	met    []match // the best for each core, in order
+	gone   int     // how many of met are behind
+	ends   []span  // the escapes that were read, by their ends: see readEscapes
+	peeled [64]peeledChar
+}
+
+// notesPool is a cache: notes are cleared before they are used.
+var notesPool = sync.Pool{New: func() any { return new(notes) }}
+
+// searches are those of a set, of the set beside it and of the one above it.
+type searches [3]search
+
+// search begins to search buf for matches whose core begins before cut. top is the newest set above s, or nil.
+func (s *Set) search(top *Set, buf []byte, cut int) searches {
+	return searches{{set: s, buf: buf, cut: cut}, {set: s.beside, buf: buf, cut: cut}, {set: top, buf: buf, cut: cut}}
+}
+
+// next returns the first match whose core begins at from or later, the longest of those that begin there, and its set.
+// from must not decrease.
+func (all *searches) next(from int) (m match, of *Set, ok bool) {
+	cut := all[0].cut
+	for i := range all {
+		x := &all[i]
+		if x.set == nil {
+			continue
+		}
+		n, found := x.next(from, cut)
+		if found && (!ok || n.core < m.core || n.end > m.end) {
+			m, of, ok, cut = n, x.set, true, n.core+1
+		}
+	}
+	return m, of, ok
+}
+
+// end gives back what the searches have kept.
+func (all *searches) end() {
+	for i := range all {
+		if n := all[i].notes; n != nil {
+			all[i].notes = nil
+			notesPool.Put(n)
+		}
+	}
+}
+
+// next returns the best match whose core begins in buf[from:cut].
+func (x *search) next(from, cut int) (match, bool) {
+	x.from = from
+	if n := x.notes; n != nil {
+		for n.gone < len(n.met) && n.met[n.gone].core < from {
+			n.gone++
+		}
+	}
+	for i := range x.set.tables {
+		x.set.tables[i].find(x, &x.tables[i], cut)
+	}
+	for i := range x.set.sparse {
+		x.set.sparse[i].find(x, &x.sparse[i], cut)
+	}
+	if x.set.esc.any {
+		x.findEscaped(cut)
+	}
+	if n := x.notes; n != nil && n.gone < len(n.met) && n.met[n.gone].core < cut {
+		return n.met[n.gone], true
+	}
+	return match{}, false
+}
+
+// near returns before what a core must begin to be of interest: cut, or just behind the core of the first match that
+// was met.
+func (x *search) near(cut int) int {
+	if n := x.notes; n != nil && n.gone < len(n.met) {
+		return min(cut, n.met[n.gone].core+1)
+	}
+	return cut
+}
+
+// need returns the notes.
+func (x *search) need() *notes {
+	if x.notes == nil {
+		n := notesPool.Get().(*notes)
+		*n = notes{met: n.met[:0], ends: n.ends[:0]}
+		x.notes = n
+	}
+	return x.notes
+}
+
+// meet notes a match, if it is the best of those with its core.
+func (x *search) meet(m match) {
+	if p := &x.set.pats[m.pat]; p.Word && !isWord(x.buf, m) {
+		return
+	}
+	m = x.set.widen(x.buf, m)
+	n := x.need()
+	i, found := slices.BinarySearchFunc(n.met[n.gone:], m.core, func(o match, core int) int { return o.core - core })
+	i += n.gone
+	switch {
+	case !found:
+		if len(n.met) == cap(n.met) && n.gone > len(n.met)/2 {
+			n.met, i, n.gone = slices.Delete(n.met, 0, n.gone), i-n.gone, 0
+		}
+		n.met = slices.Insert(n.met, i, m)
+	case m.better(n.met[i]):
+		n.met[i] = m
+	}
+}
+
+// check notes the match of one pattern at core, if there is one.
+func (x *search) check(pat int32, core int) {
+	text := x.set.pats[pat].Text
+	end := core + len(text)
+	if x.from <= core && core < x.cut && end <= len(x.buf) && string(x.buf[core:end]) == text {
+		x.meet(match{core, core, end, int(pat)})
+	}
+}
