@@ -44,10 +44,10 @@ func escaped() []Attack {
 	fork := one("fork bomb", "bounded; nothing stays")
 	stay := one("stay behind", "dead when the run has ended")
 	other := one("another slot's address", "refused by the kernel")
-	other.Section, other.Only = "A", world.Docker
+	other.Section, other.Only = "A", []world.Mode{world.Docker, world.Kubernetes}
 	list = append(list, other)
 	skill := one("programs from /skills", "none runs")
-	skill.Only = world.Embedded
+	skill.Only, skill.NoPod = []world.Mode{world.Embedded}, "volumes of pods cannot be mounted noexec"
 	list = append(list, skill)
 	hang := one("stay behind a run that is ended", "dead when the run has ended")
 	hang.Code, hang.Seconds = task("TRIAL", nil, "stay behind", "hang"), 3

@@ -13,6 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
+const noSkills = "pods have the skills that CodeForge ships, and code cannot write to them"
+
 // skills are attempts on mcp-server through files that code wrote into /skills, besides testdata/G/planted.ts.
 func skills() []Attack {
 	g := func(name, expected string, do func(context.Context, *world.World) (string, bool)) Attack {
