@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
+// noHeld is why attacks by what held and plan print do not exist in Kubernetes.
 const noHeld = "the command line in a pod of mcp-server cannot ask a proxy"
 
 // approvals are attempts to have a request sent that waits for a person, by MCP clients that answer without one, and to

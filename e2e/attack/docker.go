@@ -18,6 +18,7 @@ import (
 // goodExec is the one exec body that the shim lets through.
 const goodExec = `{"AttachStdin":true,"AttachStdout":true,"AttachStderr":true,"User":"19998:19998","Cmd":["/usr/local/bin/sandboxd","attach","--socket","/run/sandboxd/sandboxd.sock"]}`
 
+// noShim is why attacks on docker-shim do not exist in Kubernetes.
 const noShim = "there is no engine, and no docker-shim"
 
 // docker are attempts on the engine through docker-shim, which is started for them with an engine that records.

@@ -55,7 +55,7 @@ func escaped() []Attack {
 	fork.Section, stay.Section, hang.Section = "F", "F", "F"
 	fork.Judge, stay.Judge, hang.Judge = gone(verdicts()), gone(verdicts()), gone(ended("time"))
 	return append(list, fork, stay, hang,
-		Attack{Section: "G", Name: "escaped: a symbolic link to what mcp-server is", Expected: "never followed", Escaped: true, Alone: true, Do: followed},
+		Attack{Section: "G", Name: "escaped: a symbolic link to what mcp-server is", Expected: "never followed", NoPod: noSkills, Escaped: true, Alone: true, Do: followed},
 		Attack{Section: section, Name: "escaped: files with secrets", Expected: "none", Escaped: true, Do: secretFiles},
 		Attack{Section: "A", Name: "escaped: two slots meet", Expected: "they cannot", Escaped: true, Do: meeting},
 		// Last: it uses up the generations of a slot.
