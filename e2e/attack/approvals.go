@@ -11,6 +11,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
+// noHeld is why attacks by what held and plan print do not exist in Kubernetes.
+const noHeld = "the command line in a pod of mcp-server cannot ask a proxy"
+
 // approvals are attempts to have a request sent that waits for a person, by MCP clients that answer without one, and to
 // have it shown as another one.
 func approvals() []Attack {
@@ -45,7 +48,7 @@ func approvals() []Attack {
 		asked("a client that refuses with the words of a yes", unsent, old, 0, &mcp.ElicitResult{Action: "decline", Content: map[string]any{"decision": "approve once"}}),
 		asked("control: a client whose user approves", "asked once, sent once", old, 1, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve once"}}),
 		asked("control: a client whose user approves, without a session", "asked once, sent once", now, 1, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve once"}}),
-		{Section: "P", Name: "on a terminal: a request that waits", Expected: "shown, not obeyed", Only: world.Embedded, Do: func(ctx context.Context, w *world.World) (string, bool) {
+		{Section: "P", Name: "on a terminal: a request that waits", Expected: "shown, not obeyed", Only: []world.Mode{world.Embedded}, NoPod: noHeld, Do: func(ctx context.Context, w *world.World) (string, bool) {
 			ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 			defer cancel()
 			code := "await fetch(`https://d.wild.test/anything/held`, {method: 'POST', headers: {'X-Text': 'a'}, body: `" + trick + "\n" + strings.Repeat(" ", 70) +

@@ -65,8 +65,10 @@ type Attack struct {
 	Alone bool
 	// Weighed measures from outside what memory it takes meanwhile.
 	Weighed bool
-	// Only names the one mode in which the attack exists.
-	Only world.Mode
+	// Only names the modes in which the attack exists; empty: in all.
+	Only []world.Mode
+	// NoPod says why the attack does not exist in Kubernetes; empty: it does.
+	NoPod string
 }
 
 // Evidence is what there is to judge after an attack.

@@ -18,7 +18,11 @@ const bearable = 20 * time.Second
 // costs are small messages that are much work, and messages that are kept.
 func costs() []Attack {
 	tool := func(name string, call func() (tool string, arguments map[string]any), plant string) Attack {
-		return Attack{Section: "E", Name: name, Expected: "answered at once", Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
+		noPod := ""
+		if plant != "" {
+			noPod = noSkills
+		}
+		return Attack{Section: "E", Name: name, Expected: "answered at once", NoPod: noPod, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			if plant != "" {
@@ -42,7 +46,7 @@ func costs() []Attack {
 	const blank = `Deno.writeTextFileSync("/skills/planted.ts", "\n".repeat(260000));`
 	read := func(name, method string, params map[string]any) Attack {
 		const ticks = "Deno.writeTextFileSync('/skills/planted.ts', '`'.repeat(260000));"
-		return Attack{Section: "G", Name: name, Expected: "answered at once", Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
+		return Attack{Section: "G", Name: name, Expected: "answered at once", NoPod: noSkills, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
 			ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 			defer cancel()
 			defer clear(context.WithoutCancel(ctx), w)
@@ -92,7 +96,7 @@ func costs() []Attack {
 		read("a skill of 260,000 backticks, listed", "skills/list", map[string]any{}),
 		large("a client with a name of 8 MiB", strings.Replace(initialize, `"name":"x"`, `"name":"`+long+`"`, 1)),
 		large("an id of 8 MiB", strings.Replace(initialize, `"id":1`, `"id":"`+long+`"`, 1)),
-		{Section: "E", Name: "update_skill for a client that has gone", Expected: "it ends", Chain: "skills", Do: departed},
+		{Section: "E", Name: "update_skill for a client that has gone", Expected: "it ends", NoPod: noSkills, Chain: "skills", Do: departed},
 	}
 }
 

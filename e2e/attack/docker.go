@@ -18,6 +18,9 @@ import (
 // goodExec is the one exec body that the shim lets through.
 const goodExec = `{"AttachStdin":true,"AttachStdout":true,"AttachStderr":true,"User":"19998:19998","Cmd":["/usr/local/bin/sandboxd","attach","--socket","/run/sandboxd/sandboxd.sock"]}`
 
+// noShim is why attacks on docker-shim do not exist in Kubernetes.
+const noShim = "there is no engine, and no docker-shim"
+
 // docker are attempts on the engine through docker-shim, which is started for them with an engine that records.
 func docker() []Attack {
 	const create = "/v1.41/containers/codeforge-sandbox/exec"
@@ -70,7 +73,7 @@ func docker() []Attack {
 	var list []Attack
 	for _, r := range rows {
 		list = append(list, Attack{
-			Section: "D", Name: "docker-shim: " + r.name, Expected: "refused, the engine never asked",
+			Section: "D", Name: "docker-shim: " + r.name, Expected: "refused, the engine never asked", NoPod: noShim,
 			Do: func(ctx context.Context, _ *world.World) (string, bool) {
 				text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", r.method, r.path, len(r.body), r.body)
 				return refusedByShim(ctx, text)
@@ -78,11 +81,11 @@ func docker() []Attack {
 		})
 	}
 	raw := func(name, text string) Attack {
-		return Attack{Section: "D", Name: "docker-shim: " + name, Expected: "refused, the engine never asked", Do: func(ctx context.Context, _ *world.World) (string, bool) { return refusedByShim(ctx, text) }}
+		return Attack{Section: "D", Name: "docker-shim: " + name, Expected: "refused, the engine never asked", NoPod: noShim, Do: func(ctx context.Context, _ *world.World) (string, bool) { return refusedByShim(ctx, text) }}
 	}
 	return append(list,
 		// Without it a shim that refuses everything, or a body here that is wrong, would hold all of these.
-		Attack{Section: "D", Name: "docker-shim: control: the one exec", Expected: "created, in the shim's own words", Do: func(ctx context.Context, _ *world.World) (string, bool) {
+		Attack{Section: "D", Name: "docker-shim: control: the one exec", Expected: "created, in the shim's own words", NoPod: noShim, Do: func(ctx context.Context, _ *world.World) (string, bool) {
 			answer, asked, err := throughShim(ctx, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", create, len(goodExec), goodExec))
 			if err != nil {
 				return err.Error(), false

@@ -44,10 +44,10 @@ func escaped() []Attack {
 	fork := one("fork bomb", "bounded; nothing stays")
 	stay := one("stay behind", "dead when the run has ended")
 	other := one("another slot's address", "refused by the kernel")
-	other.Section, other.Only = "A", world.Docker
+	other.Section, other.Only = "A", []world.Mode{world.Docker, world.Kubernetes}
 	list = append(list, other)
 	skill := one("programs from /skills", "none runs")
-	skill.Only = world.Embedded
+	skill.Only, skill.NoPod = []world.Mode{world.Embedded}, "volumes of pods cannot be mounted noexec"
 	list = append(list, skill)
 	hang := one("stay behind a run that is ended", "dead when the run has ended")
 	hang.Code, hang.Seconds = task("TRIAL", nil, "stay behind", "hang"), 3
@@ -55,7 +55,7 @@ func escaped() []Attack {
 	fork.Section, stay.Section, hang.Section = "F", "F", "F"
 	fork.Judge, stay.Judge, hang.Judge = gone(verdicts()), gone(verdicts()), gone(ended("time"))
 	return append(list, fork, stay, hang,
-		Attack{Section: "G", Name: "escaped: a symbolic link to what mcp-server is", Expected: "never followed", Escaped: true, Alone: true, Do: followed},
+		Attack{Section: "G", Name: "escaped: a symbolic link to what mcp-server is", Expected: "never followed", NoPod: noSkills, Escaped: true, Alone: true, Do: followed},
 		Attack{Section: section, Name: "escaped: files with secrets", Expected: "none", Escaped: true, Do: secretFiles},
 		Attack{Section: "A", Name: "escaped: two slots meet", Expected: "they cannot", Escaped: true, Do: meeting},
 		// Last: it uses up the generations of a slot.

@@ -72,7 +72,7 @@ type each struct {
 
 // fields are what a head may say; a note is for readers.
 var fields = []string{
-	"name", "expected", "judge", "apis", "seconds", "chain", "only",
+	"name", "expected", "judge", "apis", "seconds", "chain", "only", "no pod",
 	"alone", "weighed", "yolo", "unredacted", "root", "note", "each",
 }
 
@@ -243,7 +243,10 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 	}
 	a := Attack{
 		Section: section, Name: strings.TrimSpace(get("name")), Expected: get("expected"),
-		APIs: strings.Fields(get("apis")), Chain: get("chain"), Only: world.Mode(get("only")),
+		APIs: strings.Fields(get("apis")), Chain: get("chain"), NoPod: get("no pod"),
+	}
+	for _, mode := range strings.Fields(get("only")) {
+		a.Only = append(a.Only, world.Mode(mode))
 	}
 	if a.Expected == "" || strings.Contains(a.Name, "{") {
 		return a, fmt.Errorf("nothing is expected, or a column of the name is unknown")

@@ -204,7 +204,7 @@ console.log(found.includes("secret of" + " this plan"));`, "PLAN", r.Receipt.Pla
 			n := len(w.Upstream.Seen(trial))
 			return fmt.Sprintf("%d sent", n), err == nil && n == 1
 		}),
-		{Section: "P", Name: "on a terminal: a plan", Expected: "shown, not obeyed", Only: world.Embedded, Do: func(ctx context.Context, w *world.World) (string, bool) {
+		{Section: "P", Name: "on a terminal: a plan", Expected: "shown, not obeyed", Only: []world.Mode{world.Embedded}, NoPod: noHeld, Do: func(ctx context.Context, w *world.World) (string, bool) {
 			ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 			defer cancel()
 			_, r, err := dryRun(ctx, w, nil, "await fetch(`https://other.test/anything/plan`, {method: 'POST', headers: {'X-Text': 'a'}, body: JSON.stringify({a: `"+trick+"`}) + `\n"+trick+"`})")

@@ -13,10 +13,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
+// noSkills is why attacks by files in /skills do not exist in Kubernetes.
+const noSkills = "what code writes to /skills stays in its pod; mcp-server has the skills that CodeForge ships, read-only"
+
 // skills are attempts on mcp-server through files that code wrote into /skills, besides testdata/G/planted.ts.
 func skills() []Attack {
 	g := func(name, expected string, do func(context.Context, *world.World) (string, bool)) Attack {
-		return Attack{Section: "G", Name: name, Expected: expected, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
+		return Attack{Section: "G", Name: name, Expected: expected, NoPod: noSkills, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
 			ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 			defer cancel()
 			return do(ctx, w)

@@ -14,8 +14,8 @@ const trick = `\x1b]0;title\x07\x1b]52;c;cm0gLXJmCg==\x07\x1b[2J\x1b[8mSEEN\x1bP
 
 // terminals are attempts on whoever looks: text of code or of a skill that the command line prints to a terminal.
 func terminals() []Attack {
-	p := func(name, expected string, only world.Mode, do func(context.Context, *world.World) (string, bool)) Attack {
-		return Attack{Section: "P", Name: name, Expected: expected, Only: only, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
+	p := func(name, expected, noPod string, do func(context.Context, *world.World) (string, bool)) Attack {
+		return Attack{Section: "P", Name: name, Expected: expected, NoPod: noPod, Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
 			ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 			defer cancel()
 			return do(ctx, w)
@@ -44,21 +44,27 @@ func terminals() []Attack {
 		p("on a terminal: what a run that fails prints", shown, "", look("console.error(`"+trick+"`); throw new Error(`"+trick+"`)", "SEEN", "run", "SCRIPT")),
 		p("on a terminal: a run's result as JSON", shown, "", look("console.log(`"+trick+"`)", "SEEN", "run", "--json", "SCRIPT")),
 		p("on a terminal: a receipt", shown, "", look("await fetch(`https://httpbin.test/"+trick+"`).catch(() => {}); console.log('done')", "httpbin.test", "run", "--receipt", "SCRIPT")),
-		p("on a terminal: the log of exchanges", shown, world.Embedded, func(ctx context.Context, w *world.World) (string, bool) {
+		journaled(p("on a terminal: the log of exchanges", shown, "", func(ctx context.Context, w *world.World) (string, bool) {
 			if _, err := w.Execute(ctx, "await fetch(`https://httpbin.test/SEEN"+trick+"`).catch(() => {})"); err != nil {
 				return err.Error(), false
 			}
 			return look("", "SEEN", "logs")(ctx, w)
-		}),
-		p("on a terminal: a skill's source", shown, "", skill(look("", "SEEN", "skills", "show", "planted"))),
-		p("on a terminal: the list of skills", shown, "", skill(look("", "SEEN", "skills", "list"))),
+		})),
+		p("on a terminal: a skill's source", shown, noSkills, skill(look("", "SEEN", "skills", "show", "planted"))),
+		p("on a terminal: the list of skills", shown, noSkills, skill(look("", "SEEN", "skills", "list"))),
 		p("on a terminal: a name that is not there", shown, "", look("", "SEEN", "skills", "show", "\x1b]0;title\x07SEEN\u202e\u009b2J")),
-		p("in a pipe: a skill's source", "byte for byte", "", skill(func(ctx context.Context, w *world.World) (string, bool) {
+		p("in a pipe: a skill's source", "byte for byte", noSkills, skill(func(ctx context.Context, w *world.World) (string, bool) {
 			out, err := w.Pipe(ctx, "", "skills", "show", "planted")
 			whole := err == nil && strings.Contains(out, "\x1b]52;c;cm0gLXJmCg==\x07\x1b[2J\x1b[8mSEEN\x1bP+q544e\x1b\\\u009b31m") && strings.Contains(out, "good\rbad\b\b\b\u202eevil\u2066\u200b\ufeff\U000e0041\x0e\x7f\x05")
 			return fmt.Sprintf("%d bytes, whole: %v", len(out), whole), whole
 		})),
 	}
+}
+
+// journaled is for the modes whose `codeforge logs` is where the tests' command line runs.
+func journaled(a Attack) Attack {
+	a.Only = []world.Mode{world.Embedded, world.Kubernetes}
+	return a
 }
 
 // looked judges what a terminal got: a word that had to be there, and nothing that a terminal obeys or hides.

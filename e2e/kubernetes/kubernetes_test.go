@@ -6,16 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -32,6 +30,25 @@ func start(t *testing.T, cfg world.Config) *world.World {
 	return world.Start(t, cfg)
 }
 
+// TestRelease: what holds of a release that nobody changes.
+func TestRelease(t *testing.T) {
+	w := start(t, world.Config{})
+	for _, check := range []struct {
+		name string
+		do   func(*testing.T, *world.World)
+	}{
+		{"the key is the proxy's alone", keyIsTheProxysAlone},
+		{"doors", doors},
+		{"admission", admission},
+		{"no writes", noWrites},
+		{"mcp-server may only find", mayOnlyFind},
+		{"helm test", helmTest},
+		{"the lines of the documentation", documented},
+	} {
+		t.Run(check.name, func(t *testing.T) { check.do(t, w) })
+	}
+}
+
 // fetches is code that calls an API with a key, for so many seconds, and prints one line.
 func fetches(trial string, seconds int) string {
 	return fmt.Sprintf(`await new Promise((r) => setTimeout(r, %d));
@@ -42,10 +59,9 @@ console.log(r.status, (await r.json()).token, %q);`, seconds*1000, trial, trial)
 // right is what such code prints.
 func right(trial string) string { return "200 HTTPBIN_TOKEN " + trial + "\n" }
 
-// TestKeyIsTheProxysAlone: the API sees the key, the code its name; and neither the sandbox's container, by its
+// keyIsTheProxysAlone: the API sees the key, the code its name; and neither the sandbox's container, by its
 // definition, environment and files, nor mcp-server has it.
-func TestKeyIsTheProxysAlone(t *testing.T) {
-	w := start(t, world.Config{})
+func keyIsTheProxysAlone(t *testing.T, w *world.World) {
 	ctx := t.Context()
 	if r := w.MustExecute(t, fetches("once", 0), "httpbin"); r.Out != right("once") {
 		t.Fatalf("out %q, notes %q", r.Out, r.Notes)
@@ -116,9 +132,8 @@ func search(t *testing.T, pid int, text string) bool {
 	return strings.Contains(string(environ), text) || err == nil
 }
 
-// TestDoors: nothing but mcp-server's certificate opens a sandbox's ports, and code does not reach them at all.
-func TestDoors(t *testing.T) {
-	w := start(t, world.Config{})
+// doors: nothing but mcp-server's certificate opens a sandbox's ports, and code does not reach them at all.
+func doors(t *testing.T, w *world.World) {
 	ctx := t.Context()
 	ip, err := world.Kube(ctx, "", "get", "pods", "-n", w.Cluster.Sandboxes, "-o", "jsonpath={.items[0].status.podIP}")
 	testkit.Must(t, err)
@@ -147,9 +162,8 @@ func dialer(id *mtls.Identity, address string) func(context.Context) (net.Conn, 
 	return func(ctx context.Context) (net.Conn, error) { return id.Dial(ctx, address, mtls.Sandbox) }
 }
 
-// TestAdmission: in the namespace of the sandboxes nothing else can be started, nor a sandbox with more rights.
-func TestAdmission(t *testing.T) {
-	w := start(t, world.Config{})
+// admission: in the namespace of the sandboxes nothing else can be started, nor a sandbox with more rights.
+func admission(t *testing.T, w *world.World) {
 	ctx := t.Context()
 	ours, err := world.Kube(ctx, "", "get", "pods", "-n", w.Cluster.Sandboxes, "-o", "jsonpath={.items[0].spec.containers[0].image}")
 	testkit.Must(t, err)
@@ -191,128 +205,51 @@ func add(container map[string]any, capability string) {
 	c["add"] = append(c["add"].([]any), capability)
 }
 
-// outcome is how one of many runs ended.
-type outcome struct {
-	trial string
-	world.Result
-	err error
-}
-
-// crowd starts so many runs, width at a time, and calls during beside them.
-func crowd(t *testing.T, w *world.World, count, width, seconds int, during func()) []outcome {
-	t.Helper()
-	out := make([]outcome, count)
-	seats := make(chan struct{}, width)
-	var work, beside sync.WaitGroup
-	began := make(chan struct{})
-	beside.Go(func() { <-began; during() })
-	for i := range count {
-		seats <- struct{}{}
-		if i == width/2 {
-			close(began)
-		}
-		work.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-			defer cancel()
-			o := outcome{trial: fmt.Sprintf("crowd%03d", i)}
-			o.Result, o.err = w.Do(ctx, w.Session(), world.Run{Code: fetches(o.trial, seconds), APIs: []string{"httpbin"}})
-			out[i] = o
-			<-seats
-		})
-	}
-	work.Wait()
-	beside.Wait()
-	return out
-}
-
-// TestPodKilled: a pod dies under runs. Each run has its right answer, or is said to be lost; none is run twice, and those
-// of other pods are unharmed.
-func TestPodKilled(t *testing.T) {
-	w := start(t, world.Config{Pods: 3})
-	pods, err := w.Cluster.Pods(t.Context())
-	testkit.Must(t, err)
-	lost := 0
-	for _, o := range crowd(t, w, 60, 10, 1, func() {
-		_, err := world.Kube(context.Background(), "", "delete", "pod", pods[0], "-n", w.Cluster.Sandboxes, "--grace-period=0", "--force")
-		if err != nil {
-			t.Error(err)
-		}
-	}) {
-		switch {
-		case o.err == nil && !o.IsError && o.Out == right(o.trial):
-		case o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "connection to the sandbox"),
-			// The proxy's container was killed a moment before the code's.
-			o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "The proxy stopped before the run's receipt"):
-			lost++
-		default:
-			t.Errorf("%s: %v, out %q, notes %q", o.trial, o.err, o.Out, o.Notes)
-		}
-		if n := len(w.Upstream.Seen(o.trial)); n > 1 {
-			t.Errorf("%s arrived %d times", o.trial, n)
-		}
-	}
-	t.Logf("%d of 60 runs were lost", lost)
-	if lost > 4 { // the slots of one of three pods
-		t.Errorf("%d runs were lost, more than the pod had", lost)
-	}
-}
-
-// TestRollingUpdate: an update of all pods fails no run.
-func TestRollingUpdate(t *testing.T) {
-	w := start(t, world.Config{Pods: 2})
-	before, err := w.Cluster.Pods(t.Context())
-	testkit.Must(t, err)
-	for _, o := range crowd(t, w, 120, 6, 1, func() {
-		if err := w.Cluster.Upgrade(context.Background(), "--set", "settings.USER_AGENT=other", "--set", "mcp.replicas=1"); err != nil {
-			t.Error(err)
-		}
-	}) {
-		if o.err != nil || o.IsError || o.Out != right(o.trial) {
-			t.Errorf("%s: %v, out %q, notes %q", o.trial, o.err, o.Out, o.Notes)
-		}
-	}
-	after, err := w.Cluster.Pods(t.Context())
-	testkit.Must(t, err)
-	for _, p := range before {
-		if strings.Contains(strings.Join(after, " "), p) {
-			t.Logf("%s is still there: it waits for its runs", p)
-		}
-	}
-	if strings.Join(after, " ") == strings.Join(before, " ") {
-		t.Error("nothing was updated")
-	}
-}
-
-// TestNoWrites: a run is no request to the API server, by its own audit log.
-func TestNoWrites(t *testing.T) {
-	w := start(t, world.Config{})
+// noWrites: a run is no request to the API server, by its own audit log.
+func noWrites(t *testing.T, w *world.World) {
 	w.MustExecute(t, fetches("warm", 0), "httpbin")
-	from := audited(t)
+	account := "system:serviceaccount:" + w.Cluster.Server + ":cf-mcp-server"
+	var from []event
+	for quiet, end := time.Now(), time.Now().Add(time.Minute); time.Since(quiet) < 5*time.Second; time.Sleep(time.Second) {
+		now := audited(t) // until what became of the start has been written
+		if len(concerning(w, account, now[len(from):])) > 0 {
+			quiet = time.Now()
+		}
+		from = now
+		if time.Now().After(end) {
+			t.Fatal("the release is never quiet")
+		}
+	}
+	watched := false
+	for _, e := range from {
+		watched = watched || e.User.Username == account && e.Verb == "watch" && strings.Contains(e.URI, "/endpointslices")
+	}
+	if !watched {
+		t.Fatal("the audit log does not even tell of mcp-server's watch: nothing would be shown")
+	}
 	for i := range 30 {
 		if r := w.MustExecute(t, fetches(fmt.Sprint("quiet", i), 0), "httpbin"); r.IsError {
 			t.Fatal(r.Out)
 		}
 	}
-	writes, asked := 0, 0
-	for _, e := range audited(t)[len(from):] {
-		if !strings.Contains(e.User.Username, w.Cluster.Server) && !strings.Contains(e.URI, w.Cluster.Sandboxes) {
-			continue
-		}
-		asked++
-		switch e.Verb {
-		case "get", "list", "watch":
-		default:
-			writes++
-			t.Logf("%s %s by %s", e.Verb, e.URI, e.User.Username)
+	asked := concerning(w, account, audited(t)[len(from):])
+	for _, e := range asked {
+		t.Logf("%s %s by %s", e.Verb, e.URI, e.User.Username)
+		if !slices.Contains([]string{"get", "list", "watch"}, e.Verb) {
+			t.Error("that is a write")
 		}
 	}
-	if writes > 0 {
-		t.Errorf("%d writes", writes)
+	t.Logf("%d requests to the API server during 30 runs", len(asked))
+}
+
+// concerning are the requests of mcp-server's account, and all about the sandboxes' namespace.
+func concerning(w *world.World, account string, list []event) (out []event) {
+	for _, e := range list {
+		if e.User.Username == account || strings.Contains(e.URI, w.Cluster.Sandboxes) {
+			out = append(out, e)
+		}
 	}
-	t.Logf("%d requests to the API server during 30 runs, %d of them writes", asked, writes)
-	if !strings.Contains(fmt.Sprint(from), "endpointslices") {
-		t.Error("the audit log does not even tell of mcp-server's list: nothing was shown")
-	}
+	return out
 }
 
 // event is a line of the audit log.
@@ -337,9 +274,8 @@ func audited(t *testing.T) (list []event) {
 	return list
 }
 
-// TestMayOnlyFind: mcp-server's account can follow EndpointSlices of the sandboxes, and nothing else.
-func TestMayOnlyFind(t *testing.T) {
-	w := start(t, world.Config{})
+// mayOnlyFind: mcp-server's account can follow EndpointSlices of the sandboxes, and nothing else.
+func mayOnlyFind(t *testing.T, w *world.World) {
 	as := "--as=system:serviceaccount:" + w.Cluster.Server + ":cf-mcp-server"
 	for what, want := range map[string]string{
 		"watch endpointslices.discovery.k8s.io": "yes", "create pods": "no", "get pods": "no", "get secrets": "no", "patch pods": "no",
@@ -352,13 +288,9 @@ func TestMayOnlyFind(t *testing.T) {
 	}
 }
 
-// TestHelmTest runs the chart's own test.
-func TestHelmTest(t *testing.T) {
-	w := start(t, world.Config{})
-	// The node has no DNS of its own.
-	ip, err := world.Kube(t.Context(), "", "get", "service", "cf-mcp", "-n", w.Cluster.Server, "-o", "jsonpath={.spec.clusterIP}")
-	testkit.Must(t, err)
-	w.Upstream.(*upstream.Server).Name("cf-mcp."+w.Cluster.Server, netip.MustParseAddr(ip))
+// helmTest runs the chart's own test.
+func helmTest(t *testing.T, w *world.World) {
+	named(t.Context(), w, w.Cluster.Server)
 	out, err := world.Helm(t.Context(), "test", "cf", "-n", w.Cluster.Server, "--timeout=2m", "--logs")
 	if err != nil || !strings.Contains(out, "reaches nothing by itself") {
 		t.Errorf("%v\n%s", err, out)

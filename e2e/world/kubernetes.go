@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -93,8 +94,8 @@ type Cluster struct {
 func (w *World) startKubernetes(cfg Config) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	if cfg.Interpreter != "" || cfg.Registry || cfg.Hosts != nil {
-		return &MissingError{"not in Kubernetes: another interpreter, the registry, hosts of a test"}
+	if cfg.Interpreter != "" && cfg.Interpreter != "intruder" || cfg.Registry || cfg.Hosts != nil {
+		return &MissingError{"not in Kubernetes: the registry, hosts of a test, an interpreter that is not the intruder"}
 	}
 	up, ca, err := clusterUpstream(w)
 	if err != nil {
@@ -188,9 +189,10 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 		return err
 	}
 	secrets := map[string]string{}
+	servers := 0
 	for _, a := range apis {
 		if a.Config["mcp"] != nil {
-			continue // servers need programs, which these pods have not
+			servers = 8
 		}
 		folder := filepath.Join(w.Dir, "apis", a.Name)
 		if err := os.WriteFile(filepath.Join(folder, "ca.pem"), ca.PEM(), 0o600); err != nil {
@@ -202,7 +204,7 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 		}
 		secrets[a.Name] = name
 	}
-	settings := map[string]string{}
+	settings := map[string]string{"NO_COLOR": "1"} // kubectl exec passes no variables on
 	for k, v := range cfg.Env {
 		if k != "MCP_AUTH_TOKEN" && k != "SANDBOX_PROGRAMS" {
 			settings[k] = v
@@ -215,11 +217,17 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 	if tag == "" {
 		tag = "k8s"
 	}
+	switch { // images that .ci/k8s/images has made for this
+	case cfg.Interpreter != "":
+		tag += "-intruder"
+	case cfg.Env["SANDBOX_PROGRAMS"] != "":
+		tag += "-programs"
+	}
 	values, err := json.Marshal(map[string]any{
 		"image": map[string]any{"tag": tag, "pullPolicy": "Never"}, "apis": secrets, "settings": settings,
 		"mcp": map[string]any{"tokenSecret": "token", "replicas": max(1, cfg.Replicas)},
 		"sandbox": map[string]any{
-			"slots": cfg.Slots, "replicas": max(1, cfg.Pods), "createNamespace": false, "timeoutMax": 120,
+			"slots": cfg.Slots, "replicas": max(1, cfg.Pods), "servers": servers, "createNamespace": false, "timeoutMax": 120,
 			"resources": map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "64Mi"}, "limits": map[string]any{"memory": "4Gi"}},
 		},
 	})
@@ -245,6 +253,45 @@ func (c *Cluster) Upgrade(ctx context.Context, more ...string) error {
 func (c *Cluster) Pods(ctx context.Context) ([]string, error) {
 	out, err := Kube(ctx, "", "get", "pods", "-n", c.Sandboxes, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.name}")
 	return strings.Fields(out), err
+}
+
+// exec runs the command line in a pod of mcp-server, on a terminal or in a pipe, and returns what it prints.
+func (c *Cluster) exec(ctx context.Context, terminal bool, args []string) (string, error) {
+	line := []string{"kubectl", "--kubeconfig=" + kubeconfig(), "exec", "-n", c.Server, "deployment/" + c.Release + "-mcp-server", "--"}
+	if terminal {
+		line = slices.Insert(line, 3, "--stdin", "--tty")
+	}
+	p := &Process{out: &buffer{}}
+	p.Cmd = exec.CommandContext(ctx, filepath.Join(clusterDir(), "bin", "hk"), append(append(line, "codeforge"), args...)...) //nolint:gosec // of the node
+	p.Cmd.Stdout, p.Cmd.Stderr = p.out, p.out
+	shown := func() {}
+	if terminal {
+		var err error
+		if shown, err = onTerminal(p); err != nil {
+			return "", err
+		}
+	}
+	err := p.Cmd.Run()
+	shown()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = nil
+	}
+	return p.Output(), err
+}
+
+// processes are the command lines in the node's pods.
+func (c *Cluster) processes() (list []string, err error) {
+	paths, err := filepath.Glob("/proc/[0-9]*")
+	for _, path := range paths {
+		group, _ := os.ReadFile(filepath.Join(path, "cgroup")) // gone meanwhile
+		if !strings.Contains(string(group), "/kubepods/") {
+			continue
+		}
+		text, _ := os.ReadFile(filepath.Join(path, "cmdline"))
+		list = append(list, strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " ")))
+	}
+	return list, err
 }
 
 // logs are the logs of all containers.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/creack/pty"
@@ -51,6 +52,12 @@ func (w *World) Pipe(ctx context.Context, code string, args ...string) (string, 
 }
 
 func (w *World) tool(ctx context.Context, terminal bool, code string, args []string) (string, error) {
+	if w.Mode == Kubernetes { // no path leads into a pod
+		if at := slices.Index(args, "SCRIPT"); at >= 0 {
+			args = slices.Replace(slices.Clone(args), at, at+1, "-e", code)
+		}
+		return w.Cluster.exec(ctx, terminal, args)
+	}
 	script := ""
 	if code != "" {
 		var err error

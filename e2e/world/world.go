@@ -243,10 +243,13 @@ func (w *World) Logs() string { return w.logs() }
 // Control is a client of the proxy's control API. In Docker mode only root on the engine's machine can reach it.
 func (w *World) Control() *controlapi.Client { return w.control() }
 
-// Processes are the command lines of all processes in the tests' pid namespace, or in the sandbox's container.
+// Processes are the command lines of all processes in the tests' pid namespace, in the sandbox's container, or in pods.
 func (w *World) Processes(ctx context.Context) ([]string, error) {
 	if w.Mode == Docker {
 		return w.Stack.Processes(ctx, "sandbox")
+	}
+	if w.Mode == Kubernetes {
+		return w.Cluster.processes()
 	}
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	var list []string

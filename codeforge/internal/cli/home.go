@@ -74,5 +74,5 @@ func (e *Env) inHome(name string) string { return filepath.Join(e.home, name) }
 // homeDir is the folder itself.
 func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
 
-// inContainer reports whether this is mcp-server's container.
-func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") == "1" }
+// inContainer reports whether this is mcp-server's container, in Docker or in a pod.
+func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "" }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net"
 
@@ -13,12 +14,9 @@ import (
 
 // openConsole makes the web console.
 func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, about operatorapi.About) {
-	mode := "embedded"
-	if getenv("CODEFORGE_CONTAINER") == "1" {
-		mode = "docker"
-	}
+	mode := map[string]string{"1": "docker", "": "embedded"}[getenv("CODEFORGE_CONTAINER")]
 	d.console = console.New(console.Config{
-		About: about, Mode: mode, Token: d.guard.IsToken, Settings: shown(getenv),
+		About: about, Mode: cmp.Or(mode, "kubernetes"), Token: d.guard.IsToken, Settings: shown(getenv),
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.ready, Load: d.load,
 		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.Stop, Approvals: d.control,
 		Execute: func(ctx context.Context, r execution.Request) (execution.Outcome, error) {

@@ -12,7 +12,7 @@
 // history answers on a socket that is its standard input: what is kept of runs, for codeforge while nothing runs.
 //
 // Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it
-// runs in a container whose port is published on the host's loopback address only.
+// runs in a container whose port is published on the host's loopback address only, kubernetes that it runs in a pod.
 package main
 
 import (

@@ -41,7 +41,7 @@ const (
 // Config holds what the console shows, and what it may do. Functions must not block for long.
 type Config struct {
 	About operatorapi.About
-	// Mode is "embedded" or "docker".
+	// Mode is "embedded", "docker" or "kubernetes".
 	Mode string
 	// Token reports whether a text is MCP_AUTH_TOKEN, in a time that tells nothing of it. Nil: none is set.
 	Token func(string) bool

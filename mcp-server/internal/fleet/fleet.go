@@ -2,15 +2,17 @@
 //
 // Each pod is asked itself whether it has a free slot, so nothing is written anywhere for a run, and several
 // mcp-servers need not know of each other. Of two pods picked at random the one with less to do is asked first; one
-// that is full refuses, and the next is asked.
+// that is full refuses, and then the one with the least to do is asked.
 //
 // Threat: a pod that only claims to be a sandbox. Pods are connected to by package internal/mtls.
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -53,8 +55,8 @@ const (
 	pingEvery = 5 * time.Second
 	// tries is how many pods are asked for one lease.
 	tries = 3
-	// believed is how long a pod's word counts on how many of its slots others have taken.
-	believed = 5 * time.Second
+	// believed is how long a pod's word counts on how many of its slots others have taken, and that it has none.
+	believed = 10 * time.Second
 	// firstPause and lastPause bound the pauses between attempts to ask the API server.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -81,6 +83,7 @@ type pod struct {
 	// own is how many leases we have there, others how many there were besides, when the pod said so last.
 	own, others int
 	said        time.Time
+	refused     time.Time // when it had no slot, or did not answer; zero: it has granted one since
 }
 
 // New makes a fleet without sandboxes.
@@ -169,40 +172,48 @@ func (f *Fleet) part(p *pod) {
 // usable reports whether a pod may get a lease. The caller holds mu.
 func (p *pod) usable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
 
-// load is how many slots of a pod are probably taken. The caller holds mu.
+// load is how many slots of a pod are probably taken: of one that has just refused, more than any has. The caller holds
+// mu.
 func (p *pod) load() int {
-	if time.Since(p.said) > believed {
-		return p.own
+	switch {
+	case time.Since(p.refused) < believed:
+		return math.MaxInt
+	case time.Since(p.said) < believed:
+		return p.own + p.others
 	}
-	return p.own + p.others
+	return p.own
 }
 
-// candidates are the pods to ask, in order: of two random ones that with less to do first, then random ones.
-func (f *Fleet) candidates() []*pod {
+// pick is the pod to ask, or nil: at first the one of two random ones with less to do, then of all that were not asked.
+func (f *Fleet) pick(asked []*pod) *pod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var list []*pod
 	for _, p := range f.pods {
-		if p.usable() {
+		if p.usable() && !slices.Contains(asked, p) {
 			list = append(list, p)
 		}
 	}
+	if len(list) == 0 {
+		return nil
+	}
 	//nolint:gosec // who guesses the order gains nothing
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	if len(list) > 1 && list[1].load() < list[0].load() {
-		list[0], list[1] = list[1], list[0]
+	if len(asked) == 0 {
+		list = list[:min(len(list), 2)] //nolint:mnd // the power of two choices
 	}
-	return list[:min(len(list), tries)]
+	return slices.MinFunc(list, func(a, b *pod) int { return cmp.Compare(a.load(), b.load()) })
 }
 
 // Acquire implements sandbox.Source.
 func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, error) {
-	list := f.candidates()
-	if len(list) == 0 {
-		return sandbox.Lease{}, errNone
-	}
+	var asked []*pod
 	var failed []error
-	for _, p := range list {
+	for len(asked) < tries {
+		p := f.pick(asked)
+		if p == nil {
+			break
+		}
 		f.count(p, 1)
 		l, err := p.Acquire(ctx, language)
 		if err == nil {
@@ -210,8 +221,11 @@ func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, er
 			l.Released = func() { f.count(p, -1) }
 			return l, nil
 		}
-		f.count(p, -1)
-		failed = append(failed, err)
+		f.refused(p)
+		asked, failed = append(asked, p), append(failed, err)
+	}
+	if len(asked) == 0 {
+		return sandbox.Lease{}, errNone
 	}
 	for _, err := range failed { // a slot may be free there soon; what failed will be seen again
 		if errors.Is(err, runapi.ErrBusy) {
@@ -236,7 +250,15 @@ func (f *Fleet) count(p *pod, by int) {
 func (f *Fleet) heard(p *pod, taken int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p.others, p.said = max(0, taken-p.own), time.Now()
+	p.others, p.said, p.refused = max(0, taken-p.own), time.Now(), time.Time{}
+}
+
+// refused notes that a pod granted nothing.
+func (f *Fleet) refused(p *pod) {
+	f.mu.Lock()
+	p.refused = time.Now()
+	f.mu.Unlock()
+	f.count(p, -1)
 }
 
 // Sizes are how many pods may get leases, and how many leases there are.

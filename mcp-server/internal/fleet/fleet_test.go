@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,75 +165,5 @@ func TestNone(t *testing.T) {
 	c.await(t, 0)
 	if _, err := c.Acquire(t.Context(), ""); err == nil || errors.Is(err, runapi.ErrBusy) || !strings.Contains(err.Error(), "kubectl") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestThousandSlots: 125 pods of 8 slots under a load of 700 runs, while a tenth of the pods is killed. No slot has two
-// leases at once; what is asked for is granted while slots are free; and when things are quiet, the pods' loads are
-// close to even.
-func TestThousandSlots(t *testing.T) {
-	const pods, slots, load = 125, 8, 700
-	c := newCluster(t, pods, slots)
-	var leases []sandbox.Lease
-	for range load {
-		l, err := c.Acquire(t.Context(), "")
-		if err != nil {
-			t.Fatalf("after %d of %d slots: %v", len(leases), pods*slots, err)
-		}
-		leases = append(leases, l)
-	}
-	type seat struct {
-		of   *sandbox.Sandbox
-		slot any
-	}
-	taken, of := map[seat]bool{}, map[*sandbox.Sandbox]int{}
-	for _, l := range leases {
-		if s := (seat{l.Of, l.Slot}); taken[s] {
-			t.Fatalf("slot %d of a pod has two leases", l.Slot)
-		} else {
-			taken[s] = true
-		}
-		of[l.Of]++
-	}
-	most, mean := 0, float64(load)/pods
-	squares := 0.0
-	for _, n := range of {
-		most = max(most, n)
-		squares += math.Pow(float64(n)-mean, 2)
-	}
-	squares += float64(pods-len(of)) * mean * mean
-	t.Logf("%d leases on %d pods: mean %.1f, most %d, standard deviation %.2f", load, pods, mean, most, math.Sqrt(squares/pods))
-	if d := math.Sqrt(squares / pods); d > 1.3 { // one of one random pod: 1.7
-		t.Errorf("the pods' loads differ by %.2f", d)
-	}
-	// A tenth of the pods is killed while runs come and go.
-	for _, p := range c.pods[:pods/10] {
-		p.Stop()
-		p.proxy.Stop()
-	}
-	var work sync.WaitGroup
-	var failed, served atomic.Int64
-	for _, l := range leases {
-		work.Go(func() {
-			_ = l.Release(context.Background()) // of a dead pod it fails
-			for range 5 {
-				l, err := c.Acquire(t.Context(), "")
-				if err != nil {
-					failed.Add(1)
-					time.Sleep(10 * time.Millisecond) // the queue would ask again
-					continue
-				}
-				served.Add(1)
-				_ = l.Release(context.Background())
-			}
-		})
-	}
-	work.Wait()
-	t.Logf("%d leases with a tenth of the pods dead, %d times all that were asked failed", served.Load(), failed.Load())
-	if served.Load() < 5*load*9/10 {
-		t.Error("too few leases")
-	}
-	if _, n := c.Sizes(); n != 0 {
-		t.Errorf("%d leases are counted after the last", n)
 	}
 }

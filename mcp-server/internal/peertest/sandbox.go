@@ -165,7 +165,7 @@ func (s *Sandbox) acquire(w http.ResponseWriter, r *http.Request) {
 		s.generation++
 		s.leases[s.generation] = id
 		s.note("lease", s.generation)
-		reply(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation})
+		reply(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
 		return
 	}
 	reply(w, http.StatusTooManyRequests, problem("all slots are taken"))

@@ -127,6 +127,7 @@ for name, f in {
 
 # name: a system call of another table
 # only: embedded
+# no pod: the filter of the container runtime refuses it first
 # note: That of x32, of an amd64 kernel. Docker's own filter ends the process instead (exit code 159).
 attempt("getpid of x32", lambda: syscall(0x40000027, None), REFUSALS)
 
@@ -192,6 +193,7 @@ out(held=True, seen="still this process")
 # expected: none starts
 # judge: both(verdicts(), ends("still this process"))
 # only: embedded
+# no pod: volumes of pods cannot be mounted noexec
 # note: Docker volumes cannot be mounted noexec.
 import shutil
 

@@ -127,7 +127,7 @@ attempt("a privileged port", lambda: socket.create_server(("0.0.0.0", 443)), REF
 
 # name: another slot's address
 # expected: refused by the kernel
-# only: docker
+# only: docker kubernetes
 for n in range(16):
     source = f"10.77.0.{100 + n}"
     if n == os.getuid() - 20000:

@@ -1,6 +1,7 @@
 // Files that code plants in /skills, for mcp-server to show what they are or lead to.
 
 // chain: skills
+// no pod: what code writes to /skills stays in its pod; mcp-server has the skills that CodeForge ships, read-only
 // judge: unshown
 
 // name: a symbolic link out of /skills

@@ -1,0 +1,216 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestUnderLoad: what happens to runs while the release changes, or loses pods.
+func TestUnderLoad(t *testing.T) {
+	w := start(t, world.Config{Pods: 2, Replicas: 3})
+	for _, check := range []struct {
+		name string
+		do   func(*testing.T, *world.World)
+	}{
+		{"scaled", scaled},
+		{"sandboxes killed", podKilled},
+		{"updated", updated},
+		{"mcp-server killed", serverKilled},
+	} {
+		if !t.Run(check.name, func(t *testing.T) { check.do(t, w) }) {
+			return
+		}
+	}
+}
+
+// outcome is how one of many runs ended.
+type outcome struct {
+	trial string
+	world.Result
+	err error
+}
+
+// crowd keeps width runs of one second going beside during: at least count, and until it ends.
+func crowd(t *testing.T, w *world.World, name string, count, width int, during func(ctx context.Context) error) []outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	var out []outcome
+	var over atomic.Bool
+	seats := make(chan struct{}, width)
+	for i := 0; i < count || !over.Load(); i++ {
+		seats <- struct{}{}
+		if i == width {
+			work.Go(func() {
+				defer over.Store(true)
+				if err := during(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Go(func() {
+			o := outcome{trial: fmt.Sprint(name, i, ".")}
+			o.Result, o.err = w.Do(ctx, w.Session(), world.Run{Code: fetches(o.trial, 1), APIs: []string{"httpbin"}})
+			mu.Lock()
+			out = append(out, o)
+			mu.Unlock()
+			<-seats
+		})
+	}
+	work.Wait()
+	return out
+}
+
+// unharmed: each run gave its right answer, and arrived once.
+func unharmed(t *testing.T, w *world.World, runs []outcome) {
+	t.Helper()
+	for _, o := range runs {
+		if n := len(w.Upstream.Seen(o.trial)); o.err != nil || o.IsError || o.Out != right(o.trial) || n != 1 {
+			t.Errorf("%s: arrived %d times, %v, out %q, notes %q", o.trial, n, o.err, o.Out, o.Notes)
+		}
+	}
+	t.Logf("%d runs", len(runs))
+}
+
+// scaled: from 2 to 6 pods and back no run fails.
+func scaled(t *testing.T, w *world.World) {
+	unharmed(t, w, crowd(t, w, "scaled", 0, 6, func(ctx context.Context) error {
+		for _, n := range []int{6, 2} {
+			if _, err := world.Kube(ctx, "", "scale", "deployment/cf-sandbox", "-n", w.Cluster.Sandboxes, fmt.Sprint("--replicas=", n)); err != nil {
+				return err
+			}
+			if err := pods(ctx, w, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// pods waits until so many pods of sandboxes are there, all of them ready.
+func pods(ctx context.Context, w *world.World, n int) error {
+	for {
+		out, err := world.Kube(ctx, "", "get", "pods", "-n", w.Cluster.Sandboxes, "-o", `jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}`)
+		if err != nil {
+			return err
+		}
+		if out == strings.Repeat("True ", n) {
+			return nil
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// podKilled: a pod dies under runs. Each run has its right answer, or is said to be lost; none is run twice, and those
+// of other pods are unharmed.
+func podKilled(t *testing.T, w *world.World) {
+	const slots = 4 // of one of two pods
+	names, err := w.Cluster.Pods(t.Context())
+	testkit.Must(t, err)
+	lost := 0
+	runs := crowd(t, w, "killed", 100, 2*slots, func(ctx context.Context) error {
+		_, err := world.Kube(ctx, "", "delete", "pod", names[0], "-n", w.Cluster.Sandboxes, "--grace-period=0", "--force")
+		return err
+	})
+	for _, o := range runs {
+		switch {
+		case o.err == nil && !o.IsError && o.Out == right(o.trial):
+		case o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "connection to the sandbox"),
+			// The proxy's container was killed a moment before the code's.
+			o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "The proxy stopped before the run's receipt"):
+			lost++
+		default:
+			t.Errorf("%s: %v, out %q, notes %q", o.trial, o.err, o.Out, o.Notes)
+		}
+		if n := len(w.Upstream.Seen(o.trial)); n > 1 {
+			t.Errorf("%s arrived %d times", o.trial, n)
+		}
+	}
+	t.Logf("%d of %d runs were lost", lost, len(runs))
+	if lost == 0 || lost > slots {
+		t.Errorf("%d runs were lost of a pod that had %d", lost, slots)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	testkit.Must(t, pods(ctx, w, 2))
+}
+
+// updated: an update of all pods fails no run.
+func updated(t *testing.T, w *world.World) {
+	before, err := w.Cluster.Pods(t.Context())
+	testkit.Must(t, err)
+	unharmed(t, w, crowd(t, w, "updated", 0, 6, func(ctx context.Context) error {
+		return w.Cluster.Upgrade(ctx, "--set", "settings.USER_AGENT=other")
+	}))
+	after, err := w.Cluster.Pods(t.Context())
+	testkit.Must(t, err)
+	if strings.Join(after, " ") == strings.Join(before, " ") {
+		t.Error("nothing was updated")
+	}
+}
+
+// serverKilled: one of three mcp-servers dies under clients of both eras of the protocol. A client loses at most the call
+// that it had there, connects again, and goes on; no call is made twice.
+func serverKilled(t *testing.T, w *world.World) {
+	const clients, calls = 5, 8 // of each era; calls after the kill
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var work sync.WaitGroup
+	var killed atomic.Bool
+	var lost, done, began atomic.Int64
+	for _, era := range []string{"2025-11-25", "2026-07-28"} {
+		for n := range clients {
+			work.Go(func() {
+				good, failed := 0, 0
+				var problem error
+				for i := 0; good < calls && failed < 3; i++ {
+					session, err := w.ConnectAs(ctx, nil, era)
+					for ; err == nil && good < calls; i++ { // until the session breaks
+						trial := fmt.Sprint("era", era, ".", n, ".", i, ".")
+						began.Add(1)
+						var r world.Result
+						r, err = w.Do(ctx, session, world.Run{Code: fetches(trial, 1), APIs: []string{"httpbin"}})
+						if err == nil && (r.IsError || r.Out != right(trial)) {
+							t.Errorf("%s: out %q, notes %q", trial, r.Out, r.Notes)
+						}
+						if arrived := len(w.Upstream.Seen(trial)); arrived > 1 {
+							t.Errorf("%s arrived %d times", trial, arrived)
+						}
+						if done.Add(1); err == nil && killed.Load() {
+							good++
+						}
+					}
+					if session != nil {
+						_ = session.Close()
+					}
+					if err != nil {
+						failed++
+						lost.Add(1)
+						problem = err
+					}
+				}
+				if failed > 1 {
+					t.Errorf("client %d of %s failed %d times: %v", n, era, failed, problem)
+				}
+			})
+		}
+	}
+	for began.Load() < 4*clients {
+		time.Sleep(10 * time.Millisecond)
+	}
+	testkit.Must(t, syscall.Kill(processes(t, w)["mcp-server"], syscall.SIGKILL))
+	killed.Store(true)
+	work.Wait()
+	t.Logf("%d calls by %d clients of each era, %d lost", done.Load(), clients, lost.Load())
+}
