@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/toolname"
 )
 
 // Action is what a rule does with the requests that it matches. The zero Action refuses.
@@ -32,6 +34,9 @@ func (a Action) String() string {
 // matches decides, and a request that none matches is refused.
 type Rule struct {
 	Then Action
+	// Tools are globs over the aliases of an MCP server's tools, see package toolname: the rule is about calls of those
+	// tools, and Body about their arguments. Nil: it is about requests.
+	Tools []string
 	// Methods are in upper case. Nil: any.
 	Methods []string
 	// Path is a path whose segments may be "*", which stands for one segment, or end with "**", for any number of them.
@@ -85,11 +90,14 @@ func (r Rule) String() string {
 	}
 	if len(r.Methods) > 0 {
 		words = append(words, strings.Join(r.Methods, "|"))
-	} else if r.GraphQL == "" && r.Path == "" {
+	} else if r.GraphQL == "" && r.Path == "" && r.Tools == nil {
 		words = append(words, "everything")
 	}
 	if r.Path != "" {
 		words = append(words, r.Path)
+	}
+	if r.Tools != nil {
+		words = append(words, "calls of", strings.Join(r.Tools, "|"))
 	}
 	for i, f := range r.Body {
 		words = append(words, []string{"if", "and"}[min(i, 1)], f.String())
@@ -147,7 +155,9 @@ func Decimal(s string) (*big.Rat, bool) {
 }
 
 // ruleFields are the fields of a rule.
-func ruleFields() []string { return []string{"methods", "path", "graphql", "body", "then", "by"} }
+func ruleFields() []string {
+	return []string{"methods", "path", "tools", "graphql", "body", "then", "by"}
+}
 
 // fieldRuleFields are the fields of a condition.
 func fieldRuleFields() []string { return []string{"min", "max", "is"} }
@@ -167,6 +177,9 @@ func rulesShape() schema {
 			"methods": described(methodsShape(1), "The methods that the rule is for. Default: all."),
 			"path": {Type: "string", Pattern: "^/", MaxLength: maxRulePath,
 				Description: `The path. "*" stands for one segment, "**" at the end for any number of them.`},
+			"tools": {Type: "array", Items: &schema{Type: "string"}, MinItems: 1,
+				Description: `Tools of this MCP server, in which "*" stands for any characters and "?" for one: the rule is about ` +
+					"calls of them, and body about their arguments."},
 			"graphql": {Enum: []string{"query", "mutation", "subscription"},
 				Description: "What all operations of a GraphQL document must be. Only with path."},
 			"body": {Type: "object", Description: "Conditions on fields of a JSON object or a form; a dot leads into an object.",
@@ -220,6 +233,8 @@ func (d *decoder) rule(field string, n *node) Rule {
 			if m.value.kind == kindString && r.Path == "" {
 				d.bad(at, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
 			}
+		case "tools":
+			r.Tools = d.list(at, m.value, `["delete_*"]`)
 		case "graphql":
 			d.str(at, m.value, &r.GraphQL)
 			if !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
@@ -342,13 +357,18 @@ func (r *Rule) compile() {
 	}
 }
 
-// rules checks "rules".
-func (v *validator) rules(rules []Rule) []Rule {
+// rules checks "rules", and parts those about requests from those about calls of tools.
+func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 	if rules != nil && len(rules) == 0 {
 		v.bad("rules", "an empty list, which would refuse everything", `a rule that allows something, or "active": false`)
 	}
 	for i := range rules {
 		r, field := &rules[i], fmt.Sprintf("rules[%d]", i)
+		if r.Tools != nil {
+			v.toolRule(field, r, server)
+			calls = append(calls, *r)
+			continue
+		}
 		for j, m := range r.Methods {
 			method, err := parseMethod(m)
 			if err != nil {
@@ -372,8 +392,25 @@ func (v *validator) rules(rules []Rule) []Rule {
 		if r.GraphQL != "" && r.Body != nil {
 			v.bad(field+".body", "together with graphql", "one of them")
 		}
+		requests = append(requests, *r)
 	}
-	return rules
+	return requests, calls
+}
+
+// toolRule checks a rule about calls of tools.
+func (v *validator) toolRule(field string, r *Rule, server bool) {
+	switch {
+	case !server:
+		v.bad(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
+	case r.Methods != nil || r.Path != "" || r.GraphQL != "":
+		v.bad(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
+	case len(r.Tools) == 0:
+		v.bad(field+".tools", "an empty list", `at least one name, e.g. ["delete_*"]`)
+	}
+	v.globs(field+".tools", r.Tools)
+	for i, glob := range r.Tools {
+		r.Tools[i] = toolname.AliasGlob(glob)
+	}
 }
 
 // pathProblem says why a rule's path is none, or is empty.

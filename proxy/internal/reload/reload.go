@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -269,7 +270,7 @@ func publicAPI(a *catalog.API) controlapi.API {
 		}
 		p.Credentials = append(p.Credentials, t)
 	}
-	for _, r := range a.Rules {
+	for _, r := range slices.Concat(a.Rules, a.ToolRules) {
 		p.Rules = append(p.Rules, r.String())
 		p.Approves = p.Approves || r.Then == catalog.ActionApprove
 	}
