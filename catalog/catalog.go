@@ -41,6 +41,8 @@ type API struct {
 	Methods     Methods
 	// Rules decide on each request that the methods permit: the first that matches, and none refuses. Nil: there are none.
 	Rules []Rule
+	// ToolRules decide in the same way on calls of the tools of Server. Nil: there are none.
+	ToolRules []Rule
 	// Limits bound what all runs together may do with the API. Nil: nothing does.
 	Limits *Limits
 	// Idempotency is the header by which the API knows a repeated request. Empty: none.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/internal/toolname"
 )
 
 var (
@@ -57,6 +58,23 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 		}
 		if matches {
 			return r, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // no rule matches
+}
+
+// DecideCall returns the first rule that matches a call of an MCP server's tool, or nil. Names that are one identifier
+// in code are one name for rules: the server's tool may be called by any of them. Content is that of the arguments, nil
+// as long as they have not been read.
+func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
+	tool = toolname.Alias(tool)
+	for i := range rules {
+		r := &rules[i]
+		if !slices.ContainsFunc(r.Tools, func(glob string) bool { return toolname.Match(glob, tool) }) {
+			continue
+		}
+		if matches, err := onContent(r, c); err != nil || matches {
+			return r, err
 		}
 	}
 	return nil, nil //nolint:nilnil // no rule matches

@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/toolname"
 )
 
 // Action is what a rule does with the requests that it matches. The zero Action refuses.
@@ -32,6 +34,9 @@ func (a Action) String() string {
 // matches decides, and a request that none matches is refused.
 type Rule struct {
 	Then Action
+	// Tools are globs over the aliases of an MCP server's tools, see package toolname: the rule is about calls of those
+	// tools, and Body about their arguments. Nil: it is about requests.
+	Tools []string
 	// Methods are in upper case. Nil: any.
 	Methods []string
 	// Path is a path whose segments may be "*", which stands for one segment, or end with "**", for any number of them.
@@ -85,11 +90,14 @@ func (r Rule) String() string {
 	}
 	if len(r.Methods) > 0 {
 		words = append(words, strings.Join(r.Methods, "|"))
-	} else if r.GraphQL == "" && r.Path == "" {
+	} else if r.GraphQL == "" && r.Path == "" && r.Tools == nil {
 		words = append(words, "everything")
 	}
 	if r.Path != "" {
 		words = append(words, r.Path)
+	}
+	if r.Tools != nil {
+		words = append(words, "calls of", strings.Join(r.Tools, "|"))
 	}
 	for i, f := range r.Body {
 		words = append(words, []string{"if", "and"}[min(i, 1)], f.String())
@@ -165,6 +173,10 @@ func ruleFields() specs[rawRule] {
 					d.bad(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
 				}
 			}},
+		{"tools", `Tools of this MCP server, in which "*" stands for any characters and "?" for one: the rule is about ` +
+			"calls of them, and body about their arguments.",
+			schema{Type: "array", Items: &schema{Type: "string"}, MinItems: 1},
+			func(d *decoder, r *rawRule, f string, n *node) { r.Tools = d.list(f, n, `["delete_*"]`) }},
 		{"graphql", "What all operations of a GraphQL document must be. Only with path.",
 			schema{Enum: []string{"query", "mutation", "subscription"}},
 			func(d *decoder, r *rawRule, f string, n *node) {
@@ -329,13 +341,18 @@ func (r *Rule) compile() {
 	}
 }
 
-// rules checks "rules".
-func (v *validator) rules(rules []Rule) []Rule {
+// rules checks "rules", and parts those about requests from those about calls of tools.
+func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 	if rules != nil && len(rules) == 0 {
 		v.bad("rules", "an empty list, which would refuse everything", `a rule that allows something, or "active": false`)
 	}
 	for i := range rules {
 		r, field := &rules[i], fmt.Sprintf("rules[%d]", i)
+		if r.Tools != nil {
+			v.toolRule(field, r, server)
+			calls = append(calls, *r)
+			continue
+		}
 		for j, m := range r.Methods {
 			method, err := parseMethod(m)
 			if err != nil {
@@ -359,8 +376,25 @@ func (v *validator) rules(rules []Rule) []Rule {
 		if r.GraphQL != "" && r.Body != nil {
 			v.bad(field+".body", "together with graphql", "one of them")
 		}
+		requests = append(requests, *r)
 	}
-	return rules
+	return requests, calls
+}
+
+// toolRule checks a rule about calls of tools.
+func (v *validator) toolRule(field string, r *Rule, server bool) {
+	switch {
+	case !server:
+		v.bad(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
+	case r.Methods != nil || r.Path != "" || r.GraphQL != "":
+		v.bad(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
+	case len(r.Tools) == 0:
+		v.bad(field+".tools", "an empty list", `at least one name, e.g. ["delete_*"]`)
+	}
+	v.globs(field+".tools", r.Tools)
+	for i, glob := range r.Tools {
+		r.Tools[i] = toolname.AliasGlob(glob)
+	}
 }
 
 // pathProblem says why a rule's path is none, or is empty.

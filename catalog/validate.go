@@ -33,7 +33,8 @@ func (v *validator) validate(c config) *API {
 	a.Reference = v.reference(c.reference)
 	a.Hosts = v.hosts(c.domains)
 	a.Methods = v.methods(c)
-	a.Rules, a.Limits, a.Idempotency = v.rules(c.rules), c.limits, c.idempotency
+	a.Rules, a.ToolRules = v.rules(c.rules, c.server != nil)
+	a.Limits, a.Idempotency = c.limits, c.idempotency
 	a.AllowPrivate = v.ranges(c)
 	a.CAs = v.cas(c.caFile)
 	for _, raw := range c.credentials {

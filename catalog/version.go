@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -61,8 +62,8 @@ func (a *API) sum() digest {
 	}
 	field(h, a.Limits.String())
 	field(h, a.Idempotency)
-	for _, r := range a.Rules {
-		field(h, fmt.Sprintf("%d %d %t %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.GraphQL,
+	for _, r := range slices.Concat(a.Rules, a.ToolRules) {
+		field(h, fmt.Sprintf("%d %d %t %q %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.Tools, r.GraphQL,
 			len(r.Body)))
 		for _, f := range r.Body {
 			field(h, fmt.Sprintf("%q %v %v %q", f.Field, f.Min, f.Max, f.OneOf))

@@ -88,6 +88,7 @@ func TestConsole(t *testing.T) {
 		b.open(t, "about:blank")
 		b.open(t, link)
 		b.wait(t, "document.querySelector('nav.rail')")
+		b.see(t, ".rail", "of 4 slots")
 		if at := eval[string](t, b, "location.href"); strings.Contains(at, "code=") {
 			t.Errorf("the code is still in the address: %s", at)
 		}
@@ -200,6 +201,8 @@ func TestConsole(t *testing.T) {
 		<-operator
 		b.complaints() // of the 409
 	})
+
+	t.Run("plans", func(t *testing.T) { plans(t, w, b) })
 
 	t.Run("every page", func(t *testing.T) {
 		pages := []struct{ key, page, see string }{

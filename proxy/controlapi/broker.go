@@ -38,10 +38,25 @@ const (
 	// PlanRecord asks the broker to call the tool only if it says that it changes nothing. Else the broker checks the
 	// arguments and answers with CodePlanned.
 	PlanRecord = "record"
+	// PlanCheck asks the broker to check the arguments of a call that a person must approve, and to answer as above,
+	// whatever the tool says of itself.
+	PlanCheck = "check"
 	// PlanSend is for a call that was recorded: it is made now.
 	PlanSend = "send"
 	// CodePlanned is the HeaderCode of an answer to PlanRecord for a call that was not made.
 	CodePlanned = "planned"
+)
+
+// IsTool reports whether what a call's path names besides a server is one of its tools.
+func IsTool(name string) bool {
+	return name != ReadResource && name != GetPrompt && name != ListResources
+}
+
+// What a call's path names that is no tool.
+const (
+	ReadResource  = "$read"
+	GetPrompt     = "$prompt"
+	ListResources = "$resources"
 )
 
 // MaxArguments bounds the body of a request to the broker, in bytes.

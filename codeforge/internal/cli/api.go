@@ -30,7 +30,8 @@ func apiCommand() command {
   api test [NAME]   makes one harmless request through the running CodeForge and explains what happened; without a
                     name for every active API
   api search WORDS  asks the running CodeForge which operations, tools and skills fit, as a model does
-  api explain NAME METHOD PATH  says which of the API's methods, operations and rules decide on a request
+  api explain NAME METHOD PATH  says which of the API's methods, operations and rules decide on a request; NAME CALL
+                                TOOL, which decide on a call of an MCP server's tool
   api propose NAME  shows rules that permit what runs did, as the ledger has it, beside those in force; changes nothing
   api edit NAME     opens config.json in $VISUAL or $EDITOR, and checks it afterwards
   api enable NAME   switches an API on

@@ -8,6 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/toolname"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -37,7 +38,7 @@ func (o *apiOptions) explain(e *Env, name, method, path string) error {
 	if e.inContainer() {
 		return errors.New("api explain reads apis/ itself: run it on the host, where make cli builds codeforge")
 	}
-	if !strings.HasPrefix(path, "/") {
+	if !strings.HasPrefix(path, "/") && method != callMethod {
 		return usageError("api explain: the path begins with /, e.g. codeforge api explain %s %s /v1/items", name, method)
 	}
 	path, _, _ = strings.Cut(path, "?")
@@ -68,6 +69,8 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 	switch {
 	case !a.Active:
 		x.Why = `the API is not active ("active": false)`
+	case method == callMethod:
+		x.call(a)
 	case slices.Contains(a.Methods.Restricted, method):
 		x.Why = "restricted_methods has " + method
 	case a.Methods.Allowed != nil && !slices.Contains(a.Methods.Allowed, method):
@@ -79,15 +82,39 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 	case a.Rules == nil:
 		x.Verdict, x.Why = "allowed", "the API has no rules"
 	default:
-		x.byRules(a.Rules)
+		x.byRules(a.Rules, func(one []catalog.Rule) (*catalog.Rule, error) {
+			return catalog.Decide(one, method, path, nil)
+		})
 	}
 	return x
 }
 
-func (x *explanation) byRules(rules []catalog.Rule) {
+// callMethod stands for a call of an MCP server's tool.
+const callMethod = "CALL"
+
+// call tells what is said of calls of a tool, whose name is the path.
+func (x *explanation) call(a *catalog.API) {
+	named := func(glob string) bool { return toolname.Match(glob, x.Path) }
+	switch {
+	case a.Server == nil:
+		x.Why = "the API is no MCP server"
+	case slices.ContainsFunc(a.Server.Deny, named):
+		x.Why = "mcp.tools.deny has it"
+	case len(a.Server.Allow) > 0 && !slices.ContainsFunc(a.Server.Allow, named):
+		x.Why = "mcp.tools.allow does not have it"
+	case a.ToolRules == nil:
+		x.Verdict, x.Why = "allowed", "the API has no rules about tools"
+	default:
+		x.byRules(a.ToolRules, func(one []catalog.Rule) (*catalog.Rule, error) {
+			return catalog.DecideCall(one, x.Path, nil)
+		})
+	}
+}
+
+func (x *explanation) byRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
 	depends := ""
 	for i, r := range rules {
-		matched, err := catalog.Decide(rules[i:i+1], x.Method, x.Path, nil)
+		matched, err := decide(rules[i : i+1])
 		s := step{Rule: r.String(), Result: "no match"}
 		switch {
 		case errors.Is(err, catalog.ErrUnread):

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -119,6 +120,16 @@ var (
 	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT", "PACKAGE_REGISTRY_PRIVATE"}
 	notForProxy  = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE"}
 )
+
+// sized is an environment that says how many slots there are, whatever SANDBOX_SLOTS was: --slots wins.
+func (p plan) sized(environ []string) []string {
+	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "SANDBOX_SLOTS" || name == "SANDBOX_WARM" || name == "SANDBOX_WARM_PYTHON"
+	})
+	return append(out, "SANDBOX_SLOTS="+strconv.Itoa(p.Slots), "SANDBOX_WARM="+strconv.Itoa(p.Warm),
+		"SANDBOX_WARM_PYTHON="+strconv.Itoa(p.WarmPython))
+}
 
 // environments are the daemons' environments, from the supervisor's own.
 func environments(environ []string) (proxy, sandbox, server []string) {

@@ -46,10 +46,18 @@ func TestCommandLines(t *testing.T) {
 // TestEnvironments: each daemon gets what it needs. Only the proxy gets what could be a credential, and only mcp-server
 // gets the token of the MCP endpoint.
 func TestEnvironments(t *testing.T) {
-	proxy, sandbox, server := environments([]string{
-		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=1",
+	proxy, sandbox, server := environments(plan{Slots: 4, Warm: 1}.sized([]string{
+		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=9", "SANDBOX_SLOTS=8",
 		"UPSTREAM_PROXY=http://u:p@h", "TZ=UTC", "MCP_PORT=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "LD_PRELOAD=x",
-	})
+	}))
+	for _, kv := range []string{"SANDBOX_SLOTS=4", "SANDBOX_WARM=1"} {
+		if !slices.Contains(server, kv) || !slices.Contains(sandbox, kv) {
+			t.Errorf("without %s: %v", kv, server)
+		}
+	}
+	if slices.Contains(server, "SANDBOX_SLOTS=8") || slices.Contains(server, "SANDBOX_WARM=9") {
+		t.Errorf("what --slots replaces is there: %v", server)
+	}
 	for _, row := range []struct {
 		daemon        string
 		env           []string

@@ -138,7 +138,7 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 	defer ask.Close()
 	proxyFiles, sandboxFiles := slotnet.Files(slots)
 	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
-	proxyEnv, sandboxEnv, serverEnv := environments(environ)
+	proxyEnv, sandboxEnv, serverEnv := environments(p.sized(environ))
 	steps := []struct {
 		daemon daemon.Config
 		ready  func(context.Context) error

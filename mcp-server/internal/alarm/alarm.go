@@ -25,8 +25,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// most is how many alarms are kept, those of frozen sessions aside.
-const most = 100
+// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. With mostFrozen of them, every
+// session counts as frozen until the operator frees one: none gives way, and what is still running adds its own at most.
+const (
+	most       = 100
+	mostFrozen = 1000
+)
 
 // file is the book's file.
 const file = "alarms.json"
@@ -86,6 +90,7 @@ func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
 	n := operatorapi.Alarm{Number: b.last, Alarm: a, Client: client}
 	if session != nil {
 		n.Session, n.Frozen = Name(*session), true
+		b.thaw(n.Session)
 	}
 	b.list = append(b.list, n)
 	for i := 0; len(b.list) > most && i < len(b.list); {
@@ -125,8 +130,8 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	if len(b.list) == 0 {
 		return operatorapi.Alarm{}, false
 	}
-	name := Name(session)
-	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool { return a.Frozen && a.Session == name })
+	name, full := Name(session), b.frozen() >= mostFrozen
+	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool { return a.Frozen && (full || a.Session == name) })
 	if i < 0 {
 		return operatorapi.Alarm{}, false
 	}
@@ -152,15 +157,29 @@ func (b *Book) Unfreeze(name string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := false
+	if !b.thaw(name) {
+		return operatorapi.ErrNotFrozen
+	}
+	b.store()
+	return nil
+}
+
+// thaw makes the alarms of a session those of one that is not frozen. The caller holds the lock.
+func (b *Book) thaw(name string) (found bool) {
 	for i := range b.list {
 		if a := &b.list[i]; a.Frozen && a.Session == name {
 			a.Frozen, found = false, true
 		}
 	}
-	if !found {
-		return operatorapi.ErrNotFrozen
+	return found
+}
+
+// frozen counts the frozen sessions. The caller holds the lock.
+func (b *Book) frozen() (n int) {
+	for _, a := range b.list {
+		if a.Frozen {
+			n++
+		}
 	}
-	b.store()
-	return nil
+	return n
 }

@@ -76,6 +76,42 @@ func TestMany(t *testing.T) {
 	}
 }
 
+// TestManyFrozen: a frozen session takes the room of one alarm, and when there are too many, every session is frozen
+// until one of them is freed.
+func TestManyFrozen(t *testing.T) {
+	b, err := alarm.Open("", nil, logline.New(t.Output(), "text", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	add := func(session string, n int) {
+		b.Add(controlapi.Alarm{Run: session, At: at.Add(time.Duration(n))}, &session, "")
+	}
+	for i := range 300 {
+		add("again", i)
+	}
+	if n := len(b.List()); n != 100 {
+		t.Errorf("one session takes the room of %d", n)
+	}
+	for i := range 999 {
+		if _, ok := b.Frozen("innocent"); ok {
+			t.Fatalf("frozen with the others after %d", i)
+		}
+		add(fmt.Sprint("s", i), 0)
+	}
+	if _, ok := b.Frozen("innocent"); !ok {
+		t.Error("a thousand are frozen, and nothing else is")
+	}
+	if err := b.Unfreeze(alarm.Name("s7")); err != nil {
+		t.Fatal(err)
+	}
+	_, innocent := b.Frozen("innocent")
+	_, first := b.Frozen("again")
+	if _, ok := b.Frozen("s7"); ok || innocent || !first {
+		t.Errorf("after one was freed: it %t, one that never was %t, the first %t", ok, innocent, first)
+	}
+}
+
 // TestDamaged: a book that cannot be read frees nobody: nothing starts, and it is said what to do.
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()

@@ -158,17 +158,17 @@ func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
 	switch {
 	case c.tool == "" && get:
 		return c.list(ctx)
-	case c.tool == "$resources" && get:
+	case c.tool == controlapi.ListResources && get:
 		return c.request(ctx, frame.ResourcesMethod, nil, true)
 	case get || r.Method != http.MethodPost || c.tool == "":
 		return nil, &failure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
-	case c.tool == "$read":
+	case c.tool == controlapi.ReadResource:
 		var p frame.Read
 		if json.Unmarshal(body, &p) != nil || p.URI == "" {
 			return nil, &failure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
 		}
 		return c.request(ctx, frame.ReadMethod, p, true)
-	case c.tool == "$prompt":
+	case c.tool == controlapi.GetPrompt:
 		var p frame.Prompt
 		if json.Unmarshal(body, &p) != nil || p.Name == "" {
 			return nil, &failure{code: badArguments, message: "want a name, and arguments that are strings",
@@ -280,7 +280,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	if f := checked(t, body); f != nil {
 		return nil, f
 	}
-	if c.plan == controlapi.PlanRecord && !t.reads && !disarm.Off("dry-run-tools") {
+	if c.plan == controlapi.PlanCheck || c.plan == controlapi.PlanRecord && !t.reads && !disarm.Off("dry-run-tools") {
 		c.planned = true
 		return []byte("{}"), nil
 	}

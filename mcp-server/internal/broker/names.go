@@ -5,20 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/toolname"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 )
-
-// alias is a name as code can write it: what cannot stand in an identifier becomes an underscore.
-func alias(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '$':
-			return r
-		}
-		return '_'
-	}, name)
-}
 
 // find finds a tool by its name, or by an alias that is only one tool's.
 func find(tools []*tool, name string) (*tool, *failure) {
@@ -28,7 +18,7 @@ func find(tools []*tool, name string) (*tool, *failure) {
 		if t.Name == name {
 			return t, nil
 		}
-		if alias(t.Name) == alias(name) {
+		if toolname.Alias(t.Name) == toolname.Alias(name) {
 			same = append(same, t)
 		}
 		names = append(names, t.Name)
@@ -57,34 +47,8 @@ func find(tools []*tool, name string) (*tool, *failure) {
 
 // allowed applies the globs of a server's configuration to a tool's name.
 func allowed(name string, allow, deny []string) bool {
-	matches := func(g string) bool { return glob(g, name) }
+	matches := func(g string) bool { return toolname.Match(g, name) }
 	return (len(allow) == 0 || slices.ContainsFunc(allow, matches)) && !slices.ContainsFunc(deny, matches)
-}
-
-// glob matches a name with a pattern in which * stands for any characters and ? for one.
-func glob(pattern, name string) bool {
-	p, n := []rune(pattern), []rune(name)
-	star, mark := -1, 0 // where the last * was, and how much it stands for
-	i, j := 0, 0
-	for j < len(n) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == n[j]):
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
 }
 
 // maxText is how much of a server's text is told, in characters.

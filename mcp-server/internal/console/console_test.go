@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // quiet is a CodeForge in which nothing happens.
@@ -36,6 +37,13 @@ func (quiet) Restart(string) error                                { return opera
 func (quiet) AllHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
 func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.Held, error) {
 	return approvalapi.Held{}, &controlapi.NotDecidedError{Text: "No request waits under this id."}
+}
+func (quiet) Plans(context.Context) ([]planapi.Plan, error) { return nil, nil }
+func (quiet) Plan(context.Context, string) (planapi.Plan, error) {
+	return planapi.Plan{}, controlapi.ErrNotFound
+}
+func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
+	return planapi.Plan{}, &controlapi.NotDecidedError{Text: "There is no plan with this id, or no longer."}
 }
 
 // served is a console behind the guard of mcp-server, with this token.

@@ -13,12 +13,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // Approvals are the requests that wait for a person. The proxy lets those be decided here whose rule permits it.
 type Approvals interface {
 	AllHeld(ctx context.Context) ([]approvalapi.Held, error)
 	DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error)
+	Plans(ctx context.Context) ([]planapi.Plan, error)
+	Plan(ctx context.Context, id string) (planapi.Plan, error)
+	DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error)
 }
 
 // maxDecided bounds the decisions that are remembered, to show the next request beside the last one.
@@ -55,31 +59,73 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
 		list, err := c.cfg.Approvals.AllHeld(ctx)
+		plans, none := c.cfg.Approvals.Plans(ctx)
 		return struct {
 			Held    []approvalapi.Held `json:"held"`
 			Decided []decision         `json:"decided"`
-		}{list, c.decided.all()}, err
+			Plans   []planapi.Plan     `json:"plans"`
+		}{list, c.decided.all(), plans}, errors.Join(err, none)
 	})
 	handle("POST held/{id}", c.decide)
+	handle("GET plans/{id}", func(r *http.Request) (any, error) {
+		ctx, cancel := context.WithTimeout(r.Context(), askTime)
+		defer cancel()
+		p, err := c.cfg.Approvals.Plan(ctx, r.PathValue("id"))
+		if errors.Is(err, controlapi.ErrNotFound) {
+			return nil, &told{http.StatusNotFound, "There is no plan with this id, or no longer."}
+		}
+		return p, err
+	})
+	handle("POST plans/{id}", c.decidePlan)
+}
+
+// answerOf reads a decision.
+func answerOf(r *http.Request, to any) error {
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(text, to)
+	}
+	if err != nil {
+		return &told{http.StatusBadRequest, "want an answer as JSON"}
+	}
+	return nil
+}
+
+// undecided is an error that says why nothing was decided, as the page shows it.
+func undecided(err error) error {
+	if no := (*controlapi.NotDecidedError)(nil); errors.As(err, &no) {
+		return &told{http.StatusConflict, no.Text}
+	}
+	return err
+}
+
+func (c *Console) decidePlan(r *http.Request) (any, error) {
+	var in planapi.Answer
+	if err := answerOf(r, &in); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	p, err := c.cfg.Approvals.DecidePlan(ctx, r.PathValue("id"), in)
+	if err != nil {
+		return nil, undecided(err)
+	}
+	c.cfg.Log.Info("somebody in the console decided about a plan", logline.Tag("console"),
+		slog.String("session", of(r).ID), slog.String("id", p.ID), slog.String("run", p.Run),
+		slog.Bool("approve", in.Approve))
+	return p, nil
 }
 
 func (c *Console) decide(r *http.Request) (any, error) {
 	var in approvalapi.Answer
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(text, &in)
-	}
-	if err != nil {
-		return nil, &told{http.StatusBadRequest, "want an answer as JSON"}
+	if err := answerOf(r, &in); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
 	h, err := c.cfg.Approvals.DecideAny(ctx, r.PathValue("id"), in)
-	if no := (*controlapi.NotDecidedError)(nil); errors.As(err, &no) {
-		return nil, &told{http.StatusConflict, no.Text}
-	}
 	if err != nil {
-		return nil, err
+		return nil, undecided(err)
 	}
 	c.cfg.Log.Info("somebody in the console decided about a request", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),

@@ -160,7 +160,8 @@ func (c *Console) look(ctx context.Context, v *versions, all bool) {
 	}
 	v.Servers = sum(c.cfg.Servers.States())
 	if list, err := c.cfg.Approvals.AllHeld(ctx); err == nil {
-		v.Held = sum(list)
+		plans, _ := c.cfg.Approvals.Plans(ctx) // the page says why there is none
+		v.Held = sum([]any{list, plans})
 	}
 }
 

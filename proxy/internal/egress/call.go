@@ -26,7 +26,7 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 	length := out.ContentLength                        // redaction makes it unknown
 	encoded := len(out.Header["Content-Encoding"]) > 0 // which redaction would leave as it is
 	x.redacted = x.conf.Redact.Request(out)
-	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
+	v, path := x.judgeCall(q, out)
 	x.setVerdict(v)
 	x.describe(out)
 	if !v.Allow {
@@ -47,6 +47,35 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 		return
 	}
 	x.dispatch(out, path)
+}
+
+// judgeCall decides on a call, and waits for a person where a rule asks one. It returns the path for the broker.
+func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdict, string) {
+	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
+	if !v.Unread && v.Hold == nil {
+		return v, path
+	}
+	if len(out.Header["Content-Encoding"]) > 0 {
+		return policy.Refuse(policy.CodeArgumentsEncoded, q.Host, v.APIs), path
+	}
+	out.Header.Set("Content-Type", "application/json") // what the broker takes them for
+	content, err := policy.ReadContent(out)
+	if err != nil {
+		return bodyRefusal(err, q.Host, v.APIs), path
+	}
+	q.Content = content
+	v, path = x.snap.Rules.DecideCall(x.lease, q, out.URL)
+	switch _, shows := content.Text(); {
+	case v.Hold == nil:
+	case x.lease.Plan == nil:
+		q.Methods = []string{"CALL"}
+		v = x.hold(v, q, strings.TrimPrefix(path, "/"), nil)
+	case shows:
+		v.Allow = true // to become a step, whatever the tool says of itself
+	default:
+		v = policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
+	}
+	return v, path
 }
 
 // dispatch sends a call that was judged to the broker.

@@ -12,9 +12,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// hold waits until a person decides on a request, and returns what it is then. The request leaves as it was shown: its
-// body has been read to its end.
-func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) policy.Verdict {
+// hold waits until a person decides on a request, or a call at this address, and returns what it is then. It leaves as
+// it was shown: its body has been read to its end.
+func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, headers []string) policy.Verdict {
 	if x.replay != nil {
 		return x.consent(v)
 	}
@@ -28,7 +28,7 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, out *http.Request) p
 	}
 	held := hold.Request{
 		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny, Catalog: x.snap.Public.Version,
-		Method: strings.Join(q.Methods, ", "), URL: out.URL.String(), Headers: shownHeaders(out.Header), Body: body,
+		Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
 	}
 	// What must not be shown must not leave either: nobody is asked about it.
 	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
@@ -72,6 +72,15 @@ func (x *exchange) unfit(text string) bool {
 var usual = map[string][]string{
 	"Accept": {"*/*"}, "Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"},
 	"Accept-Encoding": nil, "Content-Length": nil, "User-Agent": nil,
+}
+
+// shown are the headers of a request that a person sees: its own, and those that it gets.
+func (x *exchange) shown(v policy.Verdict, q policy.Request, out *http.Request) []string {
+	list := shownHeaders(out.Header)
+	for _, name := range x.keyed(v.APIs, q, out) {
+		list = append(list, name+": (a key that CodeForge adds)")
+	}
+	return list
 }
 
 // shownHeaders are the headers that a person sees, a line for each value, sorted by name.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -17,13 +18,8 @@ import (
 // attempt gives a request that writes the idempotency key of its API, unless code has set one. Repetitions of a body of
 // unknown or great length are not recognised: each has a key of its own.
 func (x *exchange) attempt(q policy.Request, out *http.Request) error {
-	var names []string
-	for _, a := range x.verdict.APIs {
-		if a.Idempotency != "" && out.Header.Get(a.Idempotency) == "" {
-			names = append(names, a.Idempotency)
-		}
-	}
-	if len(names) == 0 || !q.Writes() || q.Upgrade != "" || x.conf.Keys == nil {
+	names := x.keyed(x.verdict.APIs, q, out)
+	if len(names) == 0 {
 		return nil
 	}
 	group, err := groupOf(out)
@@ -36,6 +32,19 @@ func (x *exchange) attempt(q policy.Request, out *http.Request) error {
 	}
 	x.attempted = ended
 	return nil
+}
+
+// keyed are the headers in which a request gets a key.
+func (x *exchange) keyed(apis []*catalog.API, q policy.Request, out *http.Request) (names []string) {
+	if !q.Writes() || q.Upgrade != "" || x.conf.Keys == nil {
+		return nil
+	}
+	for _, a := range apis {
+		if a.Idempotency != "" && out.Header.Get(a.Idempotency) == "" {
+			names = append(names, a.Idempotency)
+		}
+	}
+	return names
 }
 
 // groupOf identifies a request as code wrote it, with names in the place of credentials. It reads a short body, which

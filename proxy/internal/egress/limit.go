@@ -31,7 +31,7 @@ func (x *exchange) reserve(
 			}
 			q.Content = content
 		}
-		if v = x.hold(v, q, out); !v.Allow {
+		if v = x.hold(v, q, out.URL.String(), x.shown(v, q, out)); !v.Allow {
 			return v
 		}
 		back, _, _ = x.conf.Budget.Reserve(needs, true)

@@ -45,7 +45,7 @@ func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request)
 	}
 	s := plan.Step{
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
-		Shown: shownHeaders(out.Header),
+		Shown: x.shown(v, q, out),
 	}
 	if v.Hold != nil {
 		s.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
@@ -133,7 +133,7 @@ func (x *exchange) remember() {
 func (x *exchange) recordsCall(out *http.Request, path string) error {
 	server, tool, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	plain, err := url.PathUnescape(tool)
-	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || strings.HasPrefix(plain, "$") ||
+	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !controlapi.IsTool(plain) ||
 		strings.HasPrefix(server, "$") {
 		return nil
 	}
@@ -150,6 +150,9 @@ func (x *exchange) recordsCall(out *http.Request, path string) error {
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(s.Body), out.Body), out.Body}
 	}
+	if h := x.verdict.Hold; h != nil {
+		s.Rule, s.ByAny = h.Rule, h.ByAny
+	}
 	x.callStep = s
 	return nil
 }
@@ -157,6 +160,8 @@ func (x *exchange) recordsCall(out *http.Request, path string) error {
 // addressPlan says to the broker that a call is recorded, or sent for a plan.
 func (x *exchange) addressPlan(h http.Header) {
 	switch {
+	case x.callStep != nil && x.callStep.Rule != "":
+		h.Set(controlapi.HeaderPlan, controlapi.PlanCheck)
 	case x.callStep != nil:
 		h.Set(controlapi.HeaderPlan, controlapi.PlanRecord)
 	case x.replay != nil:

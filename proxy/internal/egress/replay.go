@@ -98,7 +98,7 @@ func (x *exchange) resend(version string) {
 	case x.snap.Public.Version != version:
 		x.leave(policy.Refuse(policy.CodePlanStale, x.host, nil), q, out)
 	case x.replay.step.Server != "":
-		v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
+		v, path := x.judgeCall(q, out)
 		x.setVerdict(v)
 		x.describe(out)
 		if !v.Allow {

@@ -123,7 +123,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		return x.record(v, q, out)
 	}
 	if v.Hold != nil {
-		v = x.hold(v, q, out)
+		v = x.hold(v, q, out.URL.String(), x.shown(v, q, out))
 	}
 	if v.Allow {
 		v = x.reserve(v, q, out, holders)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,7 +53,29 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 		return v.withHint(r.notFound(run, segments[0])), ""
 	}
 	segments[0] = server.Name
+	if len(segments) == 2 && q.Methods[0] == http.MethodPost && controlapi.IsTool(segments[1]) {
+		return checkCall(q, server, segments[1]), joined(segments)
+	}
 	return Verdict{Allow: true, APIs: []*catalog.API{server}}, joined(segments)
+}
+
+// checkCall judges a call of a tool by the rules of its server.
+func checkCall(q Request, server *catalog.API, tool string) Verdict {
+	v := Verdict{Allow: true}
+	if server.ToolRules != nil && !disarm.Off("rules") {
+		switch rule, err := catalog.DecideCall(server.ToolRules, tool, q.content()); {
+		case err != nil:
+			v = refuse(CodeRuleUnreadable, q.Host, server.Name)
+			v.Unread = errors.Is(err, catalog.ErrUnread)
+		case rule == nil || rule.Then == catalog.ActionRefuse:
+			v = refuseRule(server.Name, server.ToolRules, rule, q)
+		case rule.Then == catalog.ActionApprove && !disarm.Off("approval"):
+			v = refuse(CodeApprovalNeeded, q.Host, server.Name)
+			v.Hold = &Hold{API: server.Name, Rule: rule.String(), ByAny: rule.ByAny}
+		}
+	}
+	v.APIs = []*catalog.API{server}
+	return v
 }
 
 // callPath are the one or two segments of a call's path, unescaped. It is false for a path that is not /SERVER or

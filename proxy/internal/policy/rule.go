@@ -29,7 +29,7 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 				v.Unread = errors.Is(err, catalog.ErrUnread)
 				return nil, v, false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
-				return nil, refuseRule(a, rule, q), false
+				return nil, refuseRule(a.Name, a.Rules, rule, q), false
 			case rule.Then != catalog.ActionAllow && (hold == nil || hold.ByAny && !rule.ByAny) && !disarm.Off("approval"):
 				hold = &Hold{API: a.Name, Rule: rule.String(), ByAny: rule.ByAny}
 			}
@@ -54,14 +54,14 @@ func Queries(q Request, holders []*catalog.API) bool {
 }
 
 // refuseRule tells which rule refused, or which ones there are.
-func refuseRule(a *catalog.API, rule *catalog.Rule, q Request) Verdict {
-	v := refuse(CodeRuleRefused, q.Host, a.Name)
+func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request) Verdict {
+	v := refuse(CodeRuleRefused, q.Host, api)
 	if rule != nil {
 		why := " It is refused by: " + rule.String() + "."
 		return v.withHint(voice.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
 	}
 	var allowed []string
-	for _, r := range a.Rules {
+	for _, r := range rules {
 		if r.Then != catalog.ActionRefuse && len(allowed) < maxNamed {
 			allowed = append(allowed, strings.TrimPrefix(r.String(), "allow "))
 		}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -272,7 +273,7 @@ func publicAPI(a *catalog.API) controlapi.API {
 		}
 		p.Credentials = append(p.Credentials, t)
 	}
-	for _, r := range a.Rules {
+	for _, r := range slices.Concat(a.Rules, a.ToolRules) {
 		p.Rules = append(p.Rules, r.String())
 		p.Approves = p.Approves || r.Then == catalog.ActionApprove
 	}

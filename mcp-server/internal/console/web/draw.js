@@ -33,7 +33,7 @@ const ICONS = {
 export const Icon = ({ name, cls = "" }) => html`<svg class=${("i " + cls).trim()} viewBox="0 0 16 16" aria-hidden="true"><path d=${ICONS[name]} /></svg>`;
 export const Mark = () => html`<svg class="mark" viewBox="0 0 22 22" aria-hidden="true"><rect x="1" y="1" width="20" height="20" rx="6" fill="#c2480c" /><path d="M6.5 7.5L3.8 11l2.7 3.5M15.5 7.5l2.7 3.5-2.7 3.5" fill="none" stroke="#fff" stroke-width="1.7" stroke-linecap="round" stroke-linejoin="round" /><path d="M12.6 5.5L8.600 11.6h2.3l-1.5 5 4.2-6.3h-2.3z" fill="#ffd9b0" /></svg>`;
 
-const COLOURS = { served: "var(--ok-solid)", denied: "var(--bad-solid)", failed: "var(--bad-solid)", aborted: "var(--bad-solid)", held: "var(--held-solid)" };
+const COLOURS = { served: "var(--ok-solid)", denied: "var(--bad-solid)", failed: "var(--bad-solid)", aborted: "var(--bad-solid)", held: "var(--held-solid)", planned: "var(--held-solid)" };
 
 /** Micro is a run in a list: its first requests, side by side on up to four lanes. */
 export function Micro({ spans, total }) {

@@ -7,12 +7,13 @@ import { address, app, go, needs, say, set, useData, useNow } from "./state.js";
 import { Icon } from "./draw.js";
 import { stopRun } from "./run.js";
 import { list as runs } from "./runs.js";
+import { Plan, Row, open as isOpen, planKeys } from "./plans.js";
 
 /** read asks what is held, for all pages. */
 export async function read() {
   try {
     const answer = await api("held");
-    set({ held: answer.held ?? [], decided: answer.decided ?? [], heldError: "" });
+    set({ held: answer.held ?? [], decided: answer.decided ?? [], plans: answer.plans ?? [], heldError: "" });
   } catch (e) { set({ heldError: e.message }); }
 }
 
@@ -24,25 +25,28 @@ export async function decide(h, approve) {
   await read();
 }
 export const mine = (h) => !h.operator;
+/** current is what is shown of what waits: a request or a plan. */
+const current = () => [...app.held, ...app.plans].find((x) => x.id === app.route.id) ?? needs()[0] ?? app.held[0] ?? app.plans[0];
 
 /** heldKeys are the keys of this page. */
 export function heldKeys(e) {
-  const h = app.held.find((x) => x.id === app.route.id) ?? needs()[0] ?? app.held[0];
+  const list = [...app.held, ...app.plans], h = current();
   if (e.key === "j" || e.key === "k") {
-    const i = app.held.findIndex((x) => x.id === h?.id), to = app.held[Math.max(0, Math.min(app.held.length - 1, i + (e.key === "j" ? 1 : -1)))];
+    const i = list.findIndex((x) => x.id === h?.id), to = list[Math.max(0, Math.min(list.length - 1, i + (e.key === "j" ? 1 : -1)))];
     if (to) go("held", to.id, "", true);
     return;
   }
+  if (h?.picture) return planKeys(e.key, h.id);
   if (!h || h.approved || !mine(h)) return;
   if (e.key === "a") decide(h, true);
   if (e.key === "d") decide(h, false);
   if (e.key === "D") { decide(h, false); stopRun(h.run); }
 }
 
-const parts = (url) => { const m = /^(\w+:\/\/)?([^/?#]*)(.*)$/s.exec(url); return { scheme: m?.[1] ?? "", host: m?.[2] ?? "", rest: m?.[3] ?? "" }; };
+export const parts = (url) => { const m = /^(\w+:\/\/)?([^/?#]*)(.*)$/s.exec(url); return { scheme: m?.[1] ?? "", host: m?.[2] ?? "", rest: m?.[3] ?? "" }; };
 const TOKEN = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g;
 /** named is text in which token names stand out. */
-function named(text) {
+export function named(text) {
   const out = [];
   let at = 0;
   for (const m of text.matchAll(TOKEN)) { out.push(shown(text.slice(at, m.index)), html`<${Name} name=${m[0]} />`); at = m.index + m[0].length; }
@@ -57,8 +61,11 @@ export function pretty(body) {
   } catch { return body; }
 }
 
+export const Headers = ({ list }) => list?.length ? html`<div class="body"><dl class="facts">${list.map((line) => { const i = line.indexOf(":"); return html`<${Fact} title=${shown(line.slice(0, i))}><span class="mono soft wrapany">${named(line.slice(i + 1).trim())}</span></${Fact}>`; })}</dl></div>` : null;
+export const Body = ({ text }) => text ? html`<div class="code wrapped"><pre class="lined" tabindex="0" aria-label="Body of the request">${pretty(text).split("\n").map((l, i) => html`<span class="l"><span class="ln" aria-hidden="true">${i + 1}</span><span>${named(l)}${"\n"}</span></span>`)}</pre></div>` : null;
+
 function Request({ h, now }) {
-  const u = parts(h.url), body = pretty(h.body ?? ""), lines = body.split("\n"), strange = odd(h.url + (h.headers ?? []).join("\n") + (h.body ?? ""));
+  const u = parts(h.url), body = pretty(h.body ?? ""), strange = odd(h.url + (h.headers ?? []).join("\n") + (h.body ?? ""));
   const run = runs.runs.find((r) => r.run === h.run), before = app.decided?.find((x) => x.approve && x.held.api === h.api && x.held.method === h.method && parts(x.held.url).host + parts(x.held.url).rest.split("?")[0] === u.host + u.rest.split("?")[0]);
   const kind = (h.headers ?? []).find((x) => /^content-type:/i.test(x))?.slice(13).trim();
   return html`<div class="page" tabindex="-1">
@@ -68,8 +75,7 @@ function Request({ h, now }) {
     ${strange.hidden ? html`<${Note} cls="held"><b>${plural(strange.hidden, "character")} in it cannot be seen</b>${strange.turning ? ", and " + (strange.turning === strange.hidden ? "they turn" : strange.turning + " of them turn") + " the text that follows around" : ""}. They are shown by their number.</${Note}>` : null}
     <div class=${before ? "cols2" : ""}>
       <section class="card" aria-label="What is sent"><header><h2 class="grow">What is sent</h2>${kind && html`<${Chip}>${shown(kind)}</${Chip}>`}<span class="faint num small">${bytes(new TextEncoder().encode(h.body ?? "").length)}, all of it</span></header>
-        ${h.headers?.length ? html`<div class="body"><dl class="facts">${h.headers.map((line) => { const i = line.indexOf(":"); return html`<${Fact} title=${shown(line.slice(0, i))}><span class="mono soft wrapany">${named(line.slice(i + 1).trim())}</span></${Fact}>`; })}</dl></div>` : null}
-        ${h.body ? html`<div class="code wrapped"><pre class="lined" tabindex="0" aria-label="Body of the request">${lines.map((l, i) => html`<span class="l"><span class="ln" aria-hidden="true">${i + 1}</span><span>${named(l)}${"\n"}</span></span>`)}</pre></div>` : html`<p class="faint pad">It has no body.</p>`}</section>
+        <${Headers} list=${h.headers} />${h.body ? html`<${Body} text=${h.body} />` : html`<p class="faint pad">It has no body.</p>`}</section>
       ${before && html`<section class="card" aria-label="Against the last one that you approved"><header><h2 class="grow">Against the last one that you approved</h2><span class="faint small">${clock(before.at, false)}</span></header>${(before.held.body ?? "") === (h.body ?? "") ? html`<p class="pad soft">The same body.</p>` : html`<${Diff} label="What differs" lines=${changes(pretty(before.held.body ?? ""), body)} />`}</section>`}</div>
     <div class="cols2"><${SoFar} run=${h.run} h=${h} />
       <${Card} title="Why it is held"><div class="body"><dl class="facts"><${Fact} title="API"><a class="soft" href=${address("apis", h.api)}>${shown(h.api)}</a></${Fact}><${Fact} title="Rule"><span class="mono soft wrapany">${shown(h.rule)}</span></${Fact}><${Fact} title="If nobody comes">it is not sent, and the model is told that nobody has answered yet</${Fact}><${Fact} title="Who may say yes">${mine(h) ? "you, here or with codeforge approve" : "only whoever runs CodeForge, in a terminal"}</${Fact}></dl></div></${Card}></div>
@@ -85,15 +91,16 @@ function SoFar({ run, h }) {
 }
 
 export function Held() {
-  const now = useNow(1000), { id } = app.route, list = app.held, h = list.find((x) => x.id === id) ?? (innerWidth > 760 ? needs()[0] ?? list[0] : undefined);
+  const now = useNow(1000), { id } = app.route, list = app.held, any = id || innerWidth > 760 ? current() : undefined, plan = any?.picture ? any.id : "", h = plan ? undefined : any;
   useEffect(() => { read(); }, [app.versions.held]);
   const rest = h ? Math.max(0, new Date(h.until) - now) : 0, whole_ = h ? new Date(h.until) - new Date(h.since) : 1, can = h && mine(h) && !h.approved;
   return html`<main id="main" class=${"split " + (id && h ? "one" : "many")}>
     <section class="pane" aria-label="Held requests"><div class="head"><div class="row"><h1 class="grow">Held</h1><span class="faint small">nothing is sent until you say so</span></div></div>
       <div class="scroll"><ol>${list.map((x) => { const u = parts(x.url); return html`<li key=${x.id}><a class="run three" href=${address("held", x.id)} aria-current=${x.id === h?.id ? "true" : null}><span class="st held"><${Icon} name=${x.approved ? "ok" : "held"} /></span><span class="row"><span class="t clip grow mono">${shown(x.method)} ${shown(u.host + u.rest)}</span><span class="d num held">${left(x.until, now)}</span></span><span class="sub"><span class="clip">${shown(runs.runs.find((r) => r.run === x.run)?.title ?? x.run)}</span></span><span></span><span class="sub"><${Chip}>${shown(x.api)}</${Chip}>${!x.waiting && html`<span>its run has ended</span>`}</span></a></li>`; })}</ol>
-        ${!list.length && html`<p class="faint pad">${app.heldError ? shown(app.heldError) : "Nothing waits for you."}</p>`}
+        ${app.plans.length ? html`<h2 class="pad">Plans of dry runs</h2><ol>${app.plans.map((p) => html`<${Row} p=${p} now=${now} current=${p.id === plan} />`)}</ol>` : null}
+        ${!list.length && !app.plans.some(isOpen) && html`<p class="faint pad">${app.heldError ? shown(app.heldError) : "Nothing waits for you."}</p>`}
         ${app.decided?.length ? html`<h2 class="pad">Decided here</h2><ol>${app.decided.map((x) => html`<li class="row decided"><span class=${x.approve ? "ok" : "bad"}><${Icon} name=${x.approve ? "ok" : "no"} /></span><span class="grow clip"><span class="mono soft">${shown(x.held.method)} ${shown(parts(x.held.url).host + parts(x.held.url).rest)}</span></span><span class="faint num">${clock(x.at, false)}</span></li>`)}</ol>` : null}</div></section>
-    ${h ? html`<div class="withbar"><${Request} key=${h.id} h=${h} now=${now} />
+    ${plan ? html`<${Plan} key=${plan} id=${plan} now=${now} />` : h ? html`<div class="withbar"><${Request} key=${h.id} h=${h} now=${now} />
       <div class="actions" role="group" aria-label="Decide"><svg class="ring" viewBox="0 0 34 34" role="img" aria-label=${"for " + left(h.until, now) + " minutes"}><circle cx="17" cy="17" r="14" /><circle cx="17" cy="17" r="14" pathLength="100" stroke-dasharray=${Math.round(rest / whole_ * 100) + " 100"} /></svg><div class="num hide-s count"><b>${left(h.until, now)}</b><div class="faint">to decide</div></div><span class="grow"></span>
       ${can ? html`<button type="button" class="btn no" onClick=${() => decide(h, false)}>Deny <kbd>d</kbd></button><button type="button" class="btn no hide-s" onClick=${() => { decide(h, false); stopRun(h.run); }}>Deny and stop the run <kbd>shift</kbd><kbd>d</kbd></button><button type="button" class="btn main" onClick=${() => decide(h, true)}><${Icon} name="touch" />Approve once <kbd>a</kbd></button>`
       : h.approved ? html`<span class="soft">Approved. Have the code run again within 15 minutes.</span>` : html`<div class="operator"><p class="soft">This rule wants whoever runs CodeForge, in a terminal:</p><${Command} text=${"codeforge approve " + plain(h.id)} /></div>`}</div></div>`

@@ -26,7 +26,7 @@ export function Palette() {
   }, [text]);
   const has = (...s) => s.join(" ").toLowerCase().includes(text.trim().toLowerCase()), rows = [], now = Date.now();
   const section = (title, list) => { if (list.length) rows.push({ title }, ...list); };
-  section("Needs you", needs().filter((h) => has(h.method, h.url, "held approve")).map((h) => ({ icon: "held", text: `${h.method} ${h.url}`, hint: left(h.until, now) + " left", act: () => go("held", h.id) })));
+  section("Needs you", needs().map((h) => [h, h.picture ? "Plan " + h.id + " " + h.picture[1].trim() : h.method + " " + h.url]).filter(([, text]) => has(text, "held approve")).map(([h, text]) => ({ icon: "held", text, hint: left(h.until, now) + " left", act: () => go("held", h.id) })));
   section("Go to", PAGES.filter((p) => p && has(p[1])).map(([page, name, icon, k]) => ({ icon, text: name, hint: "g " + k, act: () => go(page) })).concat(has("runs that failed") ? [{ icon: "no", text: "Runs that failed", hint: "status:failed", act: () => go("runs", "", "status:failed") }] : [], has("runs with refused requests") ? [{ icon: "warn", text: "Runs with refused requests", hint: "status:refused", act: () => go("runs", "", "status:refused") }] : []));
   section("Do", found.apis.filter((a) => a.active && text.trim() && has("test the api", a.name)).slice(0, 5).map((a) => ({ icon: "bolt", text: "Test the API " + a.name, hint: "one request, no change", act: () => { go("apis", a.name); test(a.name); } }))
     .concat(found.runs.filter((r) => under(r) && has("stop run", r.title)).map((r) => ({ icon: "stop", text: "Stop " + (r.title || r.run), hint: "x", act: () => stopRun(r.run) }))));

@@ -16,7 +16,7 @@ const STOPS = {
   credential_in_request: 5, token_unavailable: 5, secret_unavailable: 5, login_needed: 5, not_signable: 5, private_elsewhere: 5,
   upstream_encoding: 7, upstream_charset: 7, upstream_compressed: 7,
 };
-const stopOf = (x) => x.outcome === "served" ? 8 : STOPS[x.code] ?? (x.outcome === "denied" ? 3 : 6);
+const stopOf = (x) => x.outcome === "served" ? 8 : x.outcome === "planned" ? 6 : STOPS[x.code] ?? (x.outcome === "denied" ? 3 : 6);
 
 // remove the scheme: what is left begins with the host.
 const path = (x) => { const rest = (x.url ?? "").replace(/^\w+:\/\//, ""), i = rest.indexOf("/"); return i < 0 ? "" : rest.slice(i); };
@@ -63,6 +63,7 @@ function Lane({ row, scale }) {
   const { x } = row, a = scale.at(row.a), b = scale.at(row.b);
   if (row.held) return html`<div class="lane"><${Bar} cls="hol" from=${a} to=${b} /><span class=${"at held" + (a > 40 ? " left" : " inside")} style=${{ left: a + "%" }}>held ${ms(row.b - row.a)}</span></div>`;
   if (x.outcome === "denied") return html`<div class="lane"><${Bar} cls="den" from=${a} to=${a} /><span class=${"at" + (a > 60 ? " left" : "")} style=${{ left: a + "%" }}>refused, not sent</span></div>`;
+  if (x.outcome === "planned") return html`<div class="lane"><${Bar} cls="hol" from=${a} to=${a} /><span class=${"at held" + (a > 60 ? " left" : "")} style=${{ left: a + "%" }}>planned, not sent</span></div>`;
   const right = b > 66;
   return html`<div class="lane">${[row, ...row.more].map((r) => html`<${Bar} cls=${x.outcome === "served" && (x.status ?? 0) < 400 ? "rec" : "err"} from=${scale.at(r.a)} to=${scale.at(r.b)} />`)}<span class=${"at" + (right ? " left" : "")} style=${{ left: (right ? a : b) + "%" }}>${ms(row.b - row.a)}</span></div>`;
 }
@@ -78,7 +79,7 @@ function Waterfall({ run, detail, rows, total, chosen, choose, open }) {
     ${some.map((r) => html`<div class="wr" role="row" tabindex="0" key=${r.n} aria-selected=${r.n === chosen ? "true" : "false"} onClick=${() => choose(r.n)} onKeyDown=${(e) => { if (e.key === "Enter") choose(r.n); }}>
       <span class="no" role="cell">${r.n}</span><span class="mono mth clip" role="cell">${shown(r.x.method)}</span>
       <span class="clip" role="cell" title=${plain(r.x.url)}>${r.more.length ? html`<button type="button" class="chip times" title="Show each" onClick=${(e) => { e.stopPropagation(); open(r.n); }}>×${r.more.length + 1}</button>` : null}<span class=${r.x.outcome === "denied" ? "bad" : "soft"}>${shown(r.x.host)}</span><span>${shown(path(r.x))}</span></span>
-      <span role="cell">${r.held ? html`<span class="held">held</span>` : html`<span class=${r.x.outcome === "served" && r.x.status < 400 ? "ok" : "bad"}>${r.x.status || "none"}</span>`}</span>
+      <span role="cell">${r.held || r.x.outcome === "planned" ? html`<span class="held">${r.held ? "held" : "planned"}</span>` : html`<span class=${r.x.outcome === "served" && r.x.status < 400 ? "ok" : "bad"}>${r.x.status || "none"}</span>`}</span>
       <span class="nm clip" role="cell">${(r.x.swapped ?? []).map((s) => html`<${Name} name=${s.name} />`)}${!r.x.swapped?.length && html`<span class="faint">none</span>`}</span>
       <span class="sz" role="cell">${r.held ? bytes(r.x.bytes_up) + " ↑" : r.x.outcome === "denied" ? "0" : bytes([r, ...r.more].reduce((n, o) => n + (o.x.bytes_down ?? 0), 0))}</span>
       <div role="cell" class="grow lanecell"><${Lane} row=${r} scale=${scale} /></div></div>`)}
@@ -89,14 +90,14 @@ function Waterfall({ run, detail, rows, total, chosen, choose, open }) {
 
 /** Why is what happened to one request on its way. */
 function Why({ row, hints, lines }) {
-  const { x } = row, stop = row.held ? 3 : stopOf(x), bad = stop < 8;
+  const { x } = row, planned = x.outcome === "planned", wait = row.held || planned, stop = row.held ? 3 : stopOf(x), bad = stop < 8 && !planned;
   const hint = hints.find((h) => h.code === x.code && (!h.host || h.host === x.host)) ?? hints.find((h) => h.code && h.code === x.code);
   return html`<div class="why" role="region" aria-label="The chosen request">
-    <div><div class="row whyhead"><h2>${row.n} · ${row.held ? "Waits for you" : x.outcome === "denied" ? "Why it was refused" : bad ? "Why it failed" : "What was done to it"}</h2>${x.code && html`<${Chip} cls="bad">${shown(x.code)}</${Chip}>`}</div>
-      <ol class="steps">${STEPS.map((t, i) => html`<li class=${i < stop ? "ok" : i === stop ? (row.held ? "held" : "bad") : "faint"}>${i <= stop && html`<${Icon} name=${i < stop ? "ok" : row.held ? "held" : "no"} />`}<span class=${i < stop ? "soft" : ""}>${t}</span></li>`)}</ol>
+    <div><div class="row whyhead"><h2>${row.n} · ${row.held ? "Waits for you" : planned ? `Step ${x.step} of a plan` : x.outcome === "denied" ? "Why it was refused" : bad ? "Why it failed" : "What was done to it"}</h2>${x.code && html`<${Chip} cls="bad">${shown(x.code)}</${Chip}>`}</div>
+      <ol class="steps">${STEPS.map((t, i) => html`<li class=${i < stop ? "ok" : i === stop ? (wait ? "held" : "bad") : "faint"}>${i <= stop && html`<${Icon} name=${i < stop ? "ok" : wait ? "held" : "no"} />`}<span class=${i < stop ? "soft" : ""}>${t}</span></li>`)}</ol>
       <div class="frame request"><span class="soft">${shown(x.method)} </span>${shown(x.host)}${shown(path(x))}${(x.swapped ?? []).map((s) => html`${"\n"}<span class="soft">${shown(s.in)}: </span><${Name} name=${s.name} /><span class="faint">  became its key in the proxy</span>`)}${x.outcome === "denied" && html`${"\n"}<span class="faint">nothing was sent, every name stayed a name</span>`}</div></div>
-    <div><h2>${bad ? "What to do" : "What came of it"}</h2>
-      ${hint ? html`<p>${shown(hint.person || hint.text)}</p>` : row.held ? html`<p>It is sent as soon as you approve. <a class="soft" href=${address("held", row.held.id)}>Look at it</a></p>` : bad ? html`<p>${x.outcome === "denied" ? "The code was told the same." : "The answer did not arrive whole."}</p>` : null}
+    <div><h2>${bad || wait ? "What to do" : "What came of it"}</h2>
+      ${hint ? html`<p>${shown(hint.person || hint.text)}</p>` : row.held ? html`<p>It is sent as soon as you approve. <a class="soft" href=${address("held", row.held.id)}>Look at it</a></p>` : planned ? html`<p>A dry run recorded it, and nothing was sent. <a class="soft" href=${address("held", x.plan)}>Look at the plan</a></p>` : bad ? html`<p>${x.outcome === "denied" ? "The code was told the same." : "The answer did not arrive whole."}</p>` : null}
       <p class="faint">${clock(x.at)}, ${ms(x.ms ?? 0)}, ${bytes(x.bytes_up)} out, ${bytes(x.bytes_down)} in${x.sanitized ? ", " + plural(x.sanitized, "key") + " in the answer turned back into names" : ""}${x.redacted ? ", " + plural(x.redacted, "word") + " of yours redacted" : ""}${x.among > 1 ? `, one of ${x.among} calls` : ""}.</p>
       <div class="row wrap">${lines.length ? html`<button type="button" class="btn small" onClick=${() => showLine(lines[0])}>Show line ${lines[0]}</button>` : null}${(x.apis ?? []).map((a) => html`<a class="btn small" href=${address("apis", a)}>API ${shown(a)}</a>`)}${x.code === "host_unknown" && html`<button type="button" class="btn small" onClick=${() => copy("codeforge api add NAME --host " + x.host, "The command")}>Copy how to add this host</button>`}</div>
       ${(x.caused ?? []).length ? html`<p class="faint">The MCP server then sent: ${x.caused.slice(0, 6).map((c) => html`<br />${shown(c.method)} ${shown(c.host)}${shown(path(c))} ${c.status}`)}</p>` : null}</div></div>`;
@@ -109,7 +110,7 @@ function Flow({ rows }) {
   useEffect(() => { const look = () => holder.current && put(Math.max(520, holder.current.clientWidth)); const o = new ResizeObserver(look); o.observe(holder.current); look(); return () => o.disconnect(); }, []);
   const pairs = new Map();
   for (const r of rows) for (const o of [r, ...r.more]) {
-    const names = (o.x.swapped ?? []).map((s) => s.name), state = r.held ? "held" : o.x.outcome === "denied" ? "denied" : "sent";
+    const names = (o.x.swapped ?? []).map((s) => s.name), state = r.held || o.x.outcome === "planned" ? "held" : o.x.outcome === "denied" ? "denied" : "sent";
     for (const name of names.length ? new Set(names) : [""]) {
       const k = [name, o.x.host, state].join("\n"), p = pairs.get(k) ?? { name, host: o.x.host, state, n: 0, up: 0, down: 0, back: 0 };
       p.n++; p.up += o.x.bytes_up ?? 0; p.down += o.x.bytes_down ?? 0; p.back += o.x.sanitized ?? 0;
@@ -185,7 +186,7 @@ export function Run({ id }) {
   const code = whole(d.code), names = new Set((d.exchanges ?? []).flatMap((x) => (x.swapped ?? []).map((s) => s.name)));
   const first = rows.find((r) => r.held) ?? rows.find((r) => r.x.outcome === "denied") ?? rows.find((r) => r.x.outcome !== "served") ?? rows[0];
   const row = rows.find((r) => r.n === chosen) ?? first;
-  const marks = new Map();
+  const planned = rows.find((r) => r.x.outcome === "planned"), marks = new Map();
   if (d.kept) for (const r of rows.slice(0, 200)) for (const l of linesOf(code, r.x).slice(0, 1)) { const cls = r.held ? "held" : r.x.outcome === "denied" ? "bad" : ""; if (!marks.has(l) || cls) marks.set(l, [l, cls, r.n, () => choose(r.n)]); }
   const c = d.count ?? {}, swappedAPIs = new Set((d.exchanges ?? []).filter((x) => x.swapped?.length).flatMap((x) => x.apis ?? [])).size;
   return html`<div class="page" tabindex="-1">
@@ -194,10 +195,11 @@ export function Run({ id }) {
       ${active ? html`<button type="button" class="btn no" onClick=${() => stopRun(id)}><${Icon} name="stop" />Stop <kbd>x</kbd></button>` : null}
       <button type="button" class="btn quiet" onClick=${() => receipt(d)}>Receipt <kbd>c</kbd></button></div>
     <div><h2 class="title">${shown(d.title || "no code")}</h2><p class="faint">${shown([d.client || "unknown client", d.client_version].filter(Boolean).join(" "))}${d.session ? html`, session <span class="mono">${shown(d.session.slice(0, 8))}</span>` : null} · ${d.language} · began ${clock(d.began)}, ${ago(d.began, now)} ago${d.narrowed?.length ? html` · narrowed to ${d.narrowed.map((a, i) => html`${i ? ", " : ""}<a class="soft" href=${address("apis", a)}>${shown(a)}</a>`)}` : null}</p></div>
+    ${planned ? html`<${Note} cls="held" icon="held">A dry run: ${plural(rows.filter((r) => r.x.outcome === "planned").length, "write")} recorded, none sent. <a href=${address("held", planned.x.plan)}>Look at the plan</a></${Note}>` : null}
     ${d.exit && d.state !== "ok" ? html`<${Note} cls="bad">${shown(d.exit)}</${Note}>` : null}
     <dl class="tiles">
       <${Tile} title="Requests" value=${thousands(c.exchanges)} sub=${c.denied ? c.denied + " refused" : c.failed ? c.failed + " failed" : "none refused"} cls=${c.denied || c.failed ? "bad" : ""} />
-      <${Tile} title="Left this machine" value=${bytes((d.exchanges ?? []).reduce((n, x) => x.outcome === "denied" ? n : n + (x.bytes_up ?? 0) + (x.head_up ?? 0), 0))} sub="heads and bodies" />
+      <${Tile} title="Left this machine" value=${bytes((d.exchanges ?? []).reduce((n, x) => x.outcome === "denied" || x.outcome === "planned" ? n : n + (x.bytes_up ?? 0) + (x.head_up ?? 0), 0))} sub="heads and bodies" />
       <${Tile} title="Came back" value=${bytes(c.bytes_down)} sub="read by code only" />
       <${Tile} title="Names swapped" value=${thousands(c.swapped)} sub=${swappedAPIs ? "in " + plural(swappedAPIs, "API") : "no key left the proxy"} />
       <${Tile} title="Keys scrubbed" value=${thousands(c.sanitized)} sub="from answers" />

@@ -6,7 +6,7 @@ const readers = new Set();
 export const app = {
   in: false, why: "", route: { page: "runs", id: "", q: "" }, frozen: false, connected: false,
   versions: { held: 0, apis: "", servers: 0, skills: 0, load: { slots: 0, busy: 0, waiting: 0 } },
-  alerts: 0, alertCount: 0, touched: 0, held: [], problems: 0, about: null, dialog: "", toast: "",
+  alerts: 0, alertCount: 0, touched: 0, held: [], plans: [], problems: 0, about: null, dialog: "", toast: "",
 };
 /** set changes it and draws again. */
 export function set(change) { Object.assign(app, change); for (const f of readers) f(); }
@@ -17,8 +17,8 @@ export function useApp() {
   return app;
 }
 
-/** needs is what waits for somebody now. */
-export const needs = () => app.held.filter((h) => h.waiting && !h.approved);
+/** needs is what waits for somebody now: requests, and then plans. */
+export const needs = () => [...app.held.filter((h) => h.waiting && !h.approved), ...app.plans.filter((p) => p.state === "open" && new Date(p.until) > Date.now())];
 
 // Where we are is in the address, behind the #: a page, what is chosen on it, and a filter.
 export function parse(hash) {
