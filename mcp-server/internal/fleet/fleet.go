@@ -195,8 +195,11 @@ func (f *Fleet) candidates() []*pod {
 	return list[:min(len(list), tries)]
 }
 
-// Acquire implements sandbox.Source.
-func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, error) {
+// Acquire implements sandbox.Source. On many pods no lease is taken ahead.
+func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+	if r.Ahead {
+		return sandbox.Lease{}, runapi.ErrBusy
+	}
 	list := f.candidates()
 	if len(list) == 0 {
 		return sandbox.Lease{}, errNone
@@ -204,7 +207,7 @@ func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, er
 	var failed []error
 	for _, p := range list {
 		f.count(p, 1)
-		l, err := p.Acquire(ctx, language)
+		l, err := p.Acquire(ctx, r)
 		if err == nil {
 			f.heard(p, l.Taken)
 			l.Released = func() { f.count(p, -1) }
@@ -220,9 +223,6 @@ func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, er
 	}
 	return sandbox.Lease{}, errors.Join(failed...)
 }
-
-// Ahead implements sandbox.Source: on many pods no lease is taken ahead.
-func (f *Fleet) Ahead(context.Context) (sandbox.Lease, error) { return sandbox.Lease{}, runapi.ErrBusy }
 
 // count changes how many leases we have in a pod.
 func (f *Fleet) count(p *pod, by int) {
