@@ -41,7 +41,7 @@ type Config struct {
 
 // Guard checks requests. Make it with New.
 type Guard struct {
-	hosts []string
+	hosts  []string
 	token  [sha256.Size]byte
 	has    bool // there is a token
 	needs  bool // one is required
