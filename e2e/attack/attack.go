@@ -57,6 +57,8 @@ type Attack struct {
 	Escaped bool
 	// Token runs it where a bearer token is set.
 	Token bool
+	// Tenants runs it where there are the tenants of TokensFile.
+	Tenants bool
 	// Root says that only root can mount it: as another user of the machine, or on a socket that others cannot reach.
 	Root bool
 	// Chain names attacks that run one after the other: they are about the same thing.
@@ -107,7 +109,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), plans(), canaries(), costs(),
+		terminals(), approvals(), plans(), canaries(), costs(), tenants(),
 	} {
 		all = append(all, section...)
 	}

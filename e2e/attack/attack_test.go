@@ -26,7 +26,7 @@ const width = 8
 // TestSuite mounts every attack and prints the table.
 func TestSuite(t *testing.T) {
 	only := regexp.MustCompile(os.Getenv("CODEFORGE_ATTACK"))
-	var ordinary, open, bare, inside, pythons, absent []Attack
+	var ordinary, open, bare, inside, pythons, several, absent []Attack
 	var foreign []string
 	for _, a := range Suite() {
 		switch {
@@ -38,6 +38,8 @@ func TestSuite(t *testing.T) {
 			foreign = append(foreign, a.Name)
 		case a.Language == python:
 			pythons = append(pythons, a)
+		case a.Tenants:
+			several = append(several, a)
 		case a.YOLO:
 			open = append(open, a)
 		case a.Unredacted:
@@ -72,6 +74,15 @@ func TestSuite(t *testing.T) {
 		outcomes = append(outcomes, siege(t, world.Config{Env: env, TrustCA: true}, open)...)
 	})
 	t.Run("nothing redacted", func(t *testing.T) { outcomes = append(outcomes, siege(t, world.Config{}, bare)...) })
+	t.Run("tenants", func(t *testing.T) {
+		path, err := TokensFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(filepath.Dir(path))
+		env := map[string]string{"MCP_AUTH_TOKEN": Token, "MCP_TOKENS_FILE": path}
+		outcomes = append(outcomes, siege(t, world.Config{Env: env}, several)...)
+	})
 	t.Run("escaped from the interpreter", func(t *testing.T) {
 		env := map[string]string{"MCP_AUTH_TOKEN": Token}
 		outcomes = append(outcomes, siege(t, world.Config{Env: env, Interpreter: "intruder"}, inside)...)

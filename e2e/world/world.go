@@ -82,6 +82,8 @@ type World struct {
 
 	// Token is the bearer token that HTTP sends: MCP_AUTH_TOKEN of Config.Env.
 	Token string
+	// TokensFile is MCP_TOKENS_FILE of Config.Env.
+	TokensFile string
 	// As is the user that Dial and HTTP connect as if the test is root; zero means the user that runs CodeForge.
 	As int
 
@@ -125,7 +127,7 @@ func Open(cfg Config) (*World, error) {
 	if cfg.Slots == 0 {
 		cfg.Slots = 4
 	}
-	w := &World{Mode: CurrentMode(), User: cfg.User, Canaries: Canaries(), Token: cfg.Env["MCP_AUTH_TOKEN"]}
+	w := &World{Mode: CurrentMode(), User: cfg.User, Canaries: Canaries(), Token: cfg.Env["MCP_AUTH_TOKEN"], TokensFile: cfg.Env["MCP_TOKENS_FILE"]}
 	w.leaks = canary.Join(w.Canaries)
 	if cfg.Registry {
 		env := map[string]string{

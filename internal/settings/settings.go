@@ -8,6 +8,7 @@
 //	MCP_PORT=8080              port of the MCP endpoint
 //	MCP_AUTH_TOKEN=            bearer token a client must send; empty: none
 //	MCP_AUTH_TOKEN_FILE=       a file that holds it instead
+//	MCP_TOKENS_FILE=           a file of tenants: clients with tokens, APIs, skills and limits of their own
 //	MCP_ALLOWED_HOSTS=         comma separated: Host values besides localhost
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
 //	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
@@ -55,6 +56,7 @@ type Settings struct {
 	Debug            bool
 	MCPPort          int
 	MCPAuthToken     secret.Value
+	MCPTokensFile    string
 	MCPAllowedHosts  []string
 	Slots            int
 	Warm             int
@@ -140,6 +142,9 @@ func variables() []variable {
 		{"MCP_AUTH_TOKEN", "", func(s *Settings, t string) string { return bearer(t, &s.MCPAuthToken) }},
 		{"MCP_AUTH_TOKEN_FILE", "", func(s *Settings, t string) string {
 			return file(t, !s.MCPAuthToken.Empty(), func(text string) string { return bearer(text, &s.MCPAuthToken) })
+		}},
+		{"MCP_TOKENS_FILE", "", func(s *Settings, t string) string {
+			return path(t, "the path of a JSON file", &s.MCPTokensFile)
 		}},
 		{"MCP_ALLOWED_HOSTS", "", func(s *Settings, t string) string { return hosts(t, &s.MCPAllowedHosts) }},
 		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return integer(t, 1, slot.Max, &s.Slots) }},

@@ -45,6 +45,8 @@ type Run struct {
 	ClientVersion string `json:"client_version,omitempty"`
 	Protocol      string `json:"protocol,omitempty"`
 	Session       string `json:"session,omitempty"`
+	// Tenant is whose run it is, of those of MCP_TOKENS_FILE; empty: the operator's.
+	Tenant string `json:"tenant,omitempty"`
 
 	// Narrowed are the APIs that the run was narrowed to; APIs those that it sent something to, and Skills those that its
 	// code imports.
@@ -137,6 +139,7 @@ type Filter struct {
 	Skill   string `json:"skill,omitempty"`
 	Client  string `json:"client,omitempty"`
 	Session string `json:"session,omitempty"`
+	Tenant  string `json:"tenant,omitempty"`
 	// State is one of the states, or "denied": something was refused.
 	State string `json:"state,omitempty"`
 	// Grep are words that code, output, URLs, title or the name of the client all contain, as prefixes of words.

@@ -6,6 +6,7 @@
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
 //	GET /operator/v1/inspection                                -> controlapi.Inspection
+//	GET /operator/v1/tenants                                   -> Tenants
 //	GET /operator/v1/runs?filter=&cursor=                      -> historyapi.Page
 //	GET /operator/v1/run?run=                                  -> historyapi.Detail | 404
 //	GET /operator/v1/exchanges?filter=&cursor=                 -> historyapi.ExchangePage
@@ -59,6 +60,31 @@ type About struct {
 	// Port is that of the MCP endpoint, Token whether it requires a bearer token.
 	Port  int  `json:"port"`
 	Token bool `json:"token"`
+}
+
+// Tenants are the clients of MCP_TOKENS_FILE.
+type Tenants struct {
+	// Problem is what is wrong with the file as it is now; what it had before is in force. Empty: nothing is.
+	Problem string   `json:"problem,omitempty"`
+	Tenants []Tenant `json:"tenants"`
+}
+
+// Tenant is one of several clients.
+type Tenant struct {
+	Name string `json:"name"`
+	// APIs are those it may use; nil: all.
+	APIs []string `json:"apis"`
+	// Tokens is how many tokens it has, Sessions, Runs and Waiting how many sessions, runs, and runs that wait.
+	Tokens   int `json:"tokens"`
+	Sessions int `json:"sessions"`
+	Runs     int `json:"runs"`
+	Waiting  int `json:"waiting"`
+}
+
+// Tenants fetches the tenants.
+func (c Client) Tenants(ctx context.Context) (Tenants, error) {
+	var out Tenants
+	return out, c.call(ctx, "tenants", nil, &out)
 }
 
 // ConsoleLogin is a way in to the web console: a code that opens one session, within a minute.

@@ -149,6 +149,9 @@ type Registration struct {
 	Run        string `json:"run"`
 	// APIs narrows the run to these APIs. Nil or empty means all active ones.
 	APIs []string `json:"apis,omitempty"`
+	// Closed says that nobody there may learn of any other API: the run is told of their hosts and token names what it
+	// would be told if there were none.
+	Closed bool `json:"closed,omitempty"`
 	// Deadline is when the run ends at the latest. The registration ends by itself five seconds later.
 	Deadline time.Time `json:"deadline"`
 	// Install lets a server slot reach the package registry, without any credential, and nothing else. A server slot that

@@ -183,20 +183,15 @@ func statusError(resp *http.Response) error {
 }
 
 // Acquire takes a lease on a free slot, preferably a warm one. It returns ErrBusy when all are taken.
-func (c *Client) Acquire(ctx context.Context) (Lease, error) { return c.AcquireFor(ctx, "") }
-
-// AcquireFor is Acquire for a run in a language.
-func (c *Client) AcquireFor(ctx context.Context, language string) (Lease, error) {
-	var l Lease
-	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{Language: language}, &l)
-	return l, err
+func (c *Client) Acquire(ctx context.Context) (Lease, error) {
+	return c.AcquireFor(ctx, LeaseRequest{})
 }
 
-// AcquireAhead takes a lease for a future run, see LeaseRequest. The lease is valid only while the stream it was taken
-// on is open, that is, while Stream returns the number that it returned before the call.
-func (c *Client) AcquireAhead(ctx context.Context) (Lease, error) {
+// AcquireFor is Acquire for a certain run. A lease ahead is valid only while the stream it was taken on is open, that is,
+// while Stream returns the number that it returned before the call.
+func (c *Client) AcquireFor(ctx context.Context, r LeaseRequest) (Lease, error) {
 	var l Lease
-	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{Ahead: true}, &l)
+	err := c.call(ctx, http.MethodPost, "/v1/leases", r, &l)
 	return l, err
 }
 

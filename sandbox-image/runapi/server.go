@@ -65,7 +65,7 @@ type Server struct {
 
 const (
 	// maxBody bounds a request. JSON escapes at most double the size of code, control characters aside.
-	maxBody = 2*(MaxCode+MaxServers+MaxModules) + 64<<10
+	maxBody = 2*(MaxCode+MaxServers+MaxModules+MaxSkills) + 64<<10
 	// stalledFor is how long a write may block after its run has ended.
 	stalledFor = 5 * time.Second
 	// maxStreams is how many requests one connection may have open.

@@ -35,6 +35,9 @@ type LeaseRequest struct {
 	// Language is that of the run to come, as in RunRequest. Empty: TypeScript. A run may have another one and then takes
 	// longer to start.
 	Language string `json:"language,omitempty"`
+	// Private asks for an interpreter that shares no file with other runs: it sees neither /tmp, /skills and /runs of the
+	// others nor what an earlier run has left, and what it writes goes with it.
+	Private bool `json:"private,omitempty"`
 	// Server asks for a slot for an MCP server, from a pool of its own. Such a lease is not bound to be used soon.
 	Server bool `json:"server,omitempty"`
 }
@@ -122,6 +125,10 @@ type RunRequest struct {
 	Servers map[string][]string `json:"servers,omitempty"`
 	// Modules are the typed clients that the code imports, at most MaxModules bytes in all. Only TypeScript has any.
 	Modules []Module `json:"modules,omitempty"`
+	// Private says that the lease must be a private one. Skills are then the files that the run can import from /skills,
+	// by their names, at most MaxSkills bytes in all.
+	Private bool              `json:"private,omitempty"`
+	Skills  map[string]string `json:"skills,omitempty"`
 	// Permissions is the hash of the permission set this run expects: PermissionSet.Hash.
 	Permissions string `json:"permissions"`
 	// TimeoutMS is the wall time of the run in milliseconds, counted from the moment the code starts.
@@ -165,11 +172,21 @@ func (r RunRequest) ModulesSize() int {
 	return size
 }
 
-// The largest code, Servers and Modules that are accepted, in bytes. Each name of a server counts with NameBytes more.
+// SkillsSize is the size of Skills, as MaxSkills counts it.
+func (r RunRequest) SkillsSize() int {
+	size := 0
+	for name, source := range r.Skills {
+		size += len(name) + len(source)
+	}
+	return size
+}
+
+// The largest code, Servers, Modules and Skills that are accepted, in bytes. Each name of a server counts with NameBytes more.
 const (
 	MaxCode    = 4 << 20
 	MaxServers = 256 << 10
 	MaxModules = 4 << 20
+	MaxSkills  = 4 << 20
 	NameBytes  = 8
 )
 

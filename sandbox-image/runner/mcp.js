@@ -3,6 +3,7 @@
 // when one of the globals is first used. Code could replace all of it: what a run may call is decided by the proxy.
 
 const host = "https://mcp.codeforge.internal/";
+const folder = Deno.cwd(); // the run's own, or /tmp
 
 // define sets properties that enumeration does not show.
 function define(target, properties) {
@@ -132,7 +133,7 @@ class Call {
   async file(base64, mimeType = "application/octet-stream") {
     const [, kind = "bin"] = /^\w+\/(?:x-)?([a-z0-9]{1,10})\b/.exec(mimeType) ?? [];
     const extension = { plain: "txt", jpeg: "jpg", mpeg: "mp3", octet: "bin" }[kind] ?? kind;
-    const path = `/tmp/mcp-${crypto.randomUUID().slice(0, 13)}.${extension}`;
+    const path = `${folder}/mcp-${crypto.randomUUID().slice(0, 13)}.${extension}`;
     let bytes;
     try {
       bytes = Uint8Array.fromBase64(base64);

@@ -14,6 +14,7 @@ import uuid
 from urllib.parse import quote
 
 HOST = "mcp.codeforge.internal"
+_folder = os.getcwd()  # the run's own, or /tmp
 
 
 class McpError(Exception):
@@ -166,7 +167,7 @@ class _Call:
             raw = base64.b64decode(data, validate=True)
         except (TypeError, ValueError):
             raise self.failure(f"sent {mime} that is not base64", "server_error") from None
-        path = f"/tmp/mcp-{str(uuid.uuid4())[:13]}.{kind}"
+        path = f"{_folder}/mcp-{str(uuid.uuid4())[:13]}.{kind}"
         with open(path, "xb") as f:
             f.write(raw)
         return {"path": path, "mimeType": mime, "bytes": len(raw)}

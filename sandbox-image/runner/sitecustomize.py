@@ -69,8 +69,8 @@ class SkillFinder:
             def get_code(self, fullname):
                 return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
 
-        for candidate in (name, name.replace("_", "-")):
-            file = "/skills/" + candidate + ".py"
+        own = os.path.dirname(__file__)
+        for file in [f"{at}/skills/{n}.py" for at in (own, "") for n in (name, name.replace("_", "-"))]:
             if os.path.isfile(file):
                 spec = sys.modules["_frozen_importlib"].ModuleSpec(fullname, Loader(fullname, file), origin=file)
                 spec.has_location = True

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -59,7 +61,7 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
 		if e.inContainer() {
 			more, cat := inspectProxy(e)
-			return append(found, more...), cat
+			return append(append(found, more...), inspectTenants(w, cat)...), cat
 		}
 		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
 		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
@@ -71,7 +73,50 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 			Text: p.String(),
 		})
 	}
-	return found, cat
+	return append(found, inspectTenants(w, cat)...), cat
+}
+
+// inspectTenants reads MCP_TOKENS_FILE.
+func inspectTenants(w variables, cat *catalog.Catalog) []finding {
+	path := w.getenv("MCP_TOKENS_FILE")
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path) //nolint:gosec // the user's own setting
+	if err != nil {
+		return []finding{{Severity: "error", File: path, Text: fmt.Sprintf("MCP_TOKENS_FILE: %v", err)}}
+	}
+	list, problems := catalog.ParseTenants(data, path)
+	own := sha256.Sum256([]byte(w.getenv("MCP_AUTH_TOKEN")))
+	for _, t := range list {
+		at := "tenants." + t.Name
+		if t.Has(own) {
+			problems = append(problems, catalog.Problem{File: path, Field: at + ".tokens", Found: "the value of MCP_AUTH_TOKEN",
+				Want: "another token: that one is the operator's"})
+		}
+		for _, name := range t.APIs {
+			if cat == nil || cat.API(name) != nil {
+				continue
+			}
+			p := catalog.Problem{File: path, Field: at + ".apis", Found: fmt.Sprintf("%q, which is no API", name),
+				Severity: catalog.Warning}
+			var known []string
+			for _, a := range cat.APIs() {
+				known = append(known, a.Name)
+			}
+			if near := typo.Nearest(name, len(name)/2, known); near != "" {
+				p.Want = fmt.Sprintf("did you mean %q?", near)
+			}
+			problems = append(problems, p)
+		}
+	}
+	var found []finding
+	for _, p := range problems {
+		found = append(found, finding{
+			Severity: p.Severity.String(), File: p.File, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.String(),
+		})
+	}
+	return found
 }
 
 // misspelt warns of variables in .env that were most likely meant to be settings.

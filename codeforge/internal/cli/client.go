@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ else in the file stays as it is, and a copy of it is kept beside it. A file with
 paste is printed instead. The token is never written: where one is required the client starts codeforge stdio, which
 needs none, or with --http sends the value of MCP_AUTH_TOKEN in its own environment.
 
+--tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP, with a token of its own.
+
 Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written;
 2 wrong command line.`,
 		setup: func(fs *flag.FlagSet) action {
@@ -38,6 +41,7 @@ Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or not
 			fs.BoolVar(&o.write, "write", false, "write without confirmation")
 			fs.BoolVar(&o.http, "http", false, "connect over HTTP even if a token is required")
 			fs.StringVar(&o.file, "file", "", "the client's configuration `FILE`, if it is not in its usual place")
+			fs.StringVar(&o.tenant, "tenant", "", "for the tenant of this `NAME`")
 			fs.BoolVar(&o.json, "json", false, "print JSON")
 			return func(ctx context.Context, e *Env, args []string) error {
 				if len(args) > 1 {
@@ -53,7 +57,7 @@ Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or not
 type connectOptions struct {
 	target            target
 	write, http, json bool
-	file              string
+	file, tenant      string
 }
 
 func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
@@ -68,6 +72,24 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 	a, err := readAccess(ctx, e, c)
 	if err != nil {
 		return err
+	}
+	if o.tenant != "" {
+		op, _, _, err := server.Operator(ctx, c)
+		if err != nil {
+			return err
+		}
+		list, err := op.Tenants(ctx)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, t := range list.Tenants {
+			names = append(names, t.Name)
+		}
+		if !slices.Contains(names, o.tenant) {
+			return usageError("there is no tenant %q%s", o.tenant, didYouMean(o.tenant, "", names))
+		}
+		a.tenant, o.http = o.tenant, true
 	}
 	if name != "" {
 		return o.connect(ctx, e, client, a)

@@ -20,13 +20,18 @@ type access struct {
 	token bool
 	// state is the state directory in embedded mode, container mcp-server's in Docker. Both empty: started elsewhere.
 	state, container string
+	// tenant is whose clients are to connect; empty: the operator's.
+	tenant string
 }
 
 func accessOf(u statedir.Up) access { return access{url: u.Endpoint(), token: u.Token, state: u.State} }
 
 // client is the access as clients see it.
 func (a access) client() clients.Access {
-	out := clients.Access{URL: a.url, Token: a.token}
+	out := clients.Access{URL: a.url, Token: a.token, Tenant: a.tenant}
+	if a.tenant != "" { // who can start the program is the operator
+		return out
+	}
 	switch self, err := os.Executable(); {
 	case a.container != "":
 		out.Command = []string{"docker", "exec", "-i", a.container, "codeforge", "stdio"}
@@ -52,6 +57,11 @@ func printConnect(e *Env, a access) {
 			words[i] = visible.Line(word)
 		}
 		fmt.Fprintf(w, "  without Node    %s   (for clients that start a program)\n", strings.Join(words, " "))
+	}
+	if a.tenant != "" {
+		fmt.Fprintf(w, "  %s is one of its tokens; where MCP_TOKENS_FILE has its SHA-256, only the client has the token.\n",
+			to.Placeholder())
+		return
 	}
 	if a.token {
 		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node needs none.\n", clients.Placeholder)

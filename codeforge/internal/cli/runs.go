@@ -42,6 +42,7 @@ Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command 
 			fs.StringVar(&o.filter.State, "status", "", "only runs of this `STATUS`")
 			fs.StringVar(&o.filter.Grep, "grep", "", "only runs with all these `WORDS`")
 			fs.StringVar(&o.filter.Client, "client", "", "only runs of the client of this `NAME`")
+			fs.StringVar(&o.filter.Tenant, "tenant", "", "only runs of the tenant of this `NAME`")
 			fs.StringVar(&o.filter.Skill, "skill", "", "only runs that imported the skill of this `NAME`")
 			fs.IntVar(&o.last, "n", 50, "the last `N` runs; 0: all")
 			fs.BoolVar(&o.all, "all", false, "rm: every run")
@@ -143,8 +144,12 @@ func runLine(p painter, r historyapi.Run) string {
 	if r.Title != "" {
 		line += "  " + visible.Line(r.Title)
 	}
-	if r.Client != "" {
-		line += p(terminal.Dim, "  by "+visible.Line(r.Client))
+	by := r.Client
+	if r.Tenant != "" {
+		by = r.Tenant + ": " + by
+	}
+	if by != "" {
+		line += p(terminal.Dim, "  by "+visible.Line(by))
 	}
 	return line
 }
@@ -185,6 +190,7 @@ func (o runsOptions) show(ctx context.Context, e *Env, rec record, id string) er
 		}
 	}
 	fact("client", strings.TrimSpace(d.Client+" "+d.ClientVersion))
+	fact("tenant", d.Tenant)
 	fact("protocol", d.Protocol)
 	fact("language", d.Language)
 	fact("reason", d.Reason)

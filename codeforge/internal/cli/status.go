@@ -31,6 +31,8 @@ type state struct {
 	Frozen []string `json:"frozen,omitempty"`
 	// Servers are the MCP servers among the APIs.
 	Servers []serverstate.Server `json:"servers,omitempty"`
+	// Tenants are the clients of MCP_TOKENS_FILE.
+	Tenants *operatorapi.Tenants `json:"tenants,omitempty"`
 	Problem string               `json:"problem,omitempty"`
 }
 
@@ -113,6 +115,9 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 	if alarms, err := op.Alarms(ctx); err == nil { // one that is older has none
 		s.Frozen = frozenSessions(alarms)
 	}
+	if list, err := op.Tenants(ctx); err == nil && (len(list.Tenants) > 0 || list.Problem != "") {
+		s.Tenants = &list
+	}
 	s.Catalog = &cat
 }
 
@@ -153,6 +158,7 @@ func printState(e *Env, s state) {
 		printCatalog(e.Stdout, *s.Catalog, apis)
 	}
 	printServers(e.Stdout, s.Servers)
+	printTenants(e.Stdout, s.Tenants)
 	printFrozen(e.Stdout, s.Frozen)
 	if s.Problem != "" {
 		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
@@ -163,6 +169,25 @@ func printState(e *Env, s state) {
 func printFrozen(w io.Writer, sessions []string) {
 	if len(sessions) > 0 {
 		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", visible.Line(strings.Join(sessions, ", ")))
+	}
+}
+
+// printTenants prints a line for each tenant: what it may use, and what it does.
+func printTenants(w io.Writer, list *operatorapi.Tenants) {
+	if list == nil {
+		return
+	}
+	fmt.Fprintln(w, "  tenants (codeforge connect --tenant NAME):")
+	for _, t := range list.Tenants {
+		apis := "all APIs"
+		if t.APIs != nil {
+			apis = strings.Join(t.APIs, ", ")
+		}
+		fmt.Fprintf(w, "    %-14s %s; %s, %s, %d waiting\n", visible.Line(t.Name), visible.Line(apis),
+			count(t.Sessions, "session"), count(t.Runs, "run"), t.Waiting)
+	}
+	if list.Problem != "" {
+		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, what it had before is in force: %s\n", visible.Line(list.Problem))
 	}
 }
 

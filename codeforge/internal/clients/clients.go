@@ -22,6 +22,8 @@ type Access struct {
 	// URL is the MCP endpoint. Token says that it requires a bearer token.
 	URL   string
 	Token bool
+	// Tenant is the name of the tenant whose token it is; empty: it is MCP_AUTH_TOKEN.
+	Tenant string
 	// Command is a program that speaks MCP on standard input and output, and needs no token; empty: there is none.
 	Command []string
 }
@@ -161,6 +163,14 @@ func headers(token bool, reference string) map[string]string {
 // Placeholder marks, in what is printed, where the user's own token goes.
 const Placeholder = "<" + TokenSetting + ">"
 
+// Placeholder is that for the tenant.
+func (a Access) Placeholder() string {
+	if a.Tenant != "" {
+		return "<token of " + a.Tenant + ">"
+	}
+	return Placeholder
+}
+
 // entry is the client's entry, with a reference in place of the token. A client that cannot use the endpoint, or has no
 // way to name the token, gets the program; without one, the bridge of npm.
 func (c Client) entry(a Access, reference string, preferProgram bool) any {
@@ -171,7 +181,7 @@ func (c Client) entry(a Access, reference string, preferProgram bool) any {
 	case c.remote == nil:
 		args := []string{"-y", "mcp-remote", a.URL}
 		if a.Token {
-			args = append(args, "--header", "Authorization: Bearer "+Placeholder)
+			args = append(args, "--header", "Authorization: Bearer "+a.Placeholder())
 		}
 		return program{"npx", args}
 	}
@@ -183,14 +193,14 @@ func (c Client) Line(a Access) string {
 	if c.remote == nil {
 		a.Command = nil // it is printed on a line of its own
 	}
-	return jsonfile.Compact(map[string]map[string]any{c.key: {name: c.entry(a, Placeholder, false)}})
+	return jsonfile.Compact(map[string]map[string]any{c.key: {name: c.entry(a, a.Placeholder(), false)}})
 }
 
 // ClaudeCode is the command that adds the server to Claude Code.
 func ClaudeCode(a Access) string {
 	line := "claude mcp add --transport http " + name + " " + a.URL
 	if a.Token {
-		line += ` --header "Authorization: Bearer ` + Placeholder + `"`
+		line += ` --header "Authorization: Bearer ` + a.Placeholder() + `"`
 	}
 	return line
 }

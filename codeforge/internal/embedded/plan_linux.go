@@ -106,6 +106,7 @@ func serverArgs(p plan, v view.View) []string {
 		"--definitions", v.Path("definitions"),
 		"--pins", v.Path("pins"),
 		"--history", v.Path("history"),
+		"--tenants", v.Path("tenants"),
 		"--owner-uid", strconv.Itoa(p.OwnerUID),
 	}
 }
@@ -118,7 +119,7 @@ var (
 		"SANDBOX_SERVER_MEMORY", "CANARIES", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT",
 	}
 	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT", "PACKAGE_REGISTRY_PRIVATE"}
-	notForProxy  = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE"}
+	notForProxy  = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "MCP_TOKENS_FILE"}
 )
 
 // sized is an environment that says how many slots there are, whatever SANDBOX_SLOTS was: --slots wins.

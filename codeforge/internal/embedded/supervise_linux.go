@@ -139,6 +139,9 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 	proxyFiles, sandboxFiles := slotnet.Files(slots)
 	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
 	proxyEnv, sandboxEnv, serverEnv := environments(p.sized(environ))
+	if serverEnv, err = s.shareTokens(ctx, serverEnv); err != nil {
+		return status{}, err
+	}
 	steps := []struct {
 		daemon daemon.Config
 		ready  func(context.Context) error
@@ -207,6 +210,7 @@ func (s *supervisor) chownFolders() error {
 		{"skills", 0, slot.GroupID, 0o775 | os.ModeSetgid},
 		{"pins", slot.ServerUID, slot.GroupID, 0o700},
 		{"history", slot.ServerUID, slot.GroupID, 0o700},
+		{"tenants", slot.ServerUID, slot.GroupID, 0o700},
 		{"ca-public", 0, 0, 0o755},
 		{"runs", 0, 0, 0o755},
 		{"packages", 0, 0, 0o755},

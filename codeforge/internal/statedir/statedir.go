@@ -110,7 +110,7 @@ func Create(path string) (Dir, error) {
 	}
 	for _, sub := range []string{
 		"run", "ca-private", "ca-public", "tokens", "audit", "skills", "runs", "sandboxd", "packages", "definitions", "pins",
-		"history", "log", "tmp", "logins",
+		"history", "tenants", "log", "tmp", "logins",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

@@ -47,6 +47,7 @@ var folders = [...]struct{ name, source string }{
 	{"logins", "logins"},
 	{"pins", "pins"},
 	{"history", "history"},
+	{"tenants", "tenants"},
 	{"tmp", "tmp"},
 }
 

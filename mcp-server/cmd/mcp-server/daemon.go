@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -74,6 +75,9 @@ type daemon struct {
 	mcp      *transport.Handler
 	guard    *guard.Guard
 	console  *console.Console
+	tenants  *tenants
+	meter    *meter.Meter
+	python   atomic.Pointer[runapi.Python]
 	endpoint *endpoint.Endpoint
 }
 
@@ -118,13 +122,26 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)
 	d.catalog = published.New(published.Config{
-		Control: d.control, Sandbox: d.sandbox, Log: d.log, Changed: d.library.Follow,
-		Python: func(p runapi.Python) { d.surface.OfferPython(p) },
+		Control: d.control, Sandbox: d.sandbox, Log: d.log,
+		Changed: func(c controlapi.Catalog) { d.library.Follow(c); d.tenants.Follow(c) },
+		Python: func(p runapi.Python) {
+			d.python.Store(&p)
+			d.surface.OfferPython(p)
+			d.tenants.offerPython(p)
+		},
 	})
 	only.Runs, only.Control, only.Catalog = d.sandbox, d.control, d.catalog
+	sum := func(of func(*transport.Handler) int) func() int {
+		return func() (n int) {
+			for _, h := range d.handlers() {
+				n += of(h)
+			}
+			return n
+		}
+	}
 	m := meter.New(meter.Gauges{
-		Sessions: func() int { return d.mcp.Sessions() },
-		Calls:    func() int { return d.mcp.Calls() },
+		Sessions: sum((*transport.Handler).Sessions),
+		Calls:    sum((*transport.Handler).Calls),
 		Waiting:  d.queue.Waiting,
 		Servers:  func() int { return d.broker.Running() },
 	})
@@ -140,43 +157,64 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	d.executor = execution.New(execution.Config{
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
-		Modules: d.modules, Shapes: d.library.Silent, Learn: d.library.Learn, Alarms: d.alarms,
+		Sources: execution.Sources{
+			Modules: d.modules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
+			Shapes:  d.library.Silent, Learn: d.library.Learn,
+		},
+		Alarms: d.alarms,
 	})
-	d.surface = tools.New(tools.Config{
+	d.meter = m
+	d.surface = tools.New(d.surfaceConfig())
+	d.mcp = transport.New(transport.Config{
+		Server: d.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.elsewhere(id, d.mcp) },
+	})
+	if d.tenants, err = openTenants(d, s.MCPTokensFile); err != nil {
+		return nil, err
+	}
+	return d, d.open(ctx, getenv, m)
+}
+
+// surfaceConfig is what clients see, by the operator's own.
+func (d *daemon) surfaceConfig() tools.Config {
+	s := d.settings
+	return tools.Config{
 		Executor: d.executor, Servers: d.broker, Library: d.library,
 		Catalog: d.catalog, Control: d.control, Skills: d.skills, History: d.history, Alarms: d.alarms,
-		Log: d.log, Called: m.Called,
+		Log: d.log, Called: d.meter.Called,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
-	})
-	d.mcp = transport.New(transport.Config{Server: d.surface.Server(), Log: d.log})
-	return d, d.open(ctx, getenv, m)
+	}
 }
 
 // knownWithin bounds the wait for the operations of APIs before a run that imports their clients.
 const knownWithin = 5 * time.Second
 
-// modules are the typed clients that code imports.
-func (d *daemon) modules(ctx context.Context, code string) []runapi.Module {
-	ctx, cancel := context.WithTimeout(ctx, knownWithin)
-	defer cancel()
-	return d.library.Modules(ctx, d.catalog.Catalog(), code, func(name string) string {
-		_, source, err := d.skills.Read(name)
-		if err != nil {
-			return "" // the import says why
-		}
-		return source
-	})
+// modules are the typed clients that code imports, of the APIs in a view of the catalog.
+func (d *daemon) modules(
+	library *apidoc.Library, store *skill.Store, view func(controlapi.Catalog) controlapi.Catalog,
+) func(ctx context.Context, code string) []runapi.Module {
+	return func(ctx context.Context, code string) []runapi.Module {
+		ctx, cancel := context.WithTimeout(ctx, knownWithin)
+		defer cancel()
+		return library.Modules(ctx, view(d.catalog.Catalog()), code, func(name string) string {
+			_, source, err := store.Read(name)
+			if err != nil {
+				return "" // the import says why
+			}
+			return source
+		})
+	}
 }
 
 // open opens the listeners.
 func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.Meter) error {
+	closed := !d.settings.MCPAuthToken.Empty() || d.tenants != nil
 	about := operatorapi.About{
-		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort,
-		Token: !d.settings.MCPAuthToken.Empty(),
+		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort, Token: closed,
 	}
 	d.guard = guard.New(guard.Config{
-		AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken, Page: console.Path,
+		AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken, Required: closed,
+		Tenant: d.tenants.Handler, Page: console.Path,
 	})
 	d.openConsole(ctx, getenv, about)
 	var err error
@@ -184,7 +222,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 		Listen:    d.flags.listen,
 		Socket:    d.flags.socket,
 		Guard:     d.guard,
-		HasToken:  !d.settings.MCPAuthToken.Empty(),
+		HasToken:  closed,
 		Container: getenv("CODEFORGE_CONTAINER") == "1",
 		UIDs:      []int{d.flags.ownerUID, 0},
 		MCP:       d.mcp,
@@ -193,7 +231,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 		Console:   d.console,
 		Operator: operator.Handler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
-			Console: d.consoleLogin,
+			Console: d.consoleLogin, Tenants: d.tenants.States,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,
@@ -230,6 +268,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.catalog.Run(background) })
 	parts.Go(func() { d.library.Run(background) })
 	parts.Go(func() { d.surface.Watch(background) })
+	if d.tenants != nil {
+		parts.Go(func() { d.tenants.Run(background) })
+	}
 	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
 	if d.fleet != nil {
 		parts.Go(func() { d.fleet.Run(background) })
@@ -261,11 +302,16 @@ func (d *daemon) stop() {
 		time.Sleep(retireTime)
 	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)
-	d.mcp.Drain(drain)
+	var draining sync.WaitGroup
+	for _, h := range d.handlers() {
+		draining.Go(func() { h.Drain(drain) })
+	}
+	draining.Wait()
 	cancel()
 	unwind, cancel := context.WithTimeout(context.Background(), unwindTime)
 	defer cancel()
 	d.mcp.Close(unwind)
+	d.tenants.Close(unwind)
 	d.queue.Close()
 	d.broker.Close(unwind) // while the proxy and the sandbox can still be told
 	d.endpoint.Close(unwind)

@@ -33,8 +33,10 @@ type flags struct {
 	history string
 	// definitions is where the broker remembers tools, pins those that the user has accepted.
 	definitions, pins string
-	ownerUID          int
-	drain             time.Duration
+	// tenants has the skills of the clients of MCP_TOKENS_FILE.
+	tenants  string
+	ownerUID int
+	drain    time.Duration
 }
 
 // parseFlags reads the command line and says everything that is wrong with it.
@@ -52,6 +54,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on when this is told to end")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
+	set.StringVar(&f.tenants, "tenants", "", "folder of the skills of the clients of MCP_TOKENS_FILE")
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
 	set.StringVar(&f.history, "history", "", "folder to keep runs in, as HISTORY says; without it, none are kept")

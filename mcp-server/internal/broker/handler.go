@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -191,6 +192,9 @@ func (c *call) key() (string, *failure) {
 		}
 		return "session " + session, nil
 	}
+	if session, _ := c.broker.session(c.run); tenant.Of(session) != "" && !disarm.Off("tenant-servers") {
+		return "tenant " + tenant.Of(session), nil // what one tenant does there, another must not see
+	}
 	return "", nil
 }
 
@@ -301,7 +305,9 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		}
 		return nil, f
 	}
-	c.server.study(t, body, raw)
+	if session, _ := c.broker.session(c.run); tenant.Of(session) == "" { // all are shown what was learned
+		c.server.study(t, body, raw)
+	}
 	return marked(raw, len(t.OutputSchema) > 0, hint)
 }
 

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 )
 
 const (
-	// The bounds of one session's stash, and of all together.
+	// The bounds of one session's stash, those of one tenant's together being the same, and of all together.
 	maxKeys    = 256
 	maxStash   = 16 << 20
 	maxStashes = 64 << 20
@@ -87,7 +89,7 @@ func (s *stashes) set(session string, r stashRequest) *failure {
 				continue
 			}
 			total += len(key) + len(v.value)
-			if name == session {
+			if name == session || tenant.Of(name) != "" && tenant.Of(name) == tenant.Of(session) {
 				own += len(key) + len(v.value)
 			}
 		}

@@ -87,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 		}
 		e.socket = netutil.LimitListener(l, maxConnections)
 	}
-	e.server = serverOf(cfg, e.routes(cfg.Guard.Bearer))
+	e.server = serverOf(cfg, e.routes(cfg.Guard.Clients, cfg.Guard.Bearer))
 	e.local = serverOf(cfg, e.localRoutes())
 	return e, nil
 }
@@ -163,10 +163,10 @@ func (e *Endpoint) Addrs() []net.Addr {
 	return out
 }
 
-// routes maps paths to handlers. Those that reveal something require the token.
-func (e *Endpoint) routes(token func(http.Handler) http.Handler) *http.ServeMux {
+// routes maps paths to handlers. Those that reveal something require the token; clients is who may use MCP.
+func (e *Endpoint) routes(clients, token func(http.Handler) http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", token(e.cfg.MCP))
+	mux.Handle("/mcp", clients(e.cfg.MCP))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"ok": true})
 	})
@@ -189,7 +189,8 @@ func (e *Endpoint) routes(token func(http.Handler) http.Handler) *http.ServeMux 
 
 // localRoutes are the routes of the socket: without a token, and with those for the operator.
 func (e *Endpoint) localRoutes() *http.ServeMux {
-	mux := e.routes(func(next http.Handler) http.Handler { return next })
+	open := func(next http.Handler) http.Handler { return next }
+	mux := e.routes(open, open)
 	if e.cfg.Operator != nil {
 		mux.Handle(operatorapi.Prefix, e.cfg.Operator)
 	}

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
@@ -26,6 +27,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -66,14 +68,27 @@ type Config struct {
 	Catalog *published.Watcher
 	// Servers may be nil: no tool is known.
 	Servers Servers
+	Sources
+	// Alarms are what freezes sessions. Nil: nothing does.
+	Alarms *alarm.Book
+	Log    *slog.Logger
+}
+
+// Sources are where what runs import comes from, and where what they teach goes.
+type Sources struct {
 	// Modules, if not nil, are the typed clients that code of TypeScript imports.
 	Modules func(ctx context.Context, code string) []runapi.Module
 	// Shapes, if not nil, are the APIs whose answers Learn is told of.
 	Shapes func() []string
 	Learn  func([]controlapi.Answer)
-	// Alarms are what freezes sessions. Nil: nothing does.
-	Alarms *alarm.Book
-	Log    *slog.Logger
+	// Skills, if not nil, are the files that the code of a tenant imports from /skills, by their names.
+	Skills func(code string) map[string]string
+}
+
+// Tenant is one of several clients, with sources of its own.
+type Tenant struct {
+	*tenant.Tenant
+	Sources
 }
 
 // Executor executes runs. It is safe for concurrent use.
@@ -133,8 +148,10 @@ type Request struct {
 	Code    string
 	// Python says that the code is Python and not TypeScript.
 	Python bool
-	// APIs narrows the run. Empty means all active ones.
-	APIs    []string
+	// APIs narrows the run. Empty means all active ones, or all of the tenant's.
+	APIs []string
+	// Tenant is whose run it is. Nil: the operator's.
+	Tenant  *Tenant
 	Timeout time.Duration
 	// DryRun records what would change something in a plan: see controlapi.Registration.
 	DryRun bool
@@ -197,17 +214,24 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	if err := e.frozen(r.Session); err != nil {
 		return o, err
 	}
+	var closed bool
+	if r.Tenant != nil {
+		var err error
+		if r.APIs, closed, err = r.Tenant.Narrow(r.APIs); err != nil {
+			return o, err
+		}
+	}
 	starting, cancel := context.WithTimeout(ctx, readyTime)
 	_, err := e.cfg.Catalog.Permissions(starting)
 	cancel()
 	if err != nil {
 		return o, err
 	}
-	if e.cfg.Modules != nil && !r.Python {
-		o.Modules = e.cfg.Modules(ctx, r.Code)
+	if from := e.sources(r); from.Modules != nil && !r.Python {
+		o.Modules = from.Modules(ctx, r.Code)
 	}
 	for try := 1; ; try++ {
-		err = e.leased(ctx, r, &o, on)
+		err = e.leased(ctx, r, closed, &o, on)
 		over := errors.Is(err, controlapi.ErrFenced) || errors.Is(err, runapi.ErrLeaseGone)
 		if !over || try == leaseTries {
 			break
@@ -220,9 +244,21 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	return o, err
 }
 
+// sources are those of the run's tenant, or the operator's.
+func (e *Executor) sources(r Request) Sources {
+	if r.Tenant == nil || disarm.Off("tenant-learned") {
+		return e.cfg.Sources
+	}
+	return r.Tenant.Sources
+}
+
 // leased executes the run within one lease.
-func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(runapi.Event)) error {
-	l, waited, err := e.cfg.Queue.AcquireFor(ctx, r.Session, r.lease())
+func (e *Executor) leased(ctx context.Context, r Request, closed bool, o *Outcome, on func(runapi.Event)) error {
+	turn := queue.Turn{Session: r.Session, Language: r.lease()}
+	if r.Tenant != nil {
+		turn.Share = r.Tenant.Share
+	}
+	l, waited, err := e.cfg.Queue.AcquireFor(ctx, turn)
 	o.Waited += waited
 	if err != nil {
 		return fmt.Errorf("getting a slot: %w", err)
@@ -231,22 +267,23 @@ func (e *Executor) leased(ctx context.Context, r Request, o *Outcome, on func(ru
 	if r.Started != nil {
 		r.Started(l.Lease)
 	}
-	return e.registered(ctx, l, r, o, on)
+	return e.registered(ctx, l, r, closed, o, on)
 }
 
 // registered executes the run while it is registered at the proxy.
 func (e *Executor) registered(
-	ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event),
+	ctx context.Context, l sandbox.Lease, r Request, closed bool, o *Outcome, on func(runapi.Event),
 ) (err error) {
 	reg := controlapi.Registration{
 		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
-		DryRun: r.DryRun,
+		DryRun: r.DryRun, Closed: closed,
 	}
 	if l.Canary != "" {
 		reg.Canaries = []string{l.Canary}
 	}
-	if e.cfg.Shapes != nil {
-		reg.Shapes = e.cfg.Shapes()
+	from := e.sources(r)
+	if from.Shapes != nil {
+		reg.Shapes = from.Shapes()
 	}
 	err = l.Of.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
@@ -260,8 +297,8 @@ func (e *Executor) registered(
 		if e.cfg.Servers != nil { // in any case: it is forgotten with that
 			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
 		}
-		if len(receipt.Answers) > 0 && e.cfg.Learn != nil {
-			e.cfg.Learn(receipt.Answers)
+		if len(receipt.Answers) > 0 && from.Learn != nil {
+			from.Learn(receipt.Answers)
 		}
 		receipt.Answers = nil // for nobody else
 		if receipt.Alarm != nil {
@@ -287,6 +324,10 @@ func (e *Executor) registered(
 
 // run runs the code. It tries again if sandboxd has another permission set, in which case nothing has run.
 func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
+	var skills map[string]string
+	if r.Tenant != nil && r.Tenant.Skills != nil {
+		skills = r.Tenant.Skills(r.Code)
+	}
 	for try := 1; ; try++ {
 		hash, err := l.Of.Catalog.Permissions(ctx)
 		if err != nil {
@@ -299,6 +340,8 @@ func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outco
 			Code:        r.Code,
 			Servers:     e.servers(r.APIs),
 			Modules:     o.Modules,
+			Private:     l.Private,
+			Skills:      skills,
 			Permissions: hash,
 			TimeoutMS:   r.Timeout.Milliseconds(),
 		}, on)

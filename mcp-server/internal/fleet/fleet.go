@@ -205,8 +205,11 @@ func (f *Fleet) pick(asked []*pod) *pod {
 	return slices.MinFunc(list, func(a, b *pod) int { return cmp.Compare(a.load(), b.load()) })
 }
 
-// Acquire implements sandbox.Source.
-func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, error) {
+// Acquire implements sandbox.Source. On many pods no lease is taken ahead.
+func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+	if r.Ahead {
+		return sandbox.Lease{}, runapi.ErrBusy
+	}
 	var asked []*pod
 	var failed []error
 	for len(asked) < tries {
@@ -215,7 +218,7 @@ func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, er
 			break
 		}
 		f.count(p, 1)
-		l, err := p.Acquire(ctx, language)
+		l, err := p.Acquire(ctx, r)
 		if err == nil {
 			f.heard(p, l.Taken)
 			l.Released = func() { f.count(p, -1) }
@@ -234,9 +237,6 @@ func (f *Fleet) Acquire(ctx context.Context, language string) (sandbox.Lease, er
 	}
 	return sandbox.Lease{}, errors.Join(failed...)
 }
-
-// Ahead implements sandbox.Source: on many pods no lease is taken ahead.
-func (f *Fleet) Ahead(context.Context) (sandbox.Lease, error) { return sandbox.Lease{}, runapi.ErrBusy }
 
 // count changes how many leases we have in a pod.
 func (f *Fleet) count(p *pod, by int) {

@@ -96,7 +96,7 @@ func (c *cluster) await(t *testing.T, pods int) {
 
 func (c *cluster) acquire(t *testing.T) sandbox.Lease {
 	t.Helper()
-	l, err := c.Acquire(t.Context(), "")
+	l, err := c.Acquire(t.Context(), runapi.LeaseRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestFull(t *testing.T) {
 	for range 6 {
 		leases = append(leases, c.acquire(t))
 	}
-	if _, err := c.Acquire(t.Context(), ""); !errors.Is(err, runapi.ErrBusy) {
+	if _, err := c.Acquire(t.Context(), runapi.LeaseRequest{}); !errors.Is(err, runapi.ErrBusy) {
 		t.Errorf("all are full: %v", err)
 	}
 	if err := leases[3].Release(t.Context()); err != nil {
@@ -163,7 +163,7 @@ func TestNone(t *testing.T) {
 	c := newCluster(t, 1, 1)
 	c.set(nil)
 	c.await(t, 0)
-	if _, err := c.Acquire(t.Context(), ""); err == nil || errors.Is(err, runapi.ErrBusy) || !strings.Contains(err.Error(), "kubectl") {
+	if _, err := c.Acquire(t.Context(), runapi.LeaseRequest{}); err == nil || errors.Is(err, runapi.ErrBusy) || !strings.Contains(err.Error(), "kubectl") {
 		t.Errorf("got %v", err)
 	}
 }

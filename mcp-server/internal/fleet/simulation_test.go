@@ -210,7 +210,7 @@ func TestThousandSlots(t *testing.T) {
 	for _, f := range fleets {
 		filling.Go(func() {
 			for !full.Load() {
-				l, err := f.Acquire(t.Context(), "")
+				l, err := f.Acquire(t.Context(), runapi.LeaseRequest{})
 				if err != nil {
 					full.Store(true)
 					if !errors.Is(err, runapi.ErrBusy) {
@@ -278,7 +278,7 @@ func TestThousandSlots(t *testing.T) {
 // repeated.
 func simulated(ctx context.Context, f *fleet.Fleet, id string) error {
 	for {
-		l, err := f.Acquire(ctx, "")
+		l, err := f.Acquire(ctx, runapi.LeaseRequest{})
 		if err != nil {
 			time.Sleep(20 * time.Millisecond) // in the queue
 			continue

@@ -29,6 +29,11 @@ type Config struct {
 	AllowedHosts []string
 	// Token is the bearer token. Empty: none is required.
 	Token secret.Value
+	// Required says that a token is required even if Token is empty: then only tenants have one.
+	Required bool
+	// Tenant is where requests go that carry another token, or nil for one that is nobody's. It takes the same time
+	// whatever it is given.
+	Tenant func(token string) http.Handler
 	// Page is the path of a page that a link of any web page may open, because it is the same for everybody. Empty: there
 	// is none.
 	Page string
@@ -36,15 +41,20 @@ type Config struct {
 
 // Guard checks requests. Make it with New.
 type Guard struct {
-	hosts []string
-	token [sha256.Size]byte
-	needs bool
-	page  string
+	hosts  []string
+	token  [sha256.Size]byte
+	has    bool // there is a token
+	needs  bool // one is required
+	tenant func(token string) http.Handler
+	page   string
 }
 
 // New makes a guard.
 func New(cfg Config) *Guard {
-	g := &Guard{hosts: []string{"localhost", "127.0.0.1", "::1"}, needs: !cfg.Token.Empty(), page: cfg.Page}
+	g := &Guard{
+		hosts: []string{"localhost", "127.0.0.1", "::1"}, has: !cfg.Token.Empty(),
+		needs: !cfg.Token.Empty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page,
+	}
 	for _, h := range cfg.AllowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")))
 	}
@@ -87,16 +97,39 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	})
 }
 
-func (g *Guard) carriesToken(r *http.Request) bool {
+// Clients is Bearer for the MCP endpoint, which tenants have too: their requests go to where Config.Tenant says.
+func (g *Guard) Clients(next http.Handler) http.Handler {
+	operator := g.Bearer(next)
+	if g.tenant == nil {
+		return operator
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if token, ok := bearer(r); ok {
+			if own := g.tenant(token); own != nil {
+				own.ServeHTTP(w, r)
+				return
+			}
+		}
+		operator.ServeHTTP(w, r)
+	})
+}
+
+// bearer is the token that a request carries.
+func bearer(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return g.IsToken(strings.TrimSpace(token)) && strings.EqualFold(scheme, "Bearer")
+	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
+}
+
+func (g *Guard) carriesToken(r *http.Request) bool {
+	token, ok := bearer(r)
+	return g.IsToken(token) && ok
 }
 
 // IsToken reports whether a text is the token; never, if none is set. It compares hashes, so that the time reveals
 // neither how much of the token was right nor its length.
 func (g *Guard) IsToken(text string) bool {
 	sum := sha256.Sum256([]byte(text))
-	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.needs
+	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
 }
 
 // opens reports whether a request only opens the page, in a tab or window of its own.

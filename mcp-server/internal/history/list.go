@@ -100,6 +100,9 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	w.prefix("id", f.Run)
 	w.same("client", f.Client)
 	w.same("session", f.Session)
+	if f.Tenant != "" {
+		w.and("json_extract(data, '$.tenant') = ?", f.Tenant)
+	}
 	w.fact("api", f.API)
 	w.fact("host", f.Host)
 	w.fact("skill", f.Skill)

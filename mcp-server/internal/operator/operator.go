@@ -25,6 +25,8 @@ type Config struct {
 	Servers Servers
 	// Alarms are those of the proxy. Nil: there are none.
 	Alarms *alarm.Book
+	// Tenants are the clients of MCP_TOKENS_FILE.
+	Tenants func() operatorapi.Tenants
 	// Console makes a way in to the console. Nil: there is none.
 	Console func() operatorapi.ConsoleLogin
 	// Stop, when closed, ends the streams.
@@ -36,6 +38,9 @@ func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+operatorapi.Prefix+"about", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, c.About)
+	})
+	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, c.Tenants())
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"catalog", func(w http.ResponseWriter, r *http.Request) {
 		forward(w, r, c.Control.Catalog)

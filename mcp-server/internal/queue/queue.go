@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -90,11 +91,12 @@ type sessionQueue struct {
 
 // ticket is one waiting run.
 type ticket struct {
-	ctx      context.Context
-	language string
-	queue    *sessionQueue
-	result   chan result // buffered: one result
-	picked   bool        // the dispatcher has it, or had it last; guarded by Queue.mu
+	ctx     context.Context
+	request runapi.LeaseRequest
+	shared  bool // of a Share, which bounds how many there are
+	queue   *sessionQueue
+	result  chan result // buffered: one result
+	picked  bool        // the dispatcher has it, or had it last; guarded by Queue.mu
 }
 
 type result struct {
@@ -149,49 +151,84 @@ func (q *Queue) Waiting() int {
 // Acquire takes a lease for a run of the session, and says how long that took. A *BusyError says that none could be
 // had.
 func (q *Queue) Acquire(ctx context.Context, session string) (sandbox.Lease, time.Duration, error) {
-	return q.AcquireFor(ctx, session, "")
+	return q.AcquireFor(ctx, Turn{Session: session})
 }
 
-// AcquireFor is Acquire for a run in a language, as runapi.LeaseRequest has it.
-func (q *Queue) AcquireFor(ctx context.Context, session, language string) (sandbox.Lease, time.Duration, error) {
+// Turn is whose run wants a lease, and which.
+type Turn struct {
+	Session string
+	// Language is as runapi.LeaseRequest has it.
+	Language string
+	// Share is the tenant's, whose runs are private. Nil: it is no tenant's.
+	Share *Share
+}
+
+// AcquireFor is Acquire for a certain run.
+func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Duration, error) {
 	start := time.Now()
-	if q.Waiting() == 0 {
-		l, err := q.take(ctx, language)
-		if !errors.Is(err, runapi.ErrBusy) {
-			return l, time.Since(start), err
-		}
-	}
 	limited, cancel := context.WithTimeout(ctx, q.cfg.MaxWait)
 	defer cancel()
-	t := &ticket{ctx: limited, language: language, result: make(chan result, 1)}
-	if err := q.enter(session, t); err != nil {
+	if err := t.Share.begin(limited); err != nil {
 		return sandbox.Lease{}, time.Since(start), err
+	}
+	l, err := q.acquire(ctx, limited, t, start)
+	if err != nil {
+		t.Share.end()
+		return l, time.Since(start), err
+	}
+	if t.Share != nil {
+		released := l.Released
+		l.Released = func() {
+			if released != nil {
+				released()
+			}
+			t.Share.end()
+		}
+	}
+	return l, time.Since(start), nil
+}
+
+// acquire is AcquireFor within the tenant's share. limited is ctx until MaxWait after start.
+func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
+	request := runapi.LeaseRequest{Language: turn.Language, Private: turn.Share != nil}
+	if q.Waiting() == 0 {
+		l, err := q.take(ctx, request)
+		if !errors.Is(err, runapi.ErrBusy) {
+			return l, err
+		}
+	}
+	t := &ticket{ctx: limited, request: request, shared: turn.Share != nil, result: make(chan result, 1)}
+	session := turn.Session
+	if t.shared && !disarm.Off("tenant-share") {
+		session = "tenant " + turn.Share.name
+	}
+	if err := q.enter(session, t); err != nil {
+		return sandbox.Lease{}, err
 	}
 	select {
 	case r := <-t.result:
 		if !errors.Is(r.err, runapi.ErrBusy) { // ErrBusy: MaxWait has passed
-			return r.lease, time.Since(start), r.err
+			return r.lease, r.err
 		}
 	case <-limited.Done():
 		if r := q.leave(t); r.err == nil {
 			q.Release(r.lease)
 		}
 	}
-	waited := time.Since(start)
 	if ctx.Err() != nil {
-		return sandbox.Lease{}, waited, ctx.Err()
+		return sandbox.Lease{}, ctx.Err()
 	}
-	return sandbox.Lease{}, waited, &BusyError{Waited: waited, Waiting: q.Waiting()}
+	return sandbox.Lease{}, &BusyError{Waited: time.Since(start), Waiting: q.Waiting()}
 }
 
 // take requests a lease. The request is not cancelled with ctx, since a lease whose answer is lost would keep its slot
 // until it expires; a lease that arrives too late is released.
 //
-// In the slot of the lease that is held ahead an interpreter of TypeScript waits. For another language it is taken only
-// when no other slot is free.
-func (q *Queue) take(ctx context.Context, language string) (sandbox.Lease, error) {
-	if language == "" {
-		if l, ok := q.useHeld(ctx); ok {
+// In the slot of the lease that is held ahead an interpreter of TypeScript waits, private or not. For another language
+// it is taken only when no other slot is free.
+func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+	if r.Language == "" {
+		if l, ok := q.useHeld(ctx, r.Private); ok {
 			return l, nil
 		}
 	}
@@ -199,9 +236,9 @@ func (q *Queue) take(ctx context.Context, language string) (sandbox.Lease, error
 	defer cancel()
 	var cause error // why the previous attempt failed
 	for {
-		l, err := q.cfg.Source.Acquire(asking, language)
-		if language != "" && errors.Is(err, runapi.ErrBusy) {
-			if held, ok := q.useHeld(ctx); ok {
+		l, err := q.cfg.Source.Acquire(asking, r)
+		if r.Language != "" && errors.Is(err, runapi.ErrBusy) {
+			if held, ok := q.useHeld(ctx, r.Private); ok {
 				return held, nil
 			}
 		}
@@ -227,12 +264,12 @@ func (q *Queue) take(ctx context.Context, language string) (sandbox.Lease, error
 }
 
 // useHeld takes the lease that is held ahead, if there is one and it is still good.
-func (q *Queue) useHeld(ctx context.Context) (sandbox.Lease, bool) {
+func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.Lease, bool) {
 	h := q.takeHeld()
 	if h == nil {
 		return sandbox.Lease{}, false
 	}
-	if h.lease.Good() && ctx.Err() == nil {
+	if h.lease.Good() && ctx.Err() == nil && h.lease.Private == private {
 		return h.lease, true
 	}
 	q.Release(h.lease)
@@ -254,7 +291,7 @@ func (q *Queue) Release(l sandbox.Lease) {
 
 func (q *Queue) release(l sandbox.Lease) {
 	q.giveBack(l)
-	q.acquireAhead()
+	q.acquireAhead(l.Private)
 }
 
 func (q *Queue) giveBack(l sandbox.Lease) {
@@ -273,8 +310,8 @@ func (q *Queue) signal() {
 	}
 }
 
-// acquireAhead takes a lease for the next run, unless runs are waiting.
-func (q *Queue) acquireAhead() {
+// acquireAhead takes a lease for the next run, which is probably like the last one, unless runs are waiting.
+func (q *Queue) acquireAhead(private bool) {
 	q.mu.Lock()
 	if q.closed || q.waiting > 0 || q.ahead != nil || q.asking {
 		q.mu.Unlock()
@@ -284,7 +321,7 @@ func (q *Queue) acquireAhead() {
 	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	l, err := q.cfg.Source.Ahead(ctx)
+	l, err := q.cfg.Source.Acquire(ctx, runapi.LeaseRequest{Ahead: true, Private: private})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asking = false
@@ -328,7 +365,8 @@ func (q *Queue) enter(session string, t *ticket) error {
 		return errClosed
 	}
 	l := q.sessions[session]
-	if q.waiting >= q.cfg.MaxWaiting || l != nil && q.length(l) >= q.cfg.MaxPerSession {
+	full := q.waiting >= q.cfg.MaxWaiting || l != nil && q.length(l) >= q.cfg.MaxPerSession
+	if full && (!t.shared || disarm.Off("tenant-share")) {
 		return &BusyError{Waiting: q.waiting}
 	}
 	if l == nil {
@@ -375,7 +413,7 @@ func (q *Queue) dispatch() {
 		if t == nil {
 			return
 		}
-		l, err := q.take(t.ctx, t.language)
+		l, err := q.take(t.ctx, t.request)
 		if errors.Is(err, runapi.ErrBusy) && t.ctx.Err() == nil {
 			q.putBack(t)
 			q.pause()

@@ -19,33 +19,27 @@ type Sandbox struct {
 
 // Source grants leases: a Sandbox, or several.
 type Source interface {
-	// Acquire takes a lease for a run in a language, as runapi.LeaseRequest has it. runapi.ErrBusy: all slots are taken.
-	Acquire(ctx context.Context, language string) (Lease, error)
-	// Ahead takes a lease for a future run. An error means that the run takes its own.
-	Ahead(ctx context.Context) (Lease, error)
+	// Acquire takes a lease. runapi.ErrBusy: all slots are taken, or, for one ahead, the run takes its own.
+	Acquire(ctx context.Context, r runapi.LeaseRequest) (Lease, error)
 }
 
 // Lease is the right to use a slot of a sandbox once. Release ends it.
 type Lease struct {
 	runapi.Lease
 	Of *Sandbox
+	// Private is that of the request.
+	Private bool
 	// Released, if not nil, is called when the lease has ended.
 	Released func()
 
 	stream uint64 // the connection it was taken on
 }
 
-// Acquire implements Source.
-func (s *Sandbox) Acquire(ctx context.Context, language string) (Lease, error) {
-	l, err := s.Runs.AcquireFor(ctx, language)
-	return Lease{Lease: l, Of: s}, err
-}
-
-// Ahead implements Source. The lease is valid while Good says so.
-func (s *Sandbox) Ahead(ctx context.Context) (Lease, error) {
+// Acquire implements Source. A lease ahead is valid while Good says so.
+func (s *Sandbox) Acquire(ctx context.Context, r runapi.LeaseRequest) (Lease, error) {
 	stream := s.Runs.Stream()
-	l, err := s.Runs.AcquireAhead(ctx)
-	return Lease{Lease: l, Of: s, stream: stream}, err
+	l, err := s.Runs.AcquireFor(ctx, r)
+	return Lease{Lease: l, Of: s, Private: r.Private, stream: stream}, err
 }
 
 // Good reports whether a lease that was taken ahead is still valid: it ends with its connection.

@@ -72,6 +72,8 @@ type Store struct {
 	dir      string
 	readOnly bool
 	pins     string // the folder of PinIn
+	shared   *Store // of Share, which may allows
+	may      func(name string) bool
 }
 
 // Open opens the directory. With readOnly every change is refused with ErrReadOnly.
@@ -199,7 +201,7 @@ func (s *Store) scan() (Listing, error) {
 		}
 		l.Skills = l.Skills[:MaxCount]
 	}
-	return l, nil
+	return s.withShared(l), nil
 }
 
 // refuse returns why a file is not a skill, or an empty string.
@@ -300,6 +302,9 @@ const readTries = 5
 func (s *Store) Read(name string) (Skill, string, error) {
 	for try := 1; ; try++ {
 		k, source, err := s.read(name)
+		if errors.Is(err, ErrNotFound) && s.shared != nil && s.may(name) {
+			return s.shared.Read(name)
+		}
 		if !errors.Is(err, ErrChanged) || try == readTries {
 			return k, source, err
 		}
@@ -328,6 +333,9 @@ func (s *Store) read(name string) (Skill, string, error) {
 // describe reads only the head of a skill.
 func (s *Store) describe(name string) string {
 	f, _, err := s.open(name)
+	if errors.Is(err, ErrNotFound) && s.shared != nil {
+		return s.shared.describe(name) // withShared asked whether it may be seen
+	}
 	if err != nil {
 		return ""
 	}

@@ -41,6 +41,9 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	if err != nil && !create {
 		return Skill{}, err
 	}
+	if _, err := s.root.Lstat(File(name)); s.shared != nil && err != nil {
+		before, create = Skill{}, true // a shared one is not changed, but gets one of the same name before it
+	}
 	out, err := patch.Apply(ctx, source, blocks, MaxSize)
 	if err == nil {
 		err = ctx.Err()

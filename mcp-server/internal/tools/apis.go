@@ -62,19 +62,19 @@ const firstCatalog = 5 * time.Second
 
 // catalog returns the catalog, or an empty one if the proxy has never answered.
 func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
-	if c := s.cfg.Catalog.Catalog(); c.Version != "" {
+	if c := s.published(); c.Version != "" {
 		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
 	defer cancel()
 	_, _ = s.cfg.Catalog.Permissions(ctx) // waits for the first catalog
-	return s.cfg.Catalog.Catalog()
+	return s.published()
 }
 
 // listAPIs answers with a JSON array in content[0], and after it only what the model must know.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	example := `{"query": "refund a charge"}`
-	if name := exampleAPI(s.cfg.Catalog.Catalog()).Name; name != "" {
+	if name := exampleAPI(s.published()).Name; name != "" {
 		example += fmt.Sprintf(` or {"api": %q}`, name)
 	}
 	a := argument.Read(req.Params.Arguments, argument.Spec{
@@ -267,9 +267,9 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
-	cat := s.cfg.Catalog.Catalog()
+	cat := s.published()
 	return text(guide(guided{
-		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), skills: s.skillLines(), python: s.languages(),
+		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), private: s.cfg.Tenant != nil, skills: s.skillLines(), python: s.languages(),
 		limit: s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
 	})), nil
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -87,7 +89,7 @@ func (s *Surface) addExecute() {
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
 		Title:       "Run TypeScript",
-		Description: executeDescription,
+		Description: s.executeDescription(),
 		Annotations: hints(false, true, false, true),
 		InputSchema: json.RawMessage(schema),
 	}, s.executeCode)
@@ -95,7 +97,7 @@ func (s *Surface) addExecute() {
 
 // executeCode carries out a call, which may ask the client's user.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return s.desk.Call(ctx, req, caller(req), func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
+	return s.desk.Call(ctx, req, s.caller(req), func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
 		return s.execute(ctx, req, ask)
 	}), nil
 }
@@ -106,7 +108,8 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	if err != nil {
 		return failure(err.Error())
 	}
-	r.Session, r.Ask, r.Traceparent = caller(req), ask, traceparent(req.Params.Meta)
+	r.Session, r.Ask, r.Traceparent = s.caller(req), ask, traceparent(req.Params.Meta)
+	r.Tenant = s.cfg.Tenant
 	if s.cfg.Debug {
 		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
 	}
@@ -114,7 +117,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting = approver(ask), report.Waiting
 	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
-	before := s.cfg.Skills.Snapshot()
+	before := s.snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
 		stdout.WriteString(e.Stdout)
 		stderr.WriteString(e.Stderr)
@@ -123,15 +126,15 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	})
 	plan := s.planned(ctx, r, o, ask)
 	report.Stop()
-	after := s.cfg.Skills.Snapshot()
+	after := s.snapshot()
 	changes := after.Since(before)
 	if len(changes) > 0 {
 		s.shelf.refresh() // so that requests after this result find the skills it names
 	}
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
-		changes: changes, catalog: s.cfg.Catalog.Catalog(), skills: after.Names(),
-		code: r.Code, isPython: r.Python, python: s.languages(),
+		changes: changes, catalog: s.published(), skills: s.skillNames(after),
+		private: s.cfg.Tenant != nil, code: r.Code, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
 		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
@@ -141,6 +144,22 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
 	return res
+}
+
+// snapshot is the state of the skills that a run can change. Runs of tenants change none.
+func (s *Surface) snapshot() skill.Snapshot {
+	if s.cfg.Tenant != nil {
+		return skill.Snapshot{}
+	}
+	return s.cfg.Skills.Snapshot()
+}
+
+// skillNames are the names of the skills that code can import.
+func (s *Surface) skillNames(after skill.Snapshot) []string {
+	if s.cfg.Tenant != nil {
+		return s.cfg.Skills.Names()
+	}
+	return after.Names()
 }
 
 // traceparent is the trace that a request belongs to, or empty: https://www.w3.org/TR/trace-context/
@@ -179,7 +198,7 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
 	a := argument.Read(raw, argument.Spec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
-		Example: executeExample(s.cfg.Catalog.Catalog()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
+		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
 	})
 	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true), Python: s.language(a)}
 	if n := len(r.Code); n > runapi.MaxCode {
@@ -251,6 +270,14 @@ func contains(list []string, s string) bool {
 	return false
 }
 
+// caller is the session of a call, as all parts of the server know it.
+func (s *Surface) caller(req *mcp.CallToolRequest) string {
+	if s.cfg.Tenant == nil {
+		return caller(req)
+	}
+	return s.cfg.Tenant.Session(caller(req))
+}
+
 // caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions, that of the
 // client's name and machine.
 func caller(req *mcp.CallToolRequest) string {
@@ -297,6 +324,8 @@ func explain(err error, o execution.Outcome) voice.Text {
 	case errors.As(err, &busy):
 		return voice.Say(fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
 			"Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
+	case errors.Is(err, tenant.ErrNotYours):
+		return voice.Say("None of these APIs may be used any more. Nothing was run. list_apis lists those that may.")
 	case errors.Is(err, context.Canceled):
 		return voice.Say("Cancelled: the run was stopped before it ended.")
 	case errors.Is(err, runapi.ErrInterrupted):

@@ -162,7 +162,11 @@ func refusals(printed string, r rendering) []voice.Text {
 		add(true, "The skill %NAME does not load: correct it {with update_skill|in a run, or remove it with codeforge "+
 			"skills rm %NAME}.", "%NAME", m[1])
 	}
-	add(fileRefusal.MatchString(printed), "Code may read /tmp, /skills and /runs, and write /tmp and /skills.")
+	may := "Code may read /tmp, /skills and /runs, and write /tmp and /skills."
+	if r.private {
+		may = "Code may read and write its working directory alone, by relative paths. update_skill makes and changes skills."
+	}
+	add(fileRefusal.MatchString(printed), may)
 	add(otherRefusal.MatchString(printed), "Environment variables, processes and native code are not available to code.")
 	add(sizeRefusal.MatchString(printed),
 		fmt.Sprintf("A file may have at most %d MiB: write several.", runapi.MaxFile>>20))

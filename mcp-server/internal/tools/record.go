@@ -28,6 +28,10 @@ func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running 
 	}
 	run.Client, run.ClientVersion, run.Protocol = client(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
+	if t := s.cfg.Tenant; t != nil {
+		run.Tenant = t.Name
+		r.Client = t.Name + ": " + r.Client // in the ledger, and of an alarm
+	}
 	recording := s.cfg.History.Begin(run, r.Code)
 	r.Started = func(l runapi.Lease) {
 		running()
@@ -96,6 +100,9 @@ func (s *Surface) pinned(changes []skill.Change) []string {
 
 // putBack undoes changes of pinned skills.
 func (s *Surface) putBack() {
+	if s.cfg.Tenant != nil { // nothing of it is pinned
+		return
+	}
 	back, err := s.cfg.Skills.PutBack(func(name string) {
 		_, _, err := s.cfg.Skills.Read(name)
 		v := historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: errors.Is(err, skill.ErrNotFound)}
@@ -137,7 +144,7 @@ func noExit(err error) string {
 
 // changed stores a change of a skill.
 func (s *Surface) changed(v historyapi.SkillVersion) {
-	if s.cfg.History.Mode() == history.Off {
+	if s.cfg.History.Mode() == history.Off || s.cfg.Tenant != nil { // versions are of the shared skills
 		return
 	}
 	source := ""

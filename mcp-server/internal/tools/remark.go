@@ -61,7 +61,7 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
 		case !skill.IsPython(c.Name):
 			typescript = append(typescript, c.Name)
-		case s.languages().Version != "":
+		case s.languages().Version != "" && s.cfg.Tenant == nil: // whose code reads no file of a skill
 			python = append(python, c.Name)
 		}
 	}
@@ -95,7 +95,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		code += imported(names)
 	}
 	check := execution.Request{
-		Session: r.Session, APIs: r.APIs, Python: r.Python, Code: code,
+		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Python: r.Python, Code: code,
 		Timeout: min(checkTime, s.cfg.TimeoutMax),
 	}
 	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {

@@ -66,7 +66,7 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who})
 	s.shelf.refresh()
 	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
-	done = append(done, s.remarks(ctx, execution.Request{Session: caller(req)},
+	done = append(done, s.remarks(ctx, execution.Request{Session: s.caller(req)},
 		[]skill.Change{{Name: name, What: skill.Altered}})...)
 	return text(strings.Join(done, "\n")), nil
 }
@@ -103,7 +103,11 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.As(err, &mistake):
 		return "Skill " + name + " was not changed. " + mistake.Error()
 	case errors.Is(err, skill.ErrNotFound):
-		return noSuchSkill(name, s.cfg.Skills.Names()) + " To create one, write /skills/<name>.ts in execute_code."
+		how := " To create one, write /skills/<name>.ts in execute_code."
+		if s.cfg.Tenant != nil {
+			how = " To create one, send one block with an empty SEARCH to update_skill."
+		}
+		return noSuchSkill(name, s.cfg.Skills.Names()) + how
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "Cancelled. Skill " + name + " was not changed."
 	case errors.Is(err, skill.ErrName):

@@ -27,9 +27,12 @@ const (
 		"Call the APIs of list_apis with fetch; the credential is a token name: " +
 		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other hosts; no npm, jsr or URL imports. " +
 		"Typed clients: /apis/<name>.ts. " +
-		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). " +
-		"/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
+		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). "
+	executeShared = "/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
+	// executePrivate is in its place for tenants, whose runs keep no file.
+	executePrivate = "Files are gone after the call. update_skill makes modules for later calls (one block, empty SEARCH): " +
+		"begin one with an @description comment, import it as /skills/<name>.ts."
 
 	listDescription = "What code may call. query (\"refund a charge\"): operations, tools and skills that fit, with " +
 		"types. operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
@@ -42,6 +45,13 @@ const (
 
 	deleteDescription = "Delete a skill."
 )
+
+func (s *Surface) executeDescription() string {
+	if s.cfg.Tenant != nil {
+		return executeDescription + executePrivate
+	}
+	return executeDescription + executeShared
+}
 
 // serverGuide is the part of the guide on MCP servers.
 const serverGuide = `## MCP servers
@@ -61,6 +71,7 @@ order. await stash.set(key, value) and stash.get(key) keep JSON values for an ho
 type guided struct {
 	catalog     controlapi.Catalog
 	readOnly    bool
+	private     bool   // runs are a tenant's
 	skills      string // a line each
 	limit       int
 	usual, most time.Duration
@@ -76,6 +87,18 @@ func guide(g guided) string {
 	keep := "Save what you will need again as /skills/<name>.ts (Deno.writeTextFile) with a leading comment " +
 		"`/** @description one line */` and exports; use it later with `import { f } from \"/skills/<name>.ts\"`. " +
 		"update_skill edits, delete_skill deletes."
+	files := "Files: /tmp (shared by runs; oldest\n  files go when it fills up, all on restart), /skills, /runs."
+	save := "Save large results to /tmp and read parts of them in a later call."
+	if g.private {
+		keep = "Save what you will need again with update_skill: one block with an empty SEARCH makes a skill, a module with a " +
+			"leading comment `/** @description one line */` and exports. Use it with `import { f } from " +
+			"\"/skills/<name>.ts\"`, written as a literal; code cannot read or write the file. delete_skill deletes."
+		files = "Files: the working directory, by\n  relative paths; they are gone after the call."
+		save = "stash keeps results for later calls."
+		if !hasServers(g.catalog) {
+			save = "Nothing but skills is kept for later calls."
+		}
+	}
 	if g.readOnly {
 		keep = "Use skills with `import { f } from \"/skills/<name>.ts\"`. They are read-only here."
 	}
@@ -106,8 +129,7 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 
 ## Reach and limits
 - %s
-- No npm:, jsr: or URL imports, no require, no environment variables, no processes. Files: /tmp (shared by runs; oldest
-  files go when it fills up, all on restart), /skills, /runs. A file has at most %d MiB.
+- No npm:, jsr: or URL imports, no require, no environment variables, no processes. %s A file has at most %d MiB.
 - %d s per run, up to %d with "timeout". About %d characters of output are shown; a longer one is cut in the middle.
 - {"dry_run": true} sends reads only. Writes answer 202 {"planned": n}, and become a plan that the user may approve.
 - A refused request answers 403 with JSON {error, code, hint};
@@ -115,13 +137,13 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 
 ## Keep answers small
 Page through, filter, count and sort in code. Print a few fields as lines or compact JSON, never whole bodies. Run
-independent requests with Promise.all. Save large results to /tmp and read parts of them in a later call.
+independent requests with Promise.all. %s
 
 %s## Skills
 %s
 %s
 ## Example
-%s`, reach, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit,
+%s`, reach, files, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, save,
 		mcp+pythonGuide(g.python), keep, g.skills, workedExample(g.catalog))
 }
 

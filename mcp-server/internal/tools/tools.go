@@ -44,6 +44,8 @@ type Config struct {
 	Library *apidoc.Library
 	// History may be nil: nothing is kept of runs.
 	History *history.Store
+	// Tenant is whose surface it is. Nil: the operator's.
+	Tenant *execution.Tenant
 	// Alarms may be nil: no session is frozen.
 	Alarms  *alarm.Book
 	Log     *slog.Logger
@@ -88,6 +90,14 @@ func New(cfg Config) *Surface {
 	s.addSkillTools()
 	s.shelf.add()
 	return s
+}
+
+// published is the public catalog, as the surface's tenant sees it.
+func (s *Surface) published() controlapi.Catalog {
+	if s.cfg.Tenant == nil {
+		return s.cfg.Catalog.Catalog()
+	}
+	return s.cfg.Tenant.View(s.cfg.Catalog.Catalog())
 }
 
 // Server is the server to connect sessions to.
@@ -179,7 +189,7 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 		return h
 	}
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if a, ok := s.cfg.Alarms.Frozen(caller(req)); ok {
+		if a, ok := s.cfg.Alarms.Frozen(s.caller(req)); ok {
 			note := frozenNote(a)
 			return contents("", []voice.Text{note, voice.Say("Nothing was done.")}, true), nil
 		}

@@ -41,6 +41,9 @@ const (
 type Config struct {
 	Server *mcp.Server
 	Log    *slog.Logger
+	// Elsewhere, if not nil, reports whether a session is another handler's, whose client is another one: it is not begun
+	// anew here.
+	Elsewhere func(id string) bool
 	// MaxBody is the largest request, in bytes. Zero means 16 MiB.
 	MaxBody int64
 	// MaxBatch is how many messages one request may contain. Zero means 32.
@@ -151,6 +154,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveSession serves a request of a revision with sessions.
 func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 	switch id := r.Header.Get(sessionHeader); {
+	case id != "" && h.cfg.Elsewhere != nil && h.cfg.Elsewhere(id) && !disarm.Off("tenant-sessions"):
+		http.Error(s, "session not found", http.StatusNotFound)
+		return
 	case r.Method == http.MethodDelete:
 		live, _ := h.book.resolve(id)
 		r.Header.Set(sessionHeader, live)
@@ -336,6 +342,12 @@ func (h *Handler) reap(ctx context.Context) {
 			h.end(h.book.idle(time.Now().Add(-h.cfg.SessionIdle), 0))
 		}
 	}
+}
+
+// Knows reports whether a client uses, or has deleted, a session of this id.
+func (h *Handler) Knows(id string) bool {
+	_, known := h.book.resolve(id)
+	return known
 }
 
 // Sessions returns the number of sessions.

@@ -285,6 +285,7 @@ func compare(t *testing.T, r *rig, sent string, x arrival) {
 type everything struct{}
 
 func (everything) Includes(string) bool { return true }
+func (everything) Closed() bool         { return false }
 
 func (everything) Kind() policy.Kind { return policy.KindRun }
 

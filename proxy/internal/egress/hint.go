@@ -10,20 +10,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
 // hints say why token names were seen and not swapped. A header's or field's name is left out: it may be the sandbox's
 // text.
-func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot) []controlapi.Hint {
+func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot, run policy.Run) []controlapi.Hint {
 	if s.Report == nil {
 		return nil
 	}
-	return hints(s.Swapped(), s.Seen(), host, snap)
+	return hints(s.Swapped(), s.Seen(), host, snap, run)
 }
 
-func hints(swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot) []controlapi.Hint {
+func hints(
+	swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot, run policy.Run,
+) []controlapi.Hint {
 	swapped := map[string]bool{}
 	for _, w := range swaps {
 		swapped[w.Name] = true
@@ -31,7 +34,7 @@ func hints(swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.S
 	var out []controlapi.Hint
 	for _, seen := range all {
 		if seen.Code == swap.CodeUnknown {
-			out = append(out, unknown(host, snap.Rules.Catalog))
+			out = append(out, unknown(host, snap.Rules.Catalog, run))
 			continue
 		}
 		if seen.Code == swap.CodeRepeated && swapped[seen.Name] {
@@ -39,6 +42,12 @@ func hints(swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.S
 		}
 		api, cred := owner(snap.Rules.Catalog, seen.Name)
 		if api == nil {
+			continue
+		}
+		if run.Closed() && !run.Includes(api.Name) { // as a word that is no token name
+			if seen.Where == "header" {
+				out = append(out, unknown(host, snap.Rules.Catalog, run))
+			}
 			continue
 		}
 		text := voice.Say("%NAME was not swapped. "+why(seen.Code), "%NAME", seen.Name,
@@ -131,9 +140,12 @@ func (x *exchange) unauthenticated() []controlapi.Hint {
 
 // unknown is the hint for a word that stands where a credential goes and looks like a token name, but is none. The word
 // is the sandbox's text and is not repeated.
-func unknown(host catalog.Host, c *catalog.Catalog) controlapi.Hint {
+func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
 	for _, a := range c.Match(host) {
+		if run.Closed() && !run.Includes(a.Name) {
+			continue
+		}
 		var names []string
 		for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
 			names = append(names, cr.Name)

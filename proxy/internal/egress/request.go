@@ -315,7 +315,7 @@ func (x *exchange) sum() {
 	if len(x.minted.signed) > 0 {
 		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
 	}
-	n.Hints = append(n.Hints, x.swapped.hints(x.host, x.snap)...)
+	n.Hints = append(n.Hints, x.swapped.hints(x.host, x.snap, x.lease)...)
 	if x.redacted != nil {
 		n.Redacted = x.redacted.Count()
 	}
@@ -337,7 +337,7 @@ func (x *exchange) sum() {
 		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted
 		n.BytesUp, n.BytesDown = n.BytesUp+up, n.BytesDown+down
 		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
-		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap)...)
+		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap, x.lease)...)
 	}
 	n.Hints = append(n.Hints, x.rejected()...)
 	x.about()

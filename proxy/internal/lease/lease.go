@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
@@ -66,6 +67,7 @@ type Lease struct {
 
 	kind     policy.Kind
 	apis     []string // the run's APIs, nil: every active one
+	closed   bool     // the run may not learn of others
 	shapes   []string // those whose answers' shapes the receipt tells
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -97,6 +99,9 @@ func (l *Lease) Includes(api string) bool {
 	}
 	return false
 }
+
+// Closed reports whether the run may not learn of an API that it does not include.
+func (l *Lease) Closed() bool { return l.closed && !disarm.Off("tenant-hosts") }
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
 func Apart(run string, apis []string) (l *Lease, close func()) {

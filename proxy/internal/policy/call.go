@@ -140,7 +140,11 @@ func (r Rules) servers(run Run) []*catalog.API {
 // notFound says why a name is not one of the run's servers. It repeats only names of the catalog.
 func (r Rules) notFound(run Run, name string) voice.Text {
 	const shown = shows + " which APIs are MCP servers."
-	switch a := r.Catalog.API(name); {
+	a := r.Catalog.API(name)
+	if a != nil && run.Closed() && !run.Includes(a.Name) {
+		a = nil
+	}
+	switch {
 	case a != nil && !a.Active:
 		return voice.Say("The API %NAME is not active.", "%NAME", a.Name)
 	case a != nil && a.Server == nil:

@@ -99,6 +99,8 @@ type Request struct {
 type Run interface {
 	// Includes reports whether the run may use an API.
 	Includes(api string) bool
+	// Closed reports whether the run may not learn of the APIs that it does not include.
+	Closed() bool
 	// Kind is what it is that asks.
 	Kind() Kind
 }
@@ -134,6 +136,36 @@ type Verdict struct {
 // Decide judges a request.
 func (r Rules) Decide(run Run, q Request) Verdict {
 	holders := r.holders(q.Host)
+	if run.Closed() && r.hidden(run, q.Host, holders) {
+		return refuse(CodeHostUnknown, q.Host, "")
+	}
+	v := r.decide(run, q, holders)
+	if run.Closed() {
+		v = v.without(run, holders)
+	}
+	return v
+}
+
+// hidden reports whether a host is in the catalog, and in no API of the run.
+func (r Rules) hidden(run Run, h catalog.Host, holders []*catalog.API) bool {
+	if len(holders) == 0 {
+		return !r.YOLO || len(r.Catalog.Elsewhere(h)) > 0 || r.Catalog.Holds(h)
+	}
+	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return run.Includes(a.Name) })
+}
+
+// without is a refusal that names no API which the run does not include: the rules of all APIs of a host hold for it.
+func (v Verdict) without(run Run, holders []*catalog.API) Verdict {
+	for _, a := range holders {
+		if !run.Includes(a.Name) && strings.Contains(v.Refusal.Hint, "API "+a.Name+" ") {
+			return v.withHint(voice.Say("{The user has|You have} other rules for this host, which refuse it."))
+		}
+	}
+	return v
+}
+
+// decide is Decide for the active APIs that hold the host.
+func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if run.Kind() == KindInstall {
 		return r.install(q, holders)
 	}

@@ -22,6 +22,8 @@ type run []string
 
 func (r run) Includes(api string) bool { return r == nil || slices.Contains(r, api) }
 
+func (r run) Closed() bool { return false }
+
 func (run) Kind() Kind { return KindRun }
 
 func load(t testing.TB, apis map[string]string) *catalog.Catalog {
@@ -348,5 +350,55 @@ func TestBodyKinds(t *testing.T) {
 		if bad := err != nil || len(more) > 0; bad != c.bad {
 			t.Errorf("%s: %v %v", name, more, err)
 		}
+	}
+}
+
+// closed is a run that may not learn of other APIs.
+type closed struct{ run }
+
+func (closed) Closed() bool { return true }
+
+// TestClosed: what a closed run is told of the hosts, servers and rules of other APIs is what it is told where there
+// are none.
+func TestClosed(t *testing.T) {
+	r := Rules{Catalog: load(t, map[string]string{
+		"mine":   `{"description":"x","domains":["api.mine.com","shared.mine.com"],"credentials":{}}`,
+		"secret": `{"description":"x","domains":["api.secret.com","odd.secret.com:8443"],"credentials":{}}`,
+		"strict": `{"description":"x","domains":["shared.mine.com"],"restricted_methods":["POST"],"credentials":{}}`,
+		"off":    `{"description":"x","domains":["api.off.com"],"active":false,"credentials":{}}`,
+		"tools":  `{"description":"x","domains":["api.tools.com"],"mcp":{"package":"npm:a@1.0.0"}}`,
+	})}
+	mine := closed{run{"mine"}}
+	ask := func(run Run, method, host string) Verdict {
+		h, err := catalog.ParseHost(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Decide(run, Request{Host: h, Methods: []string{method}, Path: "/", TLS: true})
+	}
+	nowhere := ask(mine, "GET", "api.nowhere.com")
+	for _, yolo := range []bool{false, true} {
+		r.YOLO = yolo
+		for _, host := range []string{"api.secret.com", "odd.secret.com", "api.off.com", "api.secret.co", "api.tools.com"} {
+			if yolo && host == "api.secret.co" { // it is in no API
+				continue
+			}
+			got := ask(mine, "GET", host)
+			if got.Allow || got.Refusal.Code != nowhere.Refusal.Code || got.Refusal.Hint != nowhere.Refusal.Hint {
+				t.Errorf("YOLO %v, %s: %+v, want what api.nowhere.com gets: %+v", yolo, host, got.Refusal, nowhere.Refusal)
+			}
+			if open := ask(run{"mine"}, "GET", host); open.Refusal.Hint == nowhere.Refusal.Hint {
+				t.Errorf("%s: a run that is not closed is told no more: %+v", host, open.Refusal)
+			}
+		}
+	}
+	if got := ask(mine, "GET", "api.mine.com"); !got.Allow {
+		t.Errorf("its own: %+v", got.Refusal)
+	}
+	if got := ask(mine, "POST", "shared.mine.com"); got.Allow || strings.Contains(got.Refusal.Hint, "strict") {
+		t.Errorf("the rule of another API at its host: %+v", got)
+	}
+	if got := r.notFound(mine, "tools"); got != r.notFound(mine, "absent-server") {
+		t.Errorf("the server of another: %+v", got)
 	}
 }

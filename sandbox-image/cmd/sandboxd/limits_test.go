@@ -215,7 +215,7 @@ func TestDroppedConnection(t *testing.T) {
 		w := rig.Start(t, o)
 		language := pick(runapi.LanguageTypeScript, runapi.LanguagePython)
 		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
-		lease, err := other.AcquireFor(context.Background(), language)
+		lease, err := other.AcquireFor(context.Background(), runapi.LeaseRequest{Language: language})
 		if err != nil {
 			t.Fatal(err)
 		}

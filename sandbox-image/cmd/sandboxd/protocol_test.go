@@ -148,7 +148,7 @@ func TestLeases(t *testing.T) {
 func TestNoLeaseAhead(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3})
-		if l, err := w.Client.AcquireAhead(context.Background()); !errors.Is(err, runapi.ErrBusy) {
+		if l, err := w.Client.AcquireFor(context.Background(), runapi.LeaseRequest{Ahead: true}); !errors.Is(err, runapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
 		if _, err := w.Client.Acquire(context.Background()); err != nil {
@@ -187,16 +187,16 @@ func TestLeaseAhead(t *testing.T) {
 			}
 		}
 		awaitWarm(t, w, 1)
-		first, err := w.Client.AcquireAhead(ctx)
+		first, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stats(runapi.Stats{Ahead: 1, Warm: 1})
-		second, err := w.Client.AcquireAhead(ctx)
+		second, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true})
 		if err != nil || second.Slot == first.Slot {
 			t.Fatalf("%+v %v", second, err)
 		}
-		if l, err := w.Client.AcquireAhead(ctx); !errors.Is(err, runapi.ErrBusy) {
+		if l, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true}); !errors.Is(err, runapi.ErrBusy) {
 			t.Fatalf("the last slot: %+v %v", l, err)
 		}
 		third, err := w.Client.Acquire(ctx)
@@ -220,7 +220,7 @@ func TestLeaseAhead(t *testing.T) {
 		}
 		// A lease on a seat without a warm interpreter: the next one is started there.
 		for range 2 {
-			l, err := w.Client.AcquireAhead(ctx)
+			l, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestLeaseAhead(t *testing.T) {
 			}
 		}
 		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
-		if _, err := other.AcquireAhead(ctx); err != nil {
+		if _, err := other.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true}); err != nil {
 			t.Error(err)
 		}
 		stats(runapi.Stats{Ahead: 1, Warm: 1})

@@ -71,6 +71,9 @@ func sharedDirs(f serveFlags) []quota.Dir {
 	if !f.skillsReadonly {
 		dirs = append(dirs, quota.Dir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
 	}
+	if f.mode == container { // what private runs write
+		dirs = append(dirs, quota.Dir{Path: runapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
+	}
 	return dirs
 }
 

@@ -203,6 +203,11 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 	if err := p.process.WriteMain(t.Code); err != nil {
 		return nil, fmt.Errorf("writing the code: %w", err)
 	}
+	for name, source := range t.Skills {
+		if err := p.process.WriteFile(jail.SkillDir+"/"+name, []byte(source)); err != nil {
+			return nil, fmt.Errorf("writing the skill %s: %w", name, err)
+		}
+	}
 	if len(t.Modules) > 0 && !p.python {
 		if mistakes, err := p.modules(ctx, t); err != nil || len(mistakes) > 0 {
 			return mistakes, err

@@ -35,7 +35,9 @@ type Task struct {
 	Emit func(runapi.Event) error
 	// Ended is called when no process of the run is left. Emit may still be called for output printed before.
 	Ended func()
-	// Keep gets the whole of standard output.
+	// Skills are the files that a private run imports from /skills, by their names.
+	Skills map[string]string
+	// Keep gets the whole of standard output. Nil: nothing does.
 	Keep *output.File
 	// Unchecked is called if the code could not be checked, and why. It runs all the same.
 	Unchecked func(error)

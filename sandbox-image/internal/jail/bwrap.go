@@ -70,6 +70,7 @@ type bwrapPlan struct {
 	tz             string
 	memory         int64
 	skillsReadonly bool
+	private        bool
 	libraries      []library
 	// ca and code are names in their staged directories.
 	ca, code string
@@ -87,12 +88,23 @@ func (p bwrapPlan) argv() []string {
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, kernelFiles(denoPath)...)
 	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, p.net, caPath, p.memory, p.bait)...)
+	return append(a, denoArgs(CodeDir, p.own(), p.net, caPath, p.memory, p.bait)...)
+}
+
+// own is the folder that a private run may write: a /tmp in memory.
+func (p bwrapPlan) own() string {
+	if p.private && !disarm.Off("private-files") {
+		return TmpDir
+	}
+	return ""
 }
 
 // runFiles are the run's directories.
 func (p bwrapPlan) runFiles() []string {
 	a := bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)
+	if p.own() != "" {
+		return append(a, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", p.own())
+	}
 	a = append(a, bind("--ro-bind", stageRuns, RunsDir)...)
 	skills := "--bind"
 	if p.skillsReadonly {

@@ -15,10 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // BasePrivateGroup is the private group of slot 0; slot N has this plus N. Only that group may read the slot's code and
@@ -82,6 +84,9 @@ func (c *Container) dir(id slot.ID) string { return filepath.Join(c.cfg.Work, st
 
 // clear removes a slot's private files. Those that the slot's user made unreadable are removed as that user.
 func (c *Container) clear(id slot.ID) error {
+	if err := removeAs(id, runapi.HomeDir(id)); err != nil { // of a private run
+		return err
+	}
 	dir := c.dir(id)
 	err := os.RemoveAll(dir)
 	if errors.Is(err, os.ErrPermission) {
@@ -143,6 +148,11 @@ func (c *Container) prepare(seat Seat) error {
 			return err
 		}
 	}
+	if own(seat) != "" {
+		if err := groupDir(own(seat), group, 0o770); err != nil {
+			return err
+		}
+	}
 	b := bait(seat.Canary)
 	for _, name := range b.folders() {
 		if err := groupDir(filepath.Join(dir, name), group, 0o750); err != nil {
@@ -155,6 +165,14 @@ func (c *Container) prepare(seat Seat) error {
 		}
 	}
 	return c.write(id, first, source)
+}
+
+// own is the folder that a private run may write, and empty for others.
+func own(seat Seat) string {
+	if seat.Private && !disarm.Off("private-files") {
+		return runapi.HomeDir(seat.Slot)
+	}
+	return ""
 }
 
 // groupDir makes a directory for a group, closed until it is the group's.
@@ -180,29 +198,35 @@ func (c *Container) write(id slot.ID, name string, data []byte) error {
 
 // plan is the identity, limits and command line of one interpreter.
 func (c *Container) plan(seat Seat) enter.Plan {
-	dir, b := c.dir(seat.Slot), bait(seat.Canary)
+	dir, b, own := c.dir(seat.Slot), bait(seat.Canary), own(seat)
 	l := c.cfg.Limits
 	p := enter.Plan{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir), Gate: containerGateFD, Dir: TmpDir,
-		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, seat.Net, c.cfg.CA, l.Memory, b)...),
-		Env:  b.environ(environ(filepath.Join(dir, "deno"), seat.TZ), dir),
+		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir, own), Gate: containerGateFD, Dir: TmpDir,
+		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, own, seat.Net, c.cfg.CA, l.Memory, b)...),
+		Env:  at(own, b.environ(environ(filepath.Join(dir, "deno"), seat.TZ), dir)),
 	}
 	if py := c.cfg.Python; seat.Python {
 		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)
-		p.Env = b.environ(pythonEnviron(dir, c.cfg.CA, "", seat.TZ), dir)
+		p.Env = at(own, b.environ(pythonEnviron(dir, c.cfg.CA, "", seat.TZ), dir))
 		p.Read = append(p.Read, py.Program, py.Library, zoneDir)
 		if py.System != "" {
 			p.Read = append(p.Read, py.System)
 		}
+	}
+	if own != "" { // outside the group that /tmp, /skills and /runs are for
+		p.GID, p.Dir = BasePrivateGroup+int(seat.Slot), own
 	}
 	return p
 }
 
 // readable lists what a slot may read in the container: Deno and what it needs, and the run's directories. Deno needs
 // no permission to import a file, and the container's /proc, /sys and /etc hold facts about the host.
-func (c *Container) readable(dir string) []string {
+func (c *Container) readable(dir, own string) []string {
+	if own != "" {
+		return append(c.runtimeFiles(), dir, own)
+	}
 	return append(c.runtimeFiles(), dir, TmpDir, SkillsDir, RunsDir)
 }
 

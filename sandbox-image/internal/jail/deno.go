@@ -1,17 +1,24 @@
 package jail
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // denoArgs is the interpreter's command line after the program's name. dir is the code directory, as the interpreter
-// sees it.
-func denoArgs(dir string, net []string, ca string, memory int64, b bait) []string {
+// sees it; own is the only folder that a private run may write, and empty for others.
+func denoArgs(dir, own string, net []string, ca string, memory int64, b bait) []string {
 	read, env := b.permissions(dir)
+	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
+	if own != "" {
+		shared, write = own+","+dir+"/"+SkillDir, own
+	}
 	args := []string{
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
-		"--import-map=" + imports(dir), "--cert", ca,
+		"--import-map=" + imports(dir, own != ""), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + TmpDir + "," + SkillsDir + "," + RunsDir + "," + dir + "/" + ClientDir + read,
-		"--allow-write=" + TmpDir + "," + SkillsDir,
+		"--allow-read=" + shared + "," + dir + "/" + ClientDir + read,
+		"--allow-write=" + write,
 	}
 	if env != "" {
 		args = append(args, "--allow-env="+env)
@@ -25,9 +32,14 @@ func denoArgs(dir string, net []string, ca string, memory int64, b bait) []strin
 	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
 }
 
-// imports is the map by which code imports the clients of its own slot from /apis/, as a URL, which needs no file.
-func imports(dir string) string {
-	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"}}`
+// imports is the map by which code imports the clients of its own slot from /apis/, and in a private run its skills, as
+// a URL, which needs no file.
+func imports(dir string, private bool) string {
+	skills := ""
+	if private {
+		skills = `,"file://` + SkillsDir + `/":"file://` + dir + `/` + SkillDir + `/"`
+	}
+	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"` + skills + `}}`
 }
 
 func join(list []string) string {
@@ -41,6 +53,17 @@ func join(list []string) string {
 // heapMB leaves a quarter of the memory to everything but the JavaScript heap, so that a heap that grows too large ends
 // with V8's own message.
 func heapMB(memory int64) int64 { return max(64, memory/4*3>>20) }
+
+// at moves what an environment has in TmpDir to the folder that a private run may write.
+func at(own string, env []string) []string {
+	if own == "" || own == TmpDir {
+		return env
+	}
+	for i, e := range env {
+		env[i] = strings.Replace(e, "="+TmpDir, "="+own, 1)
+	}
+	return append(env, "TMPDIR="+own)
+}
 
 // environ is the interpreter's whole environment.
 func environ(denoDir, tz string) []string {

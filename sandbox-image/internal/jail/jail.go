@@ -26,6 +26,8 @@ const (
 	WarmFile  = "warm.ts"
 	// ClientDir is the folder beside the code with the modules that it imports from /apis/.
 	ClientDir = "apis"
+	// SkillDir is the folder beside the code of a private run with the skills that it may import.
+	SkillDir = "skills"
 	// The same of Python, which finds the second one by its name.
 	PythonMain = "main.py"
 	PythonSite = "sitecustomize.py"
@@ -55,6 +57,8 @@ type Seat struct {
 	Python bool
 	// Canary is a value of letters and digits that is put where a thief looks for credentials. Empty: none is.
 	Canary string
+	// Private shares no file with other runs.
+	Private bool
 }
 
 // files are the names of the code and of what runs before it, and the latter's source.

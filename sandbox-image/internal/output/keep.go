@@ -51,7 +51,7 @@ func (k *Keep) Close() error { return k.root.Close() }
 // File returns the file of a run. It is created once more than From bytes have been written.
 func (k *Keep) File(run string) *File { return &File{keep: k, run: run} }
 
-// File is the kept output of one run. Its first error is sticky and returned by Close; it never stops the run.
+// File is the kept output of one run; nil: none is kept. Its first error is sticky and returned by Close; it never stops the run.
 type File struct {
 	keep *Keep
 	run  string
@@ -62,7 +62,7 @@ type File struct {
 
 // Write appends output.
 func (f *File) Write(p []byte) {
-	if f.err != nil {
+	if f == nil || f.err != nil {
 		return
 	}
 	if f.f == nil {
@@ -91,6 +91,9 @@ func (f *File) open() error {
 // Close closes the file and returns its path as code sees it. The path is empty when the output was too small to keep
 // or could not be written.
 func (f *File) Close() (string, error) {
+	if f == nil {
+		return "", nil
+	}
 	if f.f == nil {
 		return "", f.err
 	}

@@ -28,6 +28,9 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if r.Server {
 		return p.acquireServer(owner)
 	}
+	if p.private != r.Private {
+		p.private = r.Private // those that wait are outdated now
+	}
 	s, isWarm := p.choose(python)
 	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
@@ -36,13 +39,13 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if err != nil {
 		return runapi.Lease{}, err
 	}
-	if s.warm != nil && s.warm.python != python && !r.Ahead {
+	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private) {
 		p.discard(s) // the one that replaces it starts when it has ended
 	}
 	if s.running == nil && !r.Ahead && !p.start(s, python) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
 	}
-	s.ahead, s.python = r.Ahead, python
+	s.ahead, s.python, s.private = r.Ahead, python, r.Private
 	p.grant(s, g, owner)
 	p.watchIdle(s)
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.taken(), Canary: s.canary}, nil
@@ -58,12 +61,12 @@ func (p *Pool) grant(s *seat, g uint64, owner context.Context) {
 // choose picks a free slot for a language. In order of preference: its interpreter is warm, is starting, is prepared,
 // there is none, the previous one is ending or must be, or one of the other language waits there. p.mu is held.
 func (p *Pool) choose(python bool) (best *seat, isWarm bool) {
-	key, rank := p.key(python), 0
+	rank := 0
 	for _, s := range p.seats {
 		if !s.vacant() {
 			continue
 		}
-		r := 5
+		key, r := p.key(s, python), 5
 		switch {
 		case s.ready(key):
 			return s, true
@@ -258,9 +261,13 @@ func (p *Pool) try(
 	}
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
+	keep := p.cfg.Keep.File(r.Run)
+	if r.Private { // others could read it
+		keep = nil
+	}
 	exit, err := w.Run(ctx, interp.Task{
 		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
-		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: p.cfg.Keep.File(r.Run),
+		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: keep, Skills: r.Skills,
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
 		Watch:     func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
@@ -350,6 +357,8 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
 	case s.used:
 		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
+	case s.private != r.Private:
+		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", runapi.ErrBadRequest)
 	case r.Permissions != p.set.Hash():
 		return nil, fmt.Errorf("%w: now %s", runapi.ErrPermissions, p.set.Hash())
 	case s.broken != nil:
@@ -358,7 +367,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	python := r.Language == runapi.LanguagePython
 	s.python = python
 	// The permissions or the CA changed after the lease was given, or the lease was for another language.
-	if s.warm != nil && s.warm.key != p.key(python) {
+	if s.warm != nil && s.warm.key != p.key(s, python) {
 		p.discard(s)
 	}
 	if s.running == nil && !p.start(s, python) {
@@ -383,12 +392,28 @@ func valid(r runapi.RunRequest) error {
 		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), runapi.MaxServers)
 	case r.ModulesSize() > runapi.MaxModules:
 		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), runapi.MaxModules)
+	case r.SkillsSize() > runapi.MaxSkills:
+		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), runapi.MaxSkills)
+	case !validSkills(r):
+		return errors.New("skills: want names of files, of a private run")
 	case !validModules(r):
 		return errors.New("modules: want names of 1 to 64 of a-z, 0-9, - and _, each once")
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
 		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
 	}
 	return nil
+}
+
+// validSkills reports whether every skill has the name of a file, and who else could see them.
+func validSkills(r runapi.RunRequest) bool {
+	for name := range r.Skills {
+		base, ts := strings.CutSuffix(name, ".ts")
+		base, py := strings.CutSuffix(base, ".py")
+		if !r.Private || ts == py || !validRun(strings.ToLower(strings.ReplaceAll(base, "_", "-"))) {
+			return false
+		}
+	}
+	return true
 }
 
 // validModules reports whether every module has the name of a file, each another one.

@@ -82,6 +82,7 @@ type Pool struct {
 	backoff  time.Duration
 	retryAt  time.Time
 	python   pythonState
+	private  bool // the last lease was private: interpreters that wait are too
 
 	runs, warmRuns uint64
 }
@@ -92,6 +93,7 @@ type seat struct {
 	lease      uint64 // 0: free, or in quarantine
 	python     bool   // the lease is for a run of Python
 	ahead      bool   // the lease is for a future run
+	private    bool   // the lease is private
 	quarantine bool
 	broken     error              // a process of the slot could not be killed: the slot is never used again
 	used       bool               // the lease has had its run
@@ -190,13 +192,25 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// key identifies the permissions and CA in force. An interpreter that was prepared with another key is outdated.
-// Python has no permissions, so only the CA counts there.
-func (p *Pool) key(python bool) string {
+// key identifies the permissions and CA in force, and whether the seat's run is private. An interpreter that was
+// prepared with another key is outdated. Python has no permissions, so only the rest counts there.
+func (p *Pool) key(s *seat, python bool) string {
+	key := p.set.Hash() + p.ca
 	if python {
-		return "python" + p.ca
+		key = "python" + p.ca
 	}
-	return p.set.Hash() + p.ca
+	if p.isPrivate(s) {
+		key = "private" + key
+	}
+	return key
+}
+
+// isPrivate reports whether an interpreter of the seat is to be private. p.mu is held.
+func (p *Pool) isPrivate(s *seat) bool {
+	if s.lease != 0 {
+		return s.private
+	}
+	return p.private
 }
 
 // SetPermissions implements runapi.Sandbox.
@@ -259,7 +273,7 @@ func (p *Pool) Stats() runapi.Stats {
 		case s.lease != 0:
 			st.Leased++
 		}
-		if s.open() && s.warm != nil && s.ready(p.key(s.warm.python)) {
+		if s.open() && s.warm != nil && s.ready(p.key(s, s.warm.python)) {
 			st.Warm++
 		}
 	}

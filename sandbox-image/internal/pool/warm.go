@@ -13,6 +13,7 @@ import (
 type warm struct {
 	*interp.Interpreter
 	python  bool
+	private bool
 	key     string // Pool.key when it was prepared
 	started bool
 }
@@ -27,7 +28,7 @@ func (p *Pool) refill() {
 	}
 	waiting := 0
 	for _, s := range p.seats {
-		if s.warm != nil && s.open() && (s.warm.key != p.key(s.warm.python) || p.ca == "") {
+		if s.warm != nil && s.open() && (s.warm.key != p.key(s, s.warm.python) || p.ca == "") {
 			p.discard(s)
 		}
 		if s.warm != nil && s.warm.started && !s.warm.python && s.open() {
@@ -143,12 +144,14 @@ func (p *Pool) start(s *seat, python bool) bool {
 // prepare prepares an interpreter of a language for a seat that has none. p.mu is held.
 func (p *Pool) prepare(s *seat, python bool) bool {
 	i, err := interp.Prepare(
-		p.cfg.Jail, jail.Seat{Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary}, p.idle)
+		p.cfg.Jail, jail.Seat{
+			Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
+		}, p.idle)
 	if err != nil {
 		p.failed(python, err)
 		return false
 	}
-	w := &warm{Interpreter: i, python: python, key: p.key(python)}
+	w := &warm{Interpreter: i, python: python, private: p.isPrivate(s), key: p.key(s, python)}
 	s.warm = w
 	p.work.Go(func() { p.monitor(s, w) })
 	return true

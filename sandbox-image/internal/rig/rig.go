@@ -72,6 +72,9 @@ type World struct {
 	Servers map[string][]string
 	// Modules are the typed clients that runs import.
 	Modules []runapi.Module
+	// Private makes runs private, with these Skills.
+	Private bool
+	Skills  map[string]string
 	// Language is that of the runs; empty: TypeScript.
 	Language string
 
@@ -309,7 +312,7 @@ func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
 // Try is Run for runs that may fail.
 func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
 	// Not cancelled with ctx, as in mcp-server: a lease whose response is lost keeps its slot until it expires.
-	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx), w.Language)
+	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx), runapi.LeaseRequest{Language: w.Language, Private: w.Private})
 	if err != nil {
 		return r, err
 	}
@@ -322,6 +325,7 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
 		Language: cmp.Or(w.Language, runapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules,
+		Private: w.Private, Skills: w.Skills,
 		Permissions: w.Hash,
 		TimeoutMS:   timeout.Milliseconds(),
 	}, func(e runapi.Event) {

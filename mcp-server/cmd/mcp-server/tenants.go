@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const (
+	// lookTime is how often the tokens file is looked at.
+	lookTime = time.Second
+	// tenantWaiting is how many runs of a tenant may wait where the file does not say.
+	tenantWaiting = 64
+)
+
+// tenants are the clients of MCP_TOKENS_FILE. Each has an MCP server of its own, with sessions, skills and library, so
+// that nothing in them can be another's; it is made with the tenant's first request. The nil tenants has none.
+type tenants struct {
+	daemon *daemon
+	path   string
+
+	mu      sync.Mutex
+	list    []*client
+	file    os.FileInfo // that list is of
+	problem error       // with the file as it is now
+	closed  bool
+}
+
+// client is one tenant.
+type client struct {
+	catalog.Tenant
+	share *queue.Share
+
+	// Of the first request on; guarded by tenants.mu.
+	surface *tools.Surface
+	mcp     *transport.Handler
+	library *apidoc.Library
+	skills  *skill.Store
+	stop    context.CancelFunc
+	parts   sync.WaitGroup
+}
+
+// openTenants reads the file. Without a path there are no tenants.
+func openTenants(d *daemon, path string) (*tenants, error) {
+	if path == "" {
+		return nil, nil
+	}
+	if d.flags.tenants == "" {
+		return nil, errors.New("MCP_TOKENS_FILE is set: --tenants is required")
+	}
+	t := &tenants{daemon: d, path: path}
+	t.look()
+	return t, t.problem
+}
+
+// look reads the file if it has changed. A file with a mistake changes nothing, and is told once.
+func (t *tenants) look() {
+	info, err := os.Stat(t.path)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.file
+	if err == nil && last != nil && os.SameFile(last, info) && last.ModTime().Equal(info.ModTime()) &&
+		last.Size() == info.Size() {
+		return
+	}
+	var list []catalog.Tenant
+	if err == nil {
+		list, err = t.read()
+	}
+	t.file = info
+	if err != nil {
+		if t.problem == nil || t.problem.Error() != err.Error() {
+			t.daemon.log.Error("the tokens file has mistakes, what it had before stays in force", logline.Tag("mcp"),
+				slog.String("error", err.Error()))
+		}
+		t.problem = err
+		return
+	}
+	t.problem = nil
+	t.apply(list)
+}
+
+func (t *tenants) read() ([]catalog.Tenant, error) {
+	f, err := os.Open(t.path)
+	if err != nil {
+		return nil, fmt.Errorf("MCP_TOKENS_FILE (for user %d): %w", os.Getuid(), err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, catalog.MaxTokensFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("MCP_TOKENS_FILE: %w", err)
+	}
+	list, problems := catalog.ParseTenants(data, "MCP_TOKENS_FILE")
+	if len(problems) > 0 {
+		return nil, errors.New(problems.String())
+	}
+	own := sha256.Sum256([]byte(t.daemon.settings.MCPAuthToken.Reveal()))
+	for _, one := range list {
+		if one.Has(own) {
+			return nil, fmt.Errorf("MCP_TOKENS_FILE: a token of %s is MCP_AUTH_TOKEN, which is the operator's", one.Name)
+		}
+	}
+	return list, nil
+}
+
+// apply makes the tenants those of a list. Who is another one now, or is none any more, ends with all sessions and
+// calls. The caller holds mu.
+func (t *tenants) apply(list []catalog.Tenant) {
+	old := map[string]*client{}
+	for _, c := range t.list {
+		old[c.Name] = c
+	}
+	t.list = nil
+	for _, one := range list {
+		if c := old[one.Name]; c != nil && reflect.DeepEqual(c.Tenant, one) {
+			t.list = append(t.list, c)
+			delete(old, one.Name)
+			continue
+		}
+		runs, waiting := one.Runs, one.Waiting
+		if runs == 0 {
+			runs = (t.daemon.settings.Slots + 1) / 2
+		}
+		if waiting == 0 {
+			waiting = tenantWaiting
+		}
+		t.list = append(t.list, &client{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
+	}
+	for _, c := range old {
+		if c.mcp != nil {
+			go c.close(context.Background())
+		}
+	}
+	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
+}
+
+// Handler is the MCP endpoint of the tenant whose token it is, or nil. It takes the same time whoever's it is.
+func (t *tenants) Handler(token string) http.Handler {
+	if t == nil {
+		return nil
+	}
+	hash := sha256.Sum256([]byte(token))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var found *client
+	for _, c := range t.list {
+		if c.Has(hash) {
+			found = c
+		}
+	}
+	if found == nil || t.closed {
+		return nil
+	}
+	if found.mcp == nil {
+		if err := t.open(found); err != nil {
+			t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
+				slog.String("error", err.Error()))
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "the server cannot serve this client; its log has the reason", http.StatusServiceUnavailable)
+			})
+		}
+	}
+	return found.mcp
+}
+
+// open makes a tenant's MCP server. The caller holds mu.
+func (t *tenants) open(c *client) error {
+	d := t.daemon
+	dir := filepath.Join(d.flags.tenants, c.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	store, err := skill.Open(dir, d.settings.SkillsReadonly)
+	if err != nil {
+		return err
+	}
+	store.Share(d.skills, c.Shares)
+	c.skills, c.library = store, apidoc.NewLibrary(d.control, d.log)
+	own := &tenant.Tenant{Tenant: c.Tenant, Share: c.share}
+	cfg := d.surfaceConfig()
+	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, untaught{d.broker}
+	cfg.Tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
+		Modules: d.modules(c.library, store, own.View), Shapes: c.library.Silent, Learn: c.library.Learn,
+		Skills: func(code string) map[string]string { return store.Imported(code, runapi.MaxSkills) },
+	}}
+	if c.Timeout > 0 {
+		cfg.TimeoutMax = min(cfg.TimeoutMax, c.Timeout)
+		cfg.TimeoutDefault = min(cfg.TimeoutDefault, c.Timeout)
+	}
+	c.surface = tools.New(cfg)
+	if p := d.python.Load(); p != nil {
+		c.surface.OfferPython(*p)
+	}
+	c.mcp = transport.New(transport.Config{
+		Server: c.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.elsewhere(id, c.mcp) },
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	c.parts.Go(func() { c.library.Run(ctx) })
+	c.parts.Go(func() { c.surface.Watch(ctx) })
+	c.library.Follow(own.View(d.catalog.Catalog()))
+	return nil
+}
+
+// untaught are the servers without what was seen of their answers to others.
+type untaught struct{ tools.Servers }
+
+func (u untaught) Tools(server string) ([]signature.Tool, bool) {
+	list, known := u.Servers.Tools(server)
+	for i := range list {
+		list[i].Seen = ""
+	}
+	return list, known
+}
+
+// Learn implements tools.Servers.
+func (u untaught) Learn(ctx context.Context, server string) ([]signature.Tool, error) {
+	list, err := u.Servers.Learn(ctx, server)
+	for i := range list {
+		list[i].Seen = ""
+	}
+	return list, err
+}
+
+// close cancels a tenant's calls and ends its sessions.
+func (c *client) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, unwindTime)
+	defer cancel()
+	c.mcp.Close(ctx)
+	c.stop()
+	c.parts.Wait()
+	_ = c.skills.Close() // opened for reading only
+}
+
+// opened are the tenants that have had a request.
+func (t *tenants) opened() []*client {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []*client
+	for _, c := range t.list {
+		if c.mcp != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Run follows the file until ctx ends.
+func (t *tenants) Run(ctx context.Context) {
+	tick := time.NewTicker(lookTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t.look()
+		}
+	}
+}
+
+// Close ends all tenants. Their calls have ended.
+func (t *tenants) Close(ctx context.Context) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	for _, c := range t.opened() {
+		c.close(ctx)
+	}
+}
+
+// Follow tells the tenants of the catalog in force, of which each sees its part.
+func (t *tenants) Follow(cat controlapi.Catalog) {
+	for _, c := range t.opened() {
+		c.library.Follow((&tenant.Tenant{Tenant: c.Tenant}).View(cat))
+	}
+}
+
+// offerPython tells the tenants what the sandbox says of Python.
+func (t *tenants) offerPython(p runapi.Python) {
+	for _, c := range t.opened() {
+		c.surface.OfferPython(p)
+	}
+}
+
+// States are the tenants as the operator sees them.
+func (t *tenants) States() operatorapi.Tenants {
+	out := operatorapi.Tenants{Tenants: []operatorapi.Tenant{}}
+	if t == nil {
+		return out
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.problem != nil {
+		out.Problem = t.problem.Error()
+	}
+	for _, c := range t.list {
+		one := operatorapi.Tenant{Name: c.Name, APIs: c.APIs, Tokens: len(c.Hashes)}
+		one.Runs, one.Waiting = c.share.Use()
+		if c.mcp != nil {
+			one.Sessions = c.mcp.Sessions()
+		}
+		out.Tenants = append(out.Tenants, one)
+	}
+	return out
+}
+
+// handlers are the MCP endpoints of all clients.
+func (d *daemon) handlers() []*transport.Handler {
+	list := []*transport.Handler{d.mcp}
+	for _, c := range d.tenants.opened() {
+		list = append(list, c.mcp)
+	}
+	return list
+}
+
+// elsewhere reports whether a session is known to another endpoint than this one.
+func (d *daemon) elsewhere(id string, here *transport.Handler) bool {
+	for _, h := range d.handlers() {
+		if h != here && h.Knows(id) {
+			return true
+		}
+	}
+	return false
+}

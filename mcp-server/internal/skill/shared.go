@@ -1,0 +1,53 @@
+package skill
+
+import (
+	"slices"
+	"strings"
+)
+
+// Share adds the skills of another store that may allows, to be read and not to be changed. A skill of the store's own
+// hides one of the same name.
+func (s *Store) Share(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
+
+// withShared adds the shared skills to a listing of the store's own.
+func (s *Store) withShared(l Listing) Listing {
+	if s.shared == nil {
+		return l
+	}
+	more, err := s.shared.scan()
+	if err != nil {
+		return l
+	}
+	for _, k := range more.Skills {
+		own := slices.ContainsFunc(l.Skills, func(o Skill) bool { return o.Name == k.Name })
+		if !own && s.may(k.Name) && len(l.Skills) < MaxCount {
+			l.Skills = append(l.Skills, k)
+		}
+	}
+	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	return l
+}
+
+// Imported are the files of the skills that code may import, by their names: those whose names are in it, and in what
+// is imported so, at most as many bytes as there is room for. Names are looked for as text: what is too much does no
+// harm.
+func (s *Store) Imported(code string, room int) map[string]string {
+	files := map[string]string{}
+	names := s.Names()
+	for text := []string{code}; len(text) > 0; text = text[1:] {
+		for _, name := range names {
+			file, base := File(name), strings.TrimSuffix(name, python)
+			if _, has := files[file]; has || !strings.Contains(text[0], base) &&
+				!strings.Contains(text[0], strings.ReplaceAll(base, "-", "_")) {
+				continue
+			}
+			_, source, err := s.Read(name)
+			if room -= len(file) + len(source); err != nil || room < 0 {
+				continue // the import says that it is not there
+			}
+			files[file] = source
+			text = append(text, source)
+		}
+	}
+	return files
+}
