@@ -29,6 +29,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
+// width is how many attacks run at the same time, and how many slots there are for them.
+const width = 8
+
 // Attack is one attempt.
 type Attack struct {
 	// Section is the letter of the section of the threat model.

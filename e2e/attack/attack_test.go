@@ -20,9 +20,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
-// width is how many attacks run at the same time, and how many slots there are for them.
-const width = 8
-
 // TestSuite mounts every attack and prints the table.
 func TestSuite(t *testing.T) {
 	only := regexp.MustCompile(os.Getenv("CODEFORGE_ATTACK"))

@@ -69,15 +69,15 @@ func run(m *testing.M) int {
 // pass is one pass through some of the tests.
 type pass struct{ name, run, skip string }
 
-// passes are the whole suite: all tests, and then most of them again after down and up. Slow tests run only once: the
-// faults, which start from a running stack anyway, the attacks of doctor, and the search of every file for a secret.
-// TestEngineRestart would disturb packages that run at the same time, so make/test.sh runs it alone at the end.
+// passes are the whole suite: all tests, and after down and up those of what that can change: the main job, the token, the
+// command line, and what the engine says of each container. TestEngineRestart would disturb packages that run at the same
+// time, so make/test.sh runs it alone at the end.
 func passes() []pass {
 	const overDownUp, engine = "^TestDownUp$", "^TestEngineRestart$"
 	return []pass{
 		{"everything", "", overDownUp + "|" + engine},
 		{"down and up", overDownUp, ""},
-		{"after down and up", "", overDownUp + "|" + engine + "|^Test(Restart|CrashDuringRun|Pairs|LateNetwork|NoSocket|ContainerMemory|FullVolume|NoEgressWithoutProxy|Doctor|NoSecret|WrongSetting|CannotStart|BrokenResolver)$"},
+		{"after down and up", "^Test(MainJob|Token|Operator|LeastPrivilege|Edges|Processes|NoLeftovers)$", ""},
 	}
 }
 
