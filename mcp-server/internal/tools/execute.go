@@ -242,15 +242,6 @@ func noSuchAPI(arg, name string, known []string) string {
 	return m + "; list_apis lists them"
 }
 
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
-}
-
 // caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions, that of the
 // client's name and machine.
 func caller(req *mcp.CallToolRequest) string {

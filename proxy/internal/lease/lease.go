@@ -87,15 +87,7 @@ func (l *Lease) Learns(api string) bool { return slices.Contains(l.shapes, api) 
 
 // Includes reports whether the run may use an API.
 func (l *Lease) Includes(api string) bool {
-	if l.apis == nil {
-		return true
-	}
-	for _, a := range l.apis {
-		if a == api {
-			return true
-		}
-	}
-	return false
+	return l.apis == nil || slices.Contains(l.apis, api)
 }
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
