@@ -85,7 +85,8 @@ func parseFile(group string, data []byte) ([]Case, error) {
 
 // settings parses the "# key: value" lines at the start of a text, and returns the rest.
 func settings(base map[string]string, text string) (map[string]string, string, error) {
-	out := maps.Clone(base)
+	out := map[string]string{}
+	maps.Copy(out, base)
 	for strings.HasPrefix(text, "# ") {
 		line, rest, _ := strings.Cut(text[2:], "\n")
 		k, v, _ := strings.Cut(line, ":")
