@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // config is config.json decoded, with defaults applied, not yet validated.
@@ -174,13 +176,7 @@ func printable(key string) string {
 }
 
 // cut shortens text that a message quotes.
-func cut(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
-}
+func cut(s string) string { return visible.Cut(s, 80, "...") }
 
 func (d *decoder) str(field string, n *node, to *string) {
 	switch {

@@ -139,7 +139,6 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 
 type counter struct{ n int64 }
 
-// Write implements io.Writer.
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
 	return len(p), nil
@@ -155,7 +154,6 @@ type textReader struct {
 	tail [utf8.UTFMax]byte
 }
 
-// Read implements io.Reader.
 func (t *textReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	chunk := append(t.tail[:t.held:t.held], p[:n]...)

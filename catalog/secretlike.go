@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -40,10 +41,9 @@ func secretLike(s string) bool {
 				return true
 			}
 		}
-		for _, piece := range strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("-_.", r) }) {
-			if random(piece) {
-				return true
-			}
+		pieces := strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("-_.", r) })
+		if slices.ContainsFunc(pieces, random) {
+			return true
 		}
 	}
 	return false

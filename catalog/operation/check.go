@@ -191,13 +191,7 @@ func shown(what, s string, most int) error {
 }
 
 // cut shortens text that a message quotes.
-func cut(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
-}
+func cut(s string) string { return visible.Cut(s, 80, "...") }
 
 // counter compares the lines of a file with its head.
 type counter struct{ operations, types int }

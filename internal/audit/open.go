@@ -123,7 +123,6 @@ func (l *Log) makeKey() (string, error) {
 // damaged says that a ledger does not verify.
 type damaged struct{ what string }
 
-// Error implements error.
 func (d *damaged) Error() string { return d.what }
 
 // resume goes to the end of the last file. What follows the last whole record there was never acknowledged, and is

@@ -115,7 +115,6 @@ func (h *handler) line(s *space, r slog.Record) {
 	s.text = append(append(b, s.attrs...), '\n')
 }
 
-// WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	next, b := *h, []byte(h.attrs)
 	for _, a := range attrs {
@@ -125,7 +124,6 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &next
 }
 
-// WithGroup implements slog.Handler.
 func (h *handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
@@ -208,10 +206,8 @@ type cleaner struct {
 	clean func(string) string
 }
 
-// Enabled implements slog.Handler.
 func (c cleaner) Enabled(ctx context.Context, l slog.Level) bool { return c.next.Enabled(ctx, l) }
 
-// Handle implements slog.Handler.
 func (c cleaner) Handle(ctx context.Context, r slog.Record) error {
 	out := slog.NewRecord(r.Time, r.Level, c.text(r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -221,7 +217,6 @@ func (c cleaner) Handle(ctx context.Context, r slog.Record) error {
 	return c.next.Handle(ctx, out)
 }
 
-// WithAttrs implements slog.Handler.
 func (c cleaner) WithAttrs(attrs []slog.Attr) slog.Handler {
 	attrs = slices.Clone(attrs)
 	for i := range attrs {
@@ -230,7 +225,6 @@ func (c cleaner) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return cleaner{c.next.WithAttrs(attrs), c.clean}
 }
 
-// WithGroup implements slog.Handler.
 func (c cleaner) WithGroup(name string) slog.Handler { return cleaner{c.next.WithGroup(name), c.clean} }
 
 // attr cleans a value. A number, boolean or time stays what it is unless cleaning changes its text.

@@ -2,15 +2,12 @@ package shape
 
 import (
 	"hash/maphash"
-	"io"
 	"sync"
 )
 
 const (
 	// maxPlaces is how many places a Memory knows; who knows more forgets one.
 	maxPlaces = 400
-	// maxExamples is how many examples of one place are read.
-	maxExamples = 8
 )
 
 // Memory keeps the shapes of the answers of many places, e.g. tools or operations, in memory alone. Its zero value is
@@ -28,22 +25,7 @@ type learned struct {
 	last     uint64 // the question of the last example
 }
 
-// Wants reports whether a further example of a place is of use.
-func (m *Memory) Wants(place string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := m.places[place]
-	return l == nil || l.examples < maxExamples
-}
-
-// Learn adds an example: the answer of a place to a question, such as the arguments of a call.
-func (m *Memory) Learn(place string, question []byte, answer io.Reader) {
-	if m.Wants(place) {
-		m.Add(place, question, Of(answer))
-	}
-}
-
-// Add is Learn with the shape of an answer.
+// Add adds an example: the shape of a place's answer to a question, such as the arguments of a call. Nil: it had none.
 func (m *Memory) Add(place string, question []byte, s *Shape) {
 	if s == nil {
 		return

@@ -15,7 +15,7 @@ import (
 func learn(answers ...string) string {
 	var m Memory
 	for i, a := range answers {
-		m.Learn("place", []byte{byte(i)}, strings.NewReader(a))
+		m.Add("place", []byte{byte(i)}, Of(strings.NewReader(a)))
 	}
 	return m.Answer("place")
 }
@@ -76,11 +76,11 @@ func TestNamesThatAreData(t *testing.T) {
 	} {
 		var m Memory
 		for i, a := range answers {
-			m.Learn("place", []byte{byte(i)}, strings.NewReader(a))
+			m.Add("place", []byte{byte(i)}, Of(strings.NewReader(a)))
 		}
 		if name == "asked again" {
 			for range 5 {
-				m.Learn("place", []byte("the same"), strings.NewReader(`{"secretann":1,"secretbob":2}`))
+				m.Add("place", []byte("the same"), Of(strings.NewReader(`{"secretann":1,"secretbob":2}`)))
 			}
 		}
 		if got := m.Answer("place"); got == "" || strings.Contains(got, "secret") {
@@ -145,7 +145,7 @@ func TestHostile(t *testing.T) {
 	}
 	var m Memory
 	for i := range maxPlaces + 50 {
-		m.Learn(fmt.Sprint(i), nil, strings.NewReader("1"))
+		m.Add(fmt.Sprint(i), nil, Of(strings.NewReader("1")))
 	}
 	if len(m.places) > maxPlaces {
 		t.Errorf("%d places", len(m.places))

@@ -28,6 +28,17 @@ func Odd(r rune) bool {
 		unicode.Is(unicode.Variation_Selector, r)
 }
 
+// Cut is a text of at most so many bytes, or the beginning of a longer one, in whole characters with more behind it.
+func Cut(s string, most int, more string) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + more
+}
+
 // Escape writes odd characters as JavaScript escapes, and bytes that are no UTF-8 as \x and two digits. Lines stay
 // lines: line feeds, a carriage return before one, and tabs are as they were, and so is a selector that makes one
 // character an emoji.

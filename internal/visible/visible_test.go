@@ -100,3 +100,16 @@ func FuzzEscape(f *testing.F) {
 		}
 	})
 }
+
+// TestCut: a text that fits stays, a longer one ends with a whole character.
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"aäb", 2, "a…"}, {"aäb", 3, "aä…"}, {"ä", 1, "…"}} {
+		if got := visible.Cut(c.text, c.most, "…"); got != c.want {
+			t.Errorf("visible.Cut(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}

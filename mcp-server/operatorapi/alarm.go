@@ -3,6 +3,7 @@ package operatorapi
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -24,8 +25,7 @@ type Alarm struct {
 
 // Alarms lists the latest alarms, latest first.
 func (c Client) Alarms(ctx context.Context) ([]Alarm, error) {
-	var out []Alarm
-	return out, c.call(ctx, "alarms", nil, &out)
+	return fetch[[]Alarm](ctx, c, http.MethodGet, "alarms", nil)
 }
 
 // Unfreeze lets a session run code again.

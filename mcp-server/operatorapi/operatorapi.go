@@ -34,11 +34,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -104,26 +104,22 @@ type Client struct{ HTTP *http.Client }
 
 // About fetches the description.
 func (c Client) About(ctx context.Context) (About, error) {
-	var out About
-	return out, c.call(ctx, "about", nil, &out)
+	return fetch[About](ctx, c, http.MethodGet, "about", nil)
 }
 
 // Console lets a browser in to the web console.
 func (c Client) Console(ctx context.Context) (ConsoleLogin, error) {
-	var out ConsoleLogin
-	return out, c.fetch(ctx, http.MethodPost, "console", nil, &out)
+	return fetch[ConsoleLogin](ctx, c, http.MethodPost, "console", nil)
 }
 
 // Catalog fetches the public catalog.
 func (c Client) Catalog(ctx context.Context) (controlapi.Catalog, error) {
-	var out controlapi.Catalog
-	return out, c.call(ctx, "catalog", nil, &out)
+	return fetch[controlapi.Catalog](ctx, c, http.MethodGet, "catalog", nil)
 }
 
 // Inspection fetches what is in apis/, and what is wrong with it.
 func (c Client) Inspection(ctx context.Context) (controlapi.Inspection, error) {
-	var out controlapi.Inspection
-	return out, c.call(ctx, "inspection", nil, &out)
+	return fetch[controlapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
 }
 
 // Removed is how many runs were removed.
@@ -133,43 +129,31 @@ type Removed struct {
 
 // Runs lists runs, latest first. An empty cursor begins with the latest.
 func (c Client) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
-	var out historyapi.Page
-	return out, c.call(ctx, "runs", filtered(f, cursor), &out)
+	return fetch[historyapi.Page](ctx, c, http.MethodGet, "runs", filtered(f, cursor))
 }
 
 // Run fetches all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrNotFound if there is
 // none.
 func (c Client) Run(ctx context.Context, run string) (historyapi.Detail, error) {
-	var out historyapi.Detail
-	return out, c.call(ctx, "run", url.Values{"run": {run}}, &out)
+	return fetch[historyapi.Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
 }
 
 // Exchanges lists exchanges.
 func (c Client) Exchanges(
 	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
 ) (historyapi.ExchangePage, error) {
-	var out historyapi.ExchangePage
-	return out, c.call(ctx, "exchanges", filtered(f, cursor), &out)
+	return fetch[historyapi.ExchangePage](ctx, c, http.MethodGet, "exchanges", filtered(f, cursor))
 }
 
 // History fetches what is kept, and how much.
 func (c Client) History(ctx context.Context) (historyapi.Status, error) {
-	var out historyapi.Status
-	return out, c.call(ctx, "history", nil, &out)
+	return fetch[historyapi.Status](ctx, c, http.MethodGet, "history", nil)
 }
 
 // RemoveRuns forgets runs, and returns how many.
 func (c Client) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error) {
-	resp, err := c.do(ctx, http.MethodPost, "runs/remove", filtered(f, ""))
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	var out Removed
-	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
-		return 0, fmt.Errorf("reading the answer of mcp-server: %w", err)
-	}
-	return out.Removed, nil
+	out, err := fetch[Removed](ctx, c, http.MethodPost, "runs/remove", filtered(f, ""))
+	return out.Removed, err
 }
 
 // filtered are the parameters of a list.
@@ -216,22 +200,17 @@ func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Ev
 	return nil
 }
 
-// call fetches one JSON value.
-func (c Client) call(ctx context.Context, path string, v url.Values, out any) error {
-	return c.fetch(ctx, http.MethodGet, path, v, out)
-}
-
-// fetch is call with another method.
-func (c Client) fetch(ctx context.Context, method, path string, v url.Values, out any) error {
+// fetch sends a request, and reads its answer.
+func fetch[T any](ctx context.Context, c Client, method, path string, v url.Values) (out T, err error) {
 	resp, err := c.do(ctx, method, path, v)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("reading the answer of mcp-server: %w", err)
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		return out, fmt.Errorf("reading the answer of mcp-server: %w", err)
 	}
-	return nil
+	return out, nil
 }
 
 // errNobody is what the zero Client answers.
@@ -253,21 +232,18 @@ func (c Client) do(ctx context.Context, method, path string, v url.Values) (*htt
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var e struct {
-		Error string `json:"error"`
-	}
-	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e)
-	if resp.StatusCode == http.StatusNotFound && path == "run" && e.Error != "" {
+	why := httpjson.Error(resp)
+	if resp.StatusCode == http.StatusNotFound && path == "run" && why != "" {
 		return nil, ErrNotFound
 	}
-	if resp.StatusCode == http.StatusNotFound && e.Error == ErrNoServer.Error() {
+	if resp.StatusCode == http.StatusNotFound && why == ErrNoServer.Error() {
 		return nil, ErrNoServer
 	}
 	if resp.StatusCode == http.StatusNotFound {
 		return nil, errors.New("this CodeForge is older than this command: bring both to the same version")
 	}
 	if resp.StatusCode == http.StatusConflict {
-		return nil, errors.New(e.Error)
+		return nil, errors.New(why)
 	}
-	return nil, fmt.Errorf("mcp-server answered %d: %s", resp.StatusCode, e.Error)
+	return nil, fmt.Errorf("mcp-server answered %d: %s", resp.StatusCode, why)
 }

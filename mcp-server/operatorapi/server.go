@@ -36,14 +36,12 @@ type Line struct {
 
 // Review asks what of a server's tools waits for the user. The server is started for that if its tools are not known.
 func (c Client) Review(ctx context.Context, server string) (Review, error) {
-	var out Review
-	return out, c.call(ctx, "server/review", url.Values{"server": {server}}, &out)
+	return fetch[Review](ctx, c, http.MethodGet, "server/review", url.Values{"server": {server}})
 }
 
 // Log fetches what a server printed last, and what happened to it.
 func (c Client) Log(ctx context.Context, server string) ([]Line, error) {
-	var out []Line
-	return out, c.call(ctx, "server/log", url.Values{"server": {server}}, &out)
+	return fetch[[]Line](ctx, c, http.MethodGet, "server/log", url.Values{"server": {server}})
 }
 
 // Approve accepts a server's tools as a Review with this digest has shown them.

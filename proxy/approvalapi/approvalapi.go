@@ -71,12 +71,10 @@ type Client struct{ HTTP *http.Client }
 
 // List lists the requests that wait.
 func (c Client) List(ctx context.Context) ([]Held, error) {
-	var out []Held
-	return out, credentialapi.Call(ctx, c.HTTP, http.MethodGet, Prefix, nil, &out)
+	return credentialapi.Call[[]Held](ctx, c.HTTP, http.MethodGet, Prefix, nil)
 }
 
 // Decide approves or refuses a request. It fails if nothing waits under this id any more.
 func (c Client) Decide(ctx context.Context, id string, a Answer) (Held, error) {
-	var out Held
-	return out, credentialapi.Call(ctx, c.HTTP, http.MethodPost, Prefix+"/"+id, a, &out)
+	return credentialapi.Call[Held](ctx, c.HTTP, http.MethodPost, Prefix+"/"+id, a)
 }

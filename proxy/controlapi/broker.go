@@ -9,8 +9,9 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 )
 
 // BrokerProtocol is what a connection to GET /v1/broker is upgraded to: HTTP/2, in which the proxy is the client.
@@ -78,12 +79,11 @@ func (c *Client) Broker(ctx context.Context, h http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the proxy: %w", err)
 	}
-	once := &single{closed: make(chan struct{})}
-	once.conn = &upgraded{Conn: conn, closed: sync.OnceFunc(func() { close(once.closed) })}
-	defer once.conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = once.conn.Close() })
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	if err := once.conn.upgrade(); err != nil {
+	u := &upgraded{Conn: conn}
+	if err := u.upgrade(); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
 	srv := &http.Server{
@@ -95,7 +95,7 @@ func (c *Client) Broker(ctx context.Context, h http.Handler) error {
 		},
 	}
 	srv.Protocols.SetUnencryptedHTTP2(true)
-	err = srv.Serve(once)
+	err = srv.Serve(httpjson.Once(u))
 	_ = srv.Close()
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -106,8 +106,7 @@ func (c *Client) Broker(ctx context.Context, h http.Handler) error {
 // upgraded is a connection whose first bytes were read into a buffer.
 type upgraded struct {
 	net.Conn
-	r      *bufio.Reader
-	closed func()
+	r *bufio.Reader
 }
 
 // upgrade asks for the broker's protocol.
@@ -130,35 +129,4 @@ func (u *upgraded) upgrade() error {
 	return u.SetDeadline(time.Time{})
 }
 
-// Read implements io.Reader.
 func (u *upgraded) Read(p []byte) (int, error) { return u.r.Read(p) }
-
-// Close implements io.Closer.
-func (u *upgraded) Close() error {
-	err := u.Conn.Close()
-	u.closed()
-	return err
-}
-
-// single is a listener that has one connection to accept, and ends with it.
-type single struct {
-	conn   *upgraded
-	given  bool
-	closed chan struct{}
-}
-
-// Accept implements net.Listener.
-func (s *single) Accept() (net.Conn, error) {
-	if s.given {
-		<-s.closed
-		return nil, net.ErrClosed
-	}
-	s.given = true
-	return s.conn, nil
-}
-
-// Close implements net.Listener. The connection has an end of its own.
-func (s *single) Close() error { return nil }
-
-// Addr implements net.Listener.
-func (s *single) Addr() net.Addr { return s.conn.LocalAddr() }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
@@ -51,8 +52,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Catalog fetches the public catalog.
 func (c *Client) Catalog(ctx context.Context) (Catalog, error) {
-	var out Catalog
-	return out, c.call(ctx, http.MethodGet, "/v1/catalog", nil, &out)
+	return call[Catalog](ctx, c, http.MethodGet, "/v1/catalog", nil)
 }
 
 // Types opens an API's types.d.ts, which may be large. ErrNotFound when it has none. The caller closes it.
@@ -75,8 +75,7 @@ func (c *Client) document(ctx context.Context, api, name string) (io.ReadCloser,
 
 // Inspection fetches what is in apis/, and what is wrong with it.
 func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
-	var out Inspection
-	return out, c.call(ctx, http.MethodGet, "/v1/inspection", nil, &out)
+	return call[Inspection](ctx, c, http.MethodGet, "/v1/inspection", nil)
 }
 
 // NotDecidedError says why a decision about a request that waits does not hold.
@@ -86,59 +85,56 @@ func (e *NotDecidedError) Error() string { return e.Text }
 
 // AllHeld lists the requests of all runs that wait for a person, the oldest first.
 func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
-	var out []approvalapi.Held
-	return out, c.call(ctx, http.MethodGet, "/v1/held", nil, &out)
+	return call[[]approvalapi.Held](ctx, c, http.MethodGet, "/v1/held", nil)
 }
 
 // DecideAny passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no
 // more.
 func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error) {
-	var out approvalapi.Held
-	return out, c.call(ctx, http.MethodPost, "/v1/held/"+url.PathEscape(id), a, &out)
+	return call[approvalapi.Held](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
 }
 
 // Plans lists the plans of dry runs, the oldest first, without their steps.
 func (c *Client) Plans(ctx context.Context) ([]planapi.Plan, error) {
-	var out []planapi.Plan
-	return out, c.call(ctx, http.MethodGet, "/v1/plans", nil, &out)
+	return call[[]planapi.Plan](ctx, c, http.MethodGet, "/v1/plans", nil)
 }
 
 // Plan is a plan with its steps. ErrNotFound when there is none, or no longer.
 func (c *Client) Plan(ctx context.Context, id string) (planapi.Plan, error) {
-	var out planapi.Plan
-	return out, c.call(ctx, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil, &out)
+	return call[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
 }
 
 // DecidePlan passes on a decision about a plan. A *NotDecidedError if the plan is the operator's, or was decided.
 func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
-	var out planapi.Plan
-	return out, c.call(ctx, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a, &out)
+	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
 
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
 func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
-	return c.call(ctx, http.MethodPut, "/v1/slots/"+strconv.Itoa(int(id)), r, nil)
+	resp, err := c.do(ctx, http.MethodPut, "/v1/slots/"+strconv.Itoa(int(id)), r)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // Unregister ends a run: what is in flight is aborted and waited for. ErrFenced, and no receipt, when the generation
 // is not the registered one. The summary is for the ledger.
 func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64, s Summary) (Receipt, error) {
-	var out Receipt
 	path := fmt.Sprintf("/v1/slots/%d?generation=%d", int(id), generation)
-	return out, c.call(ctx, http.MethodDelete, path, s, &out)
+	return call[Receipt](ctx, c, http.MethodDelete, path, s)
 }
 
 // Drain returns what a registered slot did since it was registered or drained last, and forgets it. ErrFenced when the
 // generation is not the registered one. If there is a cause, subscribers learn what it caused.
 func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause Cause) (Receipt, error) {
-	var out Receipt
 	path := fmt.Sprintf("/v1/slots/%d/drain?generation=%d", int(id), generation)
 	if cause != (Cause{}) {
 		path += "&" + url.Values{
 			"run": {cause.Run}, "call": {cause.Call}, "among": {strconv.Itoa(cause.Among)},
 		}.Encode()
 	}
-	return out, c.call(ctx, http.MethodPost, path, nil, &out)
+	return call[Receipt](ctx, c, http.MethodPost, path, nil)
 }
 
 // Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes,
@@ -185,8 +181,7 @@ func (s *Subscription) Each(on func(Event)) error {
 
 // Health asks whether the proxy serves.
 func (c *Client) Health(ctx context.Context) (Health, error) {
-	var out Health
-	return out, c.call(ctx, http.MethodGet, "/v1/health", nil, &out)
+	return call[Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
 // Metrics fetches the Prometheus text.
@@ -221,31 +216,25 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var e struct {
-		Error string `json:"error"`
-	}
-	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e)
+	why := httpjson.Error(resp)
 	switch resp.StatusCode {
 	case http.StatusConflict:
-		return nil, fmt.Errorf("%w: %s", ErrFenced, e.Error)
+		return nil, fmt.Errorf("%w: %s", ErrFenced, why)
 	case http.StatusNotFound:
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, e.Error)
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, why)
 	case http.StatusForbidden:
-		return nil, &NotDecidedError{e.Error}
+		return nil, &NotDecidedError{why}
 	}
-	return nil, fmt.Errorf("the proxy answered %d: %s", resp.StatusCode, e.Error)
+	return nil, fmt.Errorf("the proxy answered %d: %s", resp.StatusCode, why)
 }
 
-// call is do for a response of one JSON value, or none.
-func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
+// call is do for a response of one JSON value.
+func call[T any](ctx context.Context, c *Client, method, path string, body any) (out T, err error) {
 	resp, err := c.do(ctx, method, path, body)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer resp.Body.Close()
-	if out == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-		return err
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	err = json.NewDecoder(resp.Body).Decode(&out)
+	return out, err
 }

@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 )
@@ -137,89 +136,74 @@ func (r *Refused) Error() string { return r.Text }
 // Client asks over an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
-// Dial is a Client of the socket at path.
-func Dial(path string) Client {
-	return Client{&http.Client{Transport: &http.Transport{DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}}}}
-}
-
 // List lists the credentials that the proxy obtains.
 func (c Client) List(ctx context.Context) ([]Credential, error) {
-	var out []Credential
-	return out, c.call(ctx, http.MethodGet, "", nil, &out)
+	return Call[[]Credential](ctx, c.HTTP, http.MethodGet, Prefix, nil)
 }
 
 // Begin begins a login.
 func (c Client) Begin(ctx context.Context, l Login) (Started, error) {
-	var out Started
-	return out, c.call(ctx, http.MethodPost, "/logins", l, &out)
+	return Call[Started](ctx, c.HTTP, http.MethodPost, Prefix+"/logins", l)
 }
 
 // Finish ends a login with what the browser brought back.
 func (c Client) Finish(ctx context.Context, r Redirect) error {
-	return c.call(ctx, http.MethodPost, "/logins/finish", r, nil)
+	_, err := Call[struct{}](ctx, c.HTTP, http.MethodPost, Prefix+"/logins/finish", r)
+	return err
 }
 
 // Poll asks whether a login is done.
 func (c Client) Poll(ctx context.Context, id string) (Progress, error) {
-	var out Progress
-	return out, c.call(ctx, http.MethodPost, "/logins/poll", Poll{id}, &out)
+	return Call[Progress](ctx, c.HTTP, http.MethodPost, Prefix+"/logins/poll", Poll{id})
 }
 
 // Logout forgets a login.
 func (c Client) Logout(ctx context.Context, name string) error {
-	return c.call(ctx, http.MethodDelete, "/"+name, nil, nil)
+	_, err := Call[struct{}](ctx, c.HTTP, http.MethodDelete, Prefix+"/"+name, nil)
+	return err
 }
 
 // Supply gives the value of a "command".
 func (c Client) Supply(ctx context.Context, name string, s Supply) error {
-	return c.call(ctx, http.MethodPut, "/"+name, s, nil)
-}
-
-func (c Client) call(ctx context.Context, method, path string, in, out any) error {
-	return Call(ctx, c.HTTP, method, Prefix+path, in, out)
+	_, err := Call[struct{}](ctx, c.HTTP, http.MethodPut, Prefix+"/"+name, s)
+	return err
 }
 
 // maxAnswer bounds an answer: that of a plan has all its bodies, escaped.
 const maxAnswer = 64 << 20
 
-// Call sends a request to the socket. An answer other than 200 is a *Refused if it has one.
-func Call(ctx context.Context, c *http.Client, method, path string, in, out any) error {
+// Call sends a request to the socket, and reads its answer. One other than 200 is a *Refused if it has one.
+func Call[T any](ctx context.Context, c *http.Client, method, path string, in any) (out T, err error) {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
 		if err != nil {
-			return err
+			return out, err
 		}
 		body = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://proxy"+path, body)
 	if err != nil {
-		return err
+		return out, err
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return err
+		return out, err
 	}
 	if resp.StatusCode != http.StatusOK {
 		r := &Refused{}
 		if json.Unmarshal(data, r) != nil || r.Text == "" {
-			return fmt.Errorf("the proxy answered %d", resp.StatusCode)
+			return out, fmt.Errorf("the proxy answered %d", resp.StatusCode)
 		}
-		return r
+		return out, r
 	}
-	if out == nil {
-		return nil
+	if err := json.Unmarshal(data, &out); err != nil {
+		return out, errors.New("the proxy's answer cannot be read")
 	}
-	if err := json.Unmarshal(data, out); err != nil {
-		return errors.New("the proxy's answer cannot be read")
-	}
-	return nil
+	return out, nil
 }

@@ -120,18 +120,15 @@ type Client struct{ HTTP *http.Client }
 
 // List lists the plans.
 func (c Client) List(ctx context.Context) ([]Plan, error) {
-	var out []Plan
-	return out, credentialapi.Call(ctx, c.HTTP, http.MethodGet, Prefix, nil, &out)
+	return credentialapi.Call[[]Plan](ctx, c.HTTP, http.MethodGet, Prefix, nil)
 }
 
 // Get is a plan with its steps.
 func (c Client) Get(ctx context.Context, id string) (Plan, error) {
-	var out Plan
-	return out, credentialapi.Call(ctx, c.HTTP, http.MethodGet, Prefix+"/"+url.PathEscape(id), nil, &out)
+	return credentialapi.Call[Plan](ctx, c.HTTP, http.MethodGet, Prefix+"/"+url.PathEscape(id), nil)
 }
 
 // Decide approves or refuses a plan, once.
 func (c Client) Decide(ctx context.Context, id string, a Answer) (Plan, error) {
-	var out Plan
-	return out, credentialapi.Call(ctx, c.HTTP, http.MethodPost, Prefix+"/"+url.PathEscape(id), a, &out)
+	return credentialapi.Call[Plan](ctx, c.HTTP, http.MethodPost, Prefix+"/"+url.PathEscape(id), a)
 }

@@ -7,13 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 )
 
 // Errors that callers test for.
@@ -160,26 +161,23 @@ func statusError(resp *http.Response) error {
 	if resp.StatusCode < 300 {
 		return nil
 	}
-	var e struct {
-		Error string `json:"error"`
-	}
-	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e)
+	why := httpjson.Error(resp)
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
 		return ErrBusy
 	case http.StatusGone, http.StatusNotFound:
-		return fmt.Errorf("%w: %s", ErrLeaseGone, e.Error)
+		return fmt.Errorf("%w: %s", ErrLeaseGone, why)
 	case http.StatusConflict:
-		return fmt.Errorf("%w: %s", ErrPermissions, e.Error)
+		return fmt.Errorf("%w: %s", ErrPermissions, why)
 	case http.StatusServiceUnavailable:
-		if e.Error == ErrUnready.Error() {
+		if why == ErrUnready.Error() {
 			return ErrUnready
 		}
-		return fmt.Errorf("%w: %s", ErrUnready, strings.TrimPrefix(e.Error, ErrUnready.Error()+": "))
+		return fmt.Errorf("%w: %s", ErrUnready, strings.TrimPrefix(why, ErrUnready.Error()+": "))
 	case http.StatusFailedDependency:
-		return fmt.Errorf("%w: %s", ErrNotInstalled, strings.TrimPrefix(e.Error, ErrNotInstalled.Error()+": "))
+		return fmt.Errorf("%w: %s", ErrNotInstalled, strings.TrimPrefix(why, ErrNotInstalled.Error()+": "))
 	}
-	return fmt.Errorf("sandboxd answered %d: %s", resp.StatusCode, e.Error)
+	return fmt.Errorf("sandboxd answered %d: %s", resp.StatusCode, why)
 }
 
 // Acquire takes a lease on a free slot, preferably a warm one. It returns ErrBusy when all are taken.

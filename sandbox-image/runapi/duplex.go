@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 )
 
 // ErrNotInstalled is returned for a package that no installation has sealed.
@@ -43,13 +45,13 @@ const (
 func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "the generation is not a number")
+		httpjson.Fail(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
 	d := &duplex{w: w, patience: patience{ctl: http.NewResponseController(w)}, in: bufio.NewReaderSize(r.Body, maxHead)}
 	head, err := d.head()
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "reading the first line of the body: "+err.Error())
+		httpjson.Fail(w, http.StatusBadRequest, "reading the first line of the body: "+err.Error())
 		return
 	}
 	exit, err := s.cfg.Sandbox.Server(r.Context(), generation, head, d)
@@ -58,7 +60,7 @@ func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !d.started {
-		refuse(w, status(err), err.Error())
+		httpjson.Fail(w, status(err), err.Error())
 		return
 	}
 	s.cfg.Log.Warn("an MCP server was aborted", "generation", generation, "error", err)
@@ -102,7 +104,6 @@ func (d *duplex) head() (h ServerHead, err error) {
 	return h, dec.Decode(&h)
 }
 
-// Started implements Duplex.
 func (d *duplex) Started() error {
 	d.started = true
 	d.w.Header().Set("Trailer", ExitTrailer)
@@ -111,7 +112,6 @@ func (d *duplex) Started() error {
 	return d.ctl.Flush()
 }
 
-// Read implements Duplex.
 func (d *duplex) Read(p []byte) (int, error) { return d.in.Read(p) }
 
 // Write implements Duplex. What is written leaves at once.
@@ -125,7 +125,6 @@ func (d *duplex) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Ended implements Duplex.
 func (d *duplex) Ended() {
 	_ = d.ctl.SetReadDeadline(time.Now())
 	d.patience.Ended()

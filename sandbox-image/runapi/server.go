@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
@@ -89,12 +90,12 @@ func NewServer(cfg ServerConfig) *Server {
 	mux.HandleFunc("POST /v1/runs", s.run)
 	mux.HandleFunc("POST /v1/runs/{generation}/pause", s.pause)
 	mux.HandleFunc("POST /v1/servers/{generation}", s.server)
-	mux.HandleFunc("PUT /v1/permissions", s.permissions)
-	mux.HandleFunc("PUT /v1/packages", s.tidy)
+	mux.HandleFunc("PUT /v1/permissions", with(cfg.Sandbox.SetPermissions))
+	mux.HandleFunc("PUT /v1/packages", with(cfg.Sandbox.Tidy))
 	mux.HandleFunc("GET /v1/health", s.health)
 	mux.HandleFunc("GET /v1/stats", s.stats)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusNotFound, "no such resource")
+		httpjson.Fail(w, http.StatusNotFound, "no such resource")
 	})
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -137,7 +138,6 @@ type ownedListener struct {
 	accept func(net.Conn) error
 }
 
-// Accept implements net.Listener.
 func (l *ownedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -165,7 +165,6 @@ type ownedConn struct {
 	end  func()
 }
 
-// Close implements net.Conn.
 func (c *ownedConn) Close() error {
 	err := c.Conn.Close()
 	c.end()
@@ -198,35 +197,28 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 func done(w http.ResponseWriter, r *http.Request, do func(generation uint64) error) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "the generation is not a number")
+		httpjson.Fail(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
 	switch err := do(generation); {
 	case errors.Is(err, ErrLeaseGone):
-		refuse(w, http.StatusNotFound, err.Error())
+		httpjson.Fail(w, http.StatusNotFound, err.Error())
 	case err != nil:
-		refuse(w, status(err), err.Error())
+		httpjson.Fail(w, status(err), err.Error())
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
-func (s *Server) permissions(w http.ResponseWriter, r *http.Request) {
-	var p Permissions
-	if !read(w, r, &p) {
-		return
+// with answers with what do makes of the body.
+func with[In, Out any](do func(In) (Out, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if read(w, r, &in) {
+			out, err := do(in)
+			answer(w, out, err)
+		}
 	}
-	set, err := s.cfg.Sandbox.SetPermissions(p)
-	answer(w, set, err)
-}
-
-func (s *Server) tidy(w http.ResponseWriter, r *http.Request) {
-	var p Packages
-	if !read(w, r, &p) {
-		return
-	}
-	tidied, err := s.cfg.Sandbox.Tidy(p)
-	answer(w, tidied, err)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
@@ -235,11 +227,11 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if !h.Ready {
 		code = http.StatusServiceUnavailable
 	}
-	write(w, code, h)
+	httpjson.Answer(w, code, h)
 }
 
 func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
-	write(w, http.StatusOK, s.cfg.Sandbox.Stats())
+	httpjson.Answer(w, http.StatusOK, s.cfg.Sandbox.Stats())
 }
 
 // run streams the events of a run. After the first byte the only way to report an error is to abort the stream: the
@@ -259,7 +251,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !out.started {
-		refuse(w, status(err), err.Error())
+		httpjson.Fail(w, status(err), err.Error())
 		return
 	}
 	s.cfg.Log.Warn("a run was aborted", "run", req.Run, "error", err)
@@ -330,7 +322,7 @@ func (o *eventStream) close() {
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	if ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" &&
 		(err != nil || ct != "application/json") {
-		refuse(w, http.StatusUnsupportedMediaType, "the body must be application/json")
+		httpjson.Fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
 		return false
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -344,9 +336,9 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		refuse(w, http.StatusRequestEntityTooLarge, "the body is too large")
+		httpjson.Fail(w, http.StatusRequestEntityTooLarge, "the body is too large")
 	case err != nil:
-		refuse(w, http.StatusBadRequest, "reading the body: "+err.Error())
+		httpjson.Fail(w, http.StatusBadRequest, "reading the body: "+err.Error())
 	}
 	return err == nil
 }
@@ -372,20 +364,8 @@ func status(err error) int {
 
 func answer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
-		refuse(w, status(err), err.Error())
+		httpjson.Fail(w, status(err), err.Error())
 		return
 	}
-	write(w, http.StatusOK, value)
-}
-
-func refuse(w http.ResponseWriter, code int, why string) {
-	write(w, code, struct {
-		Error string `json:"error"`
-	}{why})
-}
-
-func write(w http.ResponseWriter, code int, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(value)
+	httpjson.Answer(w, http.StatusOK, value)
 }

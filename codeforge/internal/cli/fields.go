@@ -117,7 +117,6 @@ type object struct {
 	values map[string]json.RawMessage
 }
 
-// MarshalJSON implements json.Marshaler.
 func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

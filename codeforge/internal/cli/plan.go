@@ -186,8 +186,8 @@ func printPlan(e *Env, p planapi.Plan) {
 			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", visible.Line(s.Rule))
 		}
 		for _, c := range s.Changes {
-			fmt.Fprint(e.Stdout, shownLines("    changes ", c.Field+": "+cmp.Or(c.Before, "(none)")+" -> "+cmp.Or(c.After, "(none)"),
-				width))
+			change := c.Field + ": " + cmp.Or(c.Before, "(none)") + " -> " + cmp.Or(c.After, "(none)")
+			fmt.Fprint(e.Stdout, shownLines("    changes ", change, width))
 		}
 		if s.Answer != nil {
 			printReply(e, s, width)

@@ -87,10 +87,8 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 // seconds is a flag for a time: 30s, 2m, or a number of seconds.
 type seconds time.Duration
 
-// String implements flag.Value.
 func (s *seconds) String() string { return time.Duration(*s).String() }
 
-// Set implements flag.Value.
 func (s *seconds) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if n, nerr := strconv.ParseFloat(text, 64); err != nil && nerr == nil && n < 1e6 {

@@ -74,10 +74,8 @@ type conn struct {
 	end  sync.Once
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) { return c.out.Read(p) }
 
-// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) { return c.in.Write(p) }
 
 // Close ends the process. The relay in the container ends with its standard input.
@@ -92,10 +90,8 @@ func (c *conn) Close() error {
 	return err
 }
 
-// LocalAddr implements net.Conn.
 func (c *conn) LocalAddr() net.Addr { return address{} }
 
-// RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return address{} }
 
 // SetDeadline implements net.Conn. There are no deadlines: callers close the connection.

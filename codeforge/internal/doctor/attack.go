@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -104,7 +105,7 @@ func (a attack) run(ctx context.Context, t attackTarget) (string, bool) {
 	if seconds == 0 {
 		seconds = 20
 	}
-	r, err := t.session.Execute(ctx, a.code, nil, seconds)
+	r, err := t.session.Run(ctx, server.Run{Code: a.code, Timeout: seconds})
 	if err != nil {
 		return "could not be tried: " + clip(err.Error()), false
 	}
@@ -211,9 +212,5 @@ func forbidden(name string, change func(*http.Request)) attack {
 }
 
 func clip(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 120 {
-		return s[:120] + "..."
-	}
-	return s
+	return visible.Cut(strings.Join(strings.Fields(s), " "), 120, "...")
 }

@@ -90,7 +90,7 @@ func runTrialCode(ctx context.Context, state statedir.Dir) error {
 		return err
 	}
 	defer s.Close()
-	r, err := s.Execute(ctx, trialCode, nil, 0)
+	r, err := s.Run(ctx, server.Run{Code: trialCode})
 	switch {
 	case err != nil:
 		return err

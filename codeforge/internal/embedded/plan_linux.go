@@ -137,12 +137,7 @@ func environments(environ []string) (proxy, sandbox, server []string) {
 	common := func(name string) bool { return name == "PATH" || name == "LANG" || name == "LC_ALL" }
 	inList := func(list []string) func(string) bool {
 		return func(name string) bool {
-			for _, n := range list {
-				if n == name {
-					return true
-				}
-			}
-			return false
+			return slices.Contains(list, name)
 		}
 	}
 	isSetting, forSandbox := inList(settings.Names()), inList(sandboxSettings)

@@ -104,7 +104,6 @@ type bounded struct {
 	stop func()
 }
 
-// Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.kept.Len()+len(p) > maxOutput {
 		b.over = true

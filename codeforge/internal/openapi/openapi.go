@@ -15,15 +15,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/tree"
 )
 
-// Import imports a document in JSON or YAML.
-func Import(text []byte, o document.Options) (*document.Document, error) {
-	root, err := tree.Parse(text, Skip)
-	if err != nil {
-		return nil, err
-	}
-	return FromTree(root, o)
-}
-
 // Skip leaves examples out, which are most of many documents. A map whose keys are names may have one that is called
 // so.
 func Skip(around, key string) bool {

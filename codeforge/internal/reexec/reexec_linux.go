@@ -33,7 +33,6 @@ type Config struct {
 
 // Child is the program in its namespaces.
 type Child struct {
-	PID  int
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
@@ -63,7 +62,6 @@ func Start(c Config) (*Child, error) {
 	if err := <-started; err != nil {
 		return nil, Explain(err)
 	}
-	child.PID = cmd.Process.Pid
 	return child, nil
 }
 

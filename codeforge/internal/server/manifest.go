@@ -5,8 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"strings"
 )
 
 // Part is one text that a model sees.
@@ -45,17 +44,11 @@ func (s *Session) Manifest(ctx context.Context) ([]Part, error) {
 		}
 	}
 	for _, name := range ask {
-		res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: map[string]any{}})
-		if err != nil {
-			return nil, fmt.Errorf("calling %s: %w", name, err)
+		r, err := s.call(ctx, "calling "+name, name, map[string]any{})
+		if err != nil && !r.Failed {
+			return nil, err
 		}
-		text := ""
-		for _, c := range res.Content {
-			if t, ok := c.(*mcp.TextContent); ok {
-				text += t.Text
-			}
-		}
-		out = append(out, Part{name, false, text})
+		out = append(out, Part{name, false, r.Output + strings.Join(r.Notes, "")})
 	}
 	return out, nil
 }

@@ -271,12 +271,7 @@ const (
 	notesKey   = "codeforge/notes"
 )
 
-// Execute runs code. Timeout is in seconds, 0 the server's default.
-func (s *Session) Execute(ctx context.Context, code string, apis []string, timeout float64) (Result, error) {
-	return s.Run(ctx, Run{Code: code, APIs: apis, Timeout: timeout})
-}
-
-// Run is what to run. The fields are the arguments of execute_code; empty ones are left out.
+// Run is what to run. The fields are the arguments of execute_code; empty ones are left out: the server has defaults.
 type Run struct {
 	Code     string   `json:"code"`
 	Language string   `json:"language,omitempty"`
@@ -294,6 +289,19 @@ func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
 		return Result{}, fmt.Errorf("running the code: %w", err)
 	}
 	return result(res)
+}
+
+// call calls a tool. That it failed is an error.
+func (s *Session) call(ctx context.Context, doing, tool string, args map[string]any) (Result, error) {
+	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	r, err := result(res)
+	if err == nil && r.Failed {
+		err = errors.New(strings.Join(append([]string{r.Output}, r.Notes...), "\n"))
+	}
+	return r, err
 }
 
 func result(res *mcp.CallToolResult) (Result, error) {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -59,13 +58,6 @@ func (s *Session) Source(ctx context.Context, name string) (string, error) {
 
 // DeleteSkill deletes a skill.
 func (s *Session) DeleteSkill(ctx context.Context, name string) error {
-	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: "delete_skill", Arguments: map[string]any{"name": name}})
-	if err != nil {
-		return fmt.Errorf("deleting the skill %q: %w", name, err)
-	}
-	r, err := result(res)
-	if err == nil && r.Failed {
-		err = errors.New(r.Output)
-	}
+	_, err := s.call(ctx, fmt.Sprintf("deleting the skill %q", name), "delete_skill", map[string]any{"name": name})
 	return err
 }

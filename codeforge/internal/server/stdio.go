@@ -18,7 +18,7 @@ func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	if err := alive(ctx, c, place); err != nil {
+	if _, err := fetch(ctx, c, place, "/healthz"); err != nil { // so that a client's log says what is wrong
 		return err
 	}
 	b := &bridge{url: place.URL, client: place.client(c.Token), reconnect: reconnectTime, to: stdout}
@@ -32,16 +32,6 @@ func Ready(ctx context.Context, c Config, p Place) error {
 	if err == nil && (json.Unmarshal(text, &answer) != nil || !answer.Ready) {
 		err = orStranger(ctx, c, p, fmt.Errorf("%s is not ready: %.400q", p.URL, text))
 	}
-	return err
-}
-
-// alive asks whether a server answers, so that a client's log says what is wrong.
-func alive(ctx context.Context, c Config, p Place) error {
-	return get(ctx, c, p, "/healthz")
-}
-
-func get(ctx context.Context, c Config, p Place, path string) error {
-	_, err := fetch(ctx, c, p, path)
 	return err
 }
 

@@ -10,10 +10,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 )
@@ -35,21 +35,14 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 		return err
 	}
 	defer s.Close(ctx)
-	ended := make(chan struct{})
 	server := http.Server{
 		Handler: operator.History(s), ReadHeaderTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			if state == http.StateClosed {
-				close(ended)
-			}
-		},
 	}
-	err = server.Serve(&once{conn: conn, ended: ended})
-	if errors.Is(err, io.EOF) {
-		return nil
+	if err := server.Serve(httpjson.Once(conn)); !errors.Is(err, net.ErrClosed) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // readable is a folder in which this process may open the store: the folder itself, unless root reads what belongs to
@@ -98,35 +91,3 @@ func copyFile(from, to string) error {
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
 }
-
-// once is a listener with one connection. It ends with that.
-type once struct {
-	mu    sync.Mutex
-	conn  net.Conn
-	ended chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *once) Accept() (net.Conn, error) {
-	l.mu.Lock()
-	conn := l.conn
-	l.conn = nil
-	l.mu.Unlock()
-	if conn != nil {
-		return conn, nil
-	}
-	<-l.ended
-	return nil, io.EOF
-}
-
-// Close implements net.Listener.
-func (l *once) Close() error { return nil }
-
-// Addr implements net.Listener.
-func (l *once) Addr() net.Addr { return address{} }
-
-// address is that of standard input.
-type address struct{}
-
-func (address) Network() string { return "stdin" }
-func (address) String() string  { return "stdin" }

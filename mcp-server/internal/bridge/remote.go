@@ -224,7 +224,6 @@ func newDoor(u *url.URL, headers map[string]string, ca string) (*door, error) {
 // own says that a URL is on the server's own host.
 func (d *door) own(u *url.URL) bool { return u.Scheme == d.url.Scheme && u.Host == d.url.Host }
 
-// RoundTrip implements http.RoundTripper.
 func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	out := req.Clone(ctx)

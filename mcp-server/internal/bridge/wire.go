@@ -57,10 +57,8 @@ func newWire(in io.Reader, out io.WriteCloser, l *logs) *wire {
 	return w
 }
 
-// SessionID implements mcp.Connection.
 func (w *wire) SessionID() string { return "" }
 
-// Read implements mcp.Connection.
 func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case m := <-w.incoming:
@@ -72,7 +70,6 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write implements mcp.Connection.
 func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {

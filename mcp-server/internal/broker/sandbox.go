@@ -173,7 +173,6 @@ type sandboxSlot struct {
 func (s *sandboxSlot) Read(p []byte) (int, error)  { return s.stream.Read(p) }
 func (s *sandboxSlot) Write(p []byte) (int, error) { return s.stream.Write(p) }
 
-// Start implements Slot.
 func (s *sandboxSlot) Start() frame.Start {
 	spec, home := s.api.Server, runapi.HomeDir(s.lease.Slot)
 	start := frame.Start{
@@ -229,12 +228,10 @@ func denoCommand(api controlapi.API, dir, home string) []string {
 	return slices.Concat(argv, []string{api.Server.Package}, api.Server.Args)
 }
 
-// Drain implements Slot.
 func (s *sandboxSlot) Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error) {
 	return s.launcher.Control.Drain(ctx, s.lease.Slot, s.lease.Generation, cause)
 }
 
-// Close implements Slot.
 func (s *sandboxSlot) Close() error {
 	s.closing.Do(func() {
 		if s.stream != nil {

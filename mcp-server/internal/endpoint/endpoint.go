@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
@@ -168,13 +169,13 @@ func (e *Endpoint) routes(clients, token func(http.Handler) http.Handler) *http.
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", clients(e.cfg.MCP))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]any{"ok": true})
+		httpjson.Answer(w, http.StatusOK, map[string]any{"ok": true})
 	})
 	mux.HandleFunc("GET /readyz", e.ready)
 	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
 	if e.cfg.Servers != nil {
 		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
+			httpjson.Answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
 		})))
 	}
 	if e.cfg.Console != nil {
@@ -203,16 +204,10 @@ func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	if err := e.cfg.Ready(ctx); err != nil {
-		answer(w, http.StatusServiceUnavailable, map[string]any{"ready": false, "problem": err.Error()})
+		httpjson.Answer(w, http.StatusServiceUnavailable, map[string]any{"ready": false, "problem": err.Error()})
 		return
 	}
-	answer(w, http.StatusOK, map[string]any{"ready": true})
-}
-
-func answer(w http.ResponseWriter, code int, body map[string]any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client has gone
+	httpjson.Answer(w, http.StatusOK, map[string]any{"ready": true})
 }
 
 // metrics answers with our own metrics, then with those of the other daemon, if it responds.

@@ -32,12 +32,8 @@ func (s *Store) Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, er
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT json_set(data, '$.seen', json(iif(seen, 'true', 'false'))) FROM alert
-		WHERE seen = 0 OR NOT ? ORDER BY number DESC LIMIT 1000`, unseen)
-	if err != nil {
-		return nil, s.checked(err)
-	}
-	out, err := read[historyapi.Alert](rows)
+	out, err := read[historyapi.Alert](ctx, db, `SELECT json_set(data, '$.seen', json(iif(seen, 'true', 'false')))
+		FROM alert WHERE seen = 0 OR NOT ? ORDER BY number DESC LIMIT 1000`, unseen)
 	return out, s.checked(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
@@ -130,19 +131,8 @@ func halves(text string) historyapi.Text {
 	if len(text) <= 2*half {
 		return historyapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
 	}
-	head, tail := cut(text, half), last(text, half)
+	head, tail := visible.Cut(text, half, ""), last(text, half)
 	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
-}
-
-// cut is the beginning of a text, at most so many bytes of whole characters.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }
 
 // last is the end of a text, at most so many bytes of whole characters.
@@ -168,7 +158,7 @@ type capture struct {
 func (c *capture) add(p historyapi.Print) {
 	if c.headBytes < half && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
-		first.Text = cut(p.Text, half-c.headBytes)
+		first.Text = visible.Cut(p.Text, half-c.headBytes, "")
 		if len(first.Text) < len(p.Text) && first.Text == "" {
 			c.headBytes = half // no room for a whole character
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -383,7 +384,7 @@ func TestCapture(t *testing.T) {
 			text = strings.ToValidUTF8(text, "b")
 			ms := int64(0)
 			for rest := text; rest != ""; ms += 3 {
-				piece := cut(rest, size)
+				piece := visible.Cut(rest, size, "")
 				if piece == "" {
 					piece = rest[:2]
 				}

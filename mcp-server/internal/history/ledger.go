@@ -151,21 +151,15 @@ func (s *Store) Ledger(ctx context.Context, since, until time.Time) (historyapi.
 	if err != nil {
 		return out, err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT kind, a, b, sum(n), sum(denied), sum(failed), sum(up), sum(down) FROM hour
+	err = each(ctx, db, func(row *sql.Rows) error {
+		var r sum
+		err := row.Scan(&r.kind, &r.a, &r.b, &r.n, &r.denied, &r.failed, &r.up, &r.down)
+		enter(&out, r)
+		return err
+	}, `SELECT kind, a, b, sum(n), sum(denied), sum(failed), sum(up), sum(down) FROM hour
 		WHERE kind IN ('traffic', 'name', 'carried', 'runs') AND at >= ? AND at < ? GROUP BY kind, a, b`,
 		since.Truncate(quarter).UnixMicro(), until.UnixMicro())
 	if err != nil {
-		return out, s.checked(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r sum
-		if err := rows.Scan(&r.kind, &r.a, &r.b, &r.n, &r.denied, &r.failed, &r.up, &r.down); err != nil {
-			return out, s.checked(err)
-		}
-		enter(&out, r)
-	}
-	if err := rows.Err(); err != nil {
 		return out, s.checked(err)
 	}
 	slices.SortFunc(out.Traffic, func(a, b historyapi.Traffic) int {
@@ -205,27 +199,17 @@ func enter(out *historyapi.Ledger, r sum) {
 
 // Hours is the traffic by API in steps of time, multiples of a quarter of an hour, oldest first.
 func (s *Store) Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error) {
-	db, err := s.db(ctx)
-	if err != nil {
-		return nil, err
-	}
 	step = max(step.Truncate(quarter), quarter)
-	rows, err := db.QueryContext(ctx, `SELECT at / ?1 * ?1 AS step, a, sum(n), sum(denied), sum(failed), sum(up), sum(down)
-		FROM hour WHERE kind = 'traffic' AND at >= ?2 AND at < ?3 GROUP BY step, a ORDER BY step, a`,
-		step.Microseconds(), since.Truncate(step).UnixMicro(), until.UnixMicro())
-	if err != nil {
-		return nil, s.checked(err)
-	}
-	defer rows.Close()
 	out := []historyapi.Hour{}
-	for rows.Next() {
+	err := s.each(ctx, func(row *sql.Rows) error {
 		var h historyapi.Hour
 		var at int64
-		if err := rows.Scan(&at, &h.API, &h.Requests, &h.Denied, &h.Failed, &h.BytesUp, &h.BytesDown); err != nil {
-			return nil, s.checked(err)
-		}
+		err := row.Scan(&at, &h.API, &h.Requests, &h.Denied, &h.Failed, &h.BytesUp, &h.BytesDown)
 		h.At = time.UnixMicro(at).UTC()
 		out = append(out, h)
-	}
-	return out, s.checked(rows.Err())
+		return err
+	}, `SELECT at / ?1 * ?1 AS step, a, sum(n), sum(denied), sum(failed), sum(up), sum(down)
+		FROM hour WHERE kind = 'traffic' AND at >= ?2 AND at < ?3 GROUP BY step, a ORDER BY step, a`,
+		step.Microseconds(), since.Truncate(step).UnixMicro(), until.UnixMicro())
+	return out, err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -73,28 +74,36 @@ func (w *where) fact(kind, value string) {
 	}
 }
 
-// page adds a cursor, and returns the limit.
-func (w *where) page(cursor string, limit int, comparison string) (int, error) {
+// page reads a page of a table's JSON, latest or oldest first, and returns the cursor of the page after it.
+func page[T any](
+	ctx context.Context, q querier, table string, w where, cursor string, limit int, oldest bool, number func(T) int64,
+) (list []T, next string, err error) {
+	comparison, order := "<", "DESC"
+	if oldest {
+		comparison, order = ">", "ASC"
+	}
 	if cursor != "" {
 		n, err := strconv.ParseInt(cursor, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("cursor %q: want that of a page", cut(cursor, 40))
+			return []T{}, "", fmt.Errorf("cursor %q: want that of a page", visible.Cut(cursor, 40, ""))
 		}
 		w.and("number "+comparison+" ?", n)
 	}
 	if limit <= 0 {
 		limit = usualLimit
 	}
-	return min(limit, maxLimit), nil
+	limit = min(limit, maxLimit)
+	list, err = read[T](ctx, q, "SELECT data FROM "+table+" WHERE "+w.String()+" ORDER BY number "+order+" LIMIT ?",
+		append(w.args, limit+1)...)
+	if len(list) > limit {
+		list = list[:limit]
+		next = strconv.FormatInt(number(list[limit-1]), 10)
+	}
+	return list, next, err
 }
 
 // Runs lists runs, latest first. An empty cursor begins with the latest.
 func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
-	out := historyapi.Page{Runs: []historyapi.Run{}}
-	db, err := s.db(ctx)
-	if err != nil {
-		return out, err
-	}
 	var w where
 	w.times(f.Since, f.Until)
 	w.prefix("id", f.Run)
@@ -115,31 +124,18 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	if f.Grep != "" {
 		w.and("number IN (SELECT rowid FROM words WHERE words MATCH ?)", match(f.Grep))
 	}
-	limit, err := w.page(cursor, f.Limit, "<")
-	if err != nil {
-		return out, err
+	var out historyapi.Page
+	number := func(r historyapi.Run) int64 { return r.Number }
+	db, err := s.db(ctx)
+	if err == nil {
+		out.Runs, out.Next, err = page(ctx, db, "run", w, cursor, f.Limit, false, number)
 	}
-	//nolint:gosec // only constants and placeholders
-	rows, err := db.QueryContext(ctx, "SELECT data FROM run WHERE "+w.String()+" ORDER BY number DESC LIMIT ?",
-		append(w.args, limit+1)...)
-	if err != nil {
-		return out, s.checked(err)
-	}
-	if out.Runs, err = read[historyapi.Run](rows); err != nil {
-		return out, s.checked(err)
-	}
-	if len(out.Runs) > limit {
-		out.Runs = out.Runs[:limit]
-		out.Next = strconv.FormatInt(out.Runs[limit-1].Number, 10)
-	}
-	if f.Spans {
-		for i := range out.Runs {
-			if err := s.spans(ctx, db, &out.Runs[i]); err != nil {
-				return out, s.checked(err)
-			}
+	for i := range out.Runs {
+		if f.Spans && err == nil {
+			err = spans(ctx, db, &out.Runs[i])
 		}
 	}
-	return out, nil
+	return out, s.checked(err)
 }
 
 // match is what is searched for words: all of them, each as the beginning of a word or of several in a row.
@@ -152,46 +148,65 @@ func match(text string) string {
 	return strings.Join(out, " AND ")
 }
 
-// read reads rows of one column of JSON.
-func read[T any](rows *sql.Rows) ([]T, error) {
-	defer rows.Close()
-	out := []T{}
-	for rows.Next() {
-		var data string
-		var v T
-		if err := rows.Scan(&data); err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal([]byte(data), &v); err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
+// querier is the store's file, or a transaction on it.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// spans reads the first exchanges of a run.
-func (s *Store) spans(ctx context.Context, db *sql.DB, run *historyapi.Run) error {
-	rows, err := db.QueryContext(ctx, `SELECT data ->> '$.at', data ->> '$.ms', outcome FROM exchange WHERE run = ?
-		ORDER BY number LIMIT ?`, run.ID, maxSpans)
+// each calls on for each row of a query.
+func each(ctx context.Context, q querier, on func(row *sql.Rows) error, query string, args ...any) error {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
+		if err := on(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// each is the function each on the whole store.
+func (s *Store) each(ctx context.Context, on func(row *sql.Rows) error, query string, args ...any) error {
+	db, err := s.db(ctx)
+	if err == nil {
+		err = each(ctx, db, on, query, args...)
+	}
+	return s.checked(err)
+}
+
+// read reads rows of one column of JSON.
+func read[T any](ctx context.Context, q querier, query string, args ...any) ([]T, error) {
+	out := []T{}
+	err := each(ctx, q, func(row *sql.Rows) error {
+		var data string
+		if err := row.Scan(&data); err != nil {
+			return err
+		}
+		var v T
+		err := json.Unmarshal([]byte(data), &v)
+		out = append(out, v)
+		return err
+	}, query, args...)
+	return out, err
+}
+
+// spans reads the first exchanges of a run.
+func spans(ctx context.Context, q querier, run *historyapi.Run) error {
+	return each(ctx, q, func(row *sql.Rows) error {
 		var text, outcome string
 		var took float64
-		if err := rows.Scan(&text, &took, &outcome); err != nil {
+		if err := row.Scan(&text, &took, &outcome); err != nil {
 			return err
 		}
 		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			return err
-		}
 		begin := float64(at.Sub(run.Began).Microseconds()) / 1000
 		run.Spans = append(run.Spans, historyapi.Span{Begin: begin, End: begin + took, Outcome: outcome})
-	}
-	return rows.Err()
+		return err
+	}, `SELECT data ->> '$.at', data ->> '$.ms', outcome FROM exchange WHERE run = ? ORDER BY number LIMIT ?`,
+		run.ID, maxSpans)
 }
 
 // Run is all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrUnknown: there is none.
@@ -232,12 +247,9 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 	if !s.underWay(&out) {
 		after = 0
 	}
-	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? AND number > ? ORDER BY number",
-		out.ID, after)
+	out.Exchanges, err = read[historyapi.Exchange](ctx, db,
+		"SELECT data FROM exchange WHERE run = ? AND number > ? ORDER BY number", out.ID, after)
 	if err != nil {
-		return out, s.checked(err)
-	}
-	if out.Exchanges, err = read[historyapi.Exchange](rows); err != nil {
 		return out, s.checked(err)
 	}
 	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
@@ -272,11 +284,6 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 func (s *Store) Exchanges(
 	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
 ) (historyapi.ExchangePage, error) {
-	out := historyapi.ExchangePage{Exchanges: []historyapi.Exchange{}}
-	db, err := s.db(ctx)
-	if err != nil {
-		return out, err
-	}
 	var w where
 	w.times(f.Since, f.Until)
 	w.prefix("run", f.Run)
@@ -286,28 +293,13 @@ func (s *Store) Exchanges(
 	if f.Name != "" {
 		w.and("number IN (SELECT number FROM swap WHERE name = ?)", f.Name)
 	}
-	comparison, order := "<", "DESC"
-	if f.Oldest {
-		comparison, order = ">", "ASC"
+	var out historyapi.ExchangePage
+	number := func(x historyapi.Exchange) int64 { return x.Number }
+	db, err := s.db(ctx)
+	if err == nil {
+		out.Exchanges, out.Next, err = page(ctx, db, "exchange", w, cursor, f.Limit, f.Oldest, number)
 	}
-	limit, err := w.page(cursor, f.Limit, comparison)
-	if err != nil {
-		return out, err
-	}
-	//nolint:gosec // only constants and placeholders
-	rows, err := db.QueryContext(ctx, "SELECT data FROM exchange WHERE "+w.String()+" ORDER BY number "+order+" LIMIT ?",
-		append(w.args, limit+1)...)
-	if err != nil {
-		return out, s.checked(err)
-	}
-	if out.Exchanges, err = read[historyapi.Exchange](rows); err != nil {
-		return out, s.checked(err)
-	}
-	if len(out.Exchanges) > limit {
-		out.Exchanges = out.Exchanges[:limit]
-		out.Next = strconv.FormatInt(out.Exchanges[limit-1].Number, 10)
-	}
-	return out, nil
+	return out, s.checked(err)
 }
 
 // maxTexts is how many exchanges of a run are searched.
@@ -315,11 +307,7 @@ const maxTexts = 200
 
 // exchangeTexts are what a run is searched by of its exchanges.
 func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT data FROM exchange WHERE run = ? LIMIT ?", run, maxTexts)
-	if err != nil {
-		return nil, err
-	}
-	list, err := read[controlapi.Exchange](rows)
+	list, err := read[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = ? LIMIT ?", run, maxTexts)
 	var out []string
 	for _, x := range list {
 		out = append(out, x.URL, x.Code)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -369,7 +370,7 @@ func putSwap(
 
 // field bounds and cleans what somebody outside says.
 func (s *Store) field(text string) string {
-	return cut(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField)
+	return visible.Cut(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField, "")
 }
 
 // importedSkill is how code names a skill that it imports.
@@ -402,11 +403,11 @@ func title(code string) string {
 		case text == "":
 			continue
 		case text != line:
-			return cut(text, maxTitle)
+			return visible.Cut(text, maxTitle, "")
 		case first == "":
 			first = line
 		}
 		break
 	}
-	return cut(first, maxTitle)
+	return visible.Cut(first, maxTitle, "")
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -64,27 +65,19 @@ func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
 		return 0, err
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT number, size FROM content ORDER BY number LIMIT ?`, tidyBatch)
+	oldest := time.Now().Add(-s.cfg.limits.contentAge).UnixMicro()
+	var gone []int64
+	err := each(ctx, tx, func(row *sql.Rows) error {
+		var number, size int64
+		err := row.Scan(&number, &size)
+		if number < oldest || total > s.cfg.limits.content {
+			gone, total = append(gone, number), total-size
+		}
+		return err
+	}, `SELECT number, size FROM content ORDER BY number LIMIT ?`, tidyBatch)
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close()
-	oldest := time.Now().Add(-s.cfg.limits.contentAge).UnixMicro()
-	var gone []int64
-	for rows.Next() {
-		var number, size int64
-		if err := rows.Scan(&number, &size); err != nil {
-			return 0, err
-		}
-		if number >= oldest && total <= s.cfg.limits.content {
-			break
-		}
-		gone, total = append(gone, number), total-size
-	}
-	if err := rows.Err(); err != nil {
-		return 0, err
-	}
-	_ = rows.Close()
 	for _, number := range gone {
 		if err := dropContent(ctx, tx, number); err != nil {
 			return 0, err
@@ -131,24 +124,17 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 	if (pages-free)*size > s.cfg.limits.file {
 		oldest = time.Now().UnixMicro()
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT id FROM run WHERE number < ? AND state NOT IN ('waiting', 'running')
-		ORDER BY number LIMIT ?`, oldest, tidyBatch)
+	var ids []string
+	err := each(ctx, tx, func(row *sql.Rows) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT id FROM run WHERE number < ? AND state NOT IN ('waiting', 'running') ORDER BY number LIMIT ?`,
+		oldest, tidyBatch)
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return 0, err
-		}
-		ids = append(ids, id)
-	}
-	if err := rows.Err(); err != nil {
-		return 0, err
-	}
-	_ = rows.Close()
 	for _, id := range ids {
 		if err := removeRun(ctx, tx, id); err != nil {
 			return 0, err

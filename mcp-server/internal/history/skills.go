@@ -114,13 +114,8 @@ func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.Sk
 	}
 	var w where
 	w.same("skill", name)
-	//nolint:gosec // only constants and placeholders
-	rows, err := db.QueryContext(ctx,
+	out, err := read[historyapi.SkillVersion](ctx, db,
 		"SELECT data FROM skill_version WHERE "+w.String()+" ORDER BY number DESC LIMIT 2000", w.args...)
-	if err != nil {
-		return nil, s.checked(err)
-	}
-	out, err := read[historyapi.SkillVersion](rows)
 	return out, s.checked(err)
 }
 
@@ -145,25 +140,15 @@ func (s *Store) SkillSource(ctx context.Context, name string, version int) (stri
 
 // SkillUses is how often skills were imported by the runs that are kept.
 func (s *Store) SkillUses(ctx context.Context) ([]historyapi.SkillUse, error) {
-	db, err := s.db(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := db.QueryContext(ctx, `SELECT value, count(*), sum(state = 'ok'), max(number)
-		FROM fact JOIN run USING (number) WHERE kind = 'skill' GROUP BY value ORDER BY count(*) DESC`)
-	if err != nil {
-		return nil, s.checked(err)
-	}
-	defer rows.Close()
 	out := []historyapi.SkillUse{}
-	for rows.Next() {
+	err := s.each(ctx, func(row *sql.Rows) error {
 		var u historyapi.SkillUse
 		var number int64
-		if err := rows.Scan(&u.Skill, &u.Runs, &u.OK, &number); err != nil {
-			return nil, s.checked(err)
-		}
+		err := row.Scan(&u.Skill, &u.Runs, &u.OK, &number)
 		u.Last = time.UnixMicro(number).UTC()
 		out = append(out, u)
-	}
-	return out, s.checked(rows.Err())
+		return err
+	}, `SELECT value, count(*), sum(state = 'ok'), max(number)
+		FROM fact JOIN run USING (number) WHERE kind = 'skill' GROUP BY value ORDER BY count(*) DESC`)
+	return out, err
 }

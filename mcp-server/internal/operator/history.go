@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -49,7 +50,7 @@ func listed[F, T any](list func(context.Context, F, string) (T, error)) http.Han
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := operatorapi.Filter[F](r.URL.Query())
 		if err != nil {
-			fail(w, http.StatusBadRequest, err.Error())
+			httpjson.Fail(w, http.StatusBadRequest, err.Error())
 			return
 		}
 		v, err := list(r.Context(), f, r.URL.Query().Get("cursor"))
@@ -61,13 +62,13 @@ func listed[F, T any](list func(context.Context, F, string) (T, error)) http.Han
 func recorded(w http.ResponseWriter, v any, err error) {
 	switch {
 	case errors.Is(err, history.ErrUnknown):
-		fail(w, http.StatusNotFound, err.Error())
+		httpjson.Fail(w, http.StatusNotFound, err.Error())
 	case errors.Is(err, history.ErrOff):
-		fail(w, http.StatusConflict, err.Error())
+		httpjson.Fail(w, http.StatusConflict, err.Error())
 	case err != nil:
-		fail(w, http.StatusInternalServerError, err.Error())
+		httpjson.Fail(w, http.StatusInternalServerError, err.Error())
 	default:
-		answer(w, http.StatusOK, v)
+		httpjson.Answer(w, http.StatusOK, v)
 	}
 }
 

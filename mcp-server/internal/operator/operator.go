@@ -6,9 +6,9 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -37,7 +37,7 @@ type Config struct {
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+operatorapi.Prefix+"about", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, c.About)
+		httpjson.Answer(w, http.StatusOK, c.About)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, c.Tenants())
@@ -51,11 +51,11 @@ func Handler(c Config) http.Handler {
 	historyRoutes(mux, c.History, c.Stop)
 	if c.Console != nil {
 		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, http.StatusOK, c.Console())
+			httpjson.Answer(w, http.StatusOK, c.Console())
 		})
 	}
 	mux.HandleFunc("GET "+operatorapi.Prefix+"alarms", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, c.Alarms.List())
+		httpjson.Answer(w, http.StatusOK, c.Alarms.List())
 	})
 	mux.HandleFunc("POST "+operatorapi.Prefix+"unfreeze", func(w http.ResponseWriter, r *http.Request) {
 		told(w, struct{}{}, c.Alarms.Unfreeze(r.URL.Query().Get("session")))
@@ -70,18 +70,8 @@ func Handler(c Config) http.Handler {
 func forward[T any](w http.ResponseWriter, r *http.Request, ask func(context.Context) (T, error)) {
 	v, err := ask(r.Context())
 	if err != nil {
-		fail(w, http.StatusBadGateway, err.Error())
+		httpjson.Fail(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	answer(w, http.StatusOK, v)
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client has gone
-}
-
-func fail(w http.ResponseWriter, status int, text string) {
-	answer(w, status, map[string]string{"error": text})
+	httpjson.Answer(w, http.StatusOK, v)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -42,10 +43,10 @@ func serverRoutes(mux *http.ServeMux, servers Servers) {
 func told(w http.ResponseWriter, v any, err error) {
 	switch {
 	case errors.Is(err, operatorapi.ErrNoServer):
-		fail(w, http.StatusNotFound, err.Error())
+		httpjson.Fail(w, http.StatusNotFound, err.Error())
 	case err != nil:
-		fail(w, http.StatusConflict, err.Error())
+		httpjson.Fail(w, http.StatusConflict, err.Error())
 	default:
-		answer(w, http.StatusOK, v)
+		httpjson.Answer(w, http.StatusOK, v)
 	}
 }

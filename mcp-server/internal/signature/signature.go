@@ -27,7 +27,6 @@ const (
 	maxProperties = 40
 	maxMembers    = 12 // of enums and unions
 	maxLiteral    = 60 // bytes of one
-	maxRefs       = 20 // references followed in one chain
 	maxWork       = 2000
 	perWork       = 20 // names that are sorted, copied or followed for as much as one schema
 	// MaxLength is the longest signature, in bytes.

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -221,9 +222,7 @@ func (w *writer) merge(s map[string]any, list []any) map[string]any {
 			case "allOf":
 			case "properties":
 				m, _ := v.(map[string]any)
-				for name, p := range m {
-					properties[name] = p
-				}
+				maps.Copy(properties, m)
 			case "required":
 				l, _ := v.([]any)
 				required = append(required, l...)

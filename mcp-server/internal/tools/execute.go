@@ -261,15 +261,6 @@ func noSuchAPI(arg, name string, known []string) string {
 	return m + "; list_apis lists them"
 }
 
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
-}
-
 // caller is the session of a call, as all parts of the server know it.
 func (s *Surface) caller(req *mcp.CallToolRequest) string {
 	if s.cfg.Tenant == nil {

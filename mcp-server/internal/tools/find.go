@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -133,9 +134,7 @@ func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, only, query,
 	if operation != "" {
 		return s.full(ctx, cat, places, only, operation)
 	}
-	if len(query) > maxQuestion {
-		query = strings.ToValidUTF8(query[:maxQuestion], "")
-	}
+	query = visible.Cut(query, maxQuestion, "")
 	var indexes []*search.Index
 	for _, p := range places {
 		indexes = append(indexes, p.index)
@@ -281,12 +280,7 @@ func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string
 func (p source) holds(api string) bool { return p.doc != nil && p.doc.Name == api || p.server == api }
 
 // clip cuts a list of names.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clip(s string, most int) string { return visible.Cut(s, most, "…") }
 
 // maxNear is with how many names one that is unknown is compared.
 const maxNear = 30_000

@@ -3,6 +3,7 @@ package tools
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/hostname"
@@ -151,10 +152,10 @@ func pythonGuide(p runapi.Python) string {
 		return ""
 	}
 	with := ""
-	if contains(p.Packages, "requests") {
+	if slices.Contains(p.Packages, "requests") {
 		with = " with requests"
 	}
-	if contains(p.Packages, "httpx") {
+	if slices.Contains(p.Packages, "httpx") {
 		with += " and httpx"
 	}
 	return fmt.Sprintf(`## Python

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	failed := map[string]bool{}
 	for line := range strings.Lines(printed) {
 		var f loadFailure
-		if json.Unmarshal([]byte(line), &f) != nil || !contains(names, f.Name) || failed[f.Name] {
+		if json.Unmarshal([]byte(line), &f) != nil || !slices.Contains(names, f.Name) || failed[f.Name] {
 			continue
 		}
 		failed[f.Name] = true

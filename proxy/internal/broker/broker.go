@@ -117,7 +117,6 @@ type closing struct {
 	closed func()
 }
 
-// Close implements io.Closer.
 func (c *closing) Close() error {
 	err := c.Conn.Close()
 	c.closed()

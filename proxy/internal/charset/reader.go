@@ -216,7 +216,6 @@ type resumed struct {
 	src  io.Reader
 }
 
-// Read implements io.Reader.
 func (r *resumed) Read(p []byte) (int, error) {
 	if len(r.head) == 0 {
 		return r.src.Read(p)

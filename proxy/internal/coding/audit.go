@@ -34,7 +34,6 @@ type auditor struct {
 	err     error
 }
 
-// Read implements io.Reader.
 func (a *auditor) Read(p []byte) (int, error) {
 	for len(a.have) <= 1 && a.err == nil {
 		held := copy(a.buf[:], a.have)

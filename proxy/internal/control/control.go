@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -62,11 +62,11 @@ type Control struct {
 // New makes the API's handler.
 func New(c Config) *Control {
 	s := &Control{conf: c, mux: http.NewServeMux()}
-	s.mux.HandleFunc("GET /v1/catalog", s.catalog)
+	s.mux.HandleFunc("GET /v1/catalog", value(func() any { return s.conf.Current().Public }))
 	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.document(func(a *catalog.API) *catalog.Document { return a.Types }))
 	s.mux.HandleFunc("GET /v1/catalog/{api}/operations",
 		s.document(func(a *catalog.API) *catalog.Document { return a.OperationsFile }))
-	s.mux.HandleFunc("GET /v1/inspection", s.inspection)
+	s.mux.HandleFunc("GET /v1/inspection", value(func() any { return s.conf.Current().Inspection() }))
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
@@ -75,11 +75,11 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/health", s.health)
 	if c.Room != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
-		s.mux.HandleFunc("GET /v1/held", s.allHeld)
+		s.mux.HandleFunc("GET /v1/held", value(func() any { return c.Room.List() }))
 		s.mux.HandleFunc("POST /v1/held/{id}", s.decideAny)
 	}
 	if c.Plans != nil {
-		s.mux.HandleFunc("GET /v1/plans", s.plans)
+		s.mux.HandleFunc("GET /v1/plans", value(func() any { return c.Plans.List() }))
 		s.mux.HandleFunc("GET /v1/plans/{id}", s.plan)
 		s.mux.HandleFunc("POST /v1/plans/{id}", s.decidePlan)
 	}
@@ -100,25 +100,15 @@ func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Serve answers on the listener until ctx ends; then it returns nil.
 func (s *Control) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
+	if err := httpjson.Serve(ctx, l, s); err != nil {
+		return fmt.Errorf("serving the control API: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
-	defer stop()
-	err := srv.Serve(l)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("serving the control API: %w", err)
+	return nil
 }
 
-func (s *Control) catalog(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.conf.Current().Public)
-}
-
-func (s *Control) inspection(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.conf.Current().Inspection())
+// value answers with what of returns.
+func value(of func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { httpjson.Answer(w, http.StatusOK, of()) }
 }
 
 // document answers with a file of an active API.
@@ -126,7 +116,7 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 	return func(w http.ResponseWriter, r *http.Request) {
 		a := s.conf.Current().Rules.Catalog.API(r.PathValue("api"))
 		if a == nil || !a.Active || of(a) == nil {
-			fail(w, http.StatusNotFound, "no such API, or it has no such file")
+			httpjson.Fail(w, http.StatusNotFound, "no such API, or it has no such file")
 			return
 		}
 		d := of(a)
@@ -147,30 +137,30 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&reg); err != nil {
-		fail(w, http.StatusBadRequest, "the body is no registration")
+		httpjson.Fail(w, http.StatusBadRequest, "the body is no registration")
 		return
 	}
 	if dec.More() {
-		fail(w, http.StatusBadRequest, "the body holds more than a registration")
+		httpjson.Fail(w, http.StatusBadRequest, "the body holds more than a registration")
 		return
 	}
 	rules := s.conf.Current().Rules
 	c := rules.Catalog
 	if reg.Install && rules.Registry == nil {
-		fail(w, http.StatusBadRequest, "install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
+		httpjson.Fail(w, http.StatusBadRequest, "install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
 		return
 	}
 	for _, name := range reg.APIs {
 		if a := c.API(name); a == nil || !a.Active {
-			fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
+			httpjson.Fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
 			return
 		} else if id.Server() && a.Server == nil {
-			fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
+			httpjson.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
 			return
 		}
 	}
 	if _, err := s.conf.Book.Begin(id, reg); err != nil {
-		fail(w, statusOf(err), err.Error())
+		httpjson.Fail(w, statusOf(err), err.Error())
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -183,17 +173,17 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	}
 	var sum controlapi.Summary
 	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
-		fail(w, http.StatusBadRequest, "the body is no summary")
+		httpjson.Fail(w, http.StatusBadRequest, "the body is no summary")
 		return
 	}
 	rec, err := s.conf.Book.End(id, generation)
 	if err != nil {
-		fail(w, statusOf(err), err.Error())
+		httpjson.Fail(w, statusOf(err), err.Error())
 		return
 	}
 	s.ledger(id, sum, &rec)
 	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
-	answer(w, http.StatusOK, rec)
+	httpjson.Answer(w, http.StatusOK, rec)
 }
 
 // ledger writes the end of a run down. The receipt of one that sent something is not given away before the ledger is on
@@ -220,18 +210,18 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	}
 	cause, ok := causeOf(r.URL.Query())
 	if !ok {
-		fail(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
+		httpjson.Fail(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
 		return
 	}
 	rec, err := s.conf.Book.Drain(id, generation)
 	if err != nil {
-		fail(w, statusOf(err), err.Error())
+		httpjson.Fail(w, statusOf(err), err.Error())
 		return
 	}
 	if cause != (controlapi.Cause{}) && len(rec.Exchanges) > 0 {
 		s.conf.Journal.Caused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
 	}
-	answer(w, http.StatusOK, rec)
+	httpjson.Answer(w, http.StatusOK, rec)
 }
 
 // The bounds of what a cause names, in bytes.
@@ -259,7 +249,7 @@ func leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
 	}
 	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
 	if err != nil {
-		fail(w, http.StatusBadRequest, "generation: want a number")
+		httpjson.Fail(w, http.StatusBadRequest, "generation: want a number")
 	}
 	return id, generation, err == nil
 }
@@ -267,12 +257,12 @@ func leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
 // broker turns the connection into that of mcp-server's broker, until it or the proxy ends.
 func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != controlapi.BrokerProtocol {
-		fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
+		httpjson.Fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		fail(w, http.StatusInternalServerError, "the connection cannot be upgraded")
+		httpjson.Fail(w, http.StatusInternalServerError, "the connection cannot be upgraded")
 		return
 	}
 	defer conn.Close()
@@ -291,7 +281,7 @@ func slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	id := slot.ID(n)
 	if err != nil || !id.Valid() || strconv.Itoa(n) != r.PathValue("n") {
-		fail(w, http.StatusBadRequest, "no such slot")
+		httpjson.Fail(w, http.StatusBadRequest, "no such slot")
 		return 0, false
 	}
 	return id, true
@@ -303,7 +293,7 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	switch of {
 	case controlapi.CatalogEvents, controlapi.RequestEvents, controlapi.AlarmEvents:
 	default:
-		fail(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
+		httpjson.Fail(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
 		return
 	}
 	ch, cancel := s.conf.Journal.Subscribe(of)
@@ -337,7 +327,7 @@ func (s *Control) health(w http.ResponseWriter, _ *http.Request) {
 	if err := s.conf.Ready(); err != nil {
 		h.Ready, h.Problem, status = false, err.Error(), http.StatusServiceUnavailable
 	}
-	answer(w, status, h)
+	httpjson.Answer(w, status, h)
 }
 
 // statusOf maps an error of the book to a status code.
@@ -349,16 +339,4 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v)
-}
-
-func fail(w http.ResponseWriter, status int, text string) {
-	answer(w, status, struct {
-		Error string `json:"error"`
-	}{text})
 }

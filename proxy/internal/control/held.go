@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -18,23 +19,20 @@ type Room interface {
 	Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
-func (s *Control) allHeld(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.conf.Room.List())
-}
-
 // decideAny passes on what the user of a client, or somebody in the console, decided, where the rule permits that.
 // mcp-server could say anything: what is the operator's alone does not depend on it.
 func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		fail(w, http.StatusBadRequest, "want an answer as JSON")
+		httpjson.Fail(w, http.StatusBadRequest, "want an answer as JSON")
 		return
 	}
 	id := r.PathValue("id")
 	list := s.conf.Room.List()
 	i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return h.ID == id })
 	if i >= 0 && list[i].Operator && !disarm.Off("held-by") {
-		fail(w, http.StatusForbidden, "Only the operator may decide about this request: codeforge approve, in a terminal.")
+		httpjson.Fail(w, http.StatusForbidden,
+			"Only the operator may decide about this request: codeforge approve, in a terminal.")
 		return
 	}
 	h, err := s.conf.Room.Decide(id, in)
@@ -46,11 +44,11 @@ func answerDecision(w http.ResponseWriter, what any, err error) {
 	var refused *credentialapi.Refused
 	switch {
 	case errors.As(err, &refused):
-		fail(w, http.StatusForbidden, refused.Text)
+		httpjson.Fail(w, http.StatusForbidden, refused.Text)
 	case err != nil:
-		fail(w, http.StatusInternalServerError, err.Error())
+		httpjson.Fail(w, http.StatusInternalServerError, err.Error())
 	default:
-		answer(w, http.StatusOK, what)
+		httpjson.Answer(w, http.StatusOK, what)
 	}
 }
 
@@ -62,7 +60,7 @@ func (s *Control) waiting(w http.ResponseWriter, r *http.Request) {
 	}
 	l, err := s.conf.Book.Of(id, generation)
 	if err != nil {
-		fail(w, statusOf(err), err.Error())
+		httpjson.Fail(w, statusOf(err), err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -15,17 +16,13 @@ type Plans interface {
 	Decide(id string, a planapi.Answer) (planapi.Plan, error)
 }
 
-func (s *Control) plans(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.conf.Plans.List())
-}
-
 func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 	p, err := s.conf.Plans.Get(r.PathValue("id"))
 	if err != nil {
-		fail(w, http.StatusNotFound, err.Error())
+		httpjson.Fail(w, http.StatusNotFound, err.Error())
 		return
 	}
-	answer(w, http.StatusOK, p)
+	httpjson.Answer(w, http.StatusOK, p)
 }
 
 // decidePlan passes on what the user of a client, or somebody in the console, decided, where every step's rule permits
@@ -33,12 +30,13 @@ func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
 	var in planapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		fail(w, http.StatusBadRequest, "want an answer as JSON")
+		httpjson.Fail(w, http.StatusBadRequest, "want an answer as JSON")
 		return
 	}
 	id := r.PathValue("id")
 	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator && !disarm.Off("plan-by") {
-		fail(w, http.StatusForbidden, "Only the operator may decide about this plan: codeforge plan approve, in a terminal.")
+		httpjson.Fail(w, http.StatusForbidden,
+			"Only the operator may decide about this plan: codeforge plan approve, in a terminal.")
 		return
 	}
 	p, err := s.conf.Plans.Decide(id, in)

@@ -12,13 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -109,35 +108,26 @@ func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 }
 
 func answer(w http.ResponseWriter, v any, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	if err != nil {
-		r := &credentialapi.Refused{Code: "failed", Text: "It could not be done."}
-		_ = errors.As(err, &r)
-		w.WriteHeader(http.StatusConflict)
-		v = r
+	if err == nil {
+		httpjson.Answer(w, http.StatusOK, v)
+		return
 	}
-	_ = json.NewEncoder(w).Encode(v)
+	r := &credentialapi.Refused{Code: "failed", Text: "It could not be done."}
+	_ = errors.As(err, &r)
+	httpjson.Answer(w, http.StatusConflict, r)
 }
 
 // Serve answers on the listener until ctx ends; then it returns nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
+	if err := httpjson.Serve(ctx, &own{l}, h); err != nil {
+		return fmt.Errorf("serving the credentials API: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
-	defer stop()
-	err := srv.Serve(&own{l})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("serving the credentials API: %w", err)
+	return nil
 }
 
 // own accepts connections of this user and of root.
 type own struct{ net.Listener }
 
-// Accept implements net.Listener.
 func (l *own) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,7 +76,9 @@ func serve(t *testing.T, mode os.FileMode) (*fake, string) {
 // TestAPI: the client and the server agree, and an error of another kind shows nothing.
 func TestAPI(t *testing.T) {
 	f, path := serve(t, 0o600)
-	c := credentialapi.Dial(path)
+	c := credentialapi.Client{HTTP: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}}
 	defer c.HTTP.CloseIdleConnections()
 	ctx := t.Context()
 	if list, err := c.List(ctx); err != nil || len(list) != 1 || list[0].Name != "A_TOKEN" {

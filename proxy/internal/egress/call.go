@@ -175,7 +175,6 @@ type atMost struct {
 	left int64
 }
 
-// Read implements io.Reader.
 func (b *atMost) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errArguments

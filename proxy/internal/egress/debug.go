@@ -47,7 +47,6 @@ type tee struct {
 	to *copied
 }
 
-// Read implements io.Reader.
 func (t *tee) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	t.to.keep(p[:n])

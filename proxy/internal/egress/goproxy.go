@@ -23,7 +23,6 @@ func newProxy() http.Handler {
 // silent keeps goproxy from logging: its messages quote bytes from upstream.
 type silent struct{}
 
-// Printf implements goproxy.Logger.
 func (silent) Printf(string, ...any) {}
 
 // roundTrip sends the request for goproxy, through our transport and the scrubber. It never returns an error, because

@@ -37,7 +37,6 @@ func (e *Egress) Open(_ context.Context, id, run string, apis []string) plan.Sen
 	return &sender{Egress: e, plan: id, lease: l, close: end}
 }
 
-// Close implements plan.Sender.
 func (s *sender) Close() string {
 	s.close()
 	if s.conf.Checkpoint == nil {
@@ -46,12 +45,10 @@ func (s *sender) Close() string {
 	return s.conf.Checkpoint(s.lease.Run)
 }
 
-// Send implements plan.Sender.
 func (s *sender) Send(ctx context.Context, step plan.Step, version string, most int) (planapi.Reply, []byte) {
 	return s.exchange(ctx, &replay{step: step}, version, most)
 }
 
-// Read implements plan.Sender.
 func (s *sender) Read(ctx context.Context, step plan.Step, version string) (planapi.Reply, []byte) {
 	return s.exchange(ctx, &replay{step: step, read: true}, version, plan.MaxRead)
 }
@@ -188,18 +185,14 @@ type excerpt struct {
 	most   int
 }
 
-// Header implements http.ResponseWriter.
 func (w *excerpt) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *excerpt) WriteHeader(int) {}
 
-// Write implements io.Writer.
 func (w *excerpt) Write(p []byte) (int, error) {
 	w.n += int64(len(p))
 	w.body = append(w.body, p[:min(len(p), w.most-len(w.body))]...)
 	return len(p), nil
 }
 
-// Flush implements http.Flusher.
 func (w *excerpt) Flush() {}

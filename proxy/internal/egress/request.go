@@ -367,7 +367,6 @@ type counted struct {
 	n counter
 }
 
-// Read implements io.Reader.
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.n.Add(int64(n))

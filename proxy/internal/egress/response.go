@@ -233,7 +233,6 @@ type watched struct {
 	x *exchange
 }
 
-// Read implements io.Reader.
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if e := b.x.example; e != nil {
@@ -270,7 +269,6 @@ type responseWriter struct {
 	conn   *entrance.Conn // corked while a piece is written; nil for HTTP/2
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (a *responseWriter) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status, a.first = status, time.Now()
@@ -281,7 +279,6 @@ func (a *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// Write implements io.Writer.
 func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status, a.first = http.StatusOK, time.Now()
@@ -325,7 +322,6 @@ func (a *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{r}, buf[:])
 }
 
-// Flush implements http.Flusher.
 func (a *responseWriter) Flush() { _ = http.NewResponseController(a.ResponseWriter).Flush() }
 
 // Unwrap lets http.ResponseController reach the connection.

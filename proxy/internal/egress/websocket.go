@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -71,9 +72,7 @@ func (x *exchange) plainAnswer(out *http.Request, resp *http.Response) {
 	resp = x.scrubResponse(resp, out.Method)
 	defer resp.Body.Close()
 	h := x.w.Header()
-	for name, values := range resp.Header {
-		h[name] = values
-	}
+	maps.Copy(h, resp.Header)
 	x.w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(x.w, resp.Body)
 }
@@ -126,5 +125,4 @@ type hijacked struct {
 	r *bufio.Reader
 }
 
-// Read implements io.Reader.
 func (h *hijacked) Read(p []byte) (int, error) { return h.r.Read(p) }

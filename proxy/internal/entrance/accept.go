@@ -145,7 +145,6 @@ func (h *handoff) give(c net.Conn) {
 	}
 }
 
-// Accept implements net.Listener.
 func (h *handoff) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.conns:
@@ -155,11 +154,9 @@ func (h *handoff) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
 func (h *handoff) Close() error {
 	h.once.Do(func() { close(h.done) })
 	return nil
 }
 
-// Addr implements net.Listener.
 func (h *handoff) Addr() net.Addr { return &net.UnixAddr{Name: "entrance", Net: "unix"} }

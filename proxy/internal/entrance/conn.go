@@ -122,7 +122,6 @@ func (c *Conn) Reset() {
 // admitted, so only the socket is touched.
 type reset Conn
 
-// Close implements io.Closer.
 func (r *reset) Close() error {
 	if tcp, ok := r.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -114,5 +114,4 @@ type texts struct {
 	own *Conn
 }
 
-// Write implements io.Writer.
 func (t texts) Write(p []byte) (int, error) { return t.own.text.put(t.Conn, p) }

@@ -263,11 +263,7 @@ func (e *Entrance) admit(l Listener, tcp net.Conn) {
 		_ = tcp.Close()
 		return
 	}
-	e.conns.Add(1)
-	go func() {
-		defer e.conns.Done()
-		e.open(c)
-	}()
+	e.conns.Go(func() { e.open(c) })
 }
 
 // open terminates TLS, determines the host, and passes the connection to the HTTP server.

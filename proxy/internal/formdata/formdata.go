@@ -181,7 +181,6 @@ type content struct {
 	done bool
 }
 
-// Read implements io.Reader.
 func (c *content) Read(p []byte) (int, error) {
 	if c.done {
 		return 0, io.EOF

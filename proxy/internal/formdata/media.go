@@ -112,10 +112,7 @@ func (t Type) Fresh() Type {
 	if disarm.Off("multipart") {
 		return t
 	}
-	n := len(t.Boundary())
-	if n < minBoundary {
-		n = minBoundary
-	}
+	n := max(len(t.Boundary()), minBoundary)
 	b := ""
 	for len(b) < n {
 		b += rand.Text()

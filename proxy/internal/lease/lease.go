@@ -89,15 +89,7 @@ func (l *Lease) Learns(api string) bool { return slices.Contains(l.shapes, api) 
 
 // Includes reports whether the run may use an API.
 func (l *Lease) Includes(api string) bool {
-	if l.apis == nil {
-		return true
-	}
-	for _, a := range l.apis {
-		if a == api {
-			return true
-		}
-	}
-	return false
+	return l.apis == nil || slices.Contains(l.apis, api)
 }
 
 // Closed reports whether the run may not learn of an API that it does not include.

@@ -23,7 +23,6 @@ func (e *Error) Error() string { return e.Name + ": " + e.Code + ": " + e.Detail
 // failure is why a kind could not obtain a value, before it is known for which credential.
 type failure struct{ code, detail string }
 
-// Error implements error.
 func (f *failure) Error() string { return f.detail }
 
 func unavailable(detail string) error { return &failure{policy.CodeTokenUnavailable, detail} }

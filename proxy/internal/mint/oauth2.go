@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -181,14 +182,7 @@ func seconds(raw json.RawMessage) (float64, bool) {
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
-func isEnded(code string) bool {
-	for _, c := range ended {
-		if c == code {
-			return true
-		}
-	}
-	return false
-}
+func isEnded(code string) bool { return slices.Contains(ended, code) }
 
 // mask is a secret as scrub takes it.
 func mask(text string) catalog.Credential {

@@ -33,7 +33,6 @@ type Transport interface {
 // owner owns the connections to such servers. No run shares them.
 type owner struct{ ctx context.Context }
 
-// Context implements upstream.Owner.
 func (o *owner) Context() context.Context { return o.ctx }
 
 // Answer is what a server said.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 )
 
@@ -192,18 +193,9 @@ func (d *draft) commit(k kept) error {
 		return err
 	}
 	step("sync folder")
-	err = d.store.sync()
+	err = atomicfile.SyncDir(d.store.dir)
 	step("stored")
 	return err
-}
-
-// sync makes changes of the folder last.
-func (s *store) sync() error {
-	dir, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // discard closes the draft, and removes it unless it was committed.
@@ -234,7 +226,7 @@ func (s *store) remove(name string) error {
 		}
 		return err
 	}
-	return s.sync()
+	return atomicfile.SyncDir(s.dir)
 }
 
 // step is called between the steps of a renewal, so that a test can end the process there.

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
@@ -272,12 +271,4 @@ func isForm(headers []string) bool {
 func value(text string) string { return visible.Line(short(text, maxValue)) }
 
 // short cuts text, and says so.
-func short(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "..."
-}
+func short(text string, most int) string { return visible.Cut(text, most, "...") }

@@ -192,7 +192,6 @@ func guard(r *http.Request, s scanner) {
 	r.Body = &guarded{ReadCloser: r.Body, scanner: s, left: left}
 }
 
-// Read implements io.Reader.
 func (g *guarded) Read(p []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err

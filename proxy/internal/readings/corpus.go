@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"strconv"
@@ -85,9 +86,7 @@ func parseFile(group string, data []byte) ([]Case, error) {
 // settings parses the "# key: value" lines at the start of a text, and returns the rest.
 func settings(base map[string]string, text string) (map[string]string, string, error) {
 	out := map[string]string{}
-	for k, v := range base {
-		out[k] = v
-	}
+	maps.Copy(out, base)
 	for strings.HasPrefix(text, "# ") {
 		line, rest, _ := strings.Cut(text[2:], "\n")
 		k, v, _ := strings.Cut(line, ":")

@@ -143,7 +143,6 @@ type tail struct {
 	text []byte
 }
 
-// Write implements io.Writer.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -82,10 +82,8 @@ func (r *Recorder) hint(h controlapi.Hint) {
 	if len(r.r.Hints) >= MaxHints {
 		return
 	}
-	for _, have := range r.r.Hints {
-		if have == h {
-			return
-		}
+	if slices.Contains(r.r.Hints, h) {
+		return
 	}
 	r.r.Hints = append(r.r.Hints, h)
 }

@@ -24,7 +24,6 @@ func newBounded(l net.Listener, allow func(netip.Addr) bool) *bounded {
 	return &bounded{Listener: l, allow: allow, open: map[netip.Addr]int{}}
 }
 
-// Accept implements net.Listener.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
@@ -69,7 +68,6 @@ type stream struct {
 	leave func()
 }
 
-// Close implements net.Conn.
 func (s *stream) Close() error {
 	defer s.leave()
 	return s.Conn.Close()

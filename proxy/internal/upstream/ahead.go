@@ -24,7 +24,6 @@ type ahead struct {
 	last int             // how much the last read returned
 }
 
-// Read implements io.Reader.
 func (a *ahead) Read(p []byte) (int, error) {
 	if len(a.have) == 0 {
 		buf := a.buffer()

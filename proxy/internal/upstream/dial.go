@@ -26,7 +26,6 @@ type dialError struct {
 	cause error
 }
 
-// Error implements error.
 func (e *dialError) Error() string { return errDial.Error() + ": " + e.cause.Error() }
 
 // Unwrap makes it an errDial, and shows the cause.

@@ -155,7 +155,6 @@ type retriableBody struct {
 	read, closed, settled bool
 }
 
-// Read implements io.Reader.
 func (b *retriableBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	if b.closed && !b.settled {
@@ -167,7 +166,6 @@ func (b *retriableBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// Close implements io.Closer.
 func (b *retriableBody) Close() error {
 	b.mu.Lock()
 	b.closed = true

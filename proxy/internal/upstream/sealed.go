@@ -19,7 +19,6 @@ type sealed struct {
 	tls atomic.Bool
 }
 
-// Read implements io.Reader.
 func (s *sealed) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if err == io.EOF && s.tls.Load() { //nolint:errorlint // a net.Conn ends with this value itself

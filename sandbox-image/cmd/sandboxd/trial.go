@@ -51,7 +51,6 @@ func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *tried {
 
 func (t *tried) because(text string) { t.problem.Store(&text) }
 
-// Health implements runapi.Sandbox.
 func (t *tried) Health() runapi.Health {
 	h := t.Pool.Health()
 	if p := t.problem.Load(); h.Ready && p != nil {

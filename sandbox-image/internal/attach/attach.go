@@ -183,7 +183,6 @@ func (s *stream) adopt(in, out *os.File) {
 	}()
 }
 
-// Read implements net.Conn.
 func (s *stream) Read(p []byte) (int, error) {
 	s.open.Do(s.receive)
 	switch {
@@ -203,7 +202,6 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
 func (s *stream) Write(p []byte) (int, error) {
 	s.open.Do(s.receive)
 	switch {
@@ -215,7 +213,6 @@ func (s *stream) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
-// Close implements net.Conn.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +223,6 @@ func (s *stream) Close() error {
 	return s.UnixConn.Close()
 }
 
-// SetReadDeadline implements net.Conn.
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +233,6 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	return s.UnixConn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline implements net.Conn.
 func (s *stream) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +242,6 @@ func (s *stream) SetWriteDeadline(t time.Time) error {
 	return s.UnixConn.SetWriteDeadline(t)
 }
 
-// SetDeadline implements net.Conn.
 func (s *stream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }

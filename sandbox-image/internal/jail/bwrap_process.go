@@ -138,7 +138,6 @@ func (b *bwrapProcess) Home() int64              { return 0 }
 func (b *bwrapProcess) Done() <-chan struct{}    { return b.done }
 func (b *bwrapProcess) Status() Status           { return b.status }
 
-// Remove implements Process.
 func (b *bwrapProcess) Remove() error {
 	if b.mounts != nil {
 		go b.mounts.Close()
@@ -146,12 +145,10 @@ func (b *bwrapProcess) Remove() error {
 	return os.RemoveAll(b.dir)
 }
 
-// WriteMain implements Process.
 func (b *bwrapProcess) WriteMain(code []byte) error {
 	return os.WriteFile(b.code, code, 0o644)
 }
 
-// WriteFile implements Process.
 func (b *bwrapProcess) WriteFile(name string, data []byte) error {
 	path := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -178,7 +175,6 @@ func (b *bwrapProcess) Kill() {
 	_ = b.outer.Kill()
 }
 
-// Check implements Process.
 func (b *bwrapProcess) Check() error {
 	<-b.initKnown
 	if b.init == 0 {

@@ -415,10 +415,8 @@ func (t *containerProcess) Unnamed(device uint64) int64 {
 	return n
 }
 
-// WriteMain implements Process.
 func (t *containerProcess) WriteMain(code []byte) error { return t.writeMain(code) }
 
-// WriteFile implements Process.
 func (t *containerProcess) WriteFile(name string, data []byte) error {
 	if dir := filepath.Dir(name); dir != "." {
 		err := groupDir(filepath.Join(t.jail.dir(t.slot), dir), BasePrivateGroup+int(t.slot), 0o750)
@@ -432,7 +430,6 @@ func (t *containerProcess) WriteFile(name string, data []byte) error {
 // Kill implements Process. wait kills the other processes of the user.
 func (t *containerProcess) Kill() { _ = t.root.Kill() }
 
-// Check implements Process.
 func (t *containerProcess) Check() error {
 	pid := t.root.Pid
 	s, err := proc.ReadStatus(pid)

@@ -2,10 +2,11 @@ package network
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 // Announce writes the name of our network namespace to the file at path. Call it when the namespace is set up.
@@ -14,9 +15,7 @@ func Announce(path string) error {
 	if err != nil {
 		return err
 	}
-	draft := path + ".new"
-	err = os.WriteFile(draft, []byte(space+"\n"), 0o644) //nolint:gosec // read by sandboxd
-	return errors.Join(err, os.Rename(draft, path))
+	return atomicfile.Write(path, []byte(space+"\n"), 0o644) // read by sandboxd
 }
 
 // AwaitSuccessor waits until the file at path announces a namespace other than ours, or ctx ends. The engine restarts a

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"sync"
 
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -144,7 +145,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 		err = s.keepLock(pkg, draft)
 	}
 	if err == nil {
-		err = syncDir(draft)
+		err = atomicfile.SyncDir(draft)
 	}
 	if err == nil {
 		err = os.Rename(draft, s.path(pkg))
@@ -230,17 +231,5 @@ func (s *Store) keepLock(pkg, draft string) error {
 	if _, err := os.Stat(s.lock(pkg)); err == nil {
 		return nil
 	}
-	next := s.lock(pkg) + ".new"
-	write := os.WriteFile(next, data, 0o444) //nolint:gosec // the name is a digest
-	return errors.Join(write, os.Rename(next, s.lock(pkg)))
-}
-
-// syncDir writes a directory to its disk, before the rename that makes it valid.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
+	return atomicfile.Write(s.lock(pkg), data, 0o444)
 }

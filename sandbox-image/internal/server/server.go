@@ -249,7 +249,6 @@ type tail struct {
 	b  []byte
 }
 
-// Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
