@@ -66,7 +66,7 @@ func (o *mcpOptions) evaluate(
 		return out, r, err
 	}
 	if err := json.Unmarshal([]byte(r.Output), &out); err != nil {
-		return out, r, fmt.Errorf("%s", visible.Line(strings.TrimSpace(r.Output+" "+strings.Join(r.Notes, " "))))
+		return out, r, fmt.Errorf("%s", visible.Line(strings.Join(strings.Fields(r.Output+" "+strings.Join(r.Notes, " ")), " ")))
 	}
 	return out, r, nil
 }
