@@ -275,16 +275,9 @@ func (o *apiOptions) wrote(ctx context.Context, e *Env, name, path string, warni
 	for _, w := range warnings {
 		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
 	}
+	state := o.loads(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
-	}
-	state := "CodeForge is not running, and will load it when it is"
-	switch o.loads(ctx, e, name, true) {
-	case notRunning:
-	case loaded:
-		state = "The running CodeForge has loaded it"
-	case notLoaded:
-		state = "The running CodeForge has not loaded it yet: codeforge check says whether something is wrong"
 	}
 	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", visible.Line(path), state, name)
 	return nil

@@ -24,6 +24,17 @@ const (
 	notLoaded
 )
 
+// String tells it of an API that was added.
+func (r running) String() string {
+	switch r {
+	case loaded:
+		return "The running CodeForge has loaded it"
+	case notLoaded:
+		return "The running CodeForge has not loaded it yet: codeforge check says whether something is wrong"
+	}
+	return "CodeForge is not running, and will load it when it is"
+}
+
 // loads waits until the running CodeForge has an API among its active ones, or no longer has it.
 func (o *apiOptions) loads(ctx context.Context, e *Env, name string, active bool) running {
 	if o.target.given("apis") {

@@ -57,6 +57,7 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	for _, w := range warnings {
 		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
 	}
+	state := o.files().loads(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server, "notes": notes(d)})
 	}
@@ -64,8 +65,7 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	if o.oauth {
 		next = "login " + name + " logs in"
 	}
-	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). A running CodeForge loads it by itself; codeforge mcp %s.\n",
-		visible.Line(path), next)
+	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge mcp %s.\n", visible.Line(path), state, next)
 	return err
 }
 

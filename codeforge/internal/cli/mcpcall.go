@@ -66,7 +66,8 @@ func (o *mcpOptions) evaluate(
 		return out, r, err
 	}
 	if err := json.Unmarshal([]byte(r.Output), &out); err != nil {
-		return out, r, fmt.Errorf("%s", visible.Line(strings.TrimSpace(r.Output+" "+strings.Join(r.Notes, " "))))
+		words := strings.Fields(r.Output + " " + strings.Join(r.Notes, " ")) // on one line
+		return out, r, errors.New(visible.Line(strings.Join(words, " ")))
 	}
 	return out, r, nil
 }

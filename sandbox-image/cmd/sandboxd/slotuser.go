@@ -85,7 +85,7 @@ func share(args []string) error {
 			return root.Chmod(path, 0o770) // in time: WalkDir calls this before it reads the directory
 		case d.Type().IsRegular():
 			info, err := d.Info()
-			if err != nil {
+			if err != nil || info.Mode().Perm()&0o040 != 0 { // the lock file of an earlier installation is sandboxd's
 				return err
 			}
 			return root.Chmod(path, info.Mode().Perm()|0o040)

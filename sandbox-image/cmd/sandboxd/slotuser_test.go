@@ -38,6 +38,7 @@ func TestShare(t *testing.T) {
 		}
 		return os.Lchown(path, uid, uid)
 	}))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "deno.lock"), nil, 0o644)) //nolint:gosec // sandboxd's, of an earlier installation
 	cmd := exec.Command(rig.Binary(t), "share", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	if out, err := cmd.CombinedOutput(); err != nil {
