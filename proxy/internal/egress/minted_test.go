@@ -661,18 +661,23 @@ func TestMintedUnderLoad(t *testing.T) {
 		slices.Sort(took)
 		return took[requests*99/100]
 	}
-	round(func() {})
-	var without, with []time.Duration
-	for i := range rounds {
-		without = append(without, round(func() {}))
-		with = append(with, round(func() {
-			refused.Store("next")
-			for range 2 { // its token is refused after the first
-				if err := get(r.client(false), name(i)); err != nil {
+	beside := r.client(false)
+	use := func(name string) func() {
+		return func() {
+			for range 2 { // where the next token is to be refused, it is after the first
+				if err := get(beside, name); err != nil {
 					t.Error(err)
 				}
 			}
-		}))
+		}
+	}
+	round(use(name(0)))
+	var without, with []time.Duration
+	for i := range rounds {
+		without = append(without, round(use(name(i))))
+		refused.Store("next")
+		with = append(with, round(use(name(i))))
+		refused.Store("")
 	}
 	if got := s.posts.Load(); got != tokens+rounds {
 		t.Errorf("%d tokens were given, want %d", got, tokens+rounds)

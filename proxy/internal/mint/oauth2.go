@@ -35,8 +35,8 @@ type client struct {
 	IssuerNamed bool `json:"issuer_named,omitempty"`
 }
 
-// client returns the one of the configuration, or for a resource the one that is kept, with what the configuration has of
-// it. Nil: there is none yet.
+// client returns the one of the configuration, or for a resource the one that is kept, with what the configuration has
+// of it. Nil: there is none yet.
 func (o *oauth2) client(old *client) *client {
 	switch {
 	case o.Resource != "" && old != nil && o.ClientID != "":

@@ -230,7 +230,8 @@ func (m *Minter) fits(text string) bool {
 
 // names reports whether a text contains a token name.
 func names(c *catalog.Catalog, text string) bool {
-	return slices.ContainsFunc(c.AllCredentials(), func(c catalog.Credential) bool { return strings.Contains(text, c.Name) })
+	in := func(c catalog.Credential) bool { return strings.Contains(text, c.Name) }
+	return slices.ContainsFunc(c.AllCredentials(), in)
 }
 
 // judge turns a grant into what is kept, or refuses it.

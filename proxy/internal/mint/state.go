@@ -55,8 +55,8 @@ type flight struct {
 	err  *Error // valid once done is closed
 }
 
-// load takes over what is stored, and returns what must be known: also what was obtained with another configuration, and
-// is not used.
+// load takes over what is stored, and returns what must be known: also what was obtained with another configuration,
+// and is not used.
 func (s *state) load(st *store, now time.Time) []minted.Value {
 	k, err := st.read(s.name)
 	if err != nil {
