@@ -119,7 +119,7 @@ func TestCrowdCost(t *testing.T) {
 func TestCrowdLongest(t *testing.T) {
 	const long = "sk_live_51HxZqPm7vTbW3nKd9LcYf2RgJs4-AbCdEfGh"
 	set := New([]Pattern{{Text: long, ID: 1, Escaped: true}, {Text: long[:10], ID: 2, Escaped: true}})
-	for k := 10; k < len(long); k++ {
+	for k := 10; k < len(long); k += 3 {
 		match := "%26%23%30%31%31%35;" + long[1:k]
 		for _, c := range []byte(long[k:]) {
 			match += fmt.Sprintf(`\u%04x`, c)

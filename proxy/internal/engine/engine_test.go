@@ -246,13 +246,20 @@ func FuzzEscapes(f *testing.F) {
 	})
 }
 
-// TestMayEscape: where mayEscape is false, only the byte itself can be read, whatever follows.
+// TestMayEscape: where mayEscape or mayEntity is false, only the byte itself can be read, whatever follows, and simple
+// reads what read does.
 func TestMayEscape(t *testing.T) {
 	no := 0
 	for _, first := range []byte{'%', '\\', '&'} {
 		for pair := range 1 << 16 {
-			for _, rest := range []string{"", "41", "amp;", "5;41", "\\u0025\\u0034"} {
+			for _, rest := range []string{"", "41", "041", "0e9", "83d", "amp;", "uot;", "5;41", "\\u0025\\u0034"} {
 				text := append([]byte{first, byte(pair >> 8), byte(pair)}, rest...)
+				if c, ok := simple(text); ok && c != read(text, depth) {
+					t.Fatalf("%q reads as %v, and by simple as %v", text, read(text, depth), c)
+				}
+				if first == '&' && !mayEntity(text) && read(text, depth).n > 1 {
+					t.Fatalf("%q is an entity, and mayEntity says that there is none", text)
+				}
 				if mayEscape(text, 0) {
 					continue
 				}

@@ -19,6 +19,7 @@ type escapes struct {
 
 	written     [256]bool // bytes that a pattern may be written with
 	run, stride int       // see possible
+	known       [256]bool // bytes that a pattern may have: see barriers
 }
 
 func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
@@ -49,11 +50,17 @@ func (e *escapes) compile(pats []Pattern) {
 	e.spelling = newSpelling(pats, plain)
 }
 
-// sample prepares possible.
+// barriers are what hardly any credential has, and nearly every document writes with escapes, besides what is not
+// printable. No pattern goes on over such an escape, unless some pattern has that byte, which is all that the time of a
+// search reveals.
+const barriers = " \"'<>,:[]{}"
+
+// sample prepares possible, and which escapes may be those of a pattern.
 func (e *escapes) sample(pats []Pattern) {
 	for b := range e.written {
 		// The bytes of escapes and of nearly all patterns, so that it reveals little about them.
 		e.written[b] = ' ' <= b && b <= '~'
+		e.known[b] = e.written[b] && strings.IndexByte(barriers, byte(b)) < 0
 	}
 	least := 1 << 30
 	for _, p := range pats {
@@ -62,7 +69,7 @@ func (e *escapes) sample(pats []Pattern) {
 		}
 		least = min(least, len(p.Text))
 		for _, b := range []byte(p.Text) {
-			e.written[b] = true
+			e.written[b], e.known[b] = true, true
 		}
 	}
 	e.run = min(12, (least+1)/2)
@@ -117,7 +124,7 @@ func (x *search) findEscaped(cut int) {
 	if e.state == unknown {
 		e.state = absent
 		if e.odd = e.all.after(x.buf, x.from); e.odd >= 0 && x.set.esc.possible(x.buf, x.from, x.cut) {
-			e.state, e.tried, e.next = going, -1, x.mayEscape(e.odd)
+			e.state, e.tried, e.next = going, -1, x.nextEscape(e.odd)
 		}
 	}
 	if e.state == going {
@@ -128,13 +135,29 @@ func (x *search) findEscaped(cut int) {
 	}
 }
 
-// mayEscape returns the first position from p on where an escape may begin, or -1. p must not decrease.
-func (x *search) mayEscape(p int) int {
-	p = x.escaped.all.after(x.buf, p)
-	for p >= 0 && !mayEscape(x.buf, p) {
-		p = x.escaped.all.after(x.buf, p+1)
+// nextEscape returns the first position from p on where an escape may begin that a pattern may be written with, or -1.
+// p must not decrease.
+func (x *search) nextEscape(p int) int {
+	for p = x.escaped.all.after(x.buf, p); p >= 0; p = x.escaped.all.after(x.buf, p+1) {
+		if mayEscape(x.buf, p) && x.set.esc.may(x.buf[p:]) {
+			return p
+		}
 	}
-	return p
+	return -1
+}
+
+// may reports whether a pattern may be written with the escape at the beginning of buf, if there is one.
+func (e *escapes) may(buf []byte) bool {
+	if buf[0] == '&' {
+		return mayEntity(buf)
+	}
+	c, ok := simple(buf)
+	for _, b := range c.val[:c.len] {
+		if ok && !e.known[b] {
+			return false
+		}
+	}
+	return true
 }
 
 // lookOdd tries the patterns that are not plain. Before its first escape an occurrence has no % \ or &, so for each
@@ -170,6 +193,9 @@ func (x *search) tryAll(q int) {
 func (x *search) peel(p int) char {
 	if b := x.buf[p]; !isStarter(b) || !mayEscape(x.buf, p) {
 		return byteChar(b, 1)
+	}
+	if c, ok := simple(x.buf[p:]); ok {
+		return c
 	}
 	m := &x.need().peeled[p%len(x.notes.peeled)]
 	if m.at != p+1 {

@@ -148,7 +148,7 @@ func (r scribe) text(ps []Pattern) string {
 	var out strings.Builder
 	if r.IntN(4) == 0 { // a crowd
 		unit := r.dress(ps[r.IntN(len(ps))].Text) + r.dress(ps[r.IntN(len(ps))].Text)
-		for range r.IntN(1 + 1500/len(unit)) {
+		for range r.IntN(1 + 500/len(unit)) {
 			out.WriteString(unit)
 			if r.IntN(6) == 0 {
 				out.WriteString(r.dress(ps[r.IntN(len(ps))].Text))

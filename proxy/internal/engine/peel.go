@@ -33,6 +33,57 @@ func mayEscape(buf []byte, p int) bool {
 	return (b == '#' || isLetter(b)) && (isLetter(c) || isStarter(c)) // no entity has a name of one character
 }
 
+// mayEntity reports whether an entity may begin with the & at the beginning of buf.
+func mayEntity(buf []byte) bool {
+	for i, b := range buf[:min(len(buf), maxEntity+2)] {
+		switch {
+		case b == ';' || i > 0 && isStarter(b):
+			return true
+		case i > 0 && b != '#' && !isLetter(b):
+			return false
+		}
+	}
+	return len(buf) < maxEntity+2
+}
+
+// simple is read for the commonest escapes: %hh, \uhhhh, or a backslash and a sign or letter, in one layer. It is false
+// if buf begins with something else.
+func simple(buf []byte) (char, bool) {
+	if len(buf) < 3 {
+		return char{}, false
+	}
+	switch b := buf[1]; buf[0] {
+	case '%':
+		high, low := unhex(b), unhex(buf[2])
+		c := byteChar(byte(high<<4|low), 3)
+		return c, high >= 0 && low >= 0 && !c.starts()
+	case '\\':
+		if b == 'u' {
+			return simpleUTF16(buf)
+		}
+		if i := strings.IndexByte("bfnrt", b); i >= 0 {
+			b = "\b\f\n\r\t"[i]
+		} else if !isQuotable(b) {
+			return char{}, false
+		}
+		return byteChar(b, 2), true
+	}
+	return char{}, false
+}
+
+func simpleUTF16(buf []byte) (char, bool) {
+	v := 0
+	for i := 2; i < 6; i++ {
+		if i == len(buf) || unhex(buf[i]) < 0 {
+			return char{}, false
+		}
+		v = v<<4 | unhex(buf[i])
+	}
+	c := runeChar(rune(v))
+	c.n = 6
+	return c, !c.starts() && (v < 0xD800 || v > 0xDFFF)
+}
+
 // char is one character after decoding: its UTF-8, and how many bytes of the buffer it takes.
 type char struct {
 	val [utf8.UTFMax]byte

@@ -28,9 +28,9 @@ type spelling struct {
 const (
 	wordSize   = 8
 	spellBlock = 512 // positions whose words are computed at once
-	// escapeTail is how many bytes an escape may go on behind the last % \ or & in it and what that begins by itself: as
-	// in %26%2300000000065; the digits of an entity.
-	escapeTail = maxEntity + 1
+	// escapeTail is how many bytes an escape may go on behind the last place in it that nextEscape returns and what
+	// begins there by itself: as in %26%2300000000065; the digits of an entity, and in %5C&quot; another.
+	escapeTail = 2 * (maxEntity + 2)
 )
 
 func newSpelling(pats []Pattern, list []int32) spelling {
@@ -82,7 +82,7 @@ func (x *search) spell(cut int) {
 		return
 	}
 	if 0 <= e.next && e.next < x.from {
-		e.next = x.mayEscape(x.from)
+		e.next = x.nextEscape(x.from)
 	}
 	e.at = max(e.at, x.from)
 	for {
@@ -99,7 +99,7 @@ func (x *search) spell(cut int) {
 		for e.next >= 0 && e.next-s.longest <= e.until && e.until < e.at+spellBlock {
 			last := e.next
 			e.until = max(e.until, last+s.longest)
-			if e.next = x.mayEscape(last + 1); e.next < 0 || e.next > e.until {
+			if e.next = x.nextEscape(last + 1); e.next < 0 || e.next > e.until {
 				e.until = max(e.until, last+int(x.peel(last).n)+escapeTail+s.longest)
 			}
 		}
