@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -116,12 +117,9 @@ func pods(ctx context.Context, w *world.World, n int) error {
 // of other pods are unharmed.
 func podKilled(t *testing.T, w *world.World) {
 	const slots = 4 // of one of two pods
-	names, err := w.Cluster.Pods(t.Context())
-	testkit.Must(t, err)
-	lost := 0
-	runs := crowd(t, w, "killed", 100, 2*slots, func(ctx context.Context) error {
-		_, err := world.Kube(ctx, "", "delete", "pod", names[0], "-n", w.Cluster.Sandboxes, "--grace-period=0", "--force")
-		return err
+	lost, of := 0, processes(t, w) // of one pod
+	runs := crowd(t, w, "killed", 100, 2*slots, func(context.Context) error {
+		return errors.Join(syscall.Kill(of["sandbox"], syscall.SIGKILL), syscall.Kill(of["proxy"], syscall.SIGKILL))
 	})
 	for _, o := range runs {
 		switch {
