@@ -44,7 +44,7 @@ func Aftermath(ctx context.Context, w *world.World) []Outcome {
 	if w.Mode == world.Docker {
 		return append(list, row("container environments and definitions", "no credential", func() (string, bool) { return inspected(ctx, w) }))
 	}
-	if w.Mode == world.Kubernetes { // for the rest: e2e/kubernetes.TestKeyIsTheProxysAlone
+	if w.Mode == world.Kubernetes { // for the rest: e2e/kubernetes.TestRelease
 		return append(list, row("metrics, catalog and health of the control API", "no credential", func() (string, bool) { return control(ctx, w) }))
 	}
 	return append(list,

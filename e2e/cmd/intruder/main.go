@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -78,6 +79,7 @@ func run() error {
 			return nil
 		}
 	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // the rest of the order: its pipe may be as small as a page
 	text, err := os.ReadFile(os.Args[len(os.Args)-1])
 	if err != nil {
 		return err

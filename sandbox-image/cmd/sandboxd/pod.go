@@ -14,16 +14,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// remote listens for mcp-server in another pod. Nil: it is not told to.
+// remote listens for mcp-server in another pod, when the socket is open. Nil: it is not told to.
 func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 	if f.listen == "" {
 		return nil, nil
 	}
+	// The volume of the socket's directory, which its owner has made there.
+	if err := os.Chmod(filepath.Dir(filepath.Dir(f.socket)), 0o755); err != nil { //nolint:gosec // the directory is closed
+		return nil, err
+	}
 	return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 }
 
-// closeVolumes gives the container's volumes the modes that Docker's have by docker-compose.yml. Kubernetes makes
-// volumes that are open to all; only those are changed. It needs the groups that the jail has joined.
+// closeVolumes gives a pod's volumes the modes that Docker's have by docker-compose.yml: Kubernetes makes volumes that are
+// open to all, those in memory with the sticky bit. It needs the groups that the jail has joined.
 func closeVolumes(f serveFlags) error {
 	var errs []error
 	for _, v := range []struct {
@@ -33,10 +37,9 @@ func closeVolumes(f serveFlags) error {
 	}{
 		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.skills, slot.GroupID, 0o770},
 		{f.code, 0, 0o711}, {f.state, 0, 0o711}, {f.packages, 0, 0o755}, {runapi.HomesDir, 0, 0o711},
-		{filepath.Dir(filepath.Dir(f.socket)), 0, 0o755},
 	} {
 		info, err := os.Stat(v.path)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && (info.Mode()&0o002 == 0 || info.Mode()&fs.ModeSticky != 0) {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&0o002 == 0 {
 			continue
 		}
 		if err == nil {

@@ -312,7 +312,7 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
 			Servers: jailServers(f),
 		})
-		if err == nil {
+		if err == nil && f.listen != "" {
 			err = closeVolumes(f)
 		}
 		if err == nil {

@@ -174,6 +174,7 @@ out(held=not [pid for pid in reached if pid > 1], seen=f"reached {reached}")
 # name: another program
 # expected: none starts
 # judge: both(verdicts(), ends("still this process"))
+# no pod: volumes of pods cannot be mounted noexec; what starts is confined as this process is
 # note: What exec starts replaces this process, and the last line is missing.
 import shutil
 
