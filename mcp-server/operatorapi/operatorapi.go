@@ -83,8 +83,7 @@ type Tenant struct {
 
 // Tenants fetches the tenants.
 func (c Client) Tenants(ctx context.Context) (Tenants, error) {
-	var out Tenants
-	return out, c.call(ctx, "tenants", nil, &out)
+	return fetch[Tenants](ctx, c, http.MethodGet, "tenants", nil)
 }
 
 // ConsoleLogin is a way in to the web console: a code that opens one session, within a minute.

@@ -40,7 +40,7 @@ func Handler(c Config) http.Handler {
 		httpjson.Answer(w, http.StatusOK, c.About)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, c.Tenants())
+		httpjson.Answer(w, http.StatusOK, c.Tenants())
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"catalog", func(w http.ResponseWriter, r *http.Request) {
 		forward(w, r, c.Control.Catalog)
