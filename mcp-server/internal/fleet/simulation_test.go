@@ -88,8 +88,7 @@ type node struct {
 
 // simulation is nodes, and an API server that knows their slices.
 type simulation struct {
-	nodes   []*node
-	version atomic.Int64
+	nodes []*node
 
 	mu      sync.Mutex
 	ran     map[string]int // how often each run arrived

@@ -26,8 +26,8 @@ func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 	return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 }
 
-// closeVolumes gives a pod's volumes the modes that Docker's have by docker-compose.yml: Kubernetes makes volumes that are
-// open to all, those in memory with the sticky bit. It needs the groups that the jail has joined.
+// closeVolumes gives a pod's volumes the modes that Docker's have by docker-compose.yml: Kubernetes makes volumes that
+// are open to all, those in memory with the sticky bit. It needs the groups that the jail has joined.
 func closeVolumes(f serveFlags) error {
 	var errs []error
 	for _, v := range []struct {
