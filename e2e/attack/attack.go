@@ -105,7 +105,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), plans(), canaries(), costs(),
+		terminals(), approvals(), toolCalls(), plans(), canaries(), costs(),
 	} {
 		all = append(all, section...)
 	}
