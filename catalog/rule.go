@@ -178,8 +178,8 @@ func rulesShape() schema {
 			"path": {Type: "string", Pattern: "^/", MaxLength: maxRulePath,
 				Description: `The path. "*" stands for one segment, "**" at the end for any number of them.`},
 			"tools": {Type: "array", Items: &schema{Type: "string"}, MinItems: 1,
-				Description: `Tools of this MCP server, in which "*" stands for any characters and "?" for one: the rule is about ` +
-					"calls of them, and body about their arguments."},
+				Description: `Tools of this MCP server, in which "*" stands for any characters and "?" for one: the rule ` +
+					"is about calls of them, and body about their arguments."},
 			"graphql": {Enum: []string{"query", "mutation", "subscription"},
 				Description: "What all operations of a GraphQL document must be. Only with path."},
 			"body": {Type: "object", Description: "Conditions on fields of a JSON object or a form; a dot leads into an object.",
