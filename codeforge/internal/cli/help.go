@@ -72,8 +72,8 @@ func examples() map[string][]string {
 		"api propose": {"codeforge api propose stripe", "codeforge api propose stripe --since 30d --json rules"},
 		"api explain": {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain notion CALL API-post-page",
 			"codeforge api explain stripe GET / --json why"},
-		"api search":  {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
-		"audit":       {"codeforge audit verify", "codeforge audit show --since 1h"},
+		"api search": {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
+		"audit":      {"codeforge audit verify", "codeforge audit show --since 1h"},
 		"audit verify": {
 			"codeforge audit verify",
 			"codeforge audit verify --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='",
