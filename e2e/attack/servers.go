@@ -14,6 +14,9 @@ func withServers(apis []world.API) []world.API {
 			"description": "an MCP server", "mcp": map[string]any{"command": []string{"no-such-program"}},
 		}})
 	}
+	apis = append(apis, world.API{Name: "ruled-tools", Config: map[string]any{
+		"description": "an MCP server with rules", "rules": toolRules, "mcp": map[string]any{"command": []string{"no-such-program"}},
+	}})
 	for _, name := range []string{"hostile", "neighbour"} {
 		apis = append(apis, world.API{Name: name, Config: map[string]any{
 			"description": "an MCP server", "mcp": map[string]any{"command": []string{"intruder", "serve"}},

@@ -189,6 +189,7 @@ func (b *tab) turn(t *testing.T, key, page string) {
 	for range 5 {
 		b.press(t, "g", key)
 		if strings.HasPrefix(eval[string](t, b, "location.hash"), "#/"+page) {
+			b.wait(t, fmt.Sprintf("document.querySelector('nav a[aria-current=page]')?.getAttribute('href') === '#/%s'", page))
 			return
 		}
 	}

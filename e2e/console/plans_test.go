@@ -37,6 +37,13 @@ func plans(t *testing.T, w *world.World, b *tab) {
 		b.wait(t, fmt.Sprintf("[...document.querySelectorAll('main button')].find((e) => e.innerText.includes(%q) && !e.disabled)?.click() || true", words))
 	}
 
+	next := func() { // to what waits, as soon as the page knows of it
+		t.Helper()
+		b.see(t, ".rail .badge.hot", "1")
+		b.press(t, "n")
+		b.see(t, ".page .status", "Waits for you")
+	}
+
 	p, trial := dry("/anything/refunds")
 	b.turn(t, "r", "runs")
 	b.see(t, ".page .title", "Close what is stale")
@@ -46,9 +53,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 	if n := eval[int](t, b, "document.querySelectorAll('.wf .bad, .wf i.err, .why .bad').length"); n != 0 {
 		t.Errorf("%d things of a dry run are drawn like a failure", n)
 	}
-	b.see(t, ".rail .badge.hot", "1")
-	b.press(t, "n")
-	b.see(t, ".verb", "3 writes")
+	next()
 	b.see(t, ".step h2", "POST "+asked+"/anything/refunds?t="+trial)
 	b.see(t, ".step .name", "RULED_TOKEN")
 	b.see(t, ".step", "asked for by a rule")
@@ -76,15 +81,13 @@ func plans(t *testing.T, w *world.World, b *tab) {
 		t.Errorf("sent %s of %s", list, p.ID)
 	}
 	b.see(t, ".step header", "200")
-	b.see(t, ".pane", "Nothing waits for you")
 
 	_, trial = dry("/anything/refunds")
-	b.see(t, ".verb", "3 writes")
-	b.press(t, "n")
+	next()
 	button("Refuse")
 	b.see(t, ".page .status", "Refused")
 	_, all := dry("/anything/refunds")
-	b.press(t, "n")
+	next()
 	button("Approve all 3")
 	b.see(t, ".page .status", "Sent")
 	if refused, list := sent(trial), fmt.Sprint(sent(all)); len(refused) != 0 || list != "[1 2 3]" {
@@ -93,8 +96,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 
 	// What is the operator's alone is shown, and not decided here.
 	p, trial = dry("/anything/payouts")
-	b.press(t, "n")
-	b.see(t, ".verb", "3 writes")
+	next()
 	b.see(t, ".actions", "codeforge plan approve "+p.ID)
 	b.press(t, "a", "d")
 	status := eval[int](t, b, fmt.Sprintf("fetch('/console/api/plans/%s', { method: 'POST', headers: { Authorization: 'Bearer ' + sessionStorage.getItem('codeforge-bearer'), 'Content-Type': 'application/json' }, body: '{\"approve\": true, \"digest\": \"%s\"}' }).then((r) => r.status)", p.ID, p.Digest))

@@ -14,8 +14,8 @@ package audit
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -152,12 +152,13 @@ const prevBytes = 8
 
 // line is a record as it is written, without the end of the line. entry is the JSON object of an Entry.
 func line(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []byte {
-	out := make([]byte, 0, len(entry)+128)
+	out := make([]byte, 0, len(entry)+160)
 	out = append(out, `{"n":`...)
 	out = strconv.AppendInt(out, n, 10)
 	out = at.UTC().AppendFormat(append(out, `,"at":"`...), time.RFC3339Nano)
-	out = fmt.Appendf(out, `","prev":"%x","salt":"%x",`, prev[:prevBytes], salt)
-	return append(out, entry[1:]...)
+	out = hex.AppendEncode(append(out, `","prev":"`...), prev[:prevBytes])
+	out = hex.AppendEncode(append(out, `","salt":"`...), salt)
+	return append(append(out, `",`...), entry[1:]...)
 }
 
 // place reads a record's number and Prev from the beginning of its line. ok is false unless the line is one that line
@@ -184,7 +185,9 @@ func place(text []byte) (n int64, prev []byte, ok bool) {
 
 // follows reports whether prev is what a record has that follows the one with this hash.
 func follows(prev []byte, h tlog.Hash) bool {
-	return string(prev) == fmt.Sprintf("%x", h[:prevBytes])
+	var want [2 * prevBytes]byte
+	hex.Encode(want[:], h[:prevBytes])
+	return string(prev) == string(want[:])
 }
 
 // checkpointPrefix begins the line of a checkpoint, which is no leaf.

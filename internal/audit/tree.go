@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,6 +113,12 @@ func (c *Checkpoint) open(v note.Verifier) (Head, tree, error) {
 		return Head{}, tree{}, errors.New("its signature is not that of the ledger's key")
 	}
 	return c.read(v.Name())
+}
+
+// says reports whether it is a checkpoint of this very tree, apart from the signature.
+func (c *Checkpoint) says(origin string, t *tree) bool {
+	h := t.head()
+	return strings.HasPrefix(c.Note, h.text(origin)+"\n") && slices.Equal(c.Edge, t.complete())
 }
 
 // read is open without the signature, which takes far longer than the rest.

@@ -49,9 +49,10 @@ func examples() map[string][]string {
 		"api edit":    {"codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe"},
 		"api update":  {"codeforge api update stripe", "codeforge api update stripe --json"},
 		"api propose": {"codeforge api propose stripe", "codeforge api propose stripe --since 30d --json rules"},
-		"api explain": {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain notion CALL API-post-page", "codeforge api explain stripe GET / --json why"},
-		"api search":  {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
-		"audit":       {"codeforge audit verify", "codeforge audit show --since 1h"},
+		"api explain": {"codeforge api explain stripe POST /v1/refunds", "codeforge api explain notion CALL API-post-page",
+			"codeforge api explain stripe GET / --json why"},
+		"api search": {"codeforge api search refund a charge", "codeforge api search --api stripe refund"},
+		"audit":      {"codeforge audit verify", "codeforge audit show --since 1h"},
 		"audit verify": {
 			"codeforge audit verify",
 			"codeforge audit verify --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='",

@@ -25,8 +25,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. With mostFrozen of them, every
-// session counts as frozen until the operator frees one: none gives way, and what is still running adds its own at most.
+// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. With mostFrozen of them,
+// every session counts as frozen until the operator frees one: none gives way, and what is still running adds its own
+// at most.
 const (
 	most       = 100
 	mostFrozen = 1000

@@ -118,7 +118,7 @@ func TestCallApproval(t *testing.T) {
 	var m made
 	r.connectBroker(m.ServeHTTP)
 	r.begin()
-	const arguments = `{"text": "hi ‮ NOTES_AUTH_TOKEN"}`
+	const arguments = "{\"text\": \"hi \u202e NOTES_AUTH_TOKEN\"}"
 	for _, approve := range []bool{false, true} {
 		answers := make(chan *http.Response, 1)
 		go func() {

@@ -185,3 +185,27 @@ func TestApprovalShows(t *testing.T) {
 		check(t, err)
 	}
 }
+
+// TestApprovalShowsKey: a person sees that a request gets an idempotency key, held and in a plan; a key of code's own is
+// shown as it is.
+func TestApprovalShowsKey(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "idempotency": "Idempotency-Key", "rules": [{"then": "approve"}]`)}})
+	r.room.Wait = 1
+	r.begin()
+	const added = "Idempotency-Key: (a key that CodeForge adds)"
+	for i, headers := range [][]string{nil, {"Idempotency-Key: mine"}} {
+		r.ask(http.MethodPost, "/refunds", `{}`, headers...)
+		list := r.room.List()
+		shown := strings.Join(list[len(list)-1].Headers, "|")
+		if strings.Contains(shown, added) != (i == 0) || strings.Contains(shown, "mine") != (i == 1) {
+			t.Errorf("shown %s", shown)
+		}
+	}
+	end := r.beginDry(2)
+	r.ask(http.MethodPost, "/refunds", `{}`)
+	p, err := r.plans.Get(end().Plan.ID)
+	check(t, err)
+	if shown := strings.Join(p.Steps[0].Headers, "|"); !strings.Contains(shown, added) {
+		t.Errorf("in a plan: %s", shown)
+	}
+}
