@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
@@ -246,7 +245,7 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 
 // sources are those of the run's tenant, or the operator's.
 func (e *Executor) sources(r Request) Sources {
-	if r.Tenant == nil || disarm.Off("tenant-learned") {
+	if r.Tenant == nil {
 		return e.cfg.Sources
 	}
 	return r.Tenant.Sources
