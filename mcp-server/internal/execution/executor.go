@@ -132,6 +132,16 @@ func (e *Executor) Stop(run string) bool {
 	return ok
 }
 
+// StopTenant cancels all runs of a tenant, also those that wait for an answer of its user.
+func (e *Executor) StopTenant(t *Tenant) {
+	e.runs.Range(func(_, r any) bool {
+		if a := r.(active); a.Tenant == t {
+			a.stop()
+		}
+		return true
+	})
+}
+
 // Active is how many runs are under way, with those that wait for a slot.
 func (e *Executor) Active() (n int) {
 	e.runs.Range(func(_, _ any) bool { n++; return true })

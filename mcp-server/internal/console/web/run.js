@@ -193,7 +193,7 @@ export function Run({ id }) {
       ${held.length ? html`<a class="btn" href=${address("held", held[0].id)}>Approve or deny <kbd>n</kbd></a>` : null}
       ${active ? html`<button type="button" class="btn no" onClick=${() => stopRun(id)}><${Icon} name="stop" />Stop <kbd>x</kbd></button>` : null}
       <button type="button" class="btn quiet" onClick=${() => receipt(d)}>Receipt <kbd>c</kbd></button></div>
-    <div><h2 class="title">${shown(d.title || "no code")}</h2><p class="faint">${shown([d.client || "unknown client", d.client_version].filter(Boolean).join(" "))}${d.session ? html`, session <span class="mono">${shown(d.session.slice(0, 8))}</span>` : null} · ${d.language} · began ${clock(d.began)}, ${ago(d.began, now)} ago${d.narrowed?.length ? html` · narrowed to ${d.narrowed.map((a, i) => html`${i ? ", " : ""}<a class="soft" href=${address("apis", a)}>${shown(a)}</a>`)}` : null}</p></div>
+    <div><h2 class="title">${shown(d.title || "no code")}</h2><p class="faint">${shown([d.tenant && d.tenant + ":", d.client || "unknown client", d.client_version].filter(Boolean).join(" "))}${d.session ? html`, session <span class="mono">${shown(d.session.slice(0, 8))}</span>` : null} · ${d.language} · began ${clock(d.began)}, ${ago(d.began, now)} ago${d.narrowed?.length ? html` · narrowed to ${d.narrowed.map((a, i) => html`${i ? ", " : ""}<a class="soft" href=${address("apis", a)}>${shown(a)}</a>`)}` : null}</p></div>
     ${d.exit && d.state !== "ok" ? html`<${Note} cls="bad">${shown(d.exit)}</${Note}>` : null}
     <dl class="tiles">
       <${Tile} title="Requests" value=${thousands(c.exchanges)} sub=${c.denied ? c.denied + " refused" : c.failed ? c.failed + " failed" : "none refused"} cls=${c.denied || c.failed ? "bad" : ""} />
