@@ -12,7 +12,8 @@ import (
 	"unicode"
 )
 
-// Tenant is one of several clients of one CodeForge, as MCP_TOKENS_FILE has it: what it is known by, and what it may use.
+// Tenant is one of several clients of one CodeForge, as MCP_TOKENS_FILE has it: what it is known by, and what it may
+// use.
 type Tenant struct {
 	// Name is 1 to 32 of a-z, 0-9 and -, and begins with a letter or digit.
 	Name string

@@ -196,7 +196,7 @@ try { const r = await %s; console.log("STATUS", r.status, await r.text()) } catc
 			get(`fetch("https://httpbin.test/headers", {headers: {Authorization: "Bearer OTHER_TOKEN"}})`), "STATUS 200",
 			"API other", "other.test", "other_api"),
 		code("control: one's own credential", "the name, and a swap on the receipt", bob,
-			get(`fetch("https://httpbin.test/headers", {headers: {Authorization: "Bearer HTTPBIN_TOKEN"}})`), `"swapped":[{"name":"HTTPBIN_TOKEN"`),
+			get(`fetch("https://httpbin.test/headers", {headers: {Authorization: "Bearer HTTPBIN_TOKEN"}})`), `"name":"HTTPBIN_TOKEN"`),
 		tool("narrowing a run to another's API", "no such API", bob, "execute_code",
 			map[string]any{"code": get(others), "apis": []string{"other"}}, "there is no active API", "STATUS", "host_unknown"),
 		tool("narrowing a run to one's own and another's", "no such API", bob, "execute_code",
@@ -317,7 +317,7 @@ console.log("looked")`
 		defer cancel()
 		var runs sync.WaitGroup
 		defer runs.Wait()
-		for range 3 * width {
+		for range 24 {
 			runs.Go(func() { _, _ = run(ctx, w, alice, "await new Promise((r) => setTimeout(r, 12000))") })
 		}
 		time.Sleep(4 * time.Second)

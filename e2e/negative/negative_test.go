@@ -42,7 +42,9 @@ type control struct {
 
 // group is a world in which several defences are off at once. None of them stops an attack of another.
 type group struct {
-	config   world.Config
+	config world.Config
+	// tenants says that there are those of attack.TokensFile.
+	tenants  bool
 	controls []control
 }
 
@@ -101,6 +103,15 @@ func groups() []group {
 			{defence: "shim-container", attacks: []string{"docker-shim: exec in another container"}},
 			{defence: "shim-body", attacks: []string{"docker-shim: Privileged", "docker-shim: User root", "docker-shim: Cmd of a shell"}},
 			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
+		}},
+		{tenants: true, controls: []control{
+			{defence: "tenant-apis", attacks: []string{"tenants: the host of another's API", "tenants: narrowing a run to another's API", "tenants: list_apis"}},
+			{defence: "tenant-sessions", attacks: []string{"tenants: another's session"}},
+			{defence: "tenant-share", attacks: []string{"tenants: a flood of runs"}},
+			{defence: "private-files", attacks: []string{"tenants: files of another's run"}},
+		}},
+		{tenants: true, controls: []control{
+			{defence: "tenant-hosts", attacks: []string{"tenants: the host of another's API", "tenants: the token name of another's API, at one's own host"}},
 		}},
 		{controls: []control{
 			{defence: "alarm-ends-run", attacks: []string{"after a canary: the run goes on sending"}},
@@ -216,6 +227,14 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 		off = append(off, c.defence)
 	}
 	t.Setenv(variable, strings.Join(off, ","))
+	if g.tenants {
+		path, err := attack.TokensFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(filepath.Dir(path))
+		g.config = world.Config{Slots: 8, Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token, "MCP_TOKENS_FILE": path}}
+	}
 	w := world.Start(t, g.config)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()

@@ -44,7 +44,7 @@ func fields(s Settings) any {
 
 // TestNames holds the list of architecture and .env.example: 27 variables, each with its default.
 func TestNames(t *testing.T) {
-	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_ALLOWED_HOSTS= " +
+	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= " +
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full"
 	var got []string
@@ -95,6 +95,7 @@ func TestValues(t *testing.T) {
 		{"AUDIT_KEEP", "7", func(s Settings) any { return s.AuditKeep }, 7 * 24 * time.Hour},
 		{"AUDIT_KEEP", "0", func(s Settings) any { return s.AuditKeep }, time.Duration(0)},
 		{"AUDIT_ANCHOR", "/var/log/anchor", func(s Settings) any { return s.AuditAnchor }, "/var/log/anchor"},
+		{"MCP_TOKENS_FILE", "/etc/tenants.json", func(s Settings) any { return s.MCPTokensFile }, "/etc/tenants.json"},
 		{"UPSTREAM_CA_FILE", "/etc/ca.pem", func(s Settings) any { return s.UpstreamCAFile }, "/etc/ca.pem"},
 		{"TZ", "Europe/Berlin", func(s Settings) any { return s.TZ }, "Europe/Berlin"},
 		{"LOG_FORMAT", "JSON", func(s Settings) any { return s.LogFormat }, "json"},
@@ -174,6 +175,7 @@ func TestRefused(t *testing.T) {
 		{"AUDIT_KEEP", "-1", `AUDIT_KEEP: "-1"; want a whole number from 0 to 36500`},
 		{"AUDIT_ANCHOR", "a\x00b", `AUDIT_ANCHOR: "a\x00b"; want the path of a file`},
 		{"UPSTREAM_CA_FILE", "a\x00b", `UPSTREAM_CA_FILE: "a\x00b"; want the path of a PEM file`},
+		{"MCP_TOKENS_FILE", "a\x00b", `MCP_TOKENS_FILE: "a\x00b"; want the path of a JSON file`},
 		{"TZ", "Mars/Olympus", `TZ: "Mars/Olympus"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml"; want text or json`},

@@ -55,6 +55,7 @@ type client struct {
 	share *queue.Share
 
 	// Of the first request on; guarded by tenants.mu.
+	tenant  *execution.Tenant
 	surface *tools.Surface
 	mcp     *transport.Handler
 	library *apidoc.Library
@@ -78,7 +79,7 @@ func openTenants(d *daemon, path string) (*tenants, error) {
 
 // look reads the file if it has changed. A file with a mistake changes nothing, and is told once.
 func (t *tenants) look() {
-	info, err := os.Stat(t.path)
+	info, err := os.Stat(t.path) //nolint:gosec // the operator's own setting
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.file
@@ -104,7 +105,7 @@ func (t *tenants) look() {
 }
 
 func (t *tenants) read() ([]catalog.Tenant, error) {
-	f, err := os.Open(t.path)
+	f, err := os.Open(t.path) //nolint:gosec // as above
 	if err != nil {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE (for user %d): %w", os.Getuid(), err)
 	}
@@ -151,7 +152,7 @@ func (t *tenants) apply(list []catalog.Tenant) {
 	}
 	for _, c := range old {
 		if c.mcp != nil {
-			go c.close(context.Background())
+			go c.close(context.Background(), t.daemon.executor)
 		}
 	}
 	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
@@ -202,10 +203,11 @@ func (t *tenants) open(c *client) error {
 	own := &tenant.Tenant{Tenant: c.Tenant, Share: c.share}
 	cfg := d.surfaceConfig()
 	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, untaught{d.broker}
-	cfg.Tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
+	c.tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
 		Modules: d.modules(c.library, store, own.View), Shapes: c.library.Silent, Learn: c.library.Learn,
 		Skills: func(code string) map[string]string { return store.Imported(code, runapi.MaxSkills) },
 	}}
+	cfg.Tenant = c.tenant
 	if c.Timeout > 0 {
 		cfg.TimeoutMax = min(cfg.TimeoutMax, c.Timeout)
 		cfg.TimeoutDefault = min(cfg.TimeoutDefault, c.Timeout)
@@ -246,7 +248,8 @@ func (u untaught) Learn(ctx context.Context, server string) ([]signature.Tool, e
 }
 
 // close cancels a tenant's calls and ends its sessions.
-func (c *client) close(ctx context.Context) {
+func (c *client) close(ctx context.Context, e *execution.Executor) {
+	e.StopTenant(c.tenant)
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
 	c.mcp.Close(ctx)
@@ -294,7 +297,7 @@ func (t *tenants) Close(ctx context.Context) {
 	t.closed = true
 	t.mu.Unlock()
 	for _, c := range t.opened() {
-		c.close(ctx)
+		c.close(ctx, t.daemon.executor)
 	}
 }
 

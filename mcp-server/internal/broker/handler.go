@@ -192,7 +192,7 @@ func (c *call) key() (string, *failure) {
 		}
 		return "session " + session, nil
 	}
-	if session, _ := c.broker.session(c.run); tenant.Of(session) != "" && !disarm.Off("tenant-servers") {
+	if session, _ := c.broker.session(c.run); tenant.Of(session) != "" {
 		return "tenant " + tenant.Of(session), nil // what one tenant does there, another must not see
 	}
 	return "", nil

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
@@ -131,6 +130,16 @@ func (e *Executor) Stop(run string) bool {
 		r.(active).stop()
 	}
 	return ok
+}
+
+// StopTenant cancels all runs of a tenant, also those that wait for an answer of its user.
+func (e *Executor) StopTenant(t *Tenant) {
+	e.runs.Range(func(_, r any) bool {
+		if a := r.(active); a.Tenant == t {
+			a.stop()
+		}
+		return true
+	})
 }
 
 // Active is how many runs are under way, with those that wait for a slot.
@@ -246,7 +255,7 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 
 // sources are those of the run's tenant, or the operator's.
 func (e *Executor) sources(r Request) Sources {
-	if r.Tenant == nil || disarm.Off("tenant-learned") {
+	if r.Tenant == nil {
 		return e.cfg.Sources
 	}
 	return r.Tenant.Sources

@@ -246,3 +246,42 @@ func TestUnknownUser(t *testing.T) {
 		}
 	}
 }
+
+// TestTenants: with tenants a token is required, also where the operator has none; that of a tenant leads to its own MCP
+// endpoint, and nowhere else.
+func TestTenants(t *testing.T) {
+	const alice = "alice-token-0123456789"
+	say := func(who string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, who) })
+	}
+	of := func(token string) http.Handler {
+		if token == alice {
+			return say("alice")
+		}
+		return nil
+	}
+	for _, operator := range []string{"", "operator-token"} {
+		g := guard.New(guard.Config{Token: secret.New(operator), Required: true, Tenant: of})
+		for header, want := range map[string][2]string{
+			"Bearer " + alice: {"alice", ""}, "bearer " + alice: {"alice", ""}, "Basic " + alice: {}, alice: {}, "": {}, "Bearer": {}, "Bearer ": {},
+			"Bearer " + alice + "x": {}, "Bearer operator-token": {operator, operator},
+		} {
+			for i, h := range []http.Handler{g.Clients(say(operator)), g.Bearer(say(operator))} {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
+				r.Header.Set("Authorization", header)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				got := w.Body.String()
+				if w.Code != http.StatusOK {
+					got = ""
+				}
+				if got != want[i] || (want[i] == "") != (w.Code == http.StatusUnauthorized) {
+					t.Errorf("operator %q, %q: %d %q, want %q", operator, header, w.Code, got, want[i])
+				}
+			}
+		}
+		if g.IsToken("") || g.IsToken(alice) {
+			t.Error("what is no token of the operator's is taken for it")
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
@@ -329,4 +330,68 @@ func TestAheadCrowd(t *testing.T) {
 	if n := s.Leased(); n != 0 {
 		t.Errorf("%d leases after Close", n)
 	}
+}
+
+// TestShare: a tenant has no more runs at once than its share, no more wait than may, and however many do, one of another
+// tenant has its turn after one of them.
+func TestShare(t *testing.T) {
+	q, _ := newQueue(t, 2, queue.Config{MaxWait: 20 * time.Second, MaxWaiting: 1, MaxPerSession: 1})
+	a, b := queue.NewShare("a", 2, 3), queue.NewShare("b", 2, 3)
+	of := func(s *queue.Share) (sandbox.Lease, error) {
+		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "s", Share: s})
+		return l, err
+	}
+	var held []sandbox.Lease
+	for range 2 {
+		l, err := of(a)
+		testkit.Must(t, err)
+		if !l.Private {
+			t.Error("the run of a tenant is not private")
+		}
+		held = append(held, l)
+	}
+	order := make(chan string, 10)
+	var all sync.WaitGroup
+	run := func(name string, s *queue.Share) {
+		all.Go(func() {
+			l, err := of(s)
+			if err != nil {
+				order <- err.Error()
+				return
+			}
+			order <- name
+			q.Release(l)
+		})
+	}
+	for n := range 3 {
+		run("a", a)
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			if _, waits := a.Use(); waits == n+1 || time.Now().After(deadline) {
+				break
+			}
+		}
+	}
+	var busy *queue.BusyError
+	if _, err := of(a); !errors.As(err, &busy) || busy.Waiting != 3 {
+		t.Errorf("a fourth one that waits: %v", err)
+	}
+	run("b", b) // in the queue, which a's own are not
+	waiting(t, q, 1)
+	q.Release(held[0])
+	if first := <-order; first != "b" {
+		t.Errorf("%s came before b", first)
+	}
+	q.Release(held[1])
+	all.Wait()
+	for range 3 {
+		if got := <-order; got != "a" {
+			t.Error(got)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if runs, waits := a.Use(); runs == 0 && waits == 0 {
+			return
+		}
+	}
+	t.Error("something of the share is still taken")
 }

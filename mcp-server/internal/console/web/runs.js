@@ -109,7 +109,7 @@ export function Runs() {
     if (!r) return null; // the list has become shorter since it was counted
     return html`<li key=${r.run}><a class="run" href=${address("runs", r.run, q)} aria-current=${r.run === chosen ? "true" : null} style=${{ top: top + "px" }}>
       <span class="st"><${State} run=${r} /></span><span class="row"><span class="t clip grow">${shown(r.title || "no code")}</span><span class="d num">${ago(r.began, now)}</span></span>
-      <span class="sub"><span class="clip client">${shown(r.client || "unknown client")}</span>${(r.apis ?? []).slice(0, 3).map((a) => html`<${Chip}>${shown(a)}</${Chip}>`)}<span class="grow"></span><${Micro} spans=${r.spans} total=${r.wall_ms} /></span></a></li>`;
+      <span class="sub"><span class="clip client">${shown((r.tenant ? r.tenant + ": " : "") + (r.client || "unknown client"))}</span>${(r.apis ?? []).slice(0, 3).map((a) => html`<${Chip}>${shown(a)}</${Chip}>`)}<span class="grow"></span><${Micro} spans=${r.spans} total=${r.wall_ms} /></span></a></li>`;
   };
   return html`<main id="main" class=${"split " + (id ? "one" : "many")}>
     <section class="pane" aria-label="List of runs">

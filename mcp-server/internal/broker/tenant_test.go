@@ -1,0 +1,46 @@
+package broker
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+)
+
+// TestTenants: a shared server has a process for each tenant and one for the operator, nothing is learned of what
+// tenants are answered, and a stash is its session's, within the bounds of its tenant.
+func TestTenants(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	session := func(name string) string {
+		return (&tenant.Tenant{Tenant: catalog.Tenant{Name: name}}).Session("same")
+	}
+	pid := func(run string) string { return w.send(t.Context(), run, http.MethodPost, "/a/pid", `{"text":"x"}`, 0).text() }
+	alice, bob, operator := session("alice"), session("bob"), "same"
+	first := pid(alice + "-r1")
+	if pid(alice+"-r2") != first || tenant.Of(alice) != "alice" || tenant.Of(operator) != "" {
+		t.Error("a tenant has several processes of a shared server")
+	}
+	if first == pid(bob+"-r3") || first == pid(operator+"-r4") || pid(bob+"-r3") == pid(operator+"-r4") {
+		t.Errorf("tenants share a process: %s, %s, %s", first, pid(bob+"-r3"), pid(operator+"-r4"))
+	}
+	for range 3 {
+		w.send(t.Context(), alice+"-r1", http.MethodPost, "/a/echo", `{"text":"{\"secret\":1}"}`, 0)
+	}
+	tools, _ := w.broker.Tools("a")
+	for _, one := range tools {
+		if one.Seen != "" && one.Name == "echo" {
+			t.Errorf("learned of a tenant: %s", one.Seen)
+		}
+	}
+	w.send(t.Context(), alice+"-r1", http.MethodPost, "/$stash/set", `{"key":"k","value":"of alice"}`, 0)
+	for _, run := range []string{bob + "-r3", operator + "-r4"} {
+		if a := w.send(t.Context(), run, http.MethodPost, "/$stash/get", `{"key":"k"}`, 0); string(a.body) != "{}\n" && string(a.body) != "{}" {
+			t.Errorf("%s: %s", run, a.body)
+		}
+	}
+	if a := w.send(t.Context(), alice+"-r2", http.MethodPost, "/$stash/get", `{"key":"k"}`, 0); string(a.body) != `{"value":"of alice"}` && string(a.body) != "{\"value\":\"of alice\"}\n" {
+		t.Errorf("her own: %s", a.body)
+	}
+}

@@ -1,0 +1,45 @@
+package tenant
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestNarrow: no list of APIs of a run leads beyond those of its tenant, and none becomes the empty one, which stands
+// for all.
+func TestNarrow(t *testing.T) {
+	own := &Tenant{Tenant: catalog.Tenant{Name: "a", APIs: []string{"x", "y"}}}
+	for _, c := range []struct {
+		of         *Tenant
+		apis, want []string
+		closed     bool
+		err        error
+	}{
+		{own, nil, []string{"x", "y"}, true, nil},
+		{own, []string{}, []string{"x", "y"}, true, nil},
+		{own, []string{"y", "z"}, []string{"y"}, true, nil},
+		{own, []string{"z"}, nil, true, ErrNotYours},
+		{own, []string{""}, nil, true, ErrNotYours},
+		{own, []string{"*"}, nil, true, ErrNotYours},
+		{&Tenant{}, nil, nil, false, nil},
+		{&Tenant{}, []string{"z"}, []string{"z"}, false, nil},
+		{nil, nil, nil, false, nil},
+		{nil, []string{"z"}, []string{"z"}, false, nil},
+	} {
+		got, closed, err := c.of.Narrow(c.apis)
+		if !slices.Equal(got, c.want) || closed != c.closed || !errors.Is(err, c.err) {
+			t.Errorf("%q of %+v: %q %v %v", c.apis, c.of, got, closed, err)
+		}
+	}
+	cat := controlapi.Catalog{Version: "1", APIs: []controlapi.API{{Name: "x"}, {Name: "z"}}, Problems: []controlapi.Problem{{API: "z"}}}
+	if v := own.View(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
+		t.Errorf("%+v of %+v", v, cat)
+	}
+	if own.Session("s") == (&Tenant{Tenant: catalog.Tenant{Name: "b"}}).Session("s") || Of(own.Session("s")) != "a" || Of("s") != "" || Of("10.0.0.1 @b x") != "" {
+		t.Error("sessions of tenants are not told apart")
+	}
+}
